@@ -7,7 +7,7 @@
 #include "common/program/sandbox.h"
 
 #define COMPILE_WINDOW 128 /* enough for the compilers of many processors */
-/* then a new process: what kernels leave in it must not pile up */
+/* Then the worker is replaced: what kernels leave in a process must not pile up. */
 #define CONFIGS_PER_WORKER 4096
 
 int command_failed(const char *command, enum exit_code code, const struct error *error) {

@@ -29,7 +29,7 @@ int command_failed(const char *command, enum exit_code code, const struct error 
   {"compilers", OPTION_INTEGER, "N", "0", 0, 256, \
    "compilers that run at once; 0: one to each CPU", false}, \
   {"require-sandbox", OPTION_TEXT, "LEVEL", NULL, 0, 0, \
-   "refuse to start unless kernels and compilers are confined by this: none, seccomp, landlock", \
+   "refuse to start unless kernels and compilers are confined by it: none, seccomp, landlock", \
    false}, \
   {"worker-memory-mb", OPTION_INTEGER, "MIB", "0", 0, 1 << 30, \
    "memory limit of each worker and compiler, where the agent may make cgroups; 0: half of " \
@@ -41,17 +41,17 @@ int command_failed(const char *command, enum exit_code code, const struct error 
   OPTION_LOG_FORMAT
 /* clang-format on */
 
-/* Whether kernels run on a GPU there, and not on this machine's processors. */
+/* Whether the device is a GPU, not the CPU of this machine. */
 bool device_is_gpu(const struct device_seen *device);
 
-/* Gives workers the user that --worker-user names, and cgroups where possible, before any is
- * started; logs whether, at this level. *ret_cgroups (NULL: none) must outlive the spawner and the
- * pool. */
+/* Sets the user of workers (--worker-user) and their cgroups, where these can be made; before any
+ * worker is started. Logs at `level` whether they have cgroups. *ret_cgroups (NULL: none) must
+ * outlive the spawner and the pool. */
 must_check bool custody_make(const struct options *options, struct spawner *spawner,
                              enum log_level level, struct cgroups **ret_cgroups,
                              struct error *error);
 
-/* The compile pool with these options, its objects in the folder `cache`; `custody` (NULL: none) is
+/* Makes the compile pool, which stores its objects in the folder `cache`; `custody` (NULL: none) is
  * borrowed. */
 must_check bool pool_make(const struct options *options, const char *cache,
                           const struct custody *custody, struct compile_pool **ret_pool,
@@ -63,8 +63,8 @@ struct executor executor_make(const struct options *options, struct spawner *spa
                               struct compile_pool *pool, const struct device_seen *device,
                               const char *faults);
 
-/* The folder of the agent's state, and that in which `tune` keeps what can be made again; the
- * caller's. */
+/* The folder of the agent's state, and the folder of `tune` for what can be made again. Owned by
+ * the caller. */
 char *state_folder_default(void);
 char *cache_folder_default(void);
 

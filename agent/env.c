@@ -134,7 +134,7 @@ static int check_run(struct options *options) {
   return differs ? EXIT_FAILED : EXIT_OK;
 }
 
-/* The file of the former settings; its folder is made. */
+/* The file of the former settings, in a folder that is made if need be. */
 static bool saved_path(const struct options *options, char **ret_path, struct error *error) {
   const char *given = option_text(options, "state");
   cleanup_free char *state = given ? xstrdup(given) : state_folder_default();
@@ -200,8 +200,8 @@ static const struct option_spec env_options[] = {
     OPTION_PYTHON,
     {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first",
      false},
-    {"query", OPTION_FLAG, NULL, NULL, 0, 0,
-     "print it as a URL query: rocm=…&gpu=…, what GET /v1/cache takes", true},
+    {"query", OPTION_FLAG, NULL, NULL, 0, 0, "print a URL query for GET /v1/cache: rocm=…&gpu=…",
+     true},
 };
 
 const struct command_spec env_command = {

@@ -8,7 +8,7 @@ int main(int argc, char **argv) {
   /* Not in the list of commands: only the supervisor starts workers. */
   if (argc == 2 && string_equal(argv[1], "worker"))
     return worker_main();
-  if (argc >= 2 && string_equal(argv[1], "rtc")) /* only the compile pool does */
+  if (argc >= 2 && string_equal(argv[1], "rtc")) /* only the compile pool starts it */
     rtc_main(argc, argv);
   json_object_seed(0); /* before there are threads */
   const struct command_spec commands[] = {run_command,      tune_command,      probe_command,

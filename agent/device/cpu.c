@@ -1,7 +1,7 @@
-/* The CPU back end: what the kernel's files say of the CPUs, buffers between canaries and guard
- * pages, shared objects, a monotonic clock around calls.
+/* The CPU back end: facts from /proc and /sys, buffers between canaries and guard pages, shared
+ * objects, a monotonic clock around calls.
  *
- * Memory: see device.h. Threads: one thread to a device; a launch runs on the caller's. */
+ * Threads: a launch runs in the caller's. */
 #include "agent/device/device.h"
 
 #include <dlfcn.h>
@@ -69,7 +69,7 @@ static char *cpuinfo_value(const char *name, int cpu) {
   return NULL;
 }
 
-/* What follows `name` in the first line that begins with it, of a file under /sys or /proc. */
+/* Reads the rest of the first line that begins with `name`, from a file in /sys or /proc. */
 static bool line_read(const char *path, const char *name, char *line, int size) {
   cleanup_file FILE *file = fopen(path, "re");
   while (file && fgets(line, size, file)) {
@@ -82,8 +82,8 @@ static bool line_read(const char *path, const char *name, char *line, int size) 
   return false;
 }
 
-/* sysfs has the cache that one core reaches; on a CPU with several last-level caches sysconf has
- * their sum. */
+/* Prefers sysfs, which states the cache that one core reaches: where there are several last-level
+ * caches, sysconf states their sum. */
 static void caches_read(struct cpu_facts *facts) {
   static const char *const members[] = {"type", "level", "size"};
   int level_max = 0;
@@ -332,7 +332,7 @@ static bool cpu_launch(struct device *device, const struct device_launch *launch
   return true;
 }
 
-/* To synchronize, nothing is to be done; a processor that executes this passes its sentinel. */
+/* synchronize() has nothing to wait for; a processor that executes this passes its sentinel. */
 static bool cpu_succeed(struct device *device, struct error *error) {
   (void)device, (void)error;
   return true;
@@ -344,7 +344,7 @@ static inline int64_t clock_raw_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A clock that did not advance still is a duration above zero. */
+/* A duration is above zero, also where the clock did not advance. */
 static double interval_us(const struct cpu_device *device, int64_t start) {
   int64_t ns = clock_raw_ns() - start;
   double left = (double)(ns > 0 ? ns : 1), empty = device->empty_ns;

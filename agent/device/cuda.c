@@ -4,7 +4,7 @@
  * Prototypes, constants and version suffixes are those of cuda.h of CUDA 12.8 and 13.0, which agree
  * in all that is used here, and of nvml.h of CUDA 12.9. CUresult, CUdevice and nvmlReturn_t are
  * int, CUdeviceptr is a 64-bit integer, handles are pointers. The management library comes with the
- * driver but not into every container: without it the state is not known, which is no error.
+ * driver but is not in every container: without it the state is not known, which is not an error.
  *
  * Memory: static; libraries stay open. Threads: see gpu.h. */
 #include "agent/device/gpu.h"
@@ -117,7 +117,7 @@ static bool cuda_load(struct error *error) {
   if (is_loaded)
     return true;
 
-  /* ~/.nv/ComputeCache, which a confined process cannot write. */
+  /* The cache is ~/.nv/ComputeCache, which a confined process cannot write. */
   setenv("CUDA_CACHE_DISABLE", "1", 0);
   if (!gpu_library_load("CUDA driver", names, symbols, ARRAY_LENGTH(symbols), error))
     return false;
@@ -237,8 +237,8 @@ static double cuda_clock_mhz(const struct gpu_facts *facts) {
 }
 
 static json_t *cuda_conditions(const struct gpu_facts *facts) {
-  /* nvmlClocksThrottleReason… of nvml.h. An idle clock and one that an administrator set are no
-   * throttling. */
+  /* nvmlClocksThrottleReason… of nvml.h. A clock that is low because the GPU is
+   * idle, or because an administrator set it, is not throttling. */
   static const struct {
     unsigned long long bit;
     const char *name;
@@ -312,7 +312,7 @@ static bool cuda_facts_read(int ordinal, struct gpu_facts *ret_facts, struct err
   if (nvml_load() && nvml.driver_version(driver, sizeof driver) == 0 && driver[0])
     ALWAYS(json_object_set_new(facts, "driver", json_string(driver)) == 0);
 
-  /* Only the name of a part of a GPU shows what it is: "NVIDIA H200 MIG 1g.18gb". */
+  /* The partition of a GPU is only in its name: "NVIDIA H200 MIG 1g.18gb". */
   const char *mig = strstr(name, "MIG ");
   *ret_facts = (struct gpu_facts){
       .environment = {.cuda = xasprintf("%d.%d", version / 1000, version % 1000 / 10),

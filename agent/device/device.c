@@ -1,4 +1,4 @@
-/* The back ends that this agent is built with. Memory: none. Threads: any. */
+/* The back ends that this agent is built with. */
 #include "agent/device/device.h"
 
 #include <sys/mman.h>
@@ -32,7 +32,7 @@ bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *erro
   return true;
 }
 
-/* NULL: the name is no device's. */
+/* NULL: no back end's devices have such names. */
 static const struct device_ops *back_end_of(const char *name) {
   for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++)
     if (string_starts(name, back_ends[i]->backend))

@@ -1,7 +1,7 @@
-/* The seam between measuring and a device's runtime: one table of functions for each back end.
+/* The interface between measuring and a device's runtime: a table of functions for each back end.
  *
  * A back end opens devices, allocates buffers on them, loads compiled objects, launches and times
- * them. Callers use the table through device->ops and do not depend on which back end it is. The
+ * them. Callers use the table through device->ops and do not depend on the back end. The
  * CPU back end (cpu.c) loads shared objects; the GPU back ends (gpu.h) load code objects through a
  * vendor's runtime.
  *
@@ -32,8 +32,8 @@ struct device {
   bool has_fingerprint; /* fingerprint() may be called */
 };
 
-/* Device memory of `size` bytes at `address` (as a kernel sees it), at least 4,096-byte aligned,
- * between canary bytes and, on the CPU, pages that fault. */
+/* Device memory of `size` bytes at `address` (as a kernel sees it), aligned to at least 4,096
+ * bytes, between canary bytes and, on the CPU, pages that fault. */
 struct device_buffer {
   void *address;
   size_t size;
@@ -80,7 +80,8 @@ struct device_rotation {
                               was called */
 };
 
-/* Whether each sample is prepared, which only its first call sees: then it has one call. */
+/* Whether each sample is prepared. Only its first call benefits from that: such a sample has one.
+ */
 static inline bool rotation_prepares(const struct device_rotation *rotation) {
   return rotation->displace || rotation->flush_instructions;
 }
@@ -102,7 +103,7 @@ static inline void rotation_step(struct device_rotation *rotation) {
   rotation->next = copy + 1 < rotation->n_copies ? copy + 1 : 0;
 }
 
-/* One sample: `calls` calls one directly after the other. `us` is T - t: the interval of an empty
+/* One sample: `calls` calls, each directly after the last. `us` is T - t: the interval of an empty
  * sample with the same preparations (displacing, flushing, head start) is subtracted. */
 struct device_timing {
   struct device_launch launch;
@@ -113,7 +114,7 @@ struct device_timing {
 
 struct device_ops {
   const char *backend; /* "cpu" */
-  const char *timer;   /* what time() reads: stored with every sample */
+  const char *timer;   /* the clock that time() reads; stored with every measurement */
 
   /* The devices: an array of {"backend", "device", "name", "environment", "facts"} (a new
    * reference). False: there are none; the error says why. */
@@ -174,15 +175,15 @@ struct device_ops {
    * caches; later calls do nothing. NULL: the device cannot (only AMD's can). */
   must_check bool (*instruction_flush_set)(struct device *device, const char *object,
                                            struct error *error);
-  bool is_host;        /* kernels run in this process: they could hold its clock */
-  bool is_synchronous; /* a call is over when launch() returns: the config that crashes or hangs is
-                          known at once */
-  /* The core clock now, in MHz; 0 when it is not known. Cheap enough for one a round. */
+  bool is_host;        /* kernels run in this process, and could manipulate its clock */
+  bool is_synchronous; /* a call has ended when launch() returns: it is known which config crashes
+                          or hangs */
+  /* The core clock now, in MHz; 0 when it is not known. Cheap enough to be read once a round. */
   double (*clock_mhz)(struct device *device);
-  /* The device's state as provenance (a new reference), known members only: {"clock_mhz",
-   * "memory_clock_mhz", "power_w", "temperature_c", "processes": how many that are not this agent's
-   * use it, "throttle": why the clock is held down, "overhead_us": subtracted from the last
-   * intervals}. */
+  /* The device's state, stored as provenance (a new reference). Members that are known, of:
+   * {"clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "processes": how many other than
+   * this agent's use it, "throttle": why the clock is held down, "overhead_us": subtracted from the
+   * last intervals}. */
   must_check json_t *(*conditions)(struct device *device);
 };
 

@@ -1,4 +1,4 @@
-/* Fingerprints on the host. Memory: none. Threads: any. */
+/* Fingerprints on the host. */
 #include "agent/device/fingerprint.h"
 
 static void word_add(struct fingerprint *part, uint64_t word, uint64_t index) {

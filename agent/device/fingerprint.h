@@ -1,5 +1,5 @@
-/* A fingerprint of memory: 128 bits that show whether two buffers of one size are equal, where
- * comparing them on the host would take a copy over the bus. Not cryptographic: a kernel could
+/* A fingerprint of memory: 128 bits that show whether two buffers of one size are equal, without
+ * copying them to the host. Not cryptographic: a kernel could
  * forge it.
  *
  * The memory is a list of little-endian 64-bit words, the last one filled up with zeros. Word i
@@ -23,8 +23,8 @@ static inline bool fingerprint_equal(struct fingerprint a, struct fingerprint b)
   return a.sum == b.sum && a.product == b.product;
 }
 
-/* The part of a fingerprint that comes from the words from number `first` on, of which `bytes`
- * holds `size` bytes: a multiple of 8 unless they are the last. Parts of disjoint words are added
+/* The part of a fingerprint from the words from number `first` on; `bytes` holds `size` bytes of
+ * them: a multiple of 8 unless they are the last. Parts of disjoint words are added
  * member by member. */
 struct fingerprint fingerprint_part(const void *bytes, size_t size, uint64_t first);
 

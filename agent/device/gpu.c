@@ -12,10 +12,10 @@
 
 #define STREAM_NON_BLOCKING 1 /* of both runtimes */
 #define CANARY 0xC5
-#define CANARY_BYTES ((size_t)64 << 10) /* before and after a buffer: a few rows of a matrix */
+#define CANARY_BYTES ((size_t)64 << 10) /* on each side of a buffer: a few rows of a matrix */
 #define ALIGNMENT ((size_t)4096)
 #define OBJECT_BYTES_MAX ((size_t)256 << 20)
-/* of a target that no table has: enough for the largest known */
+/* of a target that is not in the table: enough for the largest known */
 #define DISPLACEMENT_GUESS ((size_t)512 << 20)
 #define HOST_BUFFER_UNIT ((size_t)64 << 10)
 #define HOST_BUFFER_BYTES_MAX ((size_t)512 << 20) /* a larger one is not pinned */
@@ -225,7 +225,7 @@ static void *host_buffer_new(struct device *base, size_t size) {
     return best->address;
   }
 
-  /* Too many: the unused ones, of other problems, are freed. */
+  /* Where there are too many, the unused ones, of earlier problems, are freed. */
   if (device->host_buffers_bytes + rounded > HOST_BUFFERS_BYTES_MAX) {
     size_t n = 0;
     for (size_t i = 0; i < device->n_host_buffers; i++) {
@@ -333,7 +333,7 @@ static bool buffer_intact(struct device *base, struct device_buffer *buffer, str
   return intact;
 }
 
-/* Takes the image over. */
+/* Takes the image. */
 static bool module_new(struct gpu_device *device, char *image, const char *entry,
                        struct device_module **ret_module, struct error *error) {
   const struct gpu_api *api = device->api;
@@ -410,8 +410,8 @@ bool gpu_launch(struct device *base, const struct device_launch *launch, struct 
                       grid[0], grid[1], grid[2], block[0], block[1], block[2], shared_bytes);
 }
 
-/* Fills one half of the memory, copies it to the other and reads that. Runtimes do both with
- * kernels of their own. */
+/* Fills one half of the memory, copies it to the other half and reads that. Runtimes implement both
+ * with kernels. */
 static bool sentinel_fill(struct gpu_device *device, char *memory, uint32_t value, uint32_t *found,
                           struct error *error) {
   size_t half = SENTINEL_BYTES / 2, count = half / sizeof value;
@@ -421,7 +421,7 @@ static bool sentinel_fill(struct gpu_device *device, char *memory, uint32_t valu
     return false;
   for (size_t i = 0; i < count; i++)
     if (found[i] != value)
-      return error_set(error, "word %zu that was filled with %08x and copied holds %08x", i, value,
+      return error_set(error, "word %zu was filled with %08x and copied, and is %08x", i, value,
                        found[i]);
   return true;
 }
@@ -475,7 +475,8 @@ static uint32_t fingerprint_groups_max(const struct device *device) {
          FINGERPRINT_GROUPS_PER_CU;
 }
 
-/* By the kernel of agent/compile/helper_kernels.h; each workgroup leaves the part of its words. */
+/* Runs the kernel of agent/compile/helper_kernels.h: each workgroup writes the part of its words.
+ */
 static bool fingerprint(struct device *base, const void *address, size_t size,
                         struct fingerprint *ret_fingerprint, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
@@ -498,7 +499,7 @@ static bool fingerprint(struct device *base, const void *address, size_t size,
   return true;
 }
 
-/* Whether the kernel computes the fingerprint of some memory that the host computes. */
+/* Whether the kernel computes the same fingerprint of random memory as the host. */
 static bool fingerprint_trial(struct gpu_device *device, struct error *error) {
   cleanup_free uint64_t *words = xmalloc(FINGERPRINT_TRIAL_BYTES + sizeof *words);
   struct rng rng = rng_seeded(FINGERPRINT_TRIAL_BYTES);
@@ -515,7 +516,7 @@ static bool fingerprint_trial(struct gpu_device *device, struct error *error) {
   device->api->memory_free(memory);
   return has_run &&
          (fingerprint_equal(found, fingerprint_part(words, FINGERPRINT_TRIAL_BYTES, 0)) ||
-          error_set(error, "the GPU computes another fingerprint than the host"));
+          error_set(error, "the GPU's fingerprint differs from the host's"));
 }
 
 static bool fingerprint_set(struct device *base, const char *object, struct error *error) {
@@ -532,7 +533,8 @@ static bool fingerprint_set(struct device *base, const char *object, struct erro
   return base->has_fingerprint;
 }
 
-/* After a fault every call of these fails; then the process ends and the driver frees all. */
+/* After a fault each of these calls fails; then the process exits and the driver frees everything.
+ */
 static void gpu_close(struct device *base) {
   struct gpu_device *device = (struct gpu_device *)base;
   const struct gpu_api *api = device->api;

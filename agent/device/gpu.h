@@ -79,7 +79,7 @@ void gpu_facts_release(struct gpu_facts *facts);
 
 struct gpu_api {
   const struct device_ops *ops;
-  const char *library; /* in sentences: "HIP runtime" */
+  const char *library; /* its name in sentences: "HIP runtime" */
   /* Environment variables that list the visible GPUs, by numbers or ids; the first that is set
    * counts. Ends with NULL. */
   const char *const *visible_variables;
@@ -94,18 +94,19 @@ struct gpu_api {
   void (*error_words)(int code, const char **ret_name,
                       const char **ret_words); /* NULL: it does not name the code */
   must_check bool (*facts_read)(int ordinal, struct gpu_facts *ret_facts, struct error *error);
-  int (*device_enter)(int ordinal);  /* makes it the calling thread's device */
-  void (*device_leave)(int ordinal); /* NULL: nothing is to be done */
-  /* Lets a function have that much dynamic shared memory; NULL: no runtime call is needed. How much
-   * a function may have without it depends on its static shared memory. */
+  int (*device_enter)(int ordinal);  /* makes it the device of the calling thread */
+  void (*device_leave)(int ordinal); /* NULL: not needed */
+  /* Allows a function that much dynamic shared memory; NULL: no call is needed. How much it may
+   * have without the call depends on its static shared memory. */
   int (*shared_allow)(void *function, uint32_t bytes);
   /* Launches that are cooperative or in clusters. */
   int (*launch_special)(void *function, const struct device_geometry *geometry, void *stream,
                         void **arguments);
   const char *no_clusters; /* why clusters cannot be launched; NULL: they can */
   /* A kernel for the sentinel, in a form that the runtime loads for any GPU; NULL: there is none.
-   * SENTINEL_ENTRY(uint32_t *out) stores in out[i] what SENTINEL_STEPS steps of x * 1664525 +
-   * 1013904223 make of i, for SENTINEL_VALUES threads in workgroups of SENTINEL_BLOCK. */
+   * SENTINEL_ENTRY(uint32_t *out) stores in out[i] the result of SENTINEL_STEPS steps of x *
+   * 1664525 + 1013904223 from x = i, for SENTINEL_VALUES threads in workgroups of SENTINEL_BLOCK.
+   */
   const char *sentinel_image;
 
   double (*clock_mhz)(const struct gpu_facts *facts);   /* as device_ops.clock_mhz */
@@ -135,7 +136,7 @@ struct gpu_device {
   int ordinal;
   struct gpu_facts facts;
   void *stream;
-  /* Pinned memory, kept for the next problem: allocating a MiB takes a quarter of a millisecond. */
+  /* Pinned memory, kept for later problems: allocating a MiB takes a quarter of a millisecond. */
   struct host_buffer *host_buffers;
   size_t n_host_buffers, host_buffers_capacity, host_buffers_bytes;
   unsigned char *canaries_host; /* allocated when first needed */
@@ -161,14 +162,14 @@ struct gpu_device {
     double preparation_us; /* the least time of the preparation */
   } kinds[PREPARE_KINDS];
   double overhead_us;    /* of the last sample; 0: none was taken */
-  int64_t busy_until_ns; /* of clock_monotonic_ns: the device has work until then at least */
+  int64_t busy_until_ns; /* by clock_monotonic_ns: the device has work at least until then */
 };
 
 struct device_module {
   void *module, *function;
   char *image; /* HIP keeps referring to the bytes that it loaded from */
   char *entry;
-  uint32_t shared_allowed; /* dynamic shared memory that shared_allow was called for */
+  uint32_t shared_allowed; /* bytes that shared_allow was last called with */
   double least_us;         /* of the fastest call that was measured; 0: none was */
 };
 
@@ -181,17 +182,17 @@ struct gpu_symbol {
   bool is_optional; /* NULL where the library does not have it */
 };
 
-/* Opens the first of `names` (NULL-terminated) that is there. It stays open: runtimes have threads.
- * On failure the error says what was tried. */
+/* Opens the first of `names` (NULL-terminated) that can be loaded and finds the symbols. The
+ * library stays open, because runtimes have threads. */
 must_check bool gpu_library_load(const char *what, const char *const *names,
                                  const struct gpu_symbol *symbols, size_t n_symbols,
                                  struct error *error);
 
-/* Starts the runtime for all GPUs that it sees. */
+/* Starts the runtime for all visible GPUs. */
 must_check bool gpu_start(const struct gpu_api *api, struct error *error);
-/* Starts the runtime for one GPU, named as a process names it that sees all; *ret_ordinal is its
- * number in this process. A process that has started a runtime for all GPUs, or for this one, goes
- * on with it; another GPU is an error. */
+/* Starts the runtime for one GPU, by its name in a process in which all are visible; *ret_ordinal
+ * is its number in this process. A runtime that this process has started for all GPUs, or for this
+ * one, is used; one that it started for another GPU is an error. */
 must_check bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal,
                               struct error *error);
 
@@ -200,10 +201,9 @@ must_check bool gpu_start_for(const struct gpu_api *api, const char *name, int *
 bool gpu_process_is_own(int64_t pid);
 size_t gpu_process_siblings(void); /* how many other workers of this agent there are */
 
-/* How many of the `n` processes that use a GPU are not this agent's, when `n_own` of them are by
- * their ids. None being so means that they are named as another pid namespace (the host's) knows
- * them: one of them still is this process, and as many as this agent has workers beside it may be
- * those. */
+/* How many of the `n` processes that use a GPU are not this agent's; `n_own` of them are, by their
+ * ids. If n_own is 0, the ids are those of another pid namespace (the host's): then this process
+ * and its `n_siblings` are assumed to be among them. */
 size_t gpu_processes_others(size_t n, size_t n_own, size_t n_siblings);
 /* Sets the member "processes" of conditions to that. */
 void gpu_processes_set(json_t *conditions, size_t n, size_t n_own);

@@ -1,5 +1,5 @@
-/* Loading a GPU runtime, and starting it for all GPUs, to look at them, or for the one that this
- * process opens.
+/* Loads a GPU runtime, and starts it for all GPUs, to probe them, or for the one that this process
+ * opens.
  *
  * A runtime starts every GPU that it sees, and a worker needs one of them. With the others hidden
  * by the runtime's own variable it starts sooner (in 0.18 s instead of 0.98 on a host of four
@@ -33,7 +33,7 @@ bool gpu_library_load(const char *what, const char *const *names, const struct g
     void *symbol = dlsym(library, symbols[k].name);
     if (!symbol && !symbols[k].is_optional)
       return error_set(error,
-                       "%s has no %s: it is too old or no GPU runtime; install another version",
+                       "%s has no %s: it is too old or not a GPU runtime; install another version",
                        names[i], symbols[k].name);
     memcpy(symbols[k].function, &symbol, sizeof symbol);
   }
@@ -47,8 +47,8 @@ static bool sees_all; /* a runtime of this process was started for all GPUs */
 static const struct gpu_api *hiding;
 static int number_seen;
 
-/* Item `number` of a list. NULL where the list is shorter, and where runtimes may count
- * differently: GPUs that are named twice, spaces, ids among numbers. */
+/* Item `number` of a list. NULL where the list is shorter, or where runtimes may count differently:
+ * with GPUs that are named twice, spaces, or ids among numbers. */
 static char *item_find(const char *list, int number) {
   cleanup_free char *items = xstrdup(list), *all = xasprintf(",%s,", list);
   bool are_numbers = strspn(list, "0123456789,") == strlen(list);
@@ -83,7 +83,7 @@ bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal
   size_t length = strspn(digits, "0123456789");
   int n = 0, number = length < 1 || length > 4 || digits[length] ? NUMBER_NONE : atoi(digits);
 
-  /* A variable that is set and does not surely include that GPU is left as it is. */
+  /* A variable that is set is changed only where it certainly includes that GPU. */
   if (!sees_all && !hiding && number != NUMBER_NONE) {
     const char *list = NULL;
     for (size_t i = 0; !list && api->visible_variables[i]; i++)
@@ -101,8 +101,7 @@ bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal
     return error_prefix(error, "no device %s: ", name);
   sees_all = !hiding;
 
-  /* Where the variable has no effect all GPUs are visible, and the number is that of a process that
-   * sees all. */
+  /* If the variable has no effect, all GPUs are visible and keep their numbers. */
   if (hiding && n == 1)
     number = 0;
   else if (number == NUMBER_NONE || number >= n)

@@ -3,11 +3,11 @@
  * An event is stamped when the device reaches it. A device that is faster than its host waits for
  * the host between the first event of an interval and the kernel, and that wait would be measured.
  * So the host must have enqueued a whole sample before the device reaches the sample's first event.
- * busy_until_ns is a lower bound of how long the device is busy: from the time of the enqueueing,
- * what preparations were measured to take, and most of what the same module's fastest call took.
- * Where that is less than the host needs for the next sample, the device gets a head start that
- * suffices for the rest of the batch too: copies to the host, which take time without putting other
- * data into the caches. A batch of kernels that take longer than their launches needs one.
+ * busy_until_ns is a lower bound of how long the device is busy. It is computed from the time of
+ * enqueueing, the measured time of preparations, and a share of the module's fastest call. Where it
+ * is less than the host needs for the next sample, the device gets a head start that suffices for
+ * the rest of the batch too: copies to the host, which take time without changing the caches. A
+ * batch of kernels that take longer than their launches needs one head start.
  *
  * An interval contains more than the calls: stamping takes time too. The interval of a sample
  * without calls is measured once for each kind of preparation and subtracted: T - t, as hipBLASLt
@@ -30,7 +30,8 @@
 #define RESTORED_CALL_HOST_US 12
 #define EVENTS_HOST_US 4
 #define RESERVE_US 15 /* that the device is kept busy beyond that */
-/* With more calls than that takes, the device falls behind by itself or never will. */
+/* A longer one is useless: after so many calls the device is behind without it, or never will be.
+ */
 #define HEAD_START_US_MAX 400
 #define HEAD_START_BYTES ((size_t)5 << 20) /* of one copy: 100 us over a PCIe 5 link */
 #define HEAD_START_COPIES_MAX 16
@@ -47,8 +48,8 @@ struct interval {
   double empty_us;
 };
 
-/* The device has at least `us` more to do. It may have begun as soon as the first part of that was
- * enqueued, at given_ns. */
+/* Adds `us` of work to the device. It may have begun when the first part was enqueued, at
+ * given_ns. */
 static void busy_add(struct gpu_device *device, int64_t given_ns, double us) {
   if (device->busy_until_ns < given_ns)
     device->busy_until_ns = given_ns;
@@ -61,8 +62,8 @@ static bool head_start_copy(struct gpu_device *device, size_t bytes, struct erro
   return gpu_check(api, code, error, "copying from the GPU");
 }
 
-/* Another engine does copies, and the kernel directly after one may wait for that engine's signal:
- * the fill brings the stream back to where kernels run. */
+/* Copies run on another engine, and a kernel directly after one may wait for that engine's signal:
+ * the fill, which is a kernel, waits instead. */
 static bool head_start_give(struct gpu_device *device, double us, struct error *error) {
   double bytes_per_us = (double)HEAD_START_BYTES / device->head_start_us;
   size_t left = ((size_t)(us * bytes_per_us) / HEAD_START_UNIT + 1) * HEAD_START_UNIT;
@@ -100,8 +101,7 @@ static bool prepare(struct gpu_device *device, int kind, struct error *error) {
   }
   if (kind & PREPARE_FLUSH) {
     if (!device->instruction_flush)
-      return error_set(error, "instruction caches are to be flushed, and the device was not given "
-                              "the kernel that does");
+      return error_set(error, "the kernel that flushes instruction caches was not loaded");
     uint32_t groups = (uint32_t)device->base.compute_units * INSTRUCTION_FLUSH_GROUPS_PER_CU;
     struct device_launch launch = {device->instruction_flush,
                                    {.grid = {groups, 1, 1}, .block = {FLUSH_WAVE, 1, 1}},
@@ -161,7 +161,7 @@ static bool intervals_sort(struct gpu_device *device, size_t n, double *ret_us,
   return true;
 }
 
-/* Measures what samples with these preparations need and cost, once for each kind. */
+/* Measures the preparations of a kind and the overhead of its samples, once. */
 static bool kind_calibrate(struct gpu_device *device, int kind, struct error *error) {
   const struct gpu_api *api = device->api;
   double us[CALIBRATION_SAMPLES];
@@ -241,8 +241,8 @@ static double host_us_of(const struct device_timing *timing, unsigned calls) {
                                              : EVENTS_HOST_US + (double)calls * CALL_HOST_US;
 }
 
-/* How far ahead the device has to be kept for the host to enqueue all of n samples, of the first
- * `calls` calls, without the device ever catching up. */
+/* The head start with which the host can enqueue all of n samples, of the first `calls` calls,
+ * before the device reaches them. */
 static double lead_wanted(const struct gpu_device *device, const struct device_timing *timings,
                           size_t n, unsigned calls) {
   double behind_us = 0, wanted_us = 0;
@@ -288,7 +288,7 @@ static bool sample_enqueue(struct gpu_device *device, struct device_timing *timi
         return false;
       *in_flight = 0;
     }
-    /* Before the time is read: making events takes a host as long as enqueueing some samples. */
+    /* Before the clock is read: making events takes as long as enqueueing some samples. */
     if (!event_pairs_reserve(device, *in_flight + 1, error))
       return false;
 
@@ -333,7 +333,8 @@ bool gpu_time(struct device *base, struct device_timing *timings, size_t n, stru
   for (size_t t = 0; t < n; t++) {
     struct device_timing *timing = &timings[t];
     struct device_module *module = timing->launch.module;
-    /* Events that are closer together than their resolution still are a duration above zero. */
+    /* The interval of events that are closer than their resolution may be 0, which is no duration.
+     */
     timing->us = (timing->us > 0 ? timing->us : 0.001) / timing->calls;
     if (module->least_us == 0 || timing->us < module->least_us)
       module->least_us = timing->us;

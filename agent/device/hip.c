@@ -1,9 +1,9 @@
 /* The HIP back end: the calls of the HIP runtime that gpu.h does not have in common with CUDA, and
  * what the runtime, the KFD's topology and a ROCm installation report of a GPU. It uses hip* calls
- * alone, so that a library that implements those over another runtime tests the same code.
+ * only, so that a library that implements them over another runtime tests the same code.
  *
  * hipError_t, hipDevice_t and attributes are int, handles are pointers. hipDeviceProp_t is not
- * used: its layout changed with HIP 6. Memory and threads: see gpu.h. */
+ * used: its layout changed with HIP 6. */
 #include "agent/device/gpu.h"
 #include "common/node/node.h"
 
@@ -100,14 +100,14 @@ static bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct erro
     return error_set(error, "the HIP runtime does not describe the GPU; `rocminfo` may tell why");
   if (!kfd_node_find(kfd_topology_folder(), pci, &node, &no_node) && !(arch && *arch))
     return error_set(error,
-                     "what kind of GPU the %s is is not known: %s; show the container /sys, or "
+                     "the gfx target of the %s is not known: %s; show the container /sys, or "
                      "name the gfx target in "
                      "WAVETUNE_ARCH",
                      name, no_node.message);
 
-  /* What the topology lacks, attributes may have. hipDeviceAttribute_t was renumbered before HIP 5;
-   * in 5, 6 and 7 those used here are the same (headers of 5.2.3, 6.2 and 7.1). No other version is
-   * asked for them. */
+  /* Values that the topology lacks may be attributes. hipDeviceAttribute_t was renumbered before
+   * HIP 5; in 5, 6 and 7 those used here are the same (headers of 5.2.3, 6.2 and 7.1). Other
+   * versions are not queried. */
   int major = version / 10000000;
   bool has_attributes = major >= 5 && major <= 7;
   int64_t memory_clock_mhz = 0, threads_max = 0;

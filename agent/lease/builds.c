@@ -24,7 +24,7 @@ struct entry {
 };
 
 struct variant {
-  const json_t *json; /* NULL: no key needed it so far */
+  const json_t *json; /* NULL: no key has needed it yet */
   json_t *by_config;  /* canonical text of a config → index of its entry */
   size_t n, capacity;
   struct entry *entries;
@@ -37,7 +37,7 @@ struct build_code {
   char *arch;
   struct source_reader reader;
   int64_t warp_size;
-  struct variant *variants; /* as many as the build has */
+  struct variant *variants; /* one for each variant of the build */
 };
 
 static bool bytes_have_digest(const char *bytes, size_t size, const struct digest *digest) {
@@ -77,9 +77,9 @@ static const json_t *compiled_in(const struct variant *variant, const struct arg
   return json_object_get(json_object_get(variant->json, "constexprs"), argument->name);
 }
 
-/* Whether the code is right for the value that a scalar has for this key and config: it was
- * compiled in, or is passed in fewer bits than the manifest has. The variant's `when` need not say
- * so. */
+/* Whether the code is right for a scalar's value with this key and config, where the value was
+ * compiled in, or is passed in fewer bits than the manifest states. The variant's `when` need not
+ * exclude such values. */
 static bool scalar_agrees(const struct variant *variant, const struct argument *argument,
                           const struct scope *scope, struct error *error) {
   const json_t *constant = compiled_in(variant, argument);
@@ -129,9 +129,8 @@ static bool scalars_agree(const struct build_request *request, const struct vari
   return true;
 }
 
-/* Reads how an object is launched. Launches must pass what the code takes: a kernel that is given
- * fewer or other arguments reads what is behind them. False: the object cannot be used, with the
- * reason. */
+/* Reads how an object is launched. A launch must pass the arguments that the code takes: with fewer
+ * or others, the kernel reads memory behind them. False: the object cannot be used, and why. */
 static bool object_understand(const struct build_code *code, const struct variant *variant,
                               const json_t *entry, const char *bytes, size_t size,
                               struct launch_spec *spec, struct error *error) {
@@ -173,7 +172,7 @@ static void object_cannot_be_used(struct lease_object *object, const struct erro
   object_fail(object, xasprintf("the build's object cannot be used: %s", reason->message));
 }
 
-/* False when the blob cannot be had; everything else is an outcome of the config. */
+/* False when the blob cannot be read; every other failure is an outcome of the config. */
 static bool entry_read(const struct build_code *code, const struct variant *variant,
                        struct entry *entry, const char *config, struct error *error) {
   cleanup_free char *name = xasprintf("the object of config %s", config), *bytes = NULL;
@@ -236,7 +235,7 @@ static bool object_prepare(const struct build_code *code, struct variant *varian
   return true;
 }
 
-/* The variant for the key, its entries listed. */
+/* Finds the variant for the key and lists its entries. */
 static bool variant_open(struct build_code *code, const struct key *key,
                          struct variant **ret_variant, struct error *error) {
   static const char *const members[] = {"failed", "objects"};

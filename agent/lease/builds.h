@@ -1,9 +1,9 @@
 /* A build's objects on this machine: for each config of a lease the code that is loaded and how it
  * is launched, or why there is none. docs/builds.md defines builds.
  *
- * The variant is chosen by the key, configs are matched by value. Objects are stored in
- * FOLDER/blob-<digest>.co, each fetched once and checked against its digest whenever a build is
- * opened that needs it. Memory: build_objects own everything. Threads: any; several may share a
+ * The key chooses the variant; configs are matched by value. Objects are stored in
+ * FOLDER/blob-<digest>.co: each is fetched once, and checked against its digest by every build_code
+ * that needs it. Memory: build_objects own everything. Threads: any; several may share a
  * folder, a build_code belongs to one. */
 #ifndef WAVETUNE_AGENT_LEASE_BUILDS_H
 #define WAVETUNE_AGENT_LEASE_BUILDS_H
@@ -13,19 +13,19 @@
 #include "common/builds/build.h"
 #include "common/verdict/verdict.h"
 
-/* The compiled object of one config, wherever it came from. */
+/* The compiled object of one config, from a build or from the compile pool. */
 struct lease_object {
   bool is_ok;
   char *path;                /* is_ok only */
   struct digest digest;      /* of its bytes, is_ok only */
   struct launch_spec launch; /* is_ok only */
-  enum outcome outcome;      /* else: compile or timeout, and why */
+  enum outcome outcome;      /* unless is_ok: compile or timeout, and why */
   char *detail;
   int64_t compile_ms;
 };
 void lease_object_release(struct lease_object *object);
 
-/* The ordinal is first: arrays are searched with compare_ordinals. */
+/* The ordinal must be first: arrays are searched with compare_ordinals. */
 struct config_object {
   uint64_t config;
   struct lease_object object;
@@ -42,13 +42,12 @@ struct build_request {
   const struct space *space;
   const char *gpu_name, *arch; /* of the device */
   size_t n;
-  const uint64_t *configs; /* any order, the same one several times if need be */
+  const uint64_t *configs; /* in any order; duplicates are allowed */
 };
 
-/* A build opened for many keys: code is fetched and checked once for each config of a variant, when
- * the first key needs it. `json` is the build; `reader` gets a blob by its digest and
- * is called until the end. Borrows the kernel. False when the build is not for this kernel or
- * arch. */
+/* A build that is opened for many keys: the code of a config is fetched and checked once, when the
+ * first key needs it. `json` is the build; `reader` gets a blob by its digest and is called until
+ * build_code_free. Borrows the kernel. False when the build is not for this kernel or arch. */
 struct build_code;
 must_check bool build_code_new(const char *folder, const json_t *json, const struct kernel *kernel,
                                const char *arch, const struct source_reader *reader,
@@ -59,22 +58,22 @@ DEFINE_CLEANUP(struct build_code *, cleanup_build_code_free, build_code_free)
 
 /* The objects of one key; the request's kernel and arch are those of `code`. A config without an
  * object is no error: its outcome is compile. False when the build has no variant for this key, or
- * a blob cannot be had. */
+ * a blob cannot be read. */
 must_check bool build_code_objects(struct build_code *code, const struct build_request *request,
                                    struct build_objects **ret_objects, struct error *error);
 
-/* Both for a single key. */
+/* Opens a build and returns its objects for a single key. */
 must_check bool build_objects_prepare(const char *folder, const json_t *json,
                                       const struct build_request *request,
                                       const struct source_reader *reader,
                                       struct build_objects **ret_objects, struct error *error);
 void build_objects_free(struct build_objects *objects);
 
-/* Of a config that was among the request's. */
+/* The object of a config, which must be among the request's. */
 const struct lease_object *build_objects_find(const struct build_objects *objects, uint64_t config);
 
-/* The folder that `pack` writes: its build.json (a new reference), and a reader of its objects,
- * whose context is the folder's path. */
+/* Reads the folder that `pack` writes: its build.json (a new reference), and one of its objects;
+ * `context` is the folder's path. */
 must_check bool build_folder_read(const char *folder, json_t **ret_json, struct error *error);
 bool build_folder_blob(void *context, const struct source *source, char **ret_bytes,
                        size_t *ret_size, struct error *error);

@@ -1,5 +1,5 @@
-/* Runs a config that killed its worker once more under ROCdebug-agent, and reads what that printed
- * and which code objects it saved. */
+/* Runs a config that killed its worker once more under ROCdebug-agent, and reads its output and the
+ * code objects that it saved. */
 #include "agent/lease/fault.h"
 
 #include <dirent.h>
@@ -13,7 +13,7 @@
 #include "common/base/log.h"
 #include "common/code/disassemble.h"
 
-/* of an executor: a space may be full of configs that fault, and one explains most */
+/* of an executor: a space may be full of configs that fault, for one reason */
 #define RERUNS_MAX 8
 #define PRINTED_MAX ((size_t)16 << 20)
 #define FILES_MAX 1024 /* that a rerun may leave */
@@ -56,8 +56,8 @@ char **debug_agent_environment(const char *library, const char *folder) {
   /* Code that was compiled before must not be taken for what is loaded now. */
   environment[3] = xstrdup("AMD_COMGR_CACHE=0");
 
-  /* An allocation is not a part of a larger one, in which a write behind its end would stay unseen.
-   * Its companion in AMD's guide, PYTORCH_NO_HIP_MEMORY_CACHING, does the same for PyTorch's
+  /* No allocation is a part of a larger one, in which a write behind its end causes no fault. Its
+   * companion in AMD's guide, PYTORCH_NO_HIP_MEMORY_CACHING, does the same for PyTorch's
    * allocator, which no worker has. */
   environment[4] = xstrdup("HSA_DISABLE_FRAGMENT_ALLOCATOR=1");
   environment[5] = xasprintf("WAVETUNE_WORKER_WRITES=%s", folder);
@@ -65,13 +65,14 @@ char **debug_agent_environment(const char *library, const char *folder) {
   return environment;
 }
 
-/* The text behind `before` within the first `size` bytes; NULL: not there. */
+/* The text behind `before` in the first `size` bytes; NULL: `before` is not in them. */
 static const char *behind(const char *text, size_t size, const char *before) {
   const char *at = memmem(text, size, before, strlen(before));
   return at ? at + strlen(before) : NULL;
 }
 
-/* A copy of the text behind `before`, up to a character of `ends`; NULL: not there, or empty. */
+/* A copy of the text behind `before`, up to a character of `ends`; NULL: there is none, or it is
+ * empty. */
 static char *word_behind(const char *text, size_t size, const char *before, const char *ends,
                          size_t length_max) {
   const char *at = behind(text, size, before);
@@ -92,7 +93,7 @@ static const char *wave_stopped(const char *line) {
   return line;
 }
 
-/* The lines of a wave: up to the next one's. With --all, waves that run are printed too. */
+/* The size of a wave's lines, up to the next wave. With --all, running waves are printed too. */
 static size_t wave_size(const char *wave) {
   const char *next = strstr(wave, "\nwave_");
   return next ? (size_t)(next - wave) : strlen(wave);
@@ -128,8 +129,8 @@ static bool take_address(const char *text, uint64_t *ret) {
   return end != text && errno == 0;
 }
 
-/* Finds where the first wave that stopped did so: the file as which the agent saved the code object
- * (the caller's), and the pc's address in it. */
+/* Finds where the first wave stopped: *ret_file, the caller's, is the file of the saved code
+ * object, *ret_address the pc's address in it. */
 static bool fault_place_find(const char *printed, char **ret_file, uint64_t *ret_address,
                              struct error *error) {
   const char *wave = wave_stopped(printed), *pc = NULL;
@@ -137,7 +138,7 @@ static bool fault_place_find(const char *printed, char **ret_file, uint64_t *ret
   while (wave && !(pc = behind(wave, strcspn(wave, "\n"), "pc=")))
     wave = wave_stopped(line_next(wave));
   if (!pc || !take_address(pc, &at))
-    return error_set(error, "the debug agent names no wave that stopped and its pc");
+    return error_set(error, "the debug agent names no stopped wave with its pc");
 
   size_t size = wave_size(wave);
   const char *uri = behind(wave, size, "    code object: "),
@@ -171,7 +172,7 @@ static char *instruction_text(const struct isa_instruction *instruction) {
 
 bool fault_code_window(const char *disassembly, uint64_t address, char **ret_window,
                        char **ret_sentence, struct error *error) {
-  /* A ring of the last instructions; an access before them is kept beside it. */
+  /* `passed` is a ring of the last instructions; `access` may be older than these. */
   struct isa_instruction passed[FAULT_CODE_BEFORE], instruction, access = {0};
   size_t n = 0, length = 0;
   const char *function = NULL, *label, *line = disassembly;
@@ -258,7 +259,7 @@ char *fault_code_keep(const char *printed, const char *folder) {
              : xasprintf("not disassembled: %s", error.message);
 }
 
-/* Runs the config until the worker has died or answered. False: it could not be requested. */
+/* Runs the config until the worker dies or answers. False: the request could not be sent. */
 static bool config_run(struct execution *execution, struct lease_config *config,
                        struct worker_client *worker, int reference, struct error *error) {
   struct worker_end end;
@@ -284,7 +285,7 @@ static bool config_run(struct execution *execution, struct lease_config *config,
   return true;
 }
 
-/* Moves what another user wrote to our folder. Links and large files stay behind. */
+/* Moves what another user wrote to our folder, except links and large files. */
 static bool files_take(const char *from, const char *folder, struct error *error) {
   struct dirent *entry;
   if (lchown(from, geteuid(), getegid()) < 0) /* no other user can change it now */
@@ -301,7 +302,7 @@ static bool files_take(const char *from, const char *folder, struct error *error
       continue;
     if (!file_read(path, PRINTED_MAX, &bytes, &size, &reason) ||
         !file_write_unsynced(kept, bytes, size, 0600, &reason))
-      log_warning("lease: a debug agent's file is lost: %s", reason.message);
+      log_warning("lease: a file of the debug agent is lost: %s", reason.message);
   }
 
   if (entries)
@@ -309,8 +310,8 @@ static bool files_take(const char *from, const char *folder, struct error *error
   return folder_remove(from, error);
 }
 
-/* Runs the config, with the debug agent's files in `folder` then. Workers of another user write to
- * a folder of theirs. */
+/* Runs the config; the debug agent's files are in `folder` afterwards. A worker of another user
+ * writes to a folder that it owns. */
 static bool rerun_into(struct execution *execution, struct lease_config *config,
                        const char *library, const char *folder, struct error *error) {
   struct executor *executor = execution->executor;
@@ -360,7 +361,7 @@ char *fault_rerun(struct execution *execution, struct lease_config *config) {
   cleanup_free char *folder = xasprintf("%s/%.12s-%llu", executor->faults, hash + strlen("sha256:"),
                                         (unsigned long long)config->ordinal);
   if (!folder_remove(folder, &error) || !folder_make(folder, 0700, &error))
-    return xasprintf("nothing can be kept: %s", error.message);
+    return xasprintf("no folder for the debug agent: %s", error.message);
   if (!rerun_into(execution, config, library, folder, &error))
     return xstrdup(error.message);
 
@@ -368,7 +369,7 @@ char *fault_rerun(struct execution *execution, struct lease_config *config) {
   cleanup_free char *summary =
       file_read(path, PRINTED_MAX, &printed, &size, &error) ? debug_agent_summary(printed) : NULL;
   if (!summary)
-    return xasprintf("the debug agent says nothing of a fault (%s)", folder);
+    return xasprintf("the debug agent reported no fault (%s)", folder);
 
   cleanup_free char *code = fault_code_keep(printed, folder);
   return xasprintf("%s; %s (%s)", summary, code, folder);

@@ -33,7 +33,7 @@ bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error 
                         &terms.renew_every_ms, error))
     return false;
 
-  /* It becomes a part of paths. */
+  /* The id becomes a part of paths. */
   size_t length =
       strspn(terms.id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
   if (length == 0 || length > LEASE_ID_LENGTH_MAX || terms.id[length] || terms.id[0] == '.')
@@ -89,7 +89,7 @@ static bool configs_check(const struct lease *lease, struct error *error) {
   if (lease->configs.n == 0)
     return error_at(error, "/configs", "a lease has at least one config");
   if (config_ranges_count(&lease->configs) > LEASE_CONFIGS_MAX)
-    return error_at(error, "/configs", "a lease of more than %u configs", LEASE_CONFIGS_MAX);
+    return error_at(error, "/configs", "a lease has at most %u configs", LEASE_CONFIGS_MAX);
   if (lease->baseline >= raw_count)
     return error_at(error, "/baseline", "the space has %llu points and no config %llu",
                     (unsigned long long)raw_count, (unsigned long long)lease->baseline);
@@ -115,7 +115,7 @@ static bool warm_starts_read(const json_t *likely, struct lease *lease, struct e
   return true;
 }
 
-/* 0: no bound. One that is spent leaves one round, to end the lease in order. */
+/* 0: no bound. A bound that is spent becomes 1 us: the lease ends in order, after one round. */
 static int64_t bound_of(int64_t us) { return us == FIELD_NONE ? 0 : us > 0 ? us : 1; }
 
 static bool lease_fill(struct lease_grant *grant, bool is_gpu, struct lease *lease,
@@ -147,7 +147,7 @@ bool lease_read(const json_t *json, bool is_gpu, struct lease *ret, struct error
   struct lease lease = {0};
   struct lease_grant grant;
   record_init(&lease_grant_record, &grant);
-  grant.regime = REGIME_COLD; /* of servers that know no other */
+  grant.regime = REGIME_COLD; /* of servers that do not state it */
   bool ok = record_read_answer(&lease_grant_record, json, "", &grant, error) &&
             lease_fill(&grant, is_gpu, &lease, error);
   record_release(&lease_grant_record, &grant);

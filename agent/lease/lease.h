@@ -1,8 +1,8 @@
 /* A lease as the agent executes it, read from the server's grant (docs/api.md, Leases) or made by
  * `tune`, and the hooks that get its measurements.
  *
- * Memory: a lease owns its kernel, key, space and objects. Threads: one thread executes a lease on
- * one device. */
+ * Memory: a lease owns its kernel, key, space and objects. Threads: a lease belongs to the thread
+ * of one device. */
 #ifndef WAVETUNE_AGENT_LEASE_LEASE_H
 #define WAVETUNE_AGENT_LEASE_LEASE_H
 
@@ -27,25 +27,25 @@ struct lease {
   uint64_t seed;
   char *regime; /* "cold" or "warm" */
   size_t n_warm_starts;
-  uint64_t *warm_starts; /* tried first: winners of neighbouring keys and older environments; may
-                            hold others than `configs` */
-  double best_ratio;     /* least ratio to the baseline that is known from other leases; 0: none */
-  int64_t device_us; /* bound of its device time (a final's: beyond its least rounds); 0: none */
-  int64_t budget_us; /* that all leases of its stage may still spend, opening the kernel included
-                        (common/verdict/budget.h); 0: not known, and opening counts for nothing */
+  uint64_t *warm_starts; /* tried first: winners of neighbouring keys and older environments; some
+                            may not be among `configs` */
+  double best_ratio;     /* the least ratio to the baseline in other leases; 0: not known */
+  int64_t device_us; /* bound of its device time (of a final: after its least rounds); 0: none */
+  int64_t budget_us; /* what all leases of its stage may still spend, opening the kernel included
+                        (common/verdict/budget.h); 0: not known, and opening is not counted */
   bool has_build;
   struct digest build;
-  struct build_objects *objects; /* of the build: its objects for the configs and the baseline */
-  bool is_signed;                /* the keys were verified: this agent requires signatures */
-  struct digest kernel_key, build_key; /* ids; the latter where it has a build */
+  struct build_objects *objects; /* the build's, for the configs and the baseline; NULL: no build */
+  bool is_signed;                /* signatures were required and verified */
+  struct digest kernel_key, build_key; /* ids of the signing keys; build_key: if has_build */
 };
 void lease_release(struct lease *lease);
 
 struct lease_hooks {
   void *context;
-  /* Takes one measurement, without the lease's part of it: process, round, regime. `object`: its
-   * compiled code for a GPU; NULL: none. Both are borrowed during the call. False: stop, the lease
-   * is given up. */
+  /* Takes one measurement, in which process, round and regime are not set: they are the lease's.
+   * `object`: its compiled code for a GPU; NULL: none. Both are borrowed during the call. False:
+   * the lease is given up. */
   bool (*measured)(void *context, const struct lease *lease, const struct measurement *measurement,
                    const struct lease_object *object);
   /* Polled between steps and while waiting; true: stop as soon as possible (lease lost, agent
@@ -60,8 +60,8 @@ struct lease_hooks {
 #define LEASE_ID_LENGTH_MAX 64
 #define LEASE_MS_MAX (24 * 3600 * 1000) /* until a lease expires, and between its renewals */
 
-/* The identity and the lifetime of a lease: read first, so that one that cannot be executed can be
- * released. */
+/* The identity and the lifetime of a lease. They are read first, so that a lease that cannot be
+ * executed can be released. */
 struct lease_terms {
   const char *id; /* borrowed from json */
   int64_t epoch;
@@ -69,11 +69,11 @@ struct lease_terms {
 };
 must_check bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error *error);
 
-/* Everything but `sources` and `objects`. Refuses what this agent cannot execute on the device: a
- * GPU, or the CPU. */
+/* Reads a lease, without `sources` and `objects`. Refuses one that this agent cannot execute on the
+ * device, which is a GPU or the CPU. */
 must_check bool lease_read(const json_t *json, bool is_gpu, struct lease *ret, struct error *error);
 
-/* Whether kernels in the language run on the device; the error says where else. */
+/* Whether kernels in the language run on the device; the error says where they run. */
 must_check bool language_fits(enum language language, bool is_gpu, struct error *error);
 
 #endif

@@ -1,5 +1,5 @@
-/* One lease on one device, from its configs to its measurements: their objects, from the compile
- * pool ahead of the measurement or from a build, and the batches in which they race. */
+/* Executes one lease on one device: gets the objects of its configs, from the compile pool ahead of
+ * the measurement or from a build, and races the configs in batches. */
 #include "agent/lease/lease_execution.h"
 #include "agent/measure/launch.h"
 #include "common/base/log.h"
@@ -9,7 +9,8 @@
 #define BATCH_LEAST 16 /* enough to race while the others are compiled */
 #define COMPILE_POLL_MS 50
 
-/* What the object states of a config before its first run: spills, occupancy, utilization. */
+/* Reads from the object what is known of a config before its first run: spills, occupancy,
+ * utilization. */
 static void facts_learn(const struct execution *execution, struct lease_config *config) {
   const struct executor *executor = execution->executor;
   const struct lease *lease = execution->lease;
@@ -67,8 +68,8 @@ static void places_set(struct execution *execution) {
     execution->order[i]->place = i;
 }
 
-/* Lists the lease's configs, and their order: the warm starts, then those whose code in a build
- * promises most, then by the lease's seed. */
+/* Lists the lease's configs in their order of trial: the warm starts, then, from a build, those
+ * whose code promises most; else in random order, from the lease's seed. */
 static void configs_list(struct execution *execution) {
   const struct lease *lease = execution->lease;
   size_t n = 0, n_ordered = 0;
@@ -95,7 +96,8 @@ static void configs_list(struct execution *execution) {
     if (!execution->configs[i].is_warm_start)
       execution->order[n_ordered++] = &execution->configs[i];
 
-  /* Neighbours in the space are alike: in their own order, whole batches would be good or bad. */
+  /* Neighbours in the space are alike: in the order of ordinals, whole batches would be good or
+   * bad. */
   struct rng rng = rng_seeded(lease->seed);
   for (size_t i = n; i > n_warm_starts + 1; i--) {
     size_t other = n_warm_starts + (size_t)rng_below(&rng, i - n_warm_starts);
@@ -133,8 +135,7 @@ static uint64_t compile_submit(struct execution *execution, uint64_t config, boo
   return compile_pool_submit(execution->executor->pool, &request);
 }
 
-/* Waits for a compile, unless the lease is stopped meanwhile; the ticket is given back in any
- * case. */
+/* Waits for a compile, unless the lease is stopped meanwhile. The ticket is invalid afterwards. */
 static enum step compile_wait(struct execution *execution, uint64_t ticket,
                               struct lease_object *ret_object) {
   struct compile_pool *pool = execution->executor->pool;
@@ -177,7 +178,7 @@ static enum step object_get(struct execution *execution, struct lease_config *co
   return STEP_ON;
 }
 
-/* Waits for a config's object; compiles of those behind it are begun first. */
+/* Waits for a config's object, after submitting the compiles of the next configs. */
 static enum step object_take(struct execution *execution, struct lease_config *config) {
   const struct executor *executor = execution->executor;
   size_t until = config->place + 1 + (size_t)executor->compile_window;
@@ -206,8 +207,8 @@ static enum step objects_take(struct execution *execution) {
   return step;
 }
 
-/* The object is requested again when the pool's folder was pruned, and with each lease where it
- * could not be had: what fails for good costs no second compile (pool.c). */
+/* The object is requested again when it was pruned from the pool's folder, and with each lease
+ * after a failure: the pool does not repeat a compile that fails for good (pool.c). */
 static void helper_take(struct execution *execution, enum helper_kernel helper) {
   struct executor *executor = execution->executor;
   struct helper_object *object = &executor->helpers[helper];
@@ -256,15 +257,15 @@ static enum step baseline_take(struct execution *execution) {
   return STEP_ON;
 }
 
-/* The configs of a screen that have not raced yet: all in the order of trial, then again those
- * whose registers spill to memory. These come last because they seldom win, and a budget may end
- * before. */
+/* The configs of a screen that have not raced yet, in the order of trial. Those whose registers
+ * spill to memory are appended again when they are reached: they seldom win, and the budget may end
+ * before they race. */
 struct queue {
   size_t n, next;
   struct lease_config **configs;
 };
 
-/* Fills the next batch with all configs that have objects, but waits for BATCH_LEAST. */
+/* Fills the next batch with the configs that have objects; waits only for the first BATCH_LEAST. */
 static enum step batch_fill(struct execution *execution, struct queue *queue,
                             struct race_batch *batch, size_t most) {
   const struct lease_hooks *hooks = execution->hooks;
@@ -376,7 +377,7 @@ enum lease_end lease_execute(struct executor *executor, const struct lease *leas
   if (step == STEP_ON)
     step = lease->stage == STAGE_FINAL ? final(&execution) : screen(&execution);
   if (step == STEP_STOPPED || step == STEP_FAILED)
-    worker_drop(&execution); /* it may be in the middle of something */
+    worker_drop(&execution); /* its request may not be finished */
   execution_release(&execution);
 
   return ends[step];

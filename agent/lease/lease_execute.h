@@ -1,29 +1,27 @@
-/* Executes leases on one device: compiles ahead, measures through workers, reports every
- * measurement.
+/* Executes leases on one device: compiles ahead, measures in workers, reports every measurement.
  *
- * Workers are kept, up to EXECUTOR_WORKERS of them, also for leases of other jobs: a fresh GPU
- * context costs more than the measurements of a key. A worker is fresh for a job if it has not
- * measured that job: a final gets such a one and shares it with the finals of other jobs. A screen
- * continues where its job is open already, else in the worker of the screens. A worker is replaced
- * after a crash, a hang or `configs_per_worker` configs; no problem stays open in a worker while
- * another one works.
+ * Up to EXECUTOR_WORKERS workers are kept, also for leases of other jobs: a new GPU context costs
+ * more than the measurements of a key. A worker is fresh for a job if it has not measured that job:
+ * a final gets a fresh worker, which finals of other jobs use too. A screen uses the worker in
+ * which its job is open, else the worker of the screens. A worker is replaced after a crash, a hang
+ * or `configs_per_worker` configs. Only one worker has an open problem at a time.
  *
  * Screen and halving: the configs are raced (agent/measure/race.h) in batches of at most
- * SCREEN_BATCH, the warm starts first and then those whose compiled code promises most; a later
- * batch races against the best of those before. A config that leaves is reported at once. When a
- * worker dies, the config whose turn it was has its outcome and those without an answer race again;
- * when it was the turn of none, they do so serially.
+ * SCREEN_BATCH: the warm starts first, then the configs whose compiled code promises most. A later
+ * batch races against the best ratio of the earlier ones. A config that leaves is reported at once.
+ * When a worker dies in the turn of a config, that config failed, and those without an answer race
+ * again. When it dies in the turn of no config, all without an answer race again, one at a time.
  *
- * Final: all configs race in one process and none leaves; when it dies, the rest is measured again
- * in a new one, so that all reports share one process. When workers die while the baseline runs,
- * each finalist is tried alone: one that kills its worker there is out; when none does, the lease
- * fails.
+ * Final: all configs race in one process and none leaves. When that process dies, the other configs
+ * are measured again in a new one, so that all reports come from one process. When workers die
+ * while the baseline runs, each finalist is tried alone: one that kills its worker then has failed;
+ * if none does, the lease fails.
  *
- * A lease with a bound on its device time ends with the round that passes it: LEASE_SPENT; before
- * the first one where opening the kernel alone passes what its stage may spend. A final's bound
- * ends its rounds, and leaves out no config and none of the least number of rounds. Every worker
- * begins with the device's sentinel. When that fails, and fails again after a pause, the lease
- * fails and the device is suspect.
+ * A lease with a bound on its device time ends, LEASE_SPENT, with the round that exceeds it, or
+ * before the first round where opening the kernel alone exceeds what its stage may spend. The bound
+ * of a final ends it after its least number of rounds, and leaves out no config. Every worker
+ * begins with the device's sentinel. When that fails repeatedly, with pauses, the lease fails and
+ * the device is suspect.
  *
  * Memory: an executor borrows what it is given and owns its workers until executor_drop_workers.
  * Threads: one executor belongs to one thread, which is not the main one
@@ -35,32 +33,32 @@
 #include "agent/lease/lease.h"
 #include "agent/worker/worker_client.h"
 
-/* the first one screens, the others are for finals of what it has screened */
+/* the first worker screens, the others run finals of the jobs that it has screened */
 #define EXECUTOR_WORKERS 4
 #define SCREEN_BATCH 64
 #define EXECUTOR_SEEN_MAX 4096 /* jobs that a worker has measured */
 
-/* How the race of a stage is limited: members of agent/measure/race.h. */
+/* The limits of a stage's race: members of struct race_limits (agent/measure/race.h). */
 struct race_terms {
   int64_t rounds_min, rounds_max;
   double margin, precision;
 };
 
-/* A worker that is kept. */
+/* A worker that is kept between leases. */
 struct executor_worker {
   struct worker_client *client;    /* NULL: none */
   struct worker_client *reference; /* of the problem that is open in it; NULL: none */
-  bool is_starting;                /* it has not answered the sentinel's request yet */
-  struct digest kernel;            /* that it opened last */
-  char *opened;                    /* the request that opened its problem; NULL: none is open */
-  int64_t configs;                 /* measured in it */
+  bool is_starting;                /* it has not answered its first request, the sentinel, yet */
+  struct digest kernel;            /* the one that it opened last */
+  char *opened;    /* the request that opened its problem; NULL: no problem is open */
+  int64_t configs; /* measured in it */
   size_t n_seen, seen_capacity;
   uint64_t *seen;  /* hashes of the jobs that it measured */
   int64_t used_ns; /* when it was used last */
 };
 
-/* The executor's time so far, by its own clock. Opening a problem is the sum of the reference, the
- * inputs (with all other memory) and the baseline. */
+/* The executor's time so far, by the clock of this process. Opening a problem takes the sum of the
+ * reference, the inputs (with all other memory) and the baseline. */
 struct executor_spent {
   int64_t start_us, reference_us, inputs_us, baseline_us, load_us, check_us, warm_up_us, timing_us;
 };
@@ -77,41 +75,42 @@ struct executor {
                           compiles */
   struct worker_limits limits;
   struct race_terms screen, halving, final;
-  int64_t compile_window;     /* compiles submitted ahead of the measurement */
-  int64_t configs_per_worker; /* then a worker is replaced, at the end of a batch or a final */
+  int64_t compile_window; /* compiles submitted ahead of the measurement */
+  int64_t
+      configs_per_worker; /* a worker is replaced after these, at the end of a batch or a final */
   const char *faults; /* folder for a debug agent's output on configs that kill their worker; NULL:
-                         not run */
+                         it is not run */
   struct executor_worker workers[EXECUTOR_WORKERS];
   struct helper_object helpers[HELPER_COUNT]; /* path NULL: none, or not requested yet */
-  bool is_helper_missed[HELPER_COUNT];        /* it could not be had, which was logged */
+  bool is_helper_missed[HELPER_COUNT];        /* it could not be compiled, which was logged */
   struct executor_spent spent;
   int64_t opening_us; /* device time of opening the kernel for the current or the last lease */
   _Atomic uint64_t current; /* the config being measured, WORKER_CONFIG_NONE between */
-  int64_t n_reruns;         /* under a debug agent, so far */
-  bool is_suspect; /* the device has not passed its sentinel; reset by the owner when it passes */
+  int64_t n_reruns;         /* of configs under a debug agent, so far */
+  bool is_suspect; /* the device failed its sentinel; the owner resets it once the device passes */
 };
 
-/* In seconds, by their names without "_us" (a new reference). */
+/* The times in seconds, named as the members without "_us" (a new reference). */
 must_check json_t *executor_spent_to_json(const struct executor_spent *spent);
 
 enum lease_end {
-  LEASE_DONE, /* every config has its measurement, or the baseline has one that says why none can be
-                 had */
+  LEASE_DONE, /* every config has a measurement, or the baseline has one that states why they have
+                 none */
   LEASE_STOPPED, /* by a hook */
-  LEASE_SPENT,   /* its device time is spent; what was measured was reported */
+  LEASE_SPENT,   /* its device time is spent; all measurements were reported */
   LEASE_FAILED,  /* the device or the agent cannot compile or measure: *error says why */
 };
 
-/* Whether the device works, in a fresh worker; false also when stopped. */
+/* Whether the device passes its sentinel in a new worker; false also when stopped. */
 must_check bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context),
                                   void *context, struct error *error);
 
 enum lease_end lease_execute(struct executor *executor, const struct lease *lease,
                              const struct lease_hooks *hooks, struct error *error);
 
-/* Starts those of the first `n` workers that do not run, at the same time, and lets them open the
- * device. Returns before they have: the first race waits for it, since opening disturbs what is
- * timed. A failure shows when the worker is needed. */
+/* Starts those of the first `n` workers that do not run, and lets them open the device at the same
+ * time. Returns before they have opened it: the first race waits for them, since opening disturbs
+ * what is timed. A failure is reported when the worker is needed. */
 void executor_start_workers(struct executor *executor, size_t n);
 
 /* Ends all workers. */

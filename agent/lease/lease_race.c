@@ -1,14 +1,14 @@
-/* Races configs in a worker until each has its outcome, whichever workers die meanwhile, and turns
- * answers into measurements for the hook. */
+/* Races configs until each has its outcome, in new workers when workers die, and turns answers into
+ * measurements for the hook. */
 #include "agent/lease/lease_execution.h"
 #include "common/verdict/budget.h"
 #include "common/verdict/verdict.h"
 
-/* of workers that died of none of the configs: then each config is tried by itself */
+/* unexplained deaths of workers, after which each config is tried alone */
 #define DEATHS_TOGETHER 2
-/* with a config that is alone in a worker of its own: then it is to blame */
+/* of workers with a single config, after which that config has failed */
 #define DEATHS_ALONE 2
-/* for what the agent adds: ,"kernel_key":"sha256:…" and ,"build_key":"sha256:…" */
+/* room for the members that the agent adds: ,"kernel_key":"sha256:…" and ,"build_key":"sha256:…" */
 #define CONDITIONS_KEYS 192
 
 enum outcome end_outcome(enum worker_event event) {
@@ -19,7 +19,7 @@ static bool answer_is_correct(const json_t *answer) {
   return answer && string_equal(json_string_value(json_object_get(answer, "outcome")), "correct");
 }
 
-/* Adds the facts that are known of a config without its worker, and calls the hook. */
+/* Adds what is known of a config from its object, and calls the hook. */
 static enum step report(struct execution *execution, struct lease_config *config,
                         struct measurement *measurement) {
   const struct lease_object *object = config->object;
@@ -31,7 +31,7 @@ static enum step report(struct execution *execution, struct lease_config *config
   measurement->vgprs = resources->vgprs;
   measurement->agprs = resources->agprs;
   measurement->spills = is_known ? code_resources_spills(resources) : FIELD_NONE;
-  if (measurement->lds_bytes == FIELD_NONE) /* of a launch it is static and dynamic */
+  if (measurement->lds_bytes == FIELD_NONE) /* the worker's includes dynamic memory */
     measurement->lds_bytes = resources->lds_bytes;
   measurement_trim(measurement);
 
@@ -66,8 +66,8 @@ enum step end_with_baseline(struct execution *execution, enum outcome outcome, c
   return step == STEP_ON ? STEP_DONE : step;
 }
 
-/* A worker may run untrusted code: members that it cannot know are ignored. False: no server would
- * take the answer. */
+/* A worker may run untrusted code: members that are not the worker's to state are ignored. False: a
+ * server would refuse the answer. */
 static bool answer_read(const json_t *answer, struct measurement *measurement) {
   static const char *const ignored[] = {"seq",    "process",         "round",
                                         "regime", "baseline_failed", "object"};
@@ -88,7 +88,7 @@ static bool answer_read(const json_t *answer, struct measurement *measurement) {
   return measurement->outcome != OUTCOME_CORRECT || measurement->timer;
 }
 
-/* Reports the measurement in a worker's answer; NULL: it gave none. */
+/* Reports the measurement in a worker's answer; NULL: there was no answer. */
 static enum step report_answer(struct execution *execution, struct lease_config *config,
                                const json_t *answer) {
   if (!answer)
@@ -101,8 +101,8 @@ static enum step report_answer(struct execution *execution, struct lease_config 
     return report_failure(execution, config, OUTCOME_RUNTIME,
                           "the worker's answer for it is invalid", 0);
 
-  /* The best ratio that a later batch of the lease races against: not of a config that left early,
-   * whose few rounds say little. */
+  /* Later batches of the lease race against the best ratio. A config that left early does not
+   * count: its few rounds are not precise. */
   size_t n = measurement.samples_us.n;
   if (n && !measurement_left_early(&measurement) && execution->lease->stage != STAGE_FINAL) {
     double ratio = verdict_paired_ratio(measurement.samples_us.all, measurement.baseline_us.all, n);
@@ -112,7 +112,7 @@ static enum step report_answer(struct execution *execution, struct lease_config 
   return report(execution, config, &measurement);
 }
 
-/* The device time left for the configs of a lease that is bounded: opening the kernel took some. */
+/* The device time that is left for the configs of a bounded lease, after opening the kernel. */
 static int64_t left_us(const struct execution *execution) {
   const struct lease *lease = execution->lease;
   int64_t bound_us = lease->budget_us ? budget_configs_us(lease->device_us, lease->budget_us,
@@ -187,7 +187,7 @@ enum step batch_answer(struct execution *execution, const struct race_batch *bat
   return STEP_ON;
 }
 
-/* One race in the worker that is ready, until the worker is done or has ended. */
+/* Runs one race in execution->worker, until that is done or has ended. */
 static enum step batch_race(struct execution *execution, const struct race_batch *batch,
                             struct race_result *result) {
   struct executor *executor = execution->executor;
@@ -252,14 +252,14 @@ static enum step blame(struct execution *execution, struct lease_config *config,
   return report_failure(execution, config, end_outcome(result->event), detail, result->end.turn_us);
 }
 
-/* worker_ready, or STEP_SPENT: opening the kernel may have taken the rest. */
+/* As worker_ready, or STEP_SPENT: opening the kernel may have spent the rest of the bound. */
 static enum step race_ready(struct execution *execution, bool fresh) {
   enum step step = worker_ready(execution, fresh);
   return step == STEP_ON && is_spent(execution) ? STEP_SPENT : step;
 }
 
-/* Races one config by itself until it is known whether workers die of it. A correct one of a final
- * is not over then. */
+/* Races one config alone until it is known whether it kills its worker. In a final, a correct
+ * config is not over afterwards. */
 static enum step race_alone(struct execution *execution, const struct race_batch *batch,
                             struct lease_config *config) {
   struct race_batch alone = *batch;
@@ -291,9 +291,9 @@ static enum step race_alone(struct execution *execution, const struct race_batch
   }
 }
 
-/* Workers die in the turn of no config, or while the baseline runs, which had worked when each of
- * them opened it: something that a config left in the process may be the reason, and nothing shows
- * which config. */
+/* Tries each config alone, after workers died in the turn of no config or while the baseline ran.
+ * The baseline worked when each worker opened it, so a config may have damaged the process, and it
+ * is not known which. */
 static enum step batch_isolate(struct execution *execution, struct race_batch *batch) {
   size_t n = batch->n;
   for (size_t i = 0; i < n; i++) {
@@ -332,9 +332,9 @@ static enum step batch_step(struct execution *execution, struct race_batch *batc
   if (result.event == WORKER_ANSWER)
     return batch_finish(execution, batch, &result);
 
-  /* The worker died. What the other configs of a final measured beside it is dropped, so that all
-   * reports come from one process. A death while the baseline ran blames no config, even if the
-   * baseline is among them. */
+  /* The worker died. In a final the answers of the other configs are dropped, so that all reports
+   * come from one process. A death while the baseline ran is no config's failure, even if the
+   * baseline is one of the configs. */
   struct lease_config *config =
       result.end.config == execution->lease->baseline ? NULL : batch_find(batch, result.end.config);
   answers_drop(batch);

@@ -1,5 +1,5 @@
-/* The workers of an executor: which one a lease gets, opening the lease in it, and trusting the
- * device. */
+/* The workers of an executor: chooses the worker of a lease, opens the lease in it, and checks that
+ * the device passes its sentinel. */
 #include <errno.h>
 #include <math.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 
 #include "agent/lease/lease_execution.h"
 
-/* a worker may die for a reason of the node's, too: out of memory, a device that resets */
+/* a worker may also die because of the node: out of memory, a device that was reset */
 #define OPEN_ATTEMPTS 2
 #define SENTINEL_ATTEMPTS 3
 /* a driver needs a moment to end what a killed process left running */
@@ -15,8 +15,8 @@
 #define PAUSE_STEP_MS 50
 #define DAY_US (INT64_C(86400) * 1000000)
 
-/* What time is spent on: names in reports, and of the answers' {"spent": {"NAME_us": …}}. Opening
- * the device is the start of a process. */
+/* What time is spent on: the name in reports, and the member of "spent" in workers' answers.
+ * Opening the device counts as the start of a process. */
 static const struct {
   const char *name, *answered;
   size_t offset;
@@ -98,9 +98,9 @@ void executor_drop_workers(struct executor *executor) {
 static bool worker_begin(struct executor *executor, struct executor_worker *worker,
                          struct error *error) {
   int64_t began_ns = clock_monotonic_ns();
-  bool began = worker_start(executor->spawner, executor->limits, &worker->client, error);
+  bool is_started = worker_start(executor->spawner, executor->limits, &worker->client, error);
   executor->spent.start_us += (clock_monotonic_ns() - began_ns) / 1000;
-  return began;
+  return is_started;
 }
 
 static json_t *sentinel_request(const struct executor *executor) {
@@ -110,7 +110,7 @@ static json_t *sentinel_request(const struct executor *executor) {
 static const char *answer_reason(const json_t *answer) {
   const char *reason = json_string_value(json_object_get(answer, "error"));
   const char *detail = json_string_value(json_object_get(answer, "detail"));
-  return reason ? reason : detail ? detail : "the worker did not say why";
+  return reason ? reason : detail ? detail : "the worker gave no reason";
 }
 
 bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context), void *context,
@@ -176,7 +176,7 @@ enum step workers_settle(struct execution *execution) {
   return step;
 }
 
-/* Names an object whose bytes have to come with the request. */
+/* Adds an object whose bytes must be sent with the request. */
 static void object_add(json_t *objects, const char *path, const struct digest *digest) {
   ALWAYS(json_object_set_new(objects, path, json_digest_text(digest)) == 0);
 }
@@ -282,8 +282,8 @@ static enum step device_unfit(struct execution *execution, const char *reason) {
   return STEP_FAILED;
 }
 
-/* After the worker answered `open`. A baseline that worked in an earlier worker of this lease is
- * not to blame any more. */
+/* After the worker answered `open`. A failure of the baseline is not reported where it worked in an
+ * earlier worker of this lease: then the lease fails. */
 static enum step open_answered(struct execution *execution, const json_t *answer) {
   if (json_is_true(json_object_get(answer, "opened"))) {
     execution->baseline_worked = true;
@@ -298,8 +298,8 @@ static enum step open_answered(struct execution *execution, const json_t *answer
   return cannot_measure(execution, "", answer_reason(answer));
 }
 
-/* After workers died while they opened the lease. On a GPU, in the turn of no config, the device
- * may be the reason. */
+/* After workers died while they opened the lease. Where a GPU's worker died in the turn of no
+ * config, or the baseline had worked, the device may be the reason. */
 static enum step open_died(struct execution *execution, enum worker_event event,
                            const struct worker_end *end) {
   struct executor *executor = execution->executor;
@@ -316,8 +316,8 @@ static enum step open_died(struct execution *execution, enum worker_event event,
   return STEP_FAILED;
 }
 
-/* After the reference's process ended while the lease was opened. Where it stated why, that is no
- * fault of the kernel's: it cannot be loaded, or there is no memory for its inputs. */
+/* After the reference's process ended while the lease was opened. A reason that it stated is not
+ * the kernel's fault: the reference cannot be loaded, or there is no memory for its inputs. */
 static enum step reference_lost(struct execution *execution, struct executor_worker *worker,
                                 bool is_last) {
   bool has_stated;
@@ -359,8 +359,9 @@ static bool is_fresh_for(const struct executor *executor, const struct executor_
   return worker->client && !is_used_up(executor, worker) && !worker_has_seen(worker, job);
 }
 
-/* A worker that lives and has not seen the job, that of the screens last; else a place for a new
- * one: an empty one, else that of the worker that was used longest ago. */
+/* A running worker that has not seen the job, and that of the screens only if there is no other;
+ * else a place for a new worker: an empty one, else that of the least recently used worker, which
+ * ends. */
 static struct executor_worker *worker_for_final(struct executor *executor, uint64_t job) {
   struct executor_worker *empty = NULL, *oldest = NULL;
   for (size_t i = 1; i < EXECUTOR_WORKERS; i++) {
@@ -382,7 +383,7 @@ static struct executor_worker *worker_for_final(struct executor *executor, uint6
   return oldest;
 }
 
-/* Closes what other workers have open: it would take the device's memory. */
+/* Closes the problems of other workers, which use the device's memory. */
 static enum step others_close(struct execution *execution, const struct executor_worker *chosen) {
   cleanup_json json_t *request = json_pack("{s:s}", "do", "close");
   enum step step = STEP_ON;
@@ -400,14 +401,14 @@ static enum step others_close(struct execution *execution, const struct executor
 
 /* One attempt to open the lease. */
 struct opening {
-  bool is_first;   /* the worker had seen no other job, which may have left something in it */
-  bool is_refused; /* the device did not pass the sentinel, with which a worker begins */
+  bool is_first;   /* the worker had seen no other job, which might have damaged its process */
+  bool is_refused; /* the device did not pass its sentinel */
   enum worker_event event;
   struct worker_end end;
   json_t *answer;
 };
 
-/* Starts the worker if need be, and waits for what becomes of `open`. */
+/* Starts the worker if need be, sends it `open` and waits for the result. */
 static enum step open_once(struct execution *execution, const json_t *request, uint64_t job,
                            struct opening *ret) {
   struct executor *executor = execution->executor;
@@ -432,7 +433,7 @@ static enum step open_once(struct execution *execution, const json_t *request, u
   free(TAKE(worker->opened));
   int64_t began_ns = clock_monotonic_ns();
   if (!worker_request_with(worker->client, request, socket, execution->error)) {
-    /* One of the helpers may be what was changed: the pool checks it again. */
+    /* The file that changed may be a helper's: the pool checks them again. */
     helpers_forget(executor);
     return STEP_FAILED;
   }
@@ -443,8 +444,8 @@ static enum step open_once(struct execution *execution, const json_t *request, u
   if (ret->is_refused)
     return STEP_ON;
 
-  /* A process's opening of the device is charged to no job: it serves many. Without an answer, how
-   * much that was is not known. */
+  /* The time in which a process opens the device is charged to no job, because the process serves
+   * many. Without an answer that time is not known. */
   int64_t start_us = executor->spent.start_us;
   executor_spent_add(&executor->spent, ret->answer);
   int64_t opening_us =
@@ -454,8 +455,9 @@ static enum step open_once(struct execution *execution, const json_t *request, u
   return STEP_ON;
 }
 
-/* Opens the lease in execution->worker, and again in new ones: OPEN_ATTEMPTS times when they, or
- * references, die, SENTINEL_ATTEMPTS times when the device does not pass its sentinel. */
+/* Opens the lease in execution->worker. After a failure it is tried again in a new worker: up to
+ * OPEN_ATTEMPTS deaths of workers, as many of references, and SENTINEL_ATTEMPTS failed sentinels.
+ */
 static enum step worker_open(struct execution *execution, const json_t *request, const char *text,
                              uint64_t job) {
   struct executor_worker *worker = execution->worker;
@@ -514,11 +516,10 @@ enum step worker_ready(struct execution *execution, bool fresh) {
       fresh ? worker_for_final(executor, job) : worker_for_screen(executor, text);
   execution->worker = worker;
 
-  /* On the CPU a kernel is code in the worker's process, where it must not affect another kernel.
-   */
-  bool is_anothers = !executor->is_gpu && worker->n_seen > 0 &&
-                     !digest_equal(&worker->kernel, &execution->lease->kernel->hash);
-  if (worker->client && (is_used_up(executor, worker) || is_anothers))
+  /* On the CPU a kernel runs in the worker's process, where it must not affect another kernel. */
+  bool has_other_kernel = !executor->is_gpu && worker->n_seen > 0 &&
+                          !digest_equal(&worker->kernel, &execution->lease->kernel->hash);
+  if (worker->client && (is_used_up(executor, worker) || has_other_kernel))
     worker_end(worker);
   if (!fresh && worker->opened && string_equal(worker->opened, text)) {
     execution->baseline_worked = true;

@@ -8,7 +8,7 @@
 #define SCAN_BLOCK 8192 /* elements that are compared one by one when one of them is suspect */
 #define SCAN_ELEMENTS (64 * SCAN_BLOCK) /* of a thread at once */
 
-/* Passes a device call's result on; after a failure asks the device whether it still works. */
+/* Returns a device call's result; after a failure, checks whether the device still works. */
 static bool device_result(struct problem *problem, bool ok) {
   if (!ok)
     problem_check_device(problem, true);
@@ -20,7 +20,7 @@ static double allowed_difference(const struct problem *problem, double reference
          (problem->kernel->reference.atol + problem->kernel->reference.rtol * fabs(reference));
 }
 
-/* `times`: how many tolerances it may be off. */
+/* `times`: how many tolerances the value may be off. */
 static bool is_right(const struct problem *problem, enum dtype dtype, double value,
                      double reference, double times) {
   uint64_t rounded;
@@ -150,8 +150,8 @@ static bool first_compare(struct problem *problem, size_t i, struct error *error
   struct comparison comparison = {problem, problem->kernel->arguments[i].dtype, operand, far};
   team_run(pieces > 1 ? team_size() : 1, pieces, piece_compare, &comparison);
 
-  /* One of each piece in turn, so that many of one piece that are right do not hide another that is
-   * wrong. */
+  /* One element of each piece in turn, so that many in one piece that are right do not hide a wrong
+   * one in another. */
   size_t n_computed = 0, n_far = pieces;
   for (size_t turn = 0; n_far > 0; turn++) {
     n_far = 0;
@@ -207,7 +207,7 @@ static bool canaries_check(struct problem *problem, struct error *error) {
   return intact;
 }
 
-/* Finds out whether an output is one that passed before. One that is not is downloaded. */
+/* Finds out whether an output has passed before. A new output is downloaded. */
 static bool output_take(struct problem *problem, struct operand *operand, struct error *error) {
   struct device *device = problem->device;
   bool has_fingerprint = device->has_fingerprint;
@@ -368,7 +368,7 @@ static bool inputs_compare(struct problem *problem, size_t *ret_changed, struct 
 
   for (size_t i = 0; i < n; i++) {
     struct operand *operand = &problem->operands[i];
-    /* Outputs since the last look may have been made of changed inputs: they prove nothing. */
+    /* Outputs since the last check may come from changed inputs: they are not verified. */
     if (first < n) {
       operand->n_verified = operand->n_settled;
       if (operand->first && !operand->is_first_settled)
@@ -426,7 +426,7 @@ bool problem_inputs_check(struct problem *problem, struct error *error) {
   if (is_compared)
     return true;
 
-  /* Neither what the inputs hold now is known, nor which config changed them. */
+  /* It is not known what the inputs hold now, nor which config changed them. */
   problem_check_device(problem, true);
   problem->is_lost |= !problem->is_spoiled;
   problem->is_spoiled = true;

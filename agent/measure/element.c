@@ -111,8 +111,8 @@ void element_set(enum dtype dtype, void *bytes, int64_t index, double value) {
     return;
 
   case DTYPE_BFLOAT16: {
-    /* To nearest, ties to even, by way of float: what was halfway for a double is rounded twice,
-     * which inputs can bear. */
+    /* To nearest, ties to even, by way of float: some values are rounded twice, which does not
+     * matter for inputs. */
     float narrow = (float)value;
     uint32_t wide;
     memcpy(&wide, &narrow, sizeof wide);
@@ -153,7 +153,7 @@ uint32_t element_mark(enum dtype dtype, int mark) {
   }
 }
 
-/* The same as a number of the element's size. */
+/* The mark as a 64-bit number, whose low bytes are an element. */
 static uint64_t mark_of(enum dtype dtype, int mark) {
   uint64_t word = element_mark(dtype, mark);
   return word << 32 | word;
@@ -352,7 +352,7 @@ static void *member_run(void *context) {
   return NULL;
 }
 
-/* Where a thread cannot be started, the others do its part. */
+/* If a thread cannot be started, the others do its part of the work. */
 void team_run(unsigned threads, size_t n, void (*work)(void *context, size_t item), void *context) {
   struct team team = {.n = n, .work = work, .context = context};
   pthread_t members[TEAM_MAX];
@@ -375,7 +375,7 @@ struct pieces {
 
 static void pieces_run(struct pieces *pieces, void (*work)(void *pieces, size_t piece)) {
   size_t n = (pieces->size + PIECE - 1) / PIECE;
-  /* Threads cost as much as comparing a piece or two. */
+  /* Starting threads takes as long as comparing a piece or two. */
   team_run(n < 4 ? 1 : team_size(), n, work, pieces);
 }
 

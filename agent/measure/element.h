@@ -4,9 +4,9 @@
  * Outputs are filled with one of two 32-bit words, which fit every dtype: floats become NaNs that
  * no arithmetic makes, others a byte that is tried twice with different values.
  *
- * A team is a few threads that end with their work, used between measurements and never during one.
- * A node has other devices to serve: team_size() is a quarter of its CPUs and at most 4, the caller
- * included. Memory: none. Threads: any; `work` of a team is called from several at once. */
+ * A team is a few threads that exit when their work is done; it runs between measurements, never
+ * during one. A node serves other devices too: team_size() is a quarter of its CPUs and at most 4,
+ * the caller included. Threads: any; `work` of a team is called from several at once. */
 #ifndef WAVETUNE_AGENT_MEASURE_ELEMENT_H
 #define WAVETUNE_AGENT_MEASURE_ELEMENT_H
 
@@ -16,7 +16,7 @@
 bool dtype_is_floating(enum dtype dtype);
 
 double element_get(enum dtype dtype, const void *bytes, int64_t index);
-/* Rounds to nearest; integers saturate, of a bool every value but 0 is true. */
+/* Rounds to nearest; integers saturate; of a bool, every value but 0 is true. */
 void element_set(enum dtype dtype, void *bytes, int64_t index, double value);
 
 /* The word that marks elements as not written, with mark 0 or 1. */
@@ -48,7 +48,7 @@ void team_run(unsigned threads, size_t n, void (*work)(void *context, size_t ite
 /* Whether two buffers are equal, by a team where they are large. */
 bool bytes_equal(const void *a, const void *b, size_t size);
 
-/* The fingerprint of a buffer, likewise. */
+/* The fingerprint of a buffer, by a team where it is large. */
 struct fingerprint bytes_fingerprint(const void *bytes, size_t size);
 
 #endif

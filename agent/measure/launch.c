@@ -134,7 +134,8 @@ static bool grid_make(const struct kernel *kernel, const struct launch_spec *spe
              grid[0], grid[1], grid[2], geometry->block[0], geometry->block[1], geometry->block[2]);
 }
 
-/* Where the occupancy is not known, expressions read 1: a grid made of it is small, never wrong. */
+/* Where the occupancy is not known, expressions read 1: a grid that depends on it is small, never
+ * wrong. */
 static enum outcome occupancy_make(const struct device *device, const struct launch_spec *spec,
                                    int64_t threads, struct launch_plan *plan, struct scope *scope,
                                    struct error *error) {

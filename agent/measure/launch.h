@@ -4,7 +4,7 @@
  * The block comes from the manifest, else from the object's spec; with the dynamic memory and what
  * the object needs that gives the occupancy, which the grid's expressions may read. A grid counts
  * programs: where the object runs in clusters, a program is a cluster and its workgroups are along
- * x. Memory: none. Threads: pure functions. */
+ * x. Threads: pure functions. */
 #ifndef WAVETUNE_AGENT_MEASURE_LAUNCH_H
 #define WAVETUNE_AGENT_MEASURE_LAUNCH_H
 
@@ -23,17 +23,17 @@ struct launch_plan {
   size_t n_scratch;                       /* null pointers after them */
 };
 
-/* The names that every expression may read: key, gpu_name and arch. */
+/* Adds the names that every expression may read: key, gpu_name and arch. */
 must_check bool facts_scope_add(const struct space_facts *facts, struct scope *scope,
                                 struct error *error);
 
-/* Below `scope` holds key, config, gpu_name and arch. */
+/* In the functions below `scope` holds key, config, gpu_name and arch. */
 
 /* Whether the type holds the integer exactly. */
 bool scalar_fits(enum dtype dtype, int64_t value);
 
-/* The value of a scalar argument. Refuses what is no integer (or bool), and what the argument's
- * type cannot hold. */
+/* Evaluates a scalar argument. Refuses values that are neither integer nor bool, or that the
+ * argument's type cannot hold. */
 must_check bool scalar_evaluate(const struct argument *argument, const struct scope *scope,
                                 int64_t *ret, struct error *error);
 
@@ -43,7 +43,7 @@ must_check bool scalar_store(const struct argument *argument, const struct scope
 
 /* The facts of launches are added to `scope`. OUTCOME_CORRECT: *ret is the plan.
  * OUTCOME_CONSTRAINTS: the device cannot run it; OUTCOME_RUNTIME: manifest and object contradict
- * each other; with the reason. */
+ * each other. The error is the reason. */
 must_check enum outcome launch_plan_make(const struct device *device, const struct kernel *kernel,
                                          const struct launch_spec *spec, struct scope *scope,
                                          struct launch_plan *ret, struct error *error);

@@ -105,7 +105,7 @@ static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct
          ops->copy(device, operand->pristine->address, address, operand->bytes, error);
 }
 
-/* Copies of a copy, twice as many each time: small operands have a hundred thousand of them. */
+/* Doubles the number of copies in each step: small operands have a hundred thousand of them. */
 static bool copies_new(struct problem *problem, struct operand *operand, size_t n_copies,
                        struct error *error) {
   const struct device_ops *ops = problem->device->ops;
@@ -113,7 +113,7 @@ static bool copies_new(struct problem *problem, struct operand *operand, size_t 
   if (!buffer_new(problem, stride * n_copies, &operand->copies, error))
     return false;
 
-  /* Outputs too: their pages have to be there before they are timed. */
+  /* Outputs too: their pages must be mapped before they are timed. */
   char *copies = operand->copies->address;
   if (!ops->copy(problem->device, copies, operand->checked->address, operand->bytes, error))
     return false;

@@ -3,14 +3,14 @@
  *
  * Buffers (problem.c). Every buffer argument has one checked copy between canaries, which
  * correctness runs use. What the timing uses depends on the regime, decided here once:
- * - warm: always the checked copy; operands stay in whatever cache holds them.
+ * - warm: always the checked copy; operands stay in the caches that hold them.
  * - cold: copies of all operands, together at least the device's displacement_bytes, used in turn;
  *   when that would take more than `rotation_bytes_max` or than the device has left, the checked
- *   copy with the caches displaced before every sample, one call a sample. Translations (TLB) are
- *   as cold as the data; the instructions where `instruction_flush` is given and the device can
- *   flush them, also one call a sample.
- * Work that does not depend on the config is done once: inputs are uploaded, outputs are marked on
- * the device, and an output that has the fingerprint of one that was verified before is right.
+ *   copy with the caches displaced before every sample, one call a sample. Address translations
+ *   (TLB) are then as cold as the data. Instructions are cold only if `instruction_flush` is given
+ * and the device can flush them, also with one call a sample. Work that does not depend on the
+ * config is done once: inputs are uploaded, outputs are marked on the device, and an output that
+ * has the fingerprint of one that was verified before is right.
  *
  * Checks (check.c). A config runs once on marked outputs, and every element is compared. An element
  * is wrong when |value - reference| > atol + rtol * |reference| and the reference rounded to the
@@ -33,8 +33,8 @@
  *
  * An output that has the fingerprint (agent/device/fingerprint.h) of one that passed before is
  * right at once: most configs of a kernel agree to the last bit, and those outputs need not come to
- * the host. The problem keeps up to VERIFIED_MAX of each operand, none of an output that holds a
- * mark, in which a byte that was written cannot be told from one that was not.
+ * the host. The problem keeps up to VERIFIED_MAX for each operand, but not of outputs that contain
+ * a mark: there, bytes that were written cannot be distinguished from bytes that were not.
  *
  * Inputs must be unchanged. They are checked with the first config, then after every
  * CHECK_INPUTS_EVERY configs, when a config is found wrong, and by problem_inputs_check. What was
@@ -63,16 +63,17 @@
 struct operand {
   int64_t elements;
   size_t bytes;
-  void *given;   /* host: what a call finds in it; NULL for access write */
-  void *written; /* host: what a call left in it; NULL unless the reference computes it */
-  void *first; /* host: the first output that was right; NULL: none yet, or all of it is samples */
+  void *given;   /* host: its data before a call; NULL for access write */
+  void *written; /* host: its data after a call; NULL unless the reference computes it */
+  void *first; /* host: the first output that was right; NULL: none yet, or all elements are sampled
+                */
   bool is_first_settled;     /* the inputs were unchanged after it */
   void *room;                /* host: an output's place for the reference; access write only */
   struct fingerprint filled; /* of `checked` as it was filled; access read, and where the device has
                                 fingerprints */
-  struct fingerprint left;   /* of what the last call left in it */
-  bool is_known;             /* `left` is one of `verified`; else `written` holds what it is of */
-  bool is_new;               /* what `written` holds is right and may be added to `verified` */
+  struct fingerprint left;   /* of its data after the last call */
+  bool is_known;             /* `left` is one of `verified`; else `written` holds that data */
+  bool is_new; /* the data in `written` are right: `left` may be added to `verified` */
   struct fingerprint verified[VERIFIED_MAX]; /* of outputs that were checked completely */
   size_t n_verified;
   size_t n_settled; /* of them before the inputs were checked last */
@@ -106,14 +107,14 @@ struct problem {
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
   int64_t reference_ns; /* spent on its samples */
   bool has_checked;     /* a config */
-  /* Not empty: what the baseline wrote is wrong in an element that is not among the samples. */
+  /* Not empty: the baseline's output is wrong, in an element that is not among the samples. */
   struct error baseline_wrong;
-  size_t n_ran; /* checks since the inputs were checked, whatever their outcomes */
+  size_t n_ran; /* checks since the inputs were checked last, with any outcome */
   /* Of those, the configs that are still loaded, and right as far as that is known. */
   struct loaded_config *unsettled[CHECK_INPUTS_EVERY];
   size_t n_unsettled;
-  /* Nothing can be measured on the device in this process any more; is_lost: and not because of the
-   * config that found it so. */
+  /* is_spoiled: nothing more can be measured on the device in this process. is_lost: the config
+   * that was running is not the cause. */
   bool is_spoiled, is_lost;
 };
 
@@ -130,7 +131,7 @@ struct loaded_config {
   struct error error;
 };
 
-/* `reference` is taken over in any case. */
+/* Takes `reference`, also on failure. */
 must_check bool problem_new(struct device *device, const struct kernel *kernel,
                             const struct key *key, const struct space *space,
                             struct reference *reference, const struct problem_options *options,
@@ -139,7 +140,7 @@ void problem_free(struct problem *problem);
 DEFINE_CLEANUP(struct problem *, cleanup_problem_free, problem_free)
 #define cleanup_problem __attribute__((cleanup(cleanup_problem_free)))
 
-/* Whether the reference's process has ended: outcomes since are invalid. */
+/* Whether the reference's process has ended: later outcomes are invalid. */
 static inline bool problem_reference_is_lost(const struct problem *problem) {
   return problem->reference && reference_is_lost(problem->reference);
 }
@@ -156,8 +157,8 @@ struct device_launch config_launch(struct loaded_config *loaded);
  * is_lost when the config was not even launched: the device was reset, maybe by another process. */
 void problem_check_device(struct problem *problem, bool was_launched);
 
-/* Puts the checked copies in place: outputs marked as not written, what is changed as it was
- * filled. */
+/* Prepares the checked copies for a call: outputs are marked as not written, readwrite arguments
+ * have their initial data. */
 must_check bool problem_reset(struct problem *problem, int mark, struct error *error);
 
 /* OUTCOME_CORRECT, OUTCOME_CORRECTNESS or OUTCOME_RUNTIME, with the reason for the latter two. The

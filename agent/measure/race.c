@@ -57,7 +57,7 @@ bool timed_warm_up(struct problem *problem, struct timed_config *timed, double w
     ok = problem->device->ops->time(problem->device, &timing, 1, error);
     if (!ok)
       break;
-    /* The least of all: a delay by another process must not look like a slow kernel. */
+    /* The minimum: a delay by another process must not look like a slow kernel. */
     timed->estimate_us = fmin(timed->estimate_us, timing.us);
     if (enough_us > 0 && timed->estimate_us > enough_us && timed->estimate_us >= SLOW_US)
       break;
@@ -128,7 +128,7 @@ static void fail(struct running *running, size_t i, const struct error *error) {
   leave(running, i, RACE_END_FAILED);
 }
 
-/* The baseline worked when the problem was opened: a refusal is the device's fault. */
+/* The baseline worked when the problem was opened: if it fails now, the device is the reason. */
 static void baseline_time(struct running *running, struct device_timing *timing) {
   struct problem *problem = running->setup->problem;
   struct error error;

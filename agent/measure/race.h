@@ -2,7 +2,7 @@
  *
  * A round (race_rules.h) is a randomised complete block: every config still in is sampled once, in
  * random order, and amid at most RACE_BLOCK of them the baseline, at least RACE_BASELINES times in
- * all. Sample i of every config is from round i, so that index i pairs across configs too;
+ * all. Sample i of every config is from round i, so that samples of two configs can be paired too;
  * baseline_us[i] is the median of the baseline's samples of that round: a single slow one would
  * make all that are paired with it look fast, and of the few samples of a screen the median cannot
  * undo it. A block is given to the device at once and read once, unless the device is synchronous
@@ -16,8 +16,8 @@
  * The race ends when every config in it is decided, at rounds_max, or with the round that spends
  * the budget; a budget that is spent before the first round still gives one to those that are
  * warmed up then. A race that is to be whole takes rounds_min rounds of every config in any case.
- * `best_ratio` stands for a config of another lease or batch: the least ratio to the baseline that
- * was seen there.
+ * `best_ratio` represents the best config of other leases and batches: the least ratio to the
+ * baseline there.
  *
  * Rounds in which the clock was below RACE_CLOCK of its median are rejected: they are dropped from
  * all configs at the end.
@@ -28,10 +28,10 @@
 
 #include "agent/measure/problem.h"
 
-/* The shortest sample: a shorter kernel is called several times in it. A call's time
- * varies by half a microsecond or so whatever it does (softmax on an H200: docs/measurements.md),
- * and what surrounds a sample takes longer than 20 us: in samples of that length a kernel of 5 us
- * varied by 4 %. */
+/* The shortest sample: a shorter kernel is called several times in it. The time
+ * of a call varies by about half a microsecond, however short it is (softmax on an H200:
+ * docs/measurements.md), and the work around a sample takes longer than 20 us: in samples of that
+ * length a kernel of 5 us varied by 4 %. */
 #define SAMPLE_US 60
 #define SLOW_US 20 /* from here on a single call shows whether a config is far behind */
 #define RACE_BLOCK 8
@@ -47,10 +47,10 @@ struct race_limits {
   size_t rounds_max;
   double margin;    /* >= 0; INFINITY: none leaves */
   double precision; /* of the logarithm of a ratio: 0.01 is 1 %; 0: rounds_max rounds in any case */
-  int64_t device_us; /* that may be spent, warm-up included; 0: no bound */
+  int64_t device_us; /* device time that may be spent, warm-up included; 0: no bound */
   double best_ratio; /* 0: none known */
   bool is_serial;
-  bool is_whole; /* every config gets rounds_min rounds, whatever device_us says */
+  bool is_whole; /* every config gets rounds_min rounds, whatever device_us is */
 };
 
 /* Why sampling ended. */
@@ -71,7 +71,7 @@ struct timed_config {
   double estimate_us; /* of a call, from the warm-up; 0: not known */
   size_t n;           /* 0: the budget was spent before its first round, or it failed */
   double *samples_us, *baseline_us;
-  int64_t device_ns; /* spent on it, its share of the baseline's samples included */
+  int64_t device_ns; /* spent on this config, with its share of the baseline's samples */
   enum race_end end;
   struct error error; /* RACE_END_FAILED: why the device refused it */
 };
@@ -83,7 +83,7 @@ struct device_timing timed_sample(struct problem *problem, const struct timed_co
 struct race {
   size_t n_rounds, n_rejected;
   double clock_mhz;              /* median over the rounds; 0: not known */
-  int64_t device_ns, warm_up_ns; /* of all; of that before the first round */
+  int64_t device_ns, warm_up_ns; /* of the race; of it, before the first round */
   bool is_over_budget;
 };
 

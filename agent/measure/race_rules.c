@@ -8,7 +8,7 @@
 #define MAD_TO_SIGMA 1.4826
 #define MEDIAN_ERROR 1.2533 /* sqrt(pi / 2) */
 
-/* An odd number: the median over it is one of the samples, and no mean with a slow one. */
+/* An odd number: the median of the baselines is one of the samples, and no mean with a slow one. */
 size_t race_order_blocks(size_t n) {
   size_t needed = (n + RACE_BLOCK - 1) / RACE_BLOCK;
   return needed < RACE_BASELINES ? RACE_BASELINES : needed | 1;
@@ -96,7 +96,7 @@ static void spread_add(struct race_spread *spread, const struct timed_config *co
 
 /* The config that all are compared with. */
 struct leader {
-  const struct timed_config *timed; /* NULL: the best ratio of elsewhere */
+  const struct timed_config *timed; /* NULL: best_ratio, of another lease or batch */
   double log_ratio;                 /* to the baseline */
 };
 

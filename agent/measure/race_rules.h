@@ -55,7 +55,7 @@ size_t race_order_blocks(size_t n);
 struct race_order race_order_new(size_t n);
 void race_order_release(struct race_order *order);
 
-/* Draws a round of those of the n configs that are in, at least one. */
+/* Draws a round of the configs that are in: at least one of n. */
 void race_order_draw(struct race_order *order, struct rng *rng, const bool *is_in, size_t n);
 void race_order_reverse(struct race_order *order, const bool *is_in);
 
@@ -80,7 +80,7 @@ void race_spread_release(struct race_spread *spread);
 void race_judge(struct race_spread *spread, const struct timed_config *const *in, size_t n,
                 const struct race_limits *limits, enum race_standing *standings);
 
-/* s of above; 0 before the second round. */
+/* s of the formula above; 0 before the second round. */
 double race_spread_sigma(const struct race_spread *spread);
 
 #endif

@@ -38,7 +38,7 @@ static void normal_fill(enum dtype dtype, struct rng *rng, int64_t elements, voi
   }
 }
 
-/* As many numbers as the type can tell from their neighbours: 0, 1, 2, … below it. */
+/* How many integers from 0 on the type holds exactly. */
 static int64_t index_modulus(enum dtype dtype) {
   int bits = 53;
   if (dtype == DTYPE_BOOL)
@@ -55,7 +55,7 @@ static int64_t index_modulus(enum dtype dtype) {
   return (int64_t)1 << bits;
 }
 
-/* What is filled, block by block. */
+/* A buffer that is filled block by block. */
 struct filling {
   const struct argument *argument;
   uint64_t seed;
@@ -63,7 +63,7 @@ struct filling {
   char *bytes;
 };
 
-/* Picks for each of `n` elements one of the first block's. */
+/* Sets each of `n` elements to a random one of the first block. */
 #define DEFINE_PICK(name, type)                                                                    \
   static void name(struct rng *rng, const void *block, int64_t n, void *elements) {                \
     for (int64_t i = 0; i < n; i += 4) {                                                           \

@@ -6,15 +6,15 @@
  * (ROCm/rocBLAS#1486). A GPU's buffers have billions of elements, so drawing is made cheap: each
  * INPUTS_BLOCK elements have a generator of their own and are drawn by a team (element.h); normal
  * deviates, which cost tens of nanoseconds each, are computed for one block and then picked from it
- * at random; and of a buffer with more than INPUTS_PERIOD elements the first so many are repeated.
- * The period is a prime, so that no two rows are equal.
+ * at random; and in a buffer with more than INPUTS_PERIOD elements the first INPUTS_PERIOD are
+ * repeated. The period is a prime, so that no two rows are equal.
  *
  * A reference is C that runs on the host whatever the device is: agent/compile/launch_source.h. It
  * is called for different elements by several threads at once, and so must keep nothing between
  * calls except in thread-local variables. It is untrusted code, and so runs in a process of its own
  * (agent/worker/worker_open.c), where it can neither hold the clock that times a kernel nor
- * touch what is compared: the measuring process has its answers only, through a socket. Memory: an
- * expectation owns its arrays. Threads: one, which may have a team (element.h). */
+ * change what is compared: the measuring process only gets its answers, through a socket. Memory:
+ * an expectation owns its arrays. Threads: one, which may have a team (element.h). */
 #ifndef WAVETUNE_AGENT_MEASURE_REFERENCE_H
 #define WAVETUNE_AGENT_MEASURE_REFERENCE_H
 
@@ -37,7 +37,7 @@ must_check bool reference_load(const char *object, struct reference **ret_refere
 must_check struct reference *reference_connect(int socket);
 void reference_free(struct reference *reference);
 
-/* Whether its process has ended: its values since are NaN. */
+/* Whether its process has ended: later values are NaN. */
 bool reference_is_lost(const struct reference *reference);
 
 /* The arguments of a reference: inputs as every process fills them from the same seed,

@@ -4,9 +4,7 @@
  *
  * Not every AMD GPU has a clock limit: it depends on the firmware ("AMD SMI documentation:
  * performance determinism"), and only trying to set it shows that. `set` stores which GPUs have
- * none in /run, for `check`, until the next start of the machine, like the settings themselves.
- *
- * Memory and threads: see the header. */
+ * none in /run, for `check`, until the next start of the machine, like the settings themselves. */
 #include "agent/node/machine_settings.h"
 
 #include <errno.h>
@@ -37,7 +35,7 @@ struct setting {
   const char *name, *should, *why;
   enum setting_kind kind;
   const char *pattern; /* of the files; of a variable: of those that show whether there are GPUs */
-  const char *value;   /* what they, or the variable, should have */
+  const char *value;   /* that the files, or the variable, should have */
 };
 
 static const struct setting settings[] = {
@@ -234,7 +232,7 @@ bool settings_changes_failed(const struct settings_changes *changes) {
   return false;
 }
 
-/* What became of the files of one setting. */
+/* The results of changing the files of one setting. */
 struct tally {
   size_t n, n_changed, n_refused, n_unsupported;
   struct error refused, unsupported; /* why, of the first and of the last one */
@@ -268,7 +266,7 @@ static struct setting_change tally_result(const struct tally *tally, const char 
   return change;
 }
 
-/* amd-smi, or else rocm-smi, which ROCm had before it. Both need root. */
+/* amd-smi, else its predecessor rocm-smi. Both need root. */
 struct smi {
   char *path;       /* NULL: neither is installed */
   bool is_for_each; /* amd-smi: one call for each GPU, by its PCI address. rocm-smi numbers GPUs in
@@ -307,8 +305,8 @@ enum smi_answer {
 };
 
 /* Limits the core clock of the card whose file this is, or lifts the limit. `error` is set unless
- * SMI_DONE. The exit status alone is not to be trusted: rocm-smi exits with 0 where it was refused,
- * amd-smi does so in some versions. */
+ * SMI_DONE. The exit status is not reliable: rocm-smi, and amd-smi in some versions, exit with 0
+ * after a refusal. */
 static enum smi_answer smi_limit(const struct smi *smi, const char *file, bool lifts,
                                  struct error *error) {
   /* The address is the name of the folder that /sys/class/drm/card1/device leads to. */
@@ -384,8 +382,8 @@ static void limits_set(const char *root, const struct setting *setting, const st
 
     bool is_set = value_read(file->path, value) && string_equal(value, setting->value);
     if (answer == SMI_UNSUPPORTED) {
-      /* A driver that took the mode though the firmware refused the limit would look as if there
-       * were one. */
+      /* The driver accepted the mode although the firmware refused the limit: undone, because it
+       * would look like a limit. */
       if (is_set)
         (void)!value_write(file->path, file->value, &ignored);
       if (value_read_beside(file->path, "device", device))
@@ -470,7 +468,7 @@ bool machine_settings_set(const char *root, const char *saved, struct settings_c
   return true;
 }
 
-/* The setting whose files have the name of this one; NULL: none. */
+/* The setting whose files have the same name as this file; NULL: none. */
 static const struct setting *setting_of(const char *path) {
   for (size_t i = 0; i < ARRAY_LENGTH(settings); i++)
     if (settings[i].kind != SETTING_VARIABLE &&

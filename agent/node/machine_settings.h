@@ -1,5 +1,5 @@
 /* Settings of a node that make kernels slower or their times noisier, as AMD's env_check.sh checks
- * them: what each is, what it should be and why; setting them and restoring the earlier values.
+ * them: checking them, setting them, and restoring the earlier values.
  *
  * Checking only reads. Setting first writes the present values to a file and never overwrites such
  * a file, so that reset restores the values before the first set. A root folder other than "" takes
@@ -20,7 +20,7 @@ enum setting_state {
 struct setting_finding {
   const char *name; /* "cpu_governor" */
   const char *should, *why;
-  char *is; /* "powersave (64 of 64)"; of an absent one why it is absent */
+  char *is; /* "powersave (64 of 64)"; of an absent setting, why it is absent */
   enum setting_state state;
 };
 
@@ -48,7 +48,7 @@ enum change_result {
 struct setting_change {
   const char *name;
   enum change_result result;
-  char *why; /* of CHANGE_REFUSED and CHANGE_UNSUPPORTED the reason; else "" or a remark */
+  char *why; /* the reason of CHANGE_REFUSED and CHANGE_UNSUPPORTED; else "" or a remark */
 };
 
 struct settings_changes {

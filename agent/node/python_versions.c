@@ -1,4 +1,4 @@
-/* Runs a script by the interpreter, for a bounded time. Memory and threads: see the header. */
+/* Runs a script with the interpreter, for a limited time. */
 #include "agent/node/python_versions.h"
 
 #include "common/base/json.h"
@@ -58,8 +58,7 @@ bool python_versions_read(const char *interpreter, struct python_versions *ret_v
 
   cleanup_json json_t *answer = json_loads(output, 0, NULL);
   if (!json_is_object(answer) || !json_only_members(answer, "", members, &ignored))
-    return error_set(error, "%s did not say which torch and triton it has: %.120s", interpreter,
-                     output);
+    return error_set(error, "%s did not report its torch and triton: %.120s", interpreter, output);
   char **texts[] = {&ret_versions->torch, &ret_versions->torch_hip, &ret_versions->triton};
   for (size_t i = 0; members[i]; i++) {
     const char *text = json_string_value(json_object_get(answer, members[i]));

@@ -1,7 +1,7 @@
-/* `run`: state that the threads of a working agent share.
+/* `run`: the state that the threads of an agent share.
  *
- * Threads: the main one starts workers (supervise.h); the keeper enrols, keeps heartbeats and
- * renews leases (keeper.c); each device has one that leases and measures (device_thread.c); one
+ * Threads: the main one starts workers (supervise.h); the keeper enrols, sends heartbeats and
+ * renews leases (keeper.c); one for each device takes leases and measures (device_thread.c); one
  * posts the spool (poster.c). Memory: the agent owns all of it until every thread has ended.
  * `mutex` guards `id`, the counters and the waits. */
 #ifndef WAVETUNE_AGENT_RUN_AGENT_H
@@ -30,9 +30,9 @@ struct device_thread {
   struct executor executor;
   struct http_client *client;
   pthread_t thread;
-  json_t *build; /* of the last lease; the thread's own */
+  json_t *build; /* of the last lease that had one; owned by the thread */
   struct digest build_digest;
-  /* Its time, beside executor.spent. */
+  /* The thread's time, in addition to executor.spent. */
   int64_t n_leases, asking_ms, preparing_ms;
 };
 
@@ -41,46 +41,46 @@ struct agent {
   const struct options *options;
   struct supervisor *supervisor;
   char *state;   /* folder */
-  char *faults;  /* folder in it, of debug agents' output */
+  char *faults;  /* folder in `state`, for debug agents' output */
   char boot[33]; /* nonce of this process */
   char *name;
   struct trusted_keys trusted; /* none: signatures are not required */
   struct devices devices;      /* of this machine */
   size_t n_threads;
-  struct device_thread *threads; /* those that work */
-  struct cgroups *cgroups;       /* NULL: workers have none of their own */
+  struct device_thread *threads; /* one for each device that is used */
+  struct cgroups *cgroups;       /* NULL: workers have no cgroups */
   struct compile_pool *pool;
   struct spool *spool;
   struct held_table *held;
   struct http_client *keeper_client, *poster_client;
-  /* The poster's own: digests of the compiled code that the server has, and how often in a row it
-   * could not be brought there. */
+  /* Used by the poster alone: digests of the compiled code that the server has, and how many
+   * uploads of code have failed in a row. */
   json_t *stored;
   int object_failures;
-  /* The token that it got from the server; NULL: none. `before`: the one that it replaces, until it
-   * was used. The main thread's. */
+  /* The token that the server issued to this agent; NULL: none. own_token_before: the token that it
+   * replaces, until the new one was used. Used by one thread, the keeper's. */
   char *own_token, *own_token_before;
-  bool is_newcomer;     /* the token of the options does not let an agent work: it enrols first */
+  bool is_newcomer;     /* the token of the options only lets an agent enrol */
   int64_t rotate_at_ms; /* clock_monotonic_ms when own_token is to be replaced; 0: never */
-  int code;             /* exit code of an agent that ended by itself */
+  int code;             /* exit code of an agent that ends without a signal */
 
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  char *id; /* the server's name for us; NULL: not enrolled */
+  char *id; /* that the server gave this agent; NULL: not enrolled */
   bool stopping;
   bool is_working; /* it has enrolled, and its threads run */
   bool must_enrol;
   bool must_post;     /* without waiting for more */
   bool must_renew;    /* a lease came or went: the keeper checks again */
   size_t n_measuring; /* device threads that have not ended */
-  bool is_measured;   /* all have */
-  size_t n_leases;    /* being executed */
+  bool is_measured;   /* all device threads have ended */
+  size_t n_leases;    /* that are being executed */
   bool is_posted;     /* the poster has ended */
   int64_t worked_ms;  /* clock_monotonic_ms when a device last had a lease */
 };
 
-/* Any thread. agent_stop ends the agent in order: workers are stopped, leases handed back, the
- * spool posted. */
+/* Any thread. Ends the agent in order: it stops its workers, releases its leases and posts the
+ * spool. */
 void agent_stop(struct agent *agent);
 bool agent_is_stopping(struct agent *agent);
 
@@ -88,22 +88,23 @@ bool agent_is_stopping(struct agent *agent);
 bool agent_flag(struct agent *agent, const bool *flag);
 /* Sets one and wakes the threads that wait. */
 void agent_signal(struct agent *agent, bool *flag);
-/* Sleeps for timeout_ms: less when *until gets true (it is set back) or, where `until` is NULL,
- * when the agent stops. */
+/* Sleeps for timeout_ms, or until *until is true (it is reset then); where `until` is NULL, until
+ * the agent stops. */
 void agent_wait(struct agent *agent, int64_t timeout_ms, bool *until);
-/* Sleeps after a failure, for as long as the back-off and the server say. */
+/* Sleeps after a failure, as long as the back-off and Retry-After require. */
 void agent_back_off(struct agent *agent, struct backoff *backoff, int64_t retry_after_s);
 /* The agent's id now, owned by the caller; NULL when it is not enrolled. */
 char *agent_id(struct agent *agent);
 
-/* keeper.c. Before anything is posted: finds out which of the agent's tokens the server knows, and
- * waits until it can. */
+/* keeper.c. Before anything is posted: finds out which of the agent's tokens the server accepts;
+ * waits while the server does not answer. */
 void own_token_choose(struct agent *agent);
-/* Lets the boot nonce of an enrolment outlive the process until it is answered. */
+/* Stores the boot nonce, so that a restarted agent enrols with it until an enrolment is answered.
+ */
 void boot_keep(struct agent *agent);
 /* Enrols; false when the server refuses for good (*ret_code is the exit code). */
 must_check bool agent_enrol(struct agent *agent, int *ret_code);
-/* Keeps on until all other threads have ended. */
+/* Runs the keeper until the poster has ended. */
 void agent_keep(struct agent *agent);
 
 /* device_thread.c; `context` is a struct device_thread. */

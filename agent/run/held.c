@@ -1,12 +1,12 @@
-/* The table of held leases. `mutex` guards everything in it. */
+/* The table of held leases; `mutex` guards all of it. */
 #include "agent/run/held.h"
 
 #include <pthread.h>
 #include <time.h>
 
-#define MARGIN_MAX_MS 2000 /* to kill a worker and be sure of it */
+#define MARGIN_MAX_MS 2000 /* long enough to kill a worker */
 #define RETRY_MS 500       /* before a renewal that failed is tried again */
-/* whatever the server requests: two or three renewals of the shortest lease */
+/* the least interval, whatever the server requests: two or three in the shortest lease */
 #define RENEW_LEAST_MS 20
 
 struct held {
@@ -46,7 +46,7 @@ void held_table_free(struct held_table *table) {
   free(table);
 }
 
-/* Locks the table, and finds a lease in it; NULL: it is not there. */
+/* Locks the table and finds a lease in it; NULL: there is no such lease. */
 static struct held *held_lock(struct held_table *table, const char *lease, int64_t epoch) {
   pthread_mutex_lock(&table->mutex);
   for (size_t i = 0; i < table->n; i++)
@@ -151,8 +151,7 @@ bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *
   int64_t now_ms = held_clock_ms();
   struct held *first = NULL;
 
-  /* Leases that are lost or expired are not renewed, and forgotten unless a device works on them.
-   */
+  /* Leases that are lost or expired are not renewed; they are removed once measuring has ended. */
   for (size_t i = table->n; i-- > 0;) {
     struct held *held = &table->held[i];
     if (!held->current && (held->is_lost || now_ms >= held->expires_ms))

@@ -1,11 +1,12 @@
-/* The keeper: enrols the agent, keeps its heartbeat and its token, and renews its leases.
+/* The keeper: enrols the agent, sends heartbeats, replaces its token, and renews its leases.
  *
- * The agent's own token: it gets one when it enrols with an enrolment token, and replaces it before
- * it ends. STATE/token holds it in a line. While it is being replaced there are two lines, the new
- * one first: the server lets the old one end only when the new one was used, and both are on the
- * disk before that. So it does not matter where the process dies. STATE/boot is the boot nonce of
- * an enrolment that was not answered yet: with the same nonce it costs no second use. Threads: the
- * main one, which is the keeper. Memory: the agent owns the texts. */
+ * An agent that enrols with an enrolment token is issued a token of its own, which it replaces
+ * before that expires. STATE/token holds it in one line. While it is being replaced there are two
+ * lines, the new token first: the server ends the old token only after the first use of the new
+ * one, and both are on the disk before that use. So the process may die at any point. STATE/boot
+ * holds the boot nonce of an enrolment that has not been answered yet: enrolling again with the
+ * same nonce is not a second use of the enrolment token. Threads: one, the keeper's. Memory: the
+ * agent owns the texts. */
 #include "agent/run/agent.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -21,7 +22,7 @@
 struct keeper {
   struct agent *agent;
   int64_t every_ms;                                /* between heartbeats */
-  int64_t heartbeat_ms, enrol_ms, rotate_again_ms; /* when next; the latter two: after a failure */
+  int64_t heartbeat_ms, enrol_ms, rotate_again_ms; /* when next; the last two: after a failure */
   bool is_draining;
   struct backoff backoff;
   struct rng rng;
@@ -51,7 +52,7 @@ static void tokens_set(struct agent *agent, const char *token, const char *befor
   free(was_before);
 }
 
-/* Writes the tokens to the disk and lets all clients send the first; `before` (NULL: none) is the
+/* Writes the tokens to the disk and makes all clients send `token`; `before` (NULL: none) is the
  * one that it replaces. False: nothing changed. */
 static bool tokens_keep(struct agent *agent, const char *token, const char *before,
                         struct error *error) {
@@ -74,14 +75,14 @@ static void token_worked(struct agent *agent) {
     log_warning("agent: its former token stays in %s/token: %s", agent->state, error.message);
 }
 
-/* Returns to the former token, as the server does not know the present one; false: there is none.
- */
+/* Returns to the former token, because the server does not accept the present one. False: there is
+ * no former one. */
 static bool token_fall_back(struct agent *agent) {
   struct error error;
   if (!agent->own_token_before)
     return false;
 
-  log_warning("agent: the server does not know its new token; it goes on with the former one");
+  log_warning("agent: the server does not accept its new token; it continues with the former one");
   if (!tokens_keep(agent, agent->own_token_before, NULL, &error)) {
     log_warning("agent: %s", error.message);
     tokens_set(agent, agent->own_token_before, NULL);
@@ -90,7 +91,7 @@ static bool token_fall_back(struct agent *agent) {
   return true;
 }
 
-/* Tries a token with a request that every agent may send. False: why not, by its kind. */
+/* Tries a token with a request that every agent may send. False: *error says why it failed. */
 static bool token_try(struct agent *agent, const char *token, int64_t *ret_retry_after_s,
                       struct error *error) {
   clients_set(agent, token);
@@ -104,7 +105,7 @@ static bool token_try(struct agent *agent, const char *token, int64_t *ret_retry
   return answer.is_ok;
 }
 
-/* Tries the agent's tokens, then that of the options; false: again later. */
+/* Tries the agent's tokens, then that of the options. False: try again later. */
 static bool choose_once(struct agent *agent, int64_t *ret_retry_after_s) {
   struct error error;
   while (agent->own_token) {
@@ -134,7 +135,7 @@ void own_token_choose(struct agent *agent) {
   size_t size;
   cleanup_free char *path = xasprintf("%s/token", agent->state), *text = NULL;
   if (file_read(path, TOKEN_FILE_MAX, &text, &size, &ignored)) {
-    /* A line that is not ended was not written whole. */
+    /* A line without its end was not written completely. */
     char *rest = text, *token = strsep(&rest, "\n"), *before = rest ? strsep(&rest, "\n") : NULL;
     if (before && token_is_plain(token))
       tokens_set(agent, token, rest && token_is_plain(before) ? before : NULL);
@@ -161,7 +162,7 @@ void boot_keep(struct agent *agent) {
 
   cleanup_free char *line = xasprintf("%s\n", agent->boot);
   if (!state_write(agent, "boot", line, &error))
-    log_warning("agent: an enrolment whose answer is lost would be another agent: %s",
+    log_warning("agent: if the answer to its enrolment is lost, it will enrol as another agent: %s",
                 error.message);
 }
 
@@ -182,7 +183,8 @@ static char *machine_digest(void) {
 }
 
 static json_t *enrol_body(struct agent *agent) {
-  /* Its own token or, without any token, its certificate identifies it. */
+  /* An agent with a token of its own, or without any token but with a certificate, is identified by
+   * it. */
   bool is_known = agent->own_token || !option_text(agent->options, "token");
   struct enrolment_device *devices = xcalloc(agent->n_threads, sizeof *devices);
   struct enrolment enrolment = {.agent = is_known ? NULL : agent_id(agent),
@@ -226,21 +228,21 @@ static void id_keep(struct agent *agent, const char *id) {
 
   pthread_mutex_unlock(&agent->mutex);
   if (is_new && !state_write(agent, "agent", line, &error))
-    log_error("agent: the next run will be another agent: %s", error.message);
+    log_error("agent: the next run will enrol as another agent: %s", error.message);
 }
 
 static void rotation_plan(struct agent *agent, int64_t rotate_in_ms) {
   agent->rotate_at_ms = rotate_in_ms == FIELD_NONE ? 0 : clock_monotonic_ms() + rotate_in_ms;
 }
 
-/* Turns an answer that cannot be used into an error. A later one may be usable. */
+/* Turns an answer that is invalid into an error after which the request is sent again. */
 static void answer_refuse(struct server_answer *answer, const char *what) {
   answer->is_ok = false;
   error_become(&answer->error, ERROR_UNAVAILABLE);
   error_prefix(&answer->error, "the server's answer to %s is invalid: ", what);
 }
 
-/* One try. */
+/* Tries once to enrol. */
 static struct server_answer enrol_ask(struct agent *agent, struct enrolled *ret_enrolled) {
   cleanup_json json_t *body = enrol_body(agent);
   struct server_answer answer =
@@ -257,7 +259,7 @@ static struct server_answer enrol_ask(struct agent *agent, struct enrolled *ret_
     return answer;
 
   if (ret_enrolled->token && !tokens_keep(agent, ret_enrolled->token, NULL, &answer.error)) {
-    answer.is_ok = false; /* the same boot nonce again is the same agent */
+    answer.is_ok = false; /* enrolling again with the same boot nonce returns the same agent */
     error_become(&answer.error, ERROR_UNAVAILABLE);
     error_prefix(&answer.error, "cannot keep the agent's token: ");
     return answer;
@@ -361,7 +363,7 @@ static void heartbeat_send(struct keeper *keeper) {
     keeper->heartbeat_ms = agent->rotate_at_ms = clock_monotonic_ms();
   } else {
     log_error(
-        "agent: its own token has ended, and so does this process; the next one enrols anew: %s",
+        "agent: its own token has ended; this process exits, and the next one enrols anew: %s",
         answer.error.message);
     agent->code = (int)error_exit_code(answer.error.kind);
     agent_stop(agent);
@@ -418,7 +420,7 @@ void agent_keep(struct agent *agent) {
       heartbeat_send(&keeper);
     }
     token_rotate(&keeper, now_ms);
-    /* One at a time: a server that is slow, or wants renewals all the time, delays nothing else. */
+    /* One a turn: a server that is slow, or requests renewals very often, delays nothing else. */
     if (held_next_due(agent->held, &due, &wait_ms))
       lease_renew(agent, &due);
     else

@@ -16,7 +16,7 @@ void agent_stop(struct agent *agent) {
   for (size_t i = 0; i < agent->n_threads; i++)
     http_client_cancel(agent->threads[i].client);
 
-  /* Once something was measured, these two have last requests to send. */
+  /* Once the agent works, these two have last requests to send. */
   if (!agent->is_working && agent->keeper_client)
     http_client_cancel(agent->keeper_client);
   if (!agent->is_working && agent->poster_client)
@@ -92,7 +92,7 @@ static void agent_release(struct agent *agent) {
   pthread_cond_destroy(&agent->changed);
 }
 
-/* Makes a client of the agent's; agent_stop may read it at any time. */
+/* Makes an HTTP client; agent_stop may read *ret_client at any time. */
 static bool client_new(struct agent *agent, struct http_client **ret_client, struct error *error) {
   struct http_client *client;
   if (!http_client_new(option_text(agent->options, "url"), option_text(agent->options, "token"),
@@ -117,7 +117,7 @@ static bool trusted_prepare(struct agent *agent, struct error *error) {
   if (!trusted_keys_add_all(&agent->trusted, paths, n, error))
     return false;
 
-  /* A variable that is empty by mistake must not give an agent that runs everything. */
+  /* An agent whose variable is empty by mistake must not run unsigned kernels. */
   for (size_t i = 0; !agent->trusted.n && i < ARRAY_LENGTH(variables); i++)
     if (getenv(variables[i]))
       return error_set(error, "%s is set and names no key; name a file or a folder, or unset it",
@@ -125,7 +125,7 @@ static bool trusted_prepare(struct agent *agent, struct error *error) {
 
   for (size_t i = 0; i < agent->trusted.n; i++) {
     char id[DIGEST_TEXT_SIZE];
-    log_info("agent: takes only what is signed: trusts key=%s",
+    log_info("agent: takes only signed kernels and builds: trusts key=%s",
              digest_format(&agent->trusted.all[i].id, id));
   }
   return true;
@@ -161,8 +161,8 @@ static bool agent_prepare(struct agent *agent, struct error *error) {
   return true;
 }
 
-/* One thread to a device. A CPU beside GPUs is left out unless it is named: it has to serve the
- * GPUs. */
+/* Prepares one thread for each device. Where there are GPUs, the CPU is used only if it is named:
+ * it has to serve the GPUs. */
 static bool threads_prepare(struct agent *agent, struct error *error) {
   const char *const *names;
   const struct device_seen *found;
@@ -193,7 +193,7 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
     n += ok;
   }
 
-  pthread_mutex_lock(&agent->mutex); /* a signal may come any time */
+  pthread_mutex_lock(&agent->mutex); /* agent_stop reads both when a signal comes */
   agent->threads = threads;
   agent->n_threads = n;
   pthread_mutex_unlock(&agent->mutex);
@@ -206,7 +206,7 @@ static void thread_start(pthread_t *thread, void *(*run)(void *context), void *c
     die("cannot start a thread: %s", strerror(reason));
 }
 
-/* Works until the agent is stopped and all that it measured was posted or is in the spool. */
+/* Works until the agent is stopped and all measurements are posted or in the spool. */
 static void agent_work(struct agent *agent) {
   pthread_t poster;
   pthread_mutex_lock(&agent->mutex);
@@ -248,8 +248,8 @@ static int run_work(struct supervisor *supervisor, void *context) {
 
   own_token_choose(agent);
 
-  /* Before enrolling: that releases the leases of an earlier run, and their results would come
-   * late. */
+  /* Before enrolling: that releases the leases of an earlier run, and results posted after it would
+   * be late. */
   if (!agent->is_newcomer)
     agent_post_left(agent);
   boot_keep(agent);
@@ -285,14 +285,15 @@ static int run_run(struct options *options) {
 static const struct option_spec run_options[] = {
     {"url", OPTION_TEXT, "URL", NULL, 0, 0, "the server, like https://tuning.example", false},
     {"token", OPTION_TEXT, "TOKEN", NULL, 0, 0,
-     "an enrolment token, or one with the role agent; better in WAVETUNE_TOKEN", false,
+     "an enrolment token, or a token with the role agent; better in WAVETUNE_TOKEN", false,
      .is_secret = true},
     OPTION_INSECURE_HTTP,
     OPTION_CLIENT_CERTIFICATE,
     OPTION_CLIENT_KEY,
     {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "the agent's id, own token, spool and compiled objects; default: /var/lib/wavetune-agent, for "
-     "users other than root ~/.local/state/…",
+     "folder of the agent's id, token, spool and compiled objects; default: "
+     "/var/lib/wavetune-agent, "
+     "for users other than root ~/.local/state/…",
      false},
     {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "a name for people; default: the host's name", false},
     {"device", OPTION_LIST, "NAME", NULL, 0, 0,
@@ -311,9 +312,10 @@ const struct command_spec run_command = {
     .name = "run",
     .arguments = "",
     .summary = "work for a server: lease, compile, measure, post",
-    .description = "Works until SIGTERM or SIGINT, then returns its leases; a second signal ends "
-                   "it at once. Measurements are on the disk before they are posted: nothing is "
-                   "lost when the server is away or the agent dies.",
+    .description =
+        "Works until SIGTERM or SIGINT, then returns its leases; a second signal ends "
+        "it at once. Measurements are written to the disk before they are posted: nothing "
+        "is lost when the server is away or the agent dies.",
     .options = run_options,
     .n_options = ARRAY_LENGTH(run_options),
     .run = run_run,

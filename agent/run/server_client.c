@@ -1,11 +1,11 @@
-/* Requests of the agent, their answers, and the bodies of both. */
+/* Requests of the agent, their answers, and their bodies. */
 #include "agent/run/server_client.h"
 
 #include <time.h>
 
 #define RETRY_AFTER_MAX_S 300
-#define ANSWER_MAX ((size_t)16 << 20) /* as JSON in memory it may take twenty times as much */
-/* a token that is replaced all the time would be all that the agent does */
+#define ANSWER_MAX ((size_t)16 << 20) /* parsed, it may take twenty times as much memory */
+/* so that an agent does not spend all its time on replacing its token */
 #define ROTATE_LEAST_MS 500
 
 void server_answer_release(struct server_answer *answer) {
@@ -111,8 +111,8 @@ int64_t backoff_next_ms(struct backoff *backoff, int64_t retry_after_s) {
   int64_t wait_ms = half_ms + (int64_t)rng_below(&backoff->rng, (uint64_t)half_ms + 1);
   int64_t doubled_ms = backoff->base_ms * 2;
   backoff->base_ms = doubled_ms < backoff->most_ms ? doubled_ms : backoff->most_ms;
-  int64_t asked_s = retry_after_s < RETRY_AFTER_MAX_S ? retry_after_s : RETRY_AFTER_MAX_S;
-  return asked_s * 1000 + wait_ms;
+  int64_t requested_s = retry_after_s < RETRY_AFTER_MAX_S ? retry_after_s : RETRY_AFTER_MAX_S;
+  return requested_s * 1000 + wait_ms;
 }
 
 void backoff_reset(struct backoff *backoff) { backoff->base_ms = backoff->least_ms; }
@@ -206,7 +206,7 @@ json_t *measurement_to_json(const struct lease *lease, const struct measurement 
   cleanup_json json_t *detail = measurement->detail ? words_to_json(measurement->detail) : NULL;
   cleanup_json json_t *conditions = NULL;
   if (measurement->conditions || lease->is_signed) {
-    /* The worker's, which may run untrusted code, and the keys that were verified here. */
+    /* The worker may run untrusted code: the keys are those that were verified here. */
     conditions =
         measurement->conditions ? json_copy((json_t *)measurement->conditions) : json_object();
     key_note(conditions, "kernel_key", lease->is_signed, &lease->kernel_key);

@@ -1,8 +1,8 @@
-/* How the agent's threads talk with the server: one request with its answer judged, the bodies of
+/* Requests of the agent's threads to the server: sending one and judging its answer, the bodies of
  * answers and of measurements, and waiting between tries.
  *
- * A server may be broken, or another program: what is read here is of the right types and inside of
- * its ranges, and all else is refused with a sentence.
+ * A server may be broken, or another program: values that are not of the right type and range are
+ * refused with a sentence.
  *
  * Memory: answers, and what was read from them, are the caller's. Threads: a client and a back-off
  * belong to one thread each. */
@@ -21,7 +21,7 @@ struct server_answer {
   bool is_ok; /* 2xx, with JSON or with nothing */
   int64_t retry_after_s;
   json_t *json;       /* the answer or the problem, NULL where there is none */
-  struct error error; /* unless it is ok: why not, and what to do by its kind */
+  struct error error; /* unless is_ok: why not; its kind decides what to do */
 };
 void server_answer_release(struct server_answer *answer);
 #define cleanup_server_answer __attribute__((cleanup(server_answer_release)))
@@ -31,18 +31,18 @@ must_check static inline bool answer_is(const struct server_answer *answer, enum
   return !answer->is_ok && answer->error.kind == kind;
 }
 
-/* Whether to send the request again later: no answer, or the server is away or busy. */
+/* Whether to send the request again later: there was no answer, or the server is away or busy. */
 must_check static inline bool answer_is_for_later(const struct server_answer *answer) {
   return !answer->is_ok && error_is_retryable(answer->error.kind);
 }
 
 /* The kind of an answer that is no 2xx: that of its problem document, else (a proxy's, an older
  * server's) that of its status. A lease that was granted to another agent is ERROR_MISSING, as one
- * that does not exist; an answer that something is missing, unless it is certainly from a server of
- * ours, is ERROR_UNAVAILABLE: a proxy's whose server is away. */
+ * that does not exist. ERROR_MISSING without a "detail" may come from a proxy whose server is away:
+ * it becomes ERROR_UNAVAILABLE. */
 must_check enum error_kind server_error_kind(const struct http_response *response);
 
-/* Judges an answer to a request: whatever the server sends is ok or an error with a sentence. */
+/* Judges an answer: whatever the server sends, the result is ok or an error with a sentence. */
 struct server_answer server_answer_read(const char *method, const char *path,
                                         const struct http_response *response);
 
@@ -50,8 +50,8 @@ struct server_answer server_answer_read(const char *method, const char *path,
 struct server_answer server_ask(struct http_client *client, const char *method, const char *path,
                                 const json_t *body, int64_t timeout_ms);
 
-/* The JSON may be NULL or no object. Times that are missing have their defaults; after a failure
- * there is nothing to release. */
+/* Read the bodies of answers; the JSON may be NULL or of any type. Missing times have their
+ * defaults. After a failure there is nothing to release. */
 must_check bool enrolled_read(const json_t *json, struct enrolled *ret, struct error *error);
 must_check bool rotated_read(const json_t *json, struct rotated *ret, struct error *error);
 must_check bool beaten_read(const json_t *json, struct beaten *ret, struct error *error);
@@ -60,7 +60,7 @@ void rotated_release(struct rotated *rotated);
 #define cleanup_enrolled __attribute__((cleanup(enrolled_release)))
 #define cleanup_rotated __attribute__((cleanup(rotated_release)))
 
-/* To POST /v1/leases/ID/renew. */
+/* The answer to POST /v1/leases/ID/renew. */
 struct renewed {
   int64_t expires_in_ms;
   bool is_limited;              /* to `configs`: the others were given to another device */
@@ -69,13 +69,13 @@ struct renewed {
 must_check bool renewed_read(const json_t *json, struct renewed *ret, struct error *error);
 
 /* A measurement as it is posted (a new reference): an element of the "measurements" of POST
- * /v1/leases/ID/results, but for its "seq". `object`: of the code that it names; NULL: none. A text
- * that is too long for a server is cut. */
+ * /v1/leases/ID/results, but for its "seq". `object`: the digest of the code that it names; NULL:
+ * none. A text that is too long for a server is cut. */
 must_check json_t *measurement_to_json(const struct lease *lease,
                                        const struct measurement *measurement,
                                        const struct digest *object);
 
-/* A string (a new reference) of a text in any encoding and of any length, such as a compiler's. */
+/* A JSON string (a new reference) from a text of any encoding and length, such as a compiler's. */
 must_check json_t *words_to_json(const char *text);
 
 /* A condition whose waits end by the monotonic clock, and the end of a wait that begins now. */

@@ -67,8 +67,8 @@ static bool write_at(int fd, const void *bytes, size_t size, uint64_t offset) {
   return true;
 }
 
-/* Reads the record at *at of a file that ends at `end`, and moves *at behind it; false when there
- * is no whole, sound one. */
+/* Reads the record at *at of a file that ends at `end`, and moves *at behind it. False when the
+ * record is incomplete or damaged. */
 static bool record_next(int fd, uint64_t *at, uint64_t end, struct record_header *ret_header,
                         char **ret_text) {
   struct record_header header;
@@ -94,7 +94,7 @@ static bool record_next(int fd, uint64_t *at, uint64_t end, struct record_header
   return true;
 }
 
-/* Finds where the unacknowledged records begin and drops a torn tail. */
+/* Finds where the unacknowledged records begin, and drops an incomplete record at the end. */
 static bool spool_scan(struct spool *spool, const char *path, struct error *error) {
   struct stat status;
   if (fstat(spool->fd, &status) < 0)
@@ -114,11 +114,11 @@ static bool spool_scan(struct spool *spool, const char *path, struct error *erro
   }
 
   if (at < size) {
-    log_warning("spool: %s ends in %llu bytes of a record that was not written to its end; they "
-                "are dropped",
-                path, (unsigned long long)(size - at));
+    log_warning("spool: %s ends in %llu bytes of an incomplete record; they are dropped", path,
+                (unsigned long long)(size - at));
     if (ftruncate(spool->fd, (off_t)at) < 0)
-      return error_set(error, "cannot drop the torn end of %s: %s", path, strerror(errno));
+      return error_set(error, "cannot drop the incomplete record at the end of %s: %s", path,
+                       strerror(errno));
   }
 
   spool->end = at;
@@ -142,14 +142,14 @@ static bool acknowledged_read(const char *path, uint64_t *ret_number, struct err
   if (errno || rest == text || !string_equal(rest, "\n"))
     return error_set(
         error,
-        "%s does not hold a record number; remove it, and what the server has already is posted "
-        "again, which does no harm",
+        "%s does not hold a record number; remove it: records that the server has are then posted "
+        "again, which has no effect",
         path);
   *ret_number = number;
   return true;
 }
 
-/* Two agents with one folder would give two measurements one number. */
+/* Two agents in one folder would number two measurements alike. */
 static bool folder_lock(const char *folder, int *ret_fd, struct error *error) {
   cleanup_free char *path = xasprintf("%s/lock", folder);
   cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -182,7 +182,7 @@ bool spool_open(const char *folder, uint64_t shorten_at, struct spool **ret_spoo
   pthread_mutex_init(&spool->mutex, NULL);
   condition_init(&spool->appended);
 
-  /* Syncing a file does not sync the name that it has just got. */
+  /* Syncing a new file does not sync its name in the folder. */
   bool opened = spool->fd >= 0 && fsync(spool->fd) == 0 && folder_sync(path);
   if (!opened)
     error_set(error, "cannot open %s: %s", path, strerror(errno));
@@ -227,7 +227,7 @@ bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_numbe
   } else {
     error_set(error, "cannot write to the spool: %s", strerror(errno));
     if (ftruncate(spool->fd, (off_t)spool->end) < 0)
-      log_error("spool: cannot take back half a record: %s", strerror(errno));
+      log_error("spool: cannot remove an incomplete record: %s", strerror(errno));
   }
 
   pthread_mutex_unlock(&spool->mutex);
@@ -270,8 +270,8 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
   return true;
 }
 
-/* Where the record behind that with `number` begins. Without the mutex: appended records do not
- * change. */
+/* Finds where the record behind the one with `number` begins. Needs no mutex: appended records do
+ * not change. */
 static bool first_after(const struct spool *spool, uint64_t number, uint64_t end,
                         uint64_t *ret_first, struct error *error) {
   uint64_t first = spool->first;
@@ -294,8 +294,9 @@ static bool bytes_copy(int from, uint64_t at, size_t size, int to, uint64_t to_a
 }
 
 /* Replaces the file by one with only the records that are not acknowledged: a busy agent always has
- * some. Devices append meanwhile, and none of them waits for the disk: what comes during the sync
- * is copied after it. Called by the thread that peeks, which syncs that before it is used. */
+ * some. Devices append meanwhile without waiting for the disk: records that are appended during the
+ * sync are copied after it. The calling thread also peeks, which syncs those before they are used.
+ */
 static bool spool_shorten(struct spool *spool, uint64_t end, struct error *error) {
   cleanup_free char *path = xasprintf("%s.new", spool->path);
   cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -336,12 +337,12 @@ bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error
   spool->first = first;
   pthread_mutex_unlock(&spool->mutex);
 
-  /* The numbers continue from the acknowledged one, which is on the disk by now. What is copied is
-   * never more than what is dropped. */
+  /* The numbers continue from the acknowledged one, which is on the disk by now. Never more bytes
+   * are copied than are dropped. */
   struct error reason;
   if (ok && first > spool->shorten_at && end - first <= first &&
       !spool_shorten(spool, end, &reason))
-    log_warning("spool: it keeps what the server has: %s", reason.message);
+    log_warning("spool: it cannot drop what the server has: %s", reason.message);
   return ok;
 }
 

@@ -2,10 +2,10 @@
  * append-only file.
  *
  * FOLDER/spool holds records: a header (magic, length, number, check) and a JSON text. Numbers only
- * grow, also over restarts and when the file is shortened; a measurement's number is its `seq`.
- * FOLDER/spool.acknowledged holds the last number that the server took, with all before it. A
- * tail that a crash tore is dropped when the spool is opened. What a reader gets is on the disk
- * (fdatasync) before, so nothing is posted that a crash could take back.
+ * grow, also over restarts and after the file is shortened; a measurement's number is its `seq`.
+ * FOLDER/spool.acknowledged holds a number: the server has stored all records up to that. An
+ * incomplete record at the end, after a crash, is dropped when the spool is opened. Records are
+ * synced to the disk before they are read, so nothing is posted that a crash could lose.
  * FOLDER/lock is held while the spool is open: two agents on one folder would mix their numbers.
  *
  * Memory: owns its files. Threads: append from any, peek and acknowledge from one. */
@@ -19,14 +19,14 @@
 
 struct spool;
 
-/* `shorten_at`: acknowledged records leave the file when they have more bytes than this, and at
- * least half of the file. */
+/* `shorten_at`: acknowledged records are removed from the file when they are more bytes than this,
+ * and at least half of the file. */
 must_check bool spool_open(const char *folder, uint64_t shorten_at, struct spool **ret_spool,
                            struct error *error);
 void spool_close(struct spool *spool);
 
-/* Appends a record and gives its number (from 1). False when the disk refuses; the file is then as
- * it was before. */
+/* Appends a record; *ret_number is its number, from 1. False when it cannot be written; the file is
+ * then unchanged. */
 must_check bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_number,
                              struct error *error);
 
@@ -40,11 +40,11 @@ struct spool_record {
 must_check bool spool_peek(struct spool *spool, struct spool_record *records, size_t most,
                            size_t *ret_n, struct error *error);
 
-/* The server has taken all up to and including `number`. */
+/* Marks all records up to and including `number` as stored by the server. */
 must_check bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error);
 
-/* Whether nothing waits, and waiting (at most timeout_ms) until something does. spool_wake ends a
- * wait. */
+/* Whether all records are acknowledged. spool_wait waits at most timeout_ms until one is not;
+ * spool_wake ends a wait. */
 bool spool_is_empty(struct spool *spool);
 void spool_wait(struct spool *spool, int64_t timeout_ms);
 void spool_wake(struct spool *spool);

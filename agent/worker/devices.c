@@ -1,4 +1,4 @@
-/* Probing devices by a worker. Memory and threads: see the header. */
+/* Probes devices in a worker. */
 #include "agent/worker/devices.h"
 
 #include "agent/worker/worker_client.h"

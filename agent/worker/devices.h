@@ -22,8 +22,8 @@ struct devices {
   json_t *absent; /* back ends without a device: [{"backend", "reason"}]; may be NULL */
 };
 
-/* Has a worker probe. Environments that are not full are refused. `python` (NULL: none) is the
- * interpreter that serves kernels on this machine: the environments of GPUs state its torch and
+/* Probes the devices in a worker. Incomplete environments are refused. `python` (NULL: none) is the
+ * interpreter that runs kernels on this machine: the environments of GPUs state its torch and
  * triton. */
 must_check bool devices_query(struct spawner *spawner, const char *python,
                               struct devices *ret_devices, struct error *error);
@@ -37,7 +37,7 @@ must_check bool devices_query(struct spawner *spawner, const char *python,
    0,                                                                                              \
    "the Python whose torch and triton GPU environments state",                                     \
    false}
-/* States torch and triton in the environments of all devices but CPUs. */
+/* Sets torch and triton in the environments of all devices but CPUs. */
 void devices_set_python(struct devices *devices, const struct python_versions *versions);
 void devices_release(struct devices *devices);
 #define cleanup_devices __attribute__((cleanup(devices_release)))

@@ -1,5 +1,5 @@
-/* The main thread's loop that starts workers, and the thread that works. Memory and threads: see
- * the header; `mutex` guards the one request that is open at a time. */
+/* The main thread's loop, which starts workers, and the thread that does the work. `mutex` guards
+ * the one request that is open at a time. */
 #include "agent/worker/supervise.h"
 
 #include <errno.h>
@@ -84,7 +84,7 @@ no_return static void worker_exec(const struct custody *custody, const struct cg
   setpgid(0, 0);
   if ((cgroup && !cgroup_enter(cgroup)) || !custody_become_user(custody))
     _exit(127);
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* another user would undo it */
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which resets it */
   if (getppid() != parent)
     _exit(127);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -144,7 +144,7 @@ static bool spawn(const struct custody *custody, char *const *added, struct spaw
     worker_exec(custody, cgroup, &inherited, parent, environment);
   if (pid < 0)
     return error_set(error, "cannot start a worker: %s", strerror(errno));
-  setpgid(pid, pid); /* here too: the group must exist before it may have to be killed */
+  setpgid(pid, pid); /* here too: the group must exist before it is killed */
   *ret = (struct spawned){pid, ours, output, TAKE(status), TAKE(cgroup)};
   ours = output = -1;
   return true;
@@ -173,7 +173,7 @@ bool spawner_spawn(struct spawner *spawner, char *const *environment, struct spa
     pthread_cond_broadcast(&spawner->changed);
   }
   pthread_mutex_unlock(&spawner->mutex);
-  return answered ? ok : error_set(error, "no worker is started any more: the agent ends");
+  return answered ? ok : error_set(error, "no worker is started any more: the agent is ending");
 }
 
 static void *work_run(void *context) {

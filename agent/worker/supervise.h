@@ -1,15 +1,15 @@
-/* The frame of every command that uses workers: the main thread starts workers and receives
+/* Runs a command that uses workers: the main thread starts workers and receives
  * signals, another thread does the work.
  *
  * Workers are started from the main thread only, because PR_SET_PDEATHSIG follows the parent
  * thread: a worker that a device thread had forked would die with that thread. A worker is this
- * program again (/proc/self/exe worker) in a process group of its own, with the two file
- * descriptors of agent/worker/worker.h and nothing else open but a pipe to print to, without new
- * privileges, and the first to be killed when memory runs out. The token is not in its environment:
- * supervise() removes it from this process's.
+ * program again (/proc/self/exe worker) in a new process group. It has open only the two file
+ * descriptors of agent/worker/worker.h and a pipe for its output, gets no new privileges, and is
+ * the first to be killed when memory runs out. The token is not in its environment: supervise()
+ * removes it from this process's.
  *
- * The first SIGTERM or SIGINT asks the work to end (supervisor_stopped), a second one ends the
- * program at once, and workers die with it.
+ * The first SIGTERM or SIGINT requests the work to end (supervisor_stopped); a second one ends the
+ * program at once, and its workers with it.
  *
  * Memory: spawned is a plain value; its owner closes the socket and the pipe, unmaps the page and
  * frees the cgroup. Threads: see each. */
@@ -40,7 +40,7 @@ bool supervisor_stopped(const struct supervisor *supervisor);
 /* What starts workers; made by supervise(). */
 struct spawner;
 
-/* Before anything is started: the user and cgroups that workers run in. It is copied; what it
+/* Sets the user and the cgroups of workers, before any is started. `custody` is copied; what it
  * borrows must outlive the spawner. */
 void spawner_set_custody(struct spawner *spawner, const struct custody *custody);
 const struct custody *spawner_custody(const struct spawner *spawner);
@@ -48,7 +48,7 @@ const struct custody *spawner_custody(const struct spawner *spawner);
 struct spawned {
   pid_t pid;
   int socket;
-  int output; /* what it prints; does not block */
+  int output; /* what the worker prints; reading does not block */
   struct worker_status *status;
   struct cgroup *cgroup; /* NULL: none */
 };

@@ -1,6 +1,4 @@
-/* The worker's loop: reads requests, one JSON object a line, and answers them.
- *
- * Memory: see worker_process.h. Threads: one. */
+/* The worker's loop: reads requests, one JSON object a line, and answers them. */
 #include "agent/worker/worker.h"
 
 #include <errno.h>
@@ -104,7 +102,7 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
       !json_get_string(request, "", "do", JSON_REQUIRED, &verb, &error))
     return worker_answer_error(&error);
 
-  /* The members that every request may have; what is left is the function's. */
+  /* Removes the members that every request may have: each function refuses unknown ones. */
   name = xstrdup(verb);
   worker->bundle = bundle = json_incref(json_object_get(request, "bundle"));
   json_object_del(request, "do");
@@ -122,7 +120,7 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
   }
 
   error_at(&error, "/do",
-           "\"%.40s\" is no request of a worker; there are probe, sentinel, reference, open, "
+           "\"%.40s\" is not a request; a worker answers probe, sentinel, reference, open, "
            "measure and close",
            name);
   return worker_answer_error(&error);
@@ -164,8 +162,8 @@ int worker_main(void) {
 
   signal(SIGPIPE, SIG_IGN);
 
-  /* Not between fork and exec: the process was hidden then, as its parent is, and its files in
-   * /proc were root's. */
+  /* Not done between fork and exec: then the process is hidden like its parent, and root owns its
+   * files in /proc. */
   int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0) {
     (void)!write(score, OOM_SCORE, sizeof OOM_SCORE - 1);

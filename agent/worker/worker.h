@@ -51,17 +51,17 @@
  *   {"do": "close"}    frees what "open" allocated and keeps the device
  *     -> {"closed": true}
  *
- * When a config leaves the device out of order as this process sees it (a fault that does not end
- * the process; a write outside of the buffers), its result is reported and the worker exits: the
- * others have no answer. When the device was out of order before the config was launched (it was
- * reset), the worker exits without an answer for it, and the page names no config.
+ * After a config that makes the device unusable for this process (a fault that does not end the
+ * process; a write outside of the buffers), its result is reported and the worker exits: the others
+ * have no answer. When the device was unusable before the config was launched (it was reset), the
+ * worker exits without an answer for it, and the page names no config.
  *
  * A request that names objects has one more member, "bundle", and a file descriptor with the
  * objects themselves, whose digests were checked (agent/worker/worker_bundle.h). Nothing is loaded
  * from a path of the request.
  *
- * The shared page shows what the worker is doing: which config was running when it crashed or hung,
- * and what the supervisor reports when it renews the lease.
+ * The shared page shows what the worker is doing. From it the supervisor learns which config ran
+ * when the worker crashed or hung, and which config to report when it renews the lease.
  *
  * Threads: the worker is single-threaded but for what a device runtime starts. */
 #ifndef WAVETUNE_AGENT_WORKER_WORKER_H
@@ -81,7 +81,7 @@ enum worker_phase { WORKER_IDLE, WORKER_OPENING, WORKER_LOADING, WORKER_CHECKING
 
 /* Written by the worker, read by the supervisor at any time. */
 struct worker_status {
-  _Atomic uint64_t config;  /* that runs; WORKER_CONFIG_NONE: none */
+  _Atomic uint64_t config;  /* that is running; WORKER_CONFIG_NONE: none */
   _Atomic int phase;        /* enum worker_phase */
   _Atomic int64_t since_ns; /* clock_monotonic_ns when config or phase changed last, or the last
                                turn of timing began */

@@ -1,4 +1,4 @@
-/* Bundles of objects, and file descriptors over sockets. Memory and threads: see the header. */
+/* Bundles of objects, and file descriptors over sockets. */
 #include "agent/worker/worker_bundle.h"
 
 #include <dlfcn.h>
@@ -15,11 +15,11 @@
 #define SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
 #define DESCRIPTORS_AT_ONCE 4
 
-/* Whether the sealed memory has the objects that were compiled: any change of a file, or of the
- * memory before it was sealed, shows here. */
+/* Whether the sealed memory has the objects that were compiled: detects every change of a file, or
+ * of the memory before it was sealed. */
 static bool objects_check(int fd, size_t size, const json_t *bundle, json_t *objects,
                           struct error *error) {
-  /* Not shared: such a mapping of sealed memory is possible from Linux 6.7 on. */
+  /* Private: before Linux 6.7 sealed memory cannot be mapped shared. */
   char *bytes = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
   bool is_right = true;
   const char *path;
@@ -109,8 +109,8 @@ void bundle_places_release(struct bundle_places *places) {
   for (size_t i = 0; i < places->n; i++) {
     cleanup_free char *path = place_path(places->fds[i]);
     void *loaded = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    /* An object that is still loaded, because it cannot be unloaded, keeps its name: the loader
-     * would take the next object of that name for it. */
+    /* The file of an object that cannot be unloaded stays open, so that its name is not used again:
+     * the loader would return the old object for a new one of the same name. */
     if (loaded)
       dlclose(loaded);
     else

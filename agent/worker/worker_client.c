@@ -1,4 +1,4 @@
-/* The parent's side of a worker. Memory and threads: see the header. */
+/* The supervisor's side of a worker. */
 #include "agent/worker/worker_client.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #define POLL_MS 50
 #define LEAVE_MS 2000 /* a GPU runtime unloads in well under a second */
-#define KILL_MS 10000 /* a process that a driver holds does not die at all */
+#define KILL_MS 10000 /* a process that its driver blocks does not die at all */
 #define DEATH_REASON_MS 1000
 #define FLUSH_MS 10000 /* a worker that serves a reference only reads */
 #define READ_SIZE 65536
@@ -24,7 +24,7 @@
 /* Phases of a config, each with its own limit: loading, checking, warming up, a last check. */
 #define PHASES_ONCE 4
 #define PRINTED_MAX ((size_t)64 << 10)
-#define PRINTED_LINE 16 /* bytes that each line counts beside its text */
+#define PRINTED_LINE 16 /* bytes that are counted for each line, in addition to its text */
 
 struct worker_client {
   struct spawned process;
@@ -38,13 +38,13 @@ struct worker_client {
   size_t n_out_fds;
   struct worker_answers answers;
 
-  /* The page as it was read last, and since when by this process's clock: a kernel may write to the
-   * page. */
+  /* The page as it was read last, and when it changed by this process's clock: a kernel may write
+   * to the page. */
   uint64_t seen_config;
   int seen_phase;
   int64_t seen_since_ns, changed_ms;
   int64_t requested_ms; /* when the request was made */
-  int64_t whole_ms;     /* what it may take in all, independently of the page */
+  int64_t whole_ms;     /* limit of the whole request, independent of the page */
 };
 
 bool worker_start(struct spawner *spawner, struct worker_limits limits,
@@ -91,9 +91,10 @@ static bool worker_kill(struct worker_client *worker, int *ret_status) {
   if (worker->process.cgroup)
     cgroup_kill(worker->process.cgroup);
   if (!worker_has_ended(worker, KILL_MS)) {
-    log_error("worker: process %d cannot be killed: its device driver holds it; the device needs a "
-              "reset",
-              (int)pid);
+    log_error(
+        "worker: process %d cannot be killed: its device driver blocks it; the device needs a "
+        "reset",
+        (int)pid);
     return false;
   }
 
@@ -114,8 +115,8 @@ void worker_dismiss(struct worker_client *worker) {
   (void)shutdown(worker->process.socket, SHUT_RDWR);
 }
 
-/* Logs what the worker printed, each line with its process, up to PRINTED_MAX bytes. */
-static void output_pass_on(struct worker_client *worker) {
+/* Logs each line that the worker printed, up to PRINTED_MAX bytes in all. */
+static void output_log(struct worker_client *worker) {
   char bytes[1536]; /* a line of the log has room for them */
   for (ssize_t n; (n = read(worker->process.output, bytes, sizeof bytes - 1)) > 0;) {
     bytes[n] = '\0';
@@ -141,7 +142,7 @@ static void worker_release_within(struct worker_client *worker, int64_t leave_ms
     (void)worker_kill(worker, &status);
   }
 
-  output_pass_on(worker);
+  output_log(worker);
   close(worker->process.output);
   munmap(worker->process.status, sizeof *worker->process.status);
   cgroup_free(worker->process.cgroup);
@@ -209,8 +210,9 @@ bool worker_request_with(struct worker_client *worker, const json_t *request, in
   worker->out_size = strlen(worker->out);
   worker->sent = 0;
 
-  /* In all: opening, and the phases of each config and of the baseline, which has a turn beside
-   * each. A kernel that writes to the page all the time would have no deadline otherwise. */
+  /* Opening, the phases of each config and of the baseline, and for each turn of a config one of
+   * the baseline. Without this limit a kernel that keeps writing to the page would have no
+   * deadline. */
   size_t n_configs = json_array_size(json_object_get(request, "configs"));
   int64_t rounds = json_integer_value(json_object_get(request, "rounds_max"));
   worker->requested_ms = clock_monotonic_ms();
@@ -218,8 +220,8 @@ bool worker_request_with(struct worker_client *worker, const json_t *request, in
                                                   (PHASES_ONCE + 2 * rounds) *
                                                   worker->limits.config_ms;
 
-  /* What it sent before is no answer to this request, which has a line for each config and one
-   * more. */
+  /* Lines that were sent before do not answer this request, which may have one for each config and
+   * one more. */
   for (int i = 0; i < STALE_READS && worker_receive(worker) && worker->answers.size; i++)
     worker->answers.size = 0;
   worker_answers_expect(&worker->answers, n_configs + 1);
@@ -238,9 +240,9 @@ static int64_t phase_limit_ms(const struct worker_client *worker) {
   return is_config ? worker->limits.config_ms : worker->limits.open_ms;
 }
 
-/* Fills in which config the page names, for how long it has, and why the worker ended: the reason,
- * and the limit of its cgroup that it exceeded (a process that may start no more threads may wait
- * for them for ever). */
+/* Fills *ret_end: the config on the page, since when, and why the worker ended: the reason, and the
+ * limit of its cgroup that it exceeded (a process that cannot start more threads may wait for them
+ * forever). */
 static void printf_like(3, 4) end_describe(const struct worker_client *worker,
                                            struct worker_end *ret_end, const char *format, ...) {
   const char *exceeded = worker->process.cgroup ? cgroup_overstepped(worker->process.cgroup) : NULL;
@@ -281,7 +283,7 @@ static void worker_send(struct worker_client *worker) {
     out_fds_close(worker);
   }
   if (n < 0 && errno != EAGAIN && errno != EINTR)
-    worker->sent = worker->out_size; /* the worker does not read; receiving shows why */
+    worker->sent = worker->out_size; /* the worker does not read; worker_receive finds out why */
 }
 
 enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void *context),
@@ -298,7 +300,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
       return WORKER_ANSWER;
     if (line == WORKER_LINE_WHOLE) {
       json_decref(TAKE(*ret_answer));
-      error_set(&error, "it answered a request that it had not read");
+      error_set(&error, "it answered before it had read the request");
     }
     if (line != WORKER_LINE_MISSING) {
       end_describe(worker, ret_end, "the worker's answer is invalid: %.200s", error.message);
@@ -315,7 +317,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
     if (current)
       atomic_store(current, worker->seen_config);
     if (clock_monotonic_ms() - worker->changed_ms >= phase_limit_ms(worker)) {
-      /* Opening fills the inputs and computes the reference: of a large key that takes long. */
+      /* Opening fills the inputs and computes the reference, which takes long for a large key. */
       end_describe(worker, ret_end, "killed after %.3g s of %s%s",
                    (double)phase_limit_ms(worker) / 1000, phase_verb(worker),
                    worker->seen_phase == WORKER_OPENING ? " (--open-timeout)" : "");
@@ -324,7 +326,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
     }
     if (clock_monotonic_ms() - worker->requested_ms >= worker->whole_ms) {
       end_describe(worker, ret_end,
-                   "killed after %.3g s in all, which is more than all its turns may take",
+                   "killed after %.3g s in all, more than the limits of its turns add up to",
                    (double)worker->whole_ms / 1000);
       event = WORKER_HUNG;
       break;
@@ -337,7 +339,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
     if (poll(fds, ARRAY_LENGTH(fds), POLL_MS) <= 0)
       continue;
     if (fds[1].revents)
-      output_pass_on(worker);
+      output_log(worker);
     worker->is_mute = worker->is_mute || (fds[1].revents & (POLLHUP | POLLERR));
     if (fds[0].revents & POLLOUT)
       worker_send(worker);

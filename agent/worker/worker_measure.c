@@ -58,7 +58,7 @@ static bool answer_failed(uint64_t config, enum outcome outcome, const char *det
   return worker_answer(record_write(&measurement_record, &measurement));
 }
 
-/* Of the device, the machine, and the race so far (a new reference). */
+/* The conditions of the device, the machine, and the race so far (a new reference). */
 static json_t *conditions_now(struct measuring *measuring) {
   const struct worker *worker = measuring->worker;
   const struct device *device = worker->device;
@@ -88,7 +88,7 @@ static json_t *conditions_now(struct measuring *measuring) {
   return conditions;
 }
 
-/* A config's sampling has ended. */
+/* Reports a config whose sampling has ended. */
 static bool answer_timed(void *context, struct timed_config *timed) {
   struct measuring *measuring = context;
   const struct launch_plan *plan = &timed->loaded->plan;
@@ -126,8 +126,8 @@ static int64_t spent_us(const struct measuring *measuring) {
   return (measuring->load_ns + measuring->check_ns) / 1000;
 }
 
-/* Loads and checks one config. A correct one is kept; the result of another is reported, unless it
- * finds the device lost. */
+/* Loads and checks one config. A correct one is kept; a failure is reported, unless the device was
+ * lost before. */
 static bool config_try(struct measuring *measuring, const struct requested_config *config) {
   struct worker *worker = measuring->worker;
   struct timed_config *timed = &measuring->timed[measuring->n];
@@ -200,8 +200,8 @@ static bool configs_measure(struct measuring *measuring, const struct measure_re
   struct race_limits limits = request->limits;
   bool answered = true;
 
-  /* Until the problem is spoiled, or half of the budget is spent, unless all configs are to be
-   * measured in any case: those that are loaded are timed with the rest. */
+  /* Loads configs until the problem is spoiled or, where not all must be measured, half of the
+   * budget is spent: the other half is for timing those that are loaded. */
   for (size_t i = 0; i < request->n && answered && !problem->is_spoiled; i++) {
     measuring->is_over_budget = limits.device_us && !limits.is_whole &&
                                 spent_us(measuring) >= limits.device_us - limits.device_us / 2;
@@ -216,8 +216,8 @@ static bool configs_measure(struct measuring *measuring, const struct measure_re
     return worker_answer(json_pack("{s:s}", "baseline_wrong", problem->baseline_wrong.message));
 
   if (answered && measuring->n && !problem->is_spoiled) {
-    /* Another process of the campaign has another seed; within this one every request has an order
-     * of its own. */
+    /* The seed differs between the processes of a campaign; the first config makes it differ
+     * between the requests of one process. */
     uint64_t seed = worker->seed ^ ((uint64_t)request->configs[0].config * 0x9e3779b97f4a7c15u);
     if (limits.device_us) {
       int64_t left_us = limits.device_us - spent_us(measuring);

@@ -1,7 +1,7 @@
-/* Opening: the device that a worker trusts, the problem on it, and the process of a reference.
+/* Opens the device and has it pass its sentinel, opens the problem on it, and serves a reference.
  *
  * The device stays open between problems: a context costs more than the measurements of a key.
- * Memory: see worker_process.h. Threads: one; of a reference a team computes many elements. */
+ * Threads: one; a team of threads computes the elements of a reference. */
 #include "agent/measure/problem.h"
 #include "agent/node/machine_settings.h"
 #include "agent/worker/worker_process.h"
@@ -155,8 +155,7 @@ static bool problem_parse(struct worker *worker, const struct open_request *requ
                   (unsigned long long)worker->space->raw_count);
 }
 
-/* All from the trusted device up to the baseline's object: a failure here is one for every
- * config. */
+/* Opens everything but the baseline: a failure here is one of every config. */
 static bool problem_open(struct worker *worker, const struct open_request *open,
                          struct open_spent *spent, struct error *error) {
   if (!problem_parse(worker, open, open->baseline.config, "/baseline/config", error))
@@ -216,7 +215,7 @@ static enum outcome baseline_open(struct worker *worker, const struct requested_
   return OUTCOME_RUNTIME;
 }
 
-/* A failure may be the device's: it must pass its sentinel before it is opened again. */
+/* After a failure, which the device may have caused, the sentinel runs before the next opening. */
 static bool open_and_answer(struct worker *worker, const struct open_request *open) {
   struct error error = {0};
   struct open_spent spent = {0};
@@ -225,7 +224,7 @@ static bool open_and_answer(struct worker *worker, const struct open_request *op
   if (!device_trust(worker, open->device, &error))
     return answer_unfit(&error);
 
-  /* The settings that disturb measurements, for the conditions of all that is measured. */
+  /* The machine's settings are stored in the conditions of every measurement. */
   if (!worker->settings || clock_monotonic_ns() - worker->settings_ns >= SETTINGS_NS) {
     cleanup_settings_findings struct settings_findings findings = {0};
     machine_settings_check("", &findings);

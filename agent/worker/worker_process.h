@@ -1,4 +1,4 @@
-/* What the files of a worker share; agent/worker/worker.h specifies its requests and answers.
+/* Shared by the files of a worker; agent/worker/worker.h specifies its requests and answers.
  *
  * Memory: a worker owns its device from the first request that names one, and what "open" made
  * until the next "open" or "close". Threads: one. */
@@ -18,14 +18,14 @@ struct worker {
   int fds[WORKER_REQUEST_FDS]; /* that came with the request */
   size_t n_fds;
   json_t *bundle;   /* of the request, borrowed; NULL: none */
-  bool is_confined; /* its files, and after the first device passed its sentinel, system calls */
+  bool is_confined; /* access to files is confined */
   struct sandbox
-      *sandbox;          /* system calls are still to be confined; NULL: not confined, or wholly */
+      *sandbox;          /* not NULL: system calls are not confined yet, see worker_confine_calls */
   struct device *device; /* NULL: no request named one yet */
   char *device_name;
-  bool is_trusted;     /* it passed its sentinel, and nothing has failed on it since */
-  json_t *settings;    /* names of the machine's settings that differ from what they should be */
-  int64_t settings_ns; /* when they were checked */
+  bool is_trusted;         /* it passed its sentinel, and nothing has failed on it since */
+  json_t *settings;        /* names of the machine's settings that are not as they should be */
+  int64_t settings_ns;     /* when they were checked */
   struct problem *problem; /* NULL: nothing is open; else all of these are set */
   struct kernel *kernel;
   struct key key;
@@ -37,14 +37,14 @@ struct worker {
 
 /* worker.c */
 void worker_status_set(struct worker *worker, enum worker_phase phase, uint64_t config);
-/* Begins a turn of timing. Each has a time limit of its own, also where the same config has the
- * next one. */
+/* Begins a turn of timing. Each turn has a new time limit, also when the next turn is of the same
+ * config. */
 void worker_turn_take(struct worker *worker, uint64_t config);
-/* Writes a line, and takes its object over; false when the supervisor is gone. */
+/* Writes a line and takes the message; false when the supervisor is gone. */
 bool worker_answer(json_t *message);
 bool worker_answer_error(const struct error *error);
-/* Ends a process whose device is out of order, at once: its runtime may hang when it is closed. The
- * page names the config that ran last, unless that only found the device lost. */
+/* Exits at once because the device does not work: its runtime may hang when it is closed. The page
+ * names the config that ran last, unless the device failed before that config was launched. */
 no_return void worker_leave(struct worker *worker);
 
 /* A config of a request. */
@@ -55,10 +55,10 @@ struct requested_config {
 };
 extern const struct record requested_config_record;
 
-/* Replaces the path of an object, unless it is NULL, by one where this process can read it. */
+/* Replaces the path of an object, unless it is NULL, by one that this process can read. */
 must_check bool worker_object_place(struct worker *worker, struct bundle_places *places,
                                     char **object, struct error *error);
-/* The same for the config that was read at `pointer`, with defaults for an absent launch. */
+/* The same for the config at `pointer`; also sets the defaults of an absent launch. */
 must_check bool worker_config_prepare(struct worker *worker, struct bundle_places *places,
                                       const char *pointer, struct requested_config *config,
                                       struct error *error);
@@ -72,7 +72,7 @@ bool worker_answer_close(struct worker *worker, const json_t *json);
 /* Does not return before the reference's socket is closed. */
 bool worker_answer_reference(struct worker *worker, const json_t *json);
 void worker_release(struct worker *worker);
-/* Loads and checks a config; what is loaded is timed->loaded, also when it is wrong. */
+/* Load, and check, a config; timed->loaded is set once it is loaded, also when it is wrong. */
 enum outcome worker_load(struct worker *worker, const struct requested_config *config,
                          struct timed_config *timed, struct error *error);
 enum outcome worker_check(struct worker *worker, struct timed_config *timed, struct error *error);

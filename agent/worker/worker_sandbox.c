@@ -1,5 +1,4 @@
-/* A worker's rules. Memory: none is kept between the two steps but the sandbox. Threads: the
- * worker's first one. */
+/* The rules of a worker's sandbox. Threads: the worker's first one. */
 #include <glob.h>
 #include <libgen.h>
 #include <signal.h>
@@ -61,7 +60,7 @@ static void places_add(struct places *places, const char *const *patterns, size_
   }
 }
 
-/* Absolute names of a colon-separated list; of files their folders. */
+/* Adds the absolute paths in a colon-separated list; for files, their folders. */
 static void places_add_variable(struct places *places, const char *variable, bool are_files) {
   const char *value = getenv(variable);
   cleanup_free char *copy = xstrdup(value ? value : "");

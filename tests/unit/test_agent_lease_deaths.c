@@ -228,8 +228,7 @@ Test(agent_lease_deaths, reports_that_the_debug_agent_saw_nothing) {
   setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
   trial.executor.faults = faults;
   trial_run(&trial);
-  expect_outcome(&trial, 1, OUTCOME_RUNTIME,
-                 "run again alone: the debug agent says nothing of a fault");
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "run again alone: the debug agent reported no fault");
   trial_free(&trial);
 }
 
@@ -238,7 +237,7 @@ Test(agent_lease_deaths, reports_that_nothing_of_a_fault_can_be_kept) {
   setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
   trial.executor.faults = "/dev/null/faults";
   trial_run(&trial);
-  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "run again alone: nothing can be kept: ");
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "run again alone: no folder for the debug agent: ");
   trial_free(&trial);
 }
 

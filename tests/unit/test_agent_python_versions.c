@@ -75,7 +75,7 @@ Test(python_versions, a_program_that_is_no_python_is_refused) {
   cleanup_free char *loud = put("loud", "#!/bin/sh\necho hello\n", 0700);
   cleanup_free char *failing = put("failing", "#!/bin/sh\necho no >&2\nexit 3\n", 0700);
   cr_expect_not(python_versions_read(loud, &versions, &error));
-  cr_expect(strstr(error.message, "did not say which torch and triton it has: hello"), "%s",
+  cr_expect(strstr(error.message, "did not report its torch and triton: hello"), "%s",
             error.message);
   cr_expect_not(python_versions_read(failing, &versions, &error));
   cr_expect(strstr(error.message, "cannot report its torch and triton: no"), "%s", error.message);

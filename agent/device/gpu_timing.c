@@ -224,6 +224,7 @@ static bool kind_calibrate(struct gpu_device *device, int kind, struct error *er
 static bool intervals_collect(struct gpu_device *device, size_t n, struct error *error) {
   if (!gpu_synchronize(&device->base, error))
     return false;
+
   for (size_t i = 0; i < n; i++) {
     const struct interval *interval = &device->intervals[i];
     double us;
@@ -233,6 +234,7 @@ static bool intervals_collect(struct gpu_device *device, size_t n, struct error 
         interval->empty_us < EMPTY_SHARE_MAX * us ? interval->empty_us : EMPTY_SHARE_MAX * us;
     interval->owner->us += us - overhead_us;
   }
+
   return true;
 }
 

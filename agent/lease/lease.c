@@ -155,6 +155,7 @@ bool lease_read(const json_t *json, bool is_gpu, struct lease *ret, struct error
     lease_release(&lease);
     return error_prefix(error, "the lease cannot be executed: ");
   }
+
   *ret = lease;
   return true;
 }

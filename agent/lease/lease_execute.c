@@ -60,6 +60,7 @@ int lease_configs_compare(const void *a, const void *b) {
     if (one->utilization != other->utilization)
       return one->utilization > other->utilization ? -1 : 1;
   }
+
   return one->place < other->place ? -1 : 1;
 }
 
@@ -220,6 +221,7 @@ static void helper_take(struct execution *execution, enum helper_kernel helper) 
       log_warning("lease: %s", error.message);
     executor->is_helper_missed[helper] = !is_had;
   }
+
   execution->helpers[helper] = object->path ? object : NULL;
 }
 

@@ -75,9 +75,8 @@ struct executor {
                           compiles */
   struct worker_limits limits;
   struct race_terms screen, halving, final;
-  int64_t compile_window; /* compiles submitted ahead of the measurement */
-  int64_t
-      configs_per_worker; /* a worker is replaced after these, at the end of a batch or a final */
+  int64_t compile_window;     /* compiles submitted ahead of the measurement */
+  int64_t configs_per_worker; /* then it is replaced, at the end of a batch or a final */
   const char *faults; /* folder for a debug agent's output on configs that kill their worker; NULL:
                          it is not run */
   struct executor_worker workers[EXECUTOR_WORKERS];

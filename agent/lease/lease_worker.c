@@ -387,6 +387,7 @@ static struct executor_worker *worker_for_final(struct executor *executor, uint6
 static enum step others_close(struct execution *execution, const struct executor_worker *chosen) {
   cleanup_json json_t *request = json_pack("{s:s}", "do", "close");
   enum step step = STEP_ON;
+
   for (size_t i = 0; i < EXECUTOR_WORKERS && step == STEP_ON; i++) {
     struct executor_worker *worker = &execution->executor->workers[i];
     if (worker == chosen || !worker->opened)
@@ -396,6 +397,7 @@ static enum step others_close(struct execution *execution, const struct executor
     step = answer_expect(execution, worker, "closed");
     reference_end(worker);
   }
+
   return step;
 }
 

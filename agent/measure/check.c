@@ -204,6 +204,7 @@ static bool canaries_check(struct problem *problem, struct error *error) {
       intact = error_set(error, "argument \"%s\": %s", problem->kernel->arguments[i].name,
                          found.message);
   }
+
   return intact;
 }
 
@@ -406,6 +407,7 @@ static bool unsettled_recheck(struct problem *problem, struct error *error) {
     if (changed != problem->kernel->n_arguments)
       config_blame(problem, loaded, changed);
   }
+
   return true;
 }
 

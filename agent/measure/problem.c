@@ -129,6 +129,7 @@ static bool copies_new(struct problem *problem, struct operand *operand, size_t 
 static bool rotation_new(struct problem *problem, struct error *error) {
   struct device_rotation *rotation = &problem->rotation;
   rotation->operands = xcalloc(problem->kernel->n_arguments, sizeof *rotation->operands);
+
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
     if (!operand->checked)
@@ -144,6 +145,7 @@ static bool rotation_new(struct problem *problem, struct error *error) {
         .pristine = operand->pristine ? operand->pristine->address : NULL,
     };
   }
+
   return true;
 }
 
@@ -308,5 +310,6 @@ bool problem_reset(struct problem *problem, int mark, struct error *error) {
     if (!ok)
       return false;
   }
+
   return true;
 }

@@ -302,6 +302,7 @@ static void device_quarantine(struct device_thread *thread) {
   struct agent *agent = thread->agent;
   struct backoff backoff = backoff_new(QUARANTINE_LEAST_MS, QUARANTINE_MOST_MS);
   struct error error;
+
   for (int tries = 1; !agent_is_stopping(agent); tries++) {
     if (executor_sentinel(&thread->executor, device_stopped, agent, &error)) {
       log_info("device: %s passed its sentinel at try %d; it works again", thread->executor.device,
@@ -383,6 +384,7 @@ static void times_log(const struct device_thread *thread, int64_t began_ms) {
   json_t *seconds;
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
+
   json_object_foreach (spent, name, seconds)
     fprintf(out, " %s=%.2f", name, json_real_value(seconds));
   ALWAYS(fclose(out) == 0);

@@ -289,6 +289,7 @@ bool agent_enrol(struct agent *agent, int *ret_code) {
     log_warning("agent: cannot enrol yet: %s", answer.error.message);
     agent_back_off(agent, &backoff, answer.retry_after_s);
   }
+
   *ret_code = EXIT_OK;
   return false;
 }

@@ -255,6 +255,7 @@ static bool objects_post(struct agent *agent, struct batch *batch) {
     }
     json_object_del(measurement, "object");
   }
+
   return true;
 }
 

@@ -159,6 +159,7 @@ static bool folder_lock(const char *folder, int *ret_fd, struct error *error) {
   if (flock(fd, LOCK_EX | LOCK_NB) < 0)
     return error_set(error, "another agent works in %s; give this one another folder with --state",
                      folder);
+
   *ret_fd = fd;
   fd = -1;
   return true;

@@ -56,11 +56,12 @@ static bool answer_probe(struct worker *worker, const json_t *request) {
   return worker_answer(json_pack("{s:o, s:o}", "devices", devices, "absent", absent));
 }
 
-#define AT(member) offsetof(struct requested_config, member)
 static const struct field requested_config_fields[] = {
-    {"config", FIELD_INTEGER, AT(config), FIELD_REQUIRED, .least = 0, .most = INT64_MAX},
-    {"object", FIELD_TEXT, AT(object), FIELD_REQUIRED},
-    {"launch", FIELD_CUSTOM, AT(launch), FIELD_OBJECT, .custom = &launch_spec_custom},
+    RECORD_FIELD(INTEGER, struct requested_config, config, FIELD_REQUIRED, .least = 0,
+                 .most = INT64_MAX),
+    RECORD_FIELD(TEXT, struct requested_config, object, FIELD_REQUIRED),
+    RECORD_FIELD(CUSTOM, struct requested_config, launch, FIELD_OBJECT,
+                 .custom = &launch_spec_custom),
 };
 const struct record requested_config_record =
     RECORD(NULL, struct requested_config, requested_config_fields);

@@ -139,6 +139,7 @@ ssize_t descriptors_send(int socket, const void *text, size_t size, const int *f
                                       .cmsg_type = SCM_RIGHTS};
     memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof *fds);
   }
+
   return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

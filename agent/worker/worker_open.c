@@ -21,34 +21,33 @@ struct open_request {
   char *instruction_flush, *fingerprint; /* objects; NULL: none */
 
   /* Of "reference". */
-  char *gpu_name, *arch, *object;
+  char *gpu_name, *arch, *reference_object;
   int64_t config;
 };
 
-#define AT(member) offsetof(struct open_request, member)
+#define OPEN_FIELD(type, member, ...) RECORD_FIELD(type, struct open_request, member, __VA_ARGS__)
 #define PROBLEM_FIELDS                                                                             \
-  {"kernel", FIELD_JSON, AT(kernel), FIELD_REQUIRED | FIELD_OBJECT},                               \
-      {"key", FIELD_JSON, AT(key), FIELD_REQUIRED | FIELD_OBJECT},                                 \
-      {"space", FIELD_JSON, AT(space), FIELD_REQUIRED | FIELD_OBJECT}, {                           \
-    "seed", FIELD_INTEGER, AT(seed), FIELD_REQUIRED, .least = INT64_MIN, .most = INT64_MAX         \
-  }
+  OPEN_FIELD(JSON, kernel, FIELD_REQUIRED | FIELD_OBJECT),                                         \
+      OPEN_FIELD(JSON, key, FIELD_REQUIRED | FIELD_OBJECT),                                        \
+      OPEN_FIELD(JSON, space, FIELD_REQUIRED | FIELD_OBJECT),                                      \
+      OPEN_FIELD(INTEGER, seed, FIELD_REQUIRED, .least = INT64_MIN, .most = INT64_MAX)
 
 static const char *const regimes[] = {"cold", "warm", NULL};
 static const struct field open_fields[] = {
     PROBLEM_FIELDS,
-    {"device", FIELD_TEXT, AT(device), FIELD_REQUIRED},
-    {"regime", FIELD_ENUM, AT(regime), FIELD_REQUIRED, .names = regimes},
-    {"reference", FIELD_BOOL, AT(has_reference)},
-    {"baseline", FIELD_RECORD, AT(baseline), FIELD_REQUIRED, .of = &requested_config_record},
-    {"instruction_flush", FIELD_TEXT, AT(instruction_flush)},
-    {"fingerprint", FIELD_TEXT, AT(fingerprint)},
+    OPEN_FIELD(TEXT, device, FIELD_REQUIRED),
+    OPEN_FIELD(ENUM, regime, FIELD_REQUIRED, .names = regimes),
+    {"reference", FIELD_BOOL, offsetof(struct open_request, has_reference)},
+    OPEN_FIELD(RECORD, baseline, FIELD_REQUIRED, .of = &requested_config_record),
+    OPEN_FIELD(TEXT, instruction_flush),
+    OPEN_FIELD(TEXT, fingerprint),
 };
 static const struct field reference_fields[] = {
     PROBLEM_FIELDS,
-    {"gpu_name", FIELD_TEXT, AT(gpu_name), FIELD_REQUIRED},
-    {"arch", FIELD_TEXT, AT(arch), FIELD_REQUIRED},
-    {"config", FIELD_INTEGER, AT(config), FIELD_REQUIRED, .least = 0, .most = INT64_MAX},
-    {"reference_object", FIELD_TEXT, AT(object), FIELD_REQUIRED},
+    OPEN_FIELD(TEXT, gpu_name, FIELD_REQUIRED),
+    OPEN_FIELD(TEXT, arch, FIELD_REQUIRED),
+    OPEN_FIELD(INTEGER, config, FIELD_REQUIRED, .least = 0, .most = INT64_MAX),
+    OPEN_FIELD(TEXT, reference_object, FIELD_REQUIRED),
 };
 static const struct record open_record = RECORD(NULL, struct open_request, open_fields);
 static const struct record reference_record = RECORD(NULL, struct open_request, reference_fields);
@@ -303,8 +302,8 @@ bool worker_answer_reference(struct worker *worker, const json_t *json) {
                                     .seed = worker->seed},
           &host, &error) ||
       !worker_confine_files(true, &sandbox, &error) || !worker_confine_calls(sandbox, &error) ||
-      !worker_object_place(worker, &worker->opened, &request.object, &error) ||
-      !reference_load(request.object, &reference, &error))
+      !worker_object_place(worker, &worker->opened, &request.reference_object, &error) ||
+      !reference_load(request.reference_object, &reference, &error))
     return worker_answer_error(&error);
   reference_serve(reference, host, worker->fds[1]);
   return false;

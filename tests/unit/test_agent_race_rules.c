@@ -308,7 +308,15 @@ Test(race_order, every_config_has_one_place_and_every_block_a_baseline) {
   race_order_release(&order);
 }
 
-/* The places without those of who left. */
+/* An order of n configs after its first round, in which all are in. */
+static struct race_order order_drawn(struct rng *rng, bool *is_in, size_t n) {
+  struct race_order order = race_order_new(n);
+  memset(is_in, true, n * sizeof *is_in);
+  race_order_draw(&order, rng, is_in, n);
+  return order;
+}
+
+/* Copies the places of the last round; returns how many. */
 static size_t places_copy(const struct race_order *order, size_t *places) {
   size_t n = order->n_blocks ? order->ends[order->n_blocks - 1] : 0;
   memcpy(places, order->places, n * sizeof *places);
@@ -317,11 +325,9 @@ static size_t places_copy(const struct race_order *order, size_t *places) {
 
 Test(race_order, the_second_round_is_the_first_in_reverse) {
   struct rng rng = rng_seeded(2);
-  struct race_order order = race_order_new(20);
   bool is_in[20];
+  struct race_order order = order_drawn(&rng, is_in, 20);
   size_t first[30], second[30];
-  memset(is_in, true, sizeof is_in);
-  race_order_draw(&order, &rng, is_in, 20);
   size_t n = places_copy(&order, first);
   race_order_reverse(&order, is_in);
   cr_assert_eq(places_copy(&order, second), n);
@@ -332,10 +338,8 @@ Test(race_order, the_second_round_is_the_first_in_reverse) {
 
 Test(race_order, configs_that_left_and_empty_blocks_have_no_place) {
   struct rng rng = rng_seeded(2);
-  struct race_order order = race_order_new(40);
   bool is_in[40];
-  memset(is_in, true, sizeof is_in);
-  race_order_draw(&order, &rng, is_in, 40);
+  struct race_order order = order_drawn(&rng, is_in, 40);
   cr_expect_eq(order.n_blocks, 5);
   /* All of the first block but one leave, then that one. */
   size_t last = order.places[0] == ORDER_BASELINE ? order.places[1] : order.places[0];
@@ -354,10 +358,8 @@ Test(race_order, configs_that_left_and_empty_blocks_have_no_place) {
 
 Test(race_order, the_baseline_is_sampled_three_times_also_for_a_single_config) {
   struct rng rng = rng_seeded(2);
-  struct race_order order = race_order_new(9);
   bool is_in[9];
-  memset(is_in, true, sizeof is_in);
-  race_order_draw(&order, &rng, is_in, 9);
+  struct race_order order = order_drawn(&rng, is_in, 9);
   cr_expect_eq(order.n_blocks, 3);
   memset(is_in, false, sizeof is_in);
   is_in[4] = true;

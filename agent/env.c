@@ -76,6 +76,7 @@ static int env_work(struct supervisor *supervisor, void *context) {
   } else {
     json_print(environment);
   }
+
   return EXIT_OK;
 }
 
@@ -160,6 +161,7 @@ static void changes_print(const struct settings_changes *changes, const char *do
     table_cell(table, "%s", results[changes->all[i].result]);
     table_cell(table, "%s", changes->all[i].why);
   }
+
   table_print(table, stderr);
 }
 

@@ -66,6 +66,7 @@ static char *cpuinfo_value(const char *name, int cpu) {
     if (processor >= cpu && string_equal(found, name) && *value)
       return xstrndup(value, 200);
   }
+
   return NULL;
 }
 
@@ -172,6 +173,7 @@ static bool cpu_probe(json_t **ret_devices, struct error *error) {
   cpu_facts_read(&facts);
   if (!compiler_identity(&environment.cpu, error))
     return false;
+
   environment.gpu = xstrdup(facts.model);
   environment.arch = xstrdup(facts.machine);
   environment.partition = xstrdup("");
@@ -258,6 +260,7 @@ static bool cpu_buffer_intact(struct device *device, struct device_buffer *base,
   const struct cpu_buffer *buffer = (const struct cpu_buffer *)base;
   bool intact = true;
   (void)device;
+
   for (int i = 0; i < 2; i++) {
     unsigned char *end = buffer->canaries[i].start + buffer->canaries[i].size;
     for (unsigned char *at = buffer->canaries[i].start; at < end; at++) {
@@ -269,6 +272,7 @@ static bool cpu_buffer_intact(struct device *device, struct device_buffer *base,
       *at = CANARY;
     }
   }
+
   return intact;
 }
 
@@ -306,12 +310,14 @@ static bool cpu_module_load(struct device *device, const char *object, const cha
   void *handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     return error_set(error, "cannot load %s: %s", entry, dlerror());
+
   void *launch = dlsym(handle, "wavetune_launch");
   if (!launch) {
     dlclose(handle);
     return error_set(error, "cannot load %s: its object has no wavetune_launch; compile it again",
                      entry);
   }
+
   struct device_module *module = xmalloc(sizeof *module);
   module->object = handle;
   memcpy(&module->launch, &launch, sizeof launch);
@@ -396,6 +402,7 @@ static bool cpu_time(struct device *base, struct device_timing *timings, size_t 
     }
     timing->us = (restores ? us : interval_us(device, start)) / timing->calls;
   }
+
   return true;
 }
 

@@ -174,6 +174,7 @@ static int cuda_launch_special(void *function, const struct device_geometry *geo
     attribute->id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
     attribute->value.cooperative = 1;
   }
+
   if (geometry->cluster > 1) {
     struct cuda_launch_attribute *attribute = &attributes[config.n_attributes];
     config.n_attributes += 2;
@@ -183,12 +184,14 @@ static int cuda_launch_special(void *function, const struct device_geometry *geo
     attribute[1].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
     attribute[1].value.scheduling = CU_CLUSTER_SCHEDULING_POLICY_SPREAD;
   }
+
   if (geometry->cluster > CLUSTER_PORTABLE_MAX) {
     int code = cuda.function_attribute_set(function,
                                            CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
     if (code != 0)
       return code;
   }
+
   return cuda.launch_ex(&config, function, arguments, NULL);
 }
 
@@ -279,6 +282,7 @@ static json_t *cuda_conditions(const struct gpu_facts *facts) {
       n_own += gpu_process_is_own(processes[i].pid);
     gpu_processes_set(conditions, n, n_own);
   }
+
   return conditions;
 }
 

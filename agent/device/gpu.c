@@ -79,6 +79,7 @@ static bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct er
 
   if (!json_array_size(devices))
     return false;
+
   *ret_devices = TAKE(devices);
   return true;
 }
@@ -292,6 +293,7 @@ static bool buffer_new(struct device *base, size_t size, struct device_buffer **
     buffer_free(base, &buffer->base);
     return false;
   }
+
   *ret_buffer = &buffer->base;
   return true;
 }
@@ -346,6 +348,7 @@ static bool module_new(struct gpu_device *device, char *image, const char *entry
     gpu_module_unload(&device->base, module);
     return error_prefix(error, "cannot load %s: ", entry);
   }
+
   *ret_module = module;
   return true;
 }
@@ -437,6 +440,7 @@ static bool sentinel_launch(struct gpu_device *device, struct device_module *mod
       !gpu_launch(&device->base, &launch, error) ||
       !download(&device->base, found, memory, SENTINEL_VALUES * sizeof *found, error))
     return false;
+
   for (uint32_t i = 0; i < SENTINEL_VALUES; i++) {
     uint32_t value = i; /* steps of a linear congruential generator */
     for (int step = 0; step < SENTINEL_STEPS; step++)
@@ -444,6 +448,7 @@ static bool sentinel_launch(struct gpu_device *device, struct device_module *mod
     if (found[i] != value)
       return error_set(error, "thread %u computed %08x instead of %08x", i, found[i], value);
   }
+
   return true;
 }
 
@@ -496,6 +501,7 @@ static bool fingerprint(struct device *base, const void *address, size_t size,
     ret_fingerprint->sum += device->parts_host[i].sum;
     ret_fingerprint->product += device->parts_host[i].product;
   }
+
   return true;
 }
 

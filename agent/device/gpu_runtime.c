@@ -21,11 +21,13 @@ bool gpu_library_load(const char *what, const char *const *names, const struct g
   cleanup_free char *reason = NULL;
   void *library = NULL;
   size_t i;
+
   for (i = 0; names[i] && !(library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL)); i++) {
     const char *words = dlerror();
     if (!reason)
       reason = xstrdup(words);
   }
+
   if (!library)
     return error_set(error, "the %s is not installed or cannot be loaded: %s", what, reason);
 
@@ -37,6 +39,7 @@ bool gpu_library_load(const char *what, const char *const *names, const struct g
                        names[i], symbols[k].name);
     memcpy(symbols[k].function, &symbol, sizeof symbol);
   }
+
   return true;
 }
 
@@ -64,6 +67,7 @@ static char *item_find(const char *list, int number) {
     if (number-- == 0)
       return xstrdup(item);
   }
+
   return NULL;
 }
 
@@ -94,11 +98,13 @@ bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal
       number_seen = number;
     }
   }
+
   if (hiding && (hiding != api || number != number_seen))
     return error_set(error, "no device %s: this process is %s%d's and hides all other GPUs", name,
                      hiding->ops->backend, number_seen);
   if (!api->load(error) || !gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
     return error_prefix(error, "no device %s: ", name);
+
   sees_all = !hiding;
 
   /* If the variable has no effect, all GPUs are visible and keep their numbers. */
@@ -107,6 +113,7 @@ bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal
   else if (number == NUMBER_NONE || number >= n)
     return error_set(error, "no device %s: the %s sees %d GPU%s, counted from 0", name,
                      api->library, n, n == 1 ? "" : "s");
+
   *ret_ordinal = number;
   return true;
 }

@@ -99,6 +99,7 @@ static bool prepare(struct gpu_device *device, int kind, struct error *error) {
                         bytes / sizeof(uint32_t), error))
       return false;
   }
+
   if (kind & PREPARE_FLUSH) {
     if (!device->instruction_flush)
       return error_set(error, "the kernel that flushes instruction caches was not loaded");
@@ -137,6 +138,7 @@ static bool event_pairs_reserve(struct gpu_device *device, size_t needed, struct
 
   needed = (needed + EVENT_PAIRS_STEP - 1) / EVENT_PAIRS_STEP * EVENT_PAIRS_STEP;
   needed = needed < EVENT_PAIRS_MAX ? needed : EVENT_PAIRS_MAX;
+
   for (; device->n_event_pairs < needed; device->n_event_pairs++) {
     void **pair = device->events[device->n_event_pairs];
     if (!gpu_check(api, api->event_new(&pair[0], EVENT_DEFAULT), error, "making an event"))
@@ -146,6 +148,7 @@ static bool event_pairs_reserve(struct gpu_device *device, size_t needed, struct
       return false;
     }
   }
+
   return true;
 }
 
@@ -266,11 +269,13 @@ static bool interval_enqueue(struct gpu_device *device, size_t pair, struct devi
       (struct interval){timing, device->kinds[kind_of(timing->rotation)].empty_us};
   if (!event_record(device, pair, 0, error))
     return false;
+
   for (unsigned k = 0; k < calls; k++) {
     rotation_step(timing->rotation);
     if (!gpu_launch(&device->base, &timing->launch, error))
       return false;
   }
+
   busy_add(device, given_ns, LEAST_SHARE * timing->launch.module->least_us * calls);
   return event_record(device, pair, 1, error);
 }
@@ -284,6 +289,7 @@ static bool sample_enqueue(struct gpu_device *device, struct device_timing *timi
   bool restores = rotation_restores(rotation);
   unsigned calls = restores ? 1 : timing->calls;
   int kind = kind_of(rotation);
+
   for (unsigned done = 0; done < timing->calls; done += calls) {
     if (*in_flight == EVENT_PAIRS_MAX) {
       if (!intervals_collect(device, *in_flight, error))
@@ -312,6 +318,7 @@ static bool sample_enqueue(struct gpu_device *device, struct device_timing *timi
         return false;
     }
   }
+
   return true;
 }
 

@@ -67,6 +67,7 @@ static bool blob_prepare(const struct build_code *code, const struct source *sou
              !file_write_unsynced(path, bytes, size, 0600, error)) {
     return false;
   }
+
   *ret_path = TAKE(path);
   *ret_bytes = TAKE(bytes);
   *ret_size = size;
@@ -155,6 +156,7 @@ static bool object_understand(const struct build_code *code, const struct varian
   spec->cooperative = launch.is_cooperative;
   spec->resources = compiled->resources;
   spec->arguments = xcalloc(kernel->n_arguments + 1, sizeof *spec->arguments);
+
   for (size_t i = 0; i < kernel->n_arguments; i++)
     if (!compiled_in(variant, &kernel->arguments[i]))
       spec->arguments[spec->n_arguments++] = xstrdup(kernel->arguments[i].name);
@@ -229,6 +231,7 @@ static bool object_prepare(const struct build_code *code, struct variant *varian
   struct entry *entry = &variant->entries[json_integer_value(index)];
   if (!entry->is_read && !entry_read(code, variant, entry, text, error))
     return false;
+
   *object = object_copy(&entry->object);
   if (object->path && !scalars_agree(request, variant, config, &reason))
     object_cannot_be_used(object, &reason);
@@ -316,6 +319,7 @@ bool build_code_objects(struct build_code *code, const struct build_request *req
   qsort(configs, request->n, sizeof *configs, compare_ordinals);
   struct build_objects *objects = xcalloc(1, sizeof *objects);
   objects->all = xcalloc(request->n + 1, sizeof *objects->all);
+
   for (size_t i = 0; i < request->n; i++) {
     if (i && configs[i] == configs[i - 1])
       continue;
@@ -326,6 +330,7 @@ bool build_code_objects(struct build_code *code, const struct build_request *req
       return false;
     }
   }
+
   *ret_objects = objects;
   return true;
 }

@@ -42,6 +42,7 @@ bool debug_agent_find(char **ret_library) {
       return true;
     }
   }
+
   return false;
 }
 
@@ -103,6 +104,7 @@ char *debug_agent_summary(const char *text) {
   cleanup_free char *queue = word_behind(text, strlen(text), "Queue error (", ")\n", ERROR_MAX);
   const char *first = wave_stopped(text);
   size_t n_stopped = 0;
+
   for (const char *wave = first; wave; wave = wave_stopped(line_next(wave)))
     n_stopped++;
   if (!first)
@@ -247,6 +249,7 @@ static bool window_keep(const char *printed, const char *folder, char **ret_sent
       !fault_code_window(text, address, &window, &sentence, error) ||
       !file_write_atomically(kept, window, strlen(window), 0600, error))
     return false;
+
   *ret_sentence = TAKE(sentence);
   return true;
 }

@@ -40,6 +40,7 @@ bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error 
     return error_at(error, "/lease",
                     "the lease's id is not 1 to %d of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"",
                     LEASE_ID_LENGTH_MAX);
+
   *ret = terms;
   return true;
 }
@@ -112,6 +113,7 @@ static bool warm_starts_read(const json_t *likely, struct lease *lease, struct e
                       "a config's ordinal is an integer >= 0");
     lease->warm_starts[lease->n_warm_starts++] = (uint64_t)json_integer_value(item);
   }
+
   return true;
 }
 

@@ -256,6 +256,7 @@ static enum step baseline_take(struct execution *execution) {
         xasprintf("the reference does not compile: %s", execution->reference.detail);
     return end_with_baseline(execution, execution->reference.outcome, detail);
   }
+
   return STEP_ON;
 }
 
@@ -299,6 +300,7 @@ static enum step batch_fill(struct execution *execution, struct queue *queue,
     if (step != STEP_ON)
       return step;
   }
+
   return STEP_ON;
 }
 
@@ -324,6 +326,7 @@ static enum step screen(struct execution *execution) {
       step = batch_run(execution, &batch);
     }
   }
+
   return step;
 }
 

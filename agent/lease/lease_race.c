@@ -229,6 +229,7 @@ enum step batch_finish(struct execution *execution, const struct race_batch *bat
                        const struct race_result *result) {
   enum step step = STEP_ON;
   bool is_short = false;
+
   for (size_t i = 0; i < batch->n && step == STEP_ON; i++) {
     struct lease_config *config = batch->configs[i];
     cleanup_json json_t *answer = TAKE(config->answer);
@@ -239,6 +240,7 @@ enum step batch_finish(struct execution *execution, const struct race_batch *bat
     else
       step = report_answer(execution, config, answer);
   }
+
   return step == STEP_ON && is_short ? STEP_SPENT : step;
 }
 
@@ -344,6 +346,7 @@ static enum step batch_step(struct execution *execution, struct race_batch *batc
     batch->is_serial = true;
     batch->unexplained_deaths++;
   }
+
   return STEP_ON;
 }
 

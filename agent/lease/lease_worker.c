@@ -194,6 +194,7 @@ json_t *open_request(const struct execution *execution) {
   const struct lease *lease = execution->lease;
   const char *paths[HELPER_COUNT] = {NULL};
   json_t *objects = json_object(), *baseline = config_request(&execution->baseline, objects);
+
   for (size_t i = 0; i < HELPER_COUNT; i++) {
     const struct helper_object *helper = execution->helpers[i];
     if (!helper)

@@ -38,6 +38,7 @@ static bool samples_check(const struct problem *problem, size_t i, struct error 
   const struct operand *operand = &problem->operands[i];
   const struct expectation *expected = &operand->expected;
   size_t n_wrong = 0, first = 0;
+
   for (size_t k = 0; k < expected->n; k++) {
     double value = element_get(argument->dtype, operand->written, expected->indices[k]);
     if (!is_right(problem, argument->dtype, value, expected->values[k], 1) && n_wrong++ == 0)
@@ -94,6 +95,7 @@ static bool nans_check(struct problem *problem, size_t i, const struct scan *sca
       return error_set(error, "%s[%lld] is NaN, the reference has %.9g",
                        problem->kernel->arguments[i].name, (long long)k, reference);
   }
+
   return true;
 }
 
@@ -153,6 +155,7 @@ static bool first_compare(struct problem *problem, size_t i, struct error *error
   /* One element of each piece in turn, so that many in one piece that are right do not hide a wrong
    * one in another. */
   size_t n_computed = 0, n_far = pieces;
+
   for (size_t turn = 0; n_far > 0; turn++) {
     n_far = 0;
     for (size_t piece = 0; piece < pieces; piece++) {
@@ -168,6 +171,7 @@ static bool first_compare(struct problem *problem, size_t i, struct error *error
         return false;
     }
   }
+
   return true;
 }
 
@@ -255,6 +259,7 @@ static enum outcome unwritten_confirm(struct problem *problem, struct loaded_con
               (long long)operand->elements);
     outcome = OUTCOME_CORRECTNESS;
   }
+
   return outcome;
 }
 
@@ -336,6 +341,7 @@ static bool input_restore(struct problem *problem, const struct operand *operand
     if (!ops->upload(problem->device, address, given, size, error))
       return false;
   }
+
   return true;
 }
 
@@ -346,6 +352,7 @@ static bool inputs_compare(struct problem *problem, size_t *ret_changed, struct 
   size_t n = problem->kernel->n_arguments, first = n;
   void *chunk = device->ops->host_buffer_new(device, INPUT_CHUNK);
   bool is_compared = true;
+
   for (size_t i = 0; i < n && is_compared; i++) {
     const struct operand *operand = &problem->operands[i];
     struct fingerprint now;
@@ -378,6 +385,7 @@ static bool inputs_compare(struct problem *problem, size_t *ret_changed, struct 
     operand->is_first_settled = operand->first != NULL;
     operand->n_settled = operand->n_verified;
   }
+
   *ret_changed = first;
   return true;
 }

@@ -327,6 +327,7 @@ int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t fir
         return i;
     }
   }
+
   return -1;
 }
 

@@ -63,6 +63,7 @@ bool scalar_evaluate(const struct argument *argument, const struct scope *scope,
       !scalar_fits(argument->dtype, integer))
     return error_set(error, "argument \"%s\": %.80s does not give a value of %s", argument->name,
                      argument->value, dtype_name(argument->dtype));
+
   *ret = integer;
   return true;
 }
@@ -126,6 +127,7 @@ static bool grid_make(const struct kernel *kernel, const struct launch_spec *spe
                       __builtin_mul_overflow(along_x, (int64_t)grid[1], &workgroups) ||
                       __builtin_mul_overflow(workgroups, (int64_t)grid[2], &workgroups);
   grid[0] = is_too_large ? grid[0] : (uint32_t)along_x;
+
   for (size_t i = 0; i < 3; i++)
     is_too_large = is_too_large || (int64_t)grid[i] * geometry->block[i] > DIMENSION_THREADS_MAX;
   return !is_too_large ||
@@ -168,6 +170,7 @@ static bool arguments_make(const struct kernel *kernel, const struct launch_spec
                            struct launch_plan *plan, struct error *error) {
   plan->n_arguments = spec->arguments ? spec->n_arguments : kernel->n_arguments;
   plan->n_scratch = (size_t)spec->n_scratch;
+
   for (size_t i = 0; i < plan->n_arguments; i++) {
     size_t k = spec->arguments ? 0 : i;
     while (spec->arguments && k < kernel->n_arguments &&
@@ -180,6 +183,7 @@ static bool arguments_make(const struct kernel *kernel, const struct launch_spec
                        spec->arguments[i], kernel->name);
     plan->arguments[i] = k;
   }
+
   return true;
 }
 
@@ -213,6 +217,7 @@ enum outcome launch_plan_make(const struct device *device, const struct kernel *
     return outcome;
   if (!grid_make(kernel, spec, scope, &plan.geometry, error))
     return OUTCOME_RUNTIME;
+
   *ret = plan;
   return OUTCOME_CORRECT;
 }

@@ -31,6 +31,7 @@ static size_t rotation_choose(struct problem *problem, const struct problem_opti
   struct device_rotation *rotation = &problem->rotation;
   size_t memory = problem->device->memory_bytes, displacement = problem->device->displacement_bytes,
          total = 0;
+
   for (size_t i = 0; i < problem->kernel->n_arguments; i++)
     total += stride_of(problem->operands[i].bytes);
   rotation->n_copies = 1;

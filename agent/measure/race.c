@@ -144,6 +144,7 @@ static void warm_up_all(struct running *running) {
   double best_us = setup->baseline->estimate_us;
   if (setup->limits->best_ratio > 0)
     best_us *= fmin(1, setup->limits->best_ratio);
+
   for (size_t i = 0; i < setup->n && !is_over(running); i++) {
     struct timed_config *timed = &setup->configs[i];
     struct error error;
@@ -161,6 +162,7 @@ static void warm_up_all(struct running *running) {
     if (best_us <= 0 || timed->estimate_us < best_us)
       best_us = timed->estimate_us;
   }
+
   running->race->warm_up_ns = clock_monotonic_ns() - running->start_ns;
 }
 
@@ -235,6 +237,7 @@ static void round_run(struct running *running) {
   else
     race_order_draw(&running->order, &running->rng, running->is_in, setup->n);
   running->n_baselines = 0;
+
   for (size_t b = 0, begin = 0; b < order->n_blocks && !is_over(running); begin = order->ends[b++])
     block_run(running, order->places + begin, order->ends[b] - begin);
   if (is_over(running))
@@ -242,9 +245,11 @@ static void round_run(struct running *running) {
 
   double spent_ns = (double)(clock_monotonic_ns() - start), total_us = 0;
   double baseline_us = fmax(median_of(running->baselines_us, running->n_baselines), VERDICT_US_MIN);
+
   for (size_t i = 0; i < setup->n; i++)
     if (running->is_in[i])
       total_us += setup->configs[i].samples_us[race->n_rounds] * setup->configs[i].calls;
+
   for (size_t i = 0; i < setup->n; i++) {
     struct timed_config *timed = &setup->configs[i];
     if (!running->is_in[i])
@@ -259,11 +264,13 @@ static void round_run(struct running *running) {
   running->clocks_mhz[race->n_rounds++] = device->ops->clock_mhz(device);
   cleanup_free double *known = xcalloc(race->n_rounds, sizeof *known);
   size_t n_known = 0;
+
   for (size_t r = 0; r < race->n_rounds; r++)
     if (running->clocks_mhz[r] > 0)
       known[n_known++] = running->clocks_mhz[r];
   race->clock_mhz = n_known ? median_of(known, n_known) : 0;
   race->n_rejected = 0;
+
   for (size_t r = 0; r < race->n_rounds; r++)
     race->n_rejected += is_rejected(running, r);
 }
@@ -274,6 +281,7 @@ static void round_judge(struct running *running) {
   cleanup_free const struct timed_config **in = xcalloc(setup->n, sizeof *in);
   cleanup_free enum race_standing *standings = xcalloc(setup->n, sizeof *standings);
   size_t n_in = 0, n_open = 0;
+
   for (size_t i = 0; i < setup->n; i++)
     if (running->is_in[i])
       in[n_in++] = &setup->configs[i];
@@ -285,6 +293,7 @@ static void round_judge(struct running *running) {
       leave(running, (size_t)(in[k] - setup->configs),
             standings[k] == STANDING_FAR ? RACE_END_FAR : RACE_END_BEHIND);
   }
+
   running->is_decided = !is_over(running) && n_open == 0;
 }
 
@@ -312,6 +321,7 @@ void race_run(const struct race_setup *setup, struct race *race) {
   baseline_time(&running, &awake);
   if (!is_over(&running))
     warm_up_all(&running);
+
   while (!is_over(&running) && running.n_in && !running.is_decided &&
          race->n_rounds < setup->limits->rounds_max &&
          (race->n_rounds < least || !is_budget_spent(&running))) {
@@ -326,6 +336,7 @@ void race_run(const struct race_setup *setup, struct race *race) {
   enum race_end end = running.is_decided                            ? RACE_END_DECIDED
                       : race->n_rounds >= setup->limits->rounds_max ? RACE_END_ROUNDS
                                                                     : RACE_END_BUDGET;
+
   for (size_t i = 0; i < n && !is_over(&running); i++)
     if (running.is_in[i])
       leave(&running, i, end);

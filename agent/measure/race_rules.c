@@ -27,9 +27,11 @@ void race_order_release(struct race_order *order) {
 void race_order_draw(struct race_order *order, struct rng *rng, const bool *is_in, size_t n) {
   cleanup_free size_t *drawn = xcalloc(n, sizeof *drawn);
   size_t n_in = 0, taken = 0, end = 0;
+
   for (size_t i = 0; i < n; i++)
     if (is_in[i])
       drawn[n_in++] = i;
+
   for (size_t i = n_in; i > 1; i--) {
     size_t k = rng_below(rng, i), kept = drawn[i - 1];
     drawn[i - 1] = drawn[k];
@@ -57,6 +59,7 @@ void race_order_reverse(struct race_order *order, const bool *is_in) {
 
   size_t n_spare = n_used < RACE_BASELINES ? RACE_BASELINES - n_used : 0; /* baseline alone */
   order->n_blocks = 0;
+
   for (size_t block = n_blocks; block-- > 0;) {
     if (!is_used[block] && !n_spare)
       continue;

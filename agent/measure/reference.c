@@ -318,6 +318,7 @@ void reference_serve(const struct reference *reference, const struct reference_h
   struct element_request request;
   int64_t indices[REQUEST_ELEMENTS_MAX];
   double values[REQUEST_ELEMENTS_MAX];
+
   while (bytes_receive(socket, &request, sizeof request) && request.n <= REQUEST_ELEMENTS_MAX &&
          request.argument < KERNEL_ARGUMENTS_MAX &&
          bytes_receive(socket, indices, request.n * sizeof *indices)) {

@@ -193,6 +193,7 @@ static struct setting_finding setting_check(const char *root, const struct setti
   } else {
     finding.is = xstrdup(setting->value);
   }
+
   return finding;
 }
 
@@ -295,6 +296,7 @@ static struct smi smi_find(void) {
       return smi;
     }
   }
+
   return (struct smi){0};
 }
 
@@ -368,6 +370,7 @@ static void limits_set(const char *root, const struct setting *setting, const st
   struct error error, ignored;
   bool was_run = false;
   char value[VALUE_MAX] = "", device[VALUE_MAX];
+
   for (size_t i = 0; i < files->n; i++) {
     const struct file *file = &files->all[i];
     if (string_equal(file->value, setting->value))
@@ -463,6 +466,7 @@ bool machine_settings_set(const char *root, const char *saved, struct settings_c
 
   *ret_changes = (struct settings_changes){
       ARRAY_LENGTH(settings), xcalloc(ARRAY_LENGTH(settings), sizeof *ret_changes->all)};
+
   for (size_t i = 0; i < ARRAY_LENGTH(settings); i++)
     ret_changes->all[i] = setting_set(root, &settings[i]);
   return true;
@@ -485,6 +489,7 @@ static struct setting_change setting_reset(const char *root, const struct settin
   struct tally tally = {0};
   const char *path;
   json_t *item;
+
   json_object_foreach (files, path, item) {
     cleanup_free char *file = xasprintf("%s%s", root, path);
     const char *before = json_string_value(item);
@@ -500,6 +505,7 @@ static struct setting_change setting_reset(const char *root, const struct settin
                      string_equal(value, before);
     tally_add(&tally, is_lifted || value_write(file, before, &error), &error);
   }
+
   return tally_result(&tally, setting->name);
 }
 
@@ -517,8 +523,10 @@ bool machine_settings_reset(const char *root, const char *saved,
 
   if (!file_read(saved, SAVED_MAX, &text, &size, error))
     return false;
+
   cleanup_json json_t *files = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
   bool is_whole = json_is_object(files);
+
   json_object_foreach (files, path, value)
     is_whole = is_whole && path[0] == '/' && !strstr(path, "/../") && setting_of(path) &&
                json_is_string(value);
@@ -534,6 +542,7 @@ bool machine_settings_reset(const char *root, const char *saved,
     settings_changes_release(&changes);
     return error_set(error, "cannot remove %s: %s", saved, strerror(errno));
   }
+
   *ret_changes = changes;
   return true;
 }

@@ -50,6 +50,7 @@ bool python_versions_read(const char *interpreter, struct python_versions *ret_v
   struct command_result result;
   if (!command_run(&command, &result, error))
     return false;
+
   cleanup_free char *output = result.output;
   output[strcspn(output, "\n")] = '\0';
   if (!result.succeeded)
@@ -59,11 +60,13 @@ bool python_versions_read(const char *interpreter, struct python_versions *ret_v
   cleanup_json json_t *answer = json_loads(output, 0, NULL);
   if (!json_is_object(answer) || !json_only_members(answer, "", members, &ignored))
     return error_set(error, "%s did not report its torch and triton: %.120s", interpreter, output);
+
   char **texts[] = {&ret_versions->torch, &ret_versions->torch_hip, &ret_versions->triton};
   for (size_t i = 0; members[i]; i++) {
     const char *text = json_string_value(json_object_get(answer, members[i]));
     *texts[i] = text ? xstrndup(text, VERSION_MAX) : NULL;
   }
+
   return true;
 }
 

@@ -96,6 +96,7 @@ static bool bytes_get(struct granted *granted, const char *path, const char *wha
     log_warning("lease: lease=%s waits for %s: %s", granted->terms->id, what, error->message);
     agent_back_off(granted->thread->agent, &granted->backoff, response.retry_after_s);
   }
+
   return error_set(error, "the lease ended before %s was there", what);
 }
 

@@ -73,6 +73,7 @@ static struct server_answer results_send(struct agent *agent, const struct batch
                                          bool done) {
   json_t *measurements = json_array();
   json_int_t opening_us = 0;
+
   for (size_t i = from; i < from + n + done; i++) {
     const struct spool_record *record = &batch->records[group->indices[i]];
     json_t *measurement = json_object_get(record->json, "measurement");
@@ -140,6 +141,7 @@ static bool results_post(struct agent *agent, struct batch *batch, const struct 
       log_error("lease: lease=%s epoch=%lld cannot be ended: %s", group->lease,
                 (long long)group->epoch, answer.error.message);
   }
+
   return true;
 }
 

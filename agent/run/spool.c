@@ -285,6 +285,7 @@ static bool first_after(const struct spool *spool, uint64_t number, uint64_t end
       break;
     first = at;
   }
+
   *ret_first = first;
   return true;
 }

@@ -77,6 +77,7 @@ bool devices_query(struct spawner *spawner, const char *python, struct devices *
   if ((python && !python_versions_read(python, &versions, error)) ||
       !worker_start(spawner, limits, &worker, error))
     return false;
+
   worker_request(worker, request);
   enum worker_event event = worker_next(worker, NULL, NULL, NULL, &answer, &end);
   worker_free(worker);
@@ -86,6 +87,7 @@ bool devices_query(struct spawner *spawner, const char *python, struct devices *
   cleanup_devices struct devices devices = {0};
   if (!devices_read(answer, &devices, error))
     return false;
+
   devices_set_python(&devices, &versions);
   *ret_devices = devices;
   devices = (struct devices){0};

@@ -111,9 +111,11 @@ static bool spawn(const struct custody *custody, char *const *added, struct spaw
   int ends[2] = {-1, -1}, outputs[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
     return error_set(error, "cannot make a worker's socket: %s", strerror(errno));
+
   cleanup_fd int ours = ends[0], theirs = ends[1];
   if (pipe2(outputs, O_CLOEXEC) < 0)
     return error_set(error, "cannot make a pipe for a worker: %s", strerror(errno));
+
   cleanup_fd int output = outputs[0], output_end = outputs[1];
   fcntl(output, F_SETFL, O_NONBLOCK);
 
@@ -122,10 +124,12 @@ static bool spawn(const struct custody *custody, char *const *added, struct spaw
   if (page < 0 || ftruncate(page, sizeof(struct worker_status)) < 0 ||
       fcntl(page, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
     return error_set(error, "cannot make a worker's status page: %s", strerror(errno));
+
   void *mapping =
       mmap(NULL, sizeof(struct worker_status), PROT_READ | PROT_WRITE, MAP_SHARED, page, 0);
   if (mapping == MAP_FAILED)
     return error_set(error, "cannot map a worker's status page: %s", strerror(errno));
+
   struct worker_status *status __attribute__((cleanup(cleanup_status_unmap))) = mapping;
   atomic_store(&status->config, WORKER_CONFIG_NONE);
   atomic_store(&status->phase, WORKER_IDLE);
@@ -144,6 +148,7 @@ static bool spawn(const struct custody *custody, char *const *added, struct spaw
     worker_exec(custody, cgroup, &inherited, parent, environment);
   if (pid < 0)
     return error_set(error, "cannot start a worker: %s", strerror(errno));
+
   setpgid(pid, pid); /* here too: the group must exist before it is killed */
   *ret = (struct spawned){pid, ours, output, TAKE(status), TAKE(cgroup)};
   ours = output = -1;
@@ -154,6 +159,7 @@ bool spawner_spawn(struct spawner *spawner, char *const *environment, struct spa
                    struct error *error) {
   bool answered = false, ok = false;
   pthread_mutex_lock(&spawner->mutex);
+
   while (spawner->requested && !spawner->ended) /* another thread's request */
     pthread_cond_wait(&spawner->changed, &spawner->mutex);
   if (!spawner->ended) {
@@ -172,6 +178,7 @@ bool spawner_spawn(struct spawner *spawner, char *const *environment, struct spa
     spawner->requested = false;
     pthread_cond_broadcast(&spawner->changed);
   }
+
   pthread_mutex_unlock(&spawner->mutex);
   return answered ? ok : error_set(error, "no worker is started any more: the agent is ending");
 }

@@ -42,6 +42,7 @@ static bool objects_check(int fd, size_t size, const json_t *bundle, json_t *obj
       break;
     }
   }
+
   if (size)
     munmap(bytes, size);
   return is_right;
@@ -94,9 +95,11 @@ bool bundle_place(struct bundle_places *places, const json_t *bundle, int bundle
         end = at + json_integer_value(json_array_get(entry, 1));
   if (!entry)
     return error_set(error, "the object %s did not come with the request", path);
+
   int fd = memfd_create("wavetune-object", MFD_CLOEXEC);
   if (fd < 0)
     return error_set(error, "cannot keep the object %s: %s", path, strerror(errno));
+
   while (at < end && sendfile(fd, bundle_fd, &at, (size_t)(end - at)) > 0)
     continue;
   GROW(places->fds, places->n, places->capacity);
@@ -168,5 +171,6 @@ ssize_t descriptors_receive(int socket, void *text, size_t size, int *fds, size_
         close(fd);
     }
   }
+
   return received;
 }

@@ -101,6 +101,7 @@ static bool worker_kill(struct worker_client *worker, int *ret_status) {
   while (waitpid(pid, ret_status, 0) < 0)
     if (errno != EINTR)
       die("waitpid: %s", strerror(errno));
+
   worker->is_reaped = true;
   return true;
 }
@@ -291,6 +292,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
                               struct worker_end *ret_end) {
   enum worker_event event;
   int status;
+
   for (;;) {
     struct error error;
     enum worker_line line = worker_answers_next(&worker->answers, ret_answer, &error);
@@ -346,6 +348,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
     if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) && !worker_receive(worker))
       return worker_crashed(worker, ret_end);
   }
+
   (void)worker_kill(worker, &status);
   return event;
 }
@@ -409,12 +412,14 @@ enum worker_line worker_answers_next(struct worker_answers *answers, json_t **re
     error_set(error, "more lines than its request allows");
     return WORKER_LINE_WRONG;
   }
+
   if (!json_parse(answers->bytes, length, &answer, error))
     return WORKER_LINE_WRONG;
   if (!json_is_object(answer)) {
     error_set(error, "not an object");
     return WORKER_LINE_WRONG;
   }
+
   answers->left--;
   answers->size -= length + 1;
   memmove(answers->bytes, newline + 1, answers->size);

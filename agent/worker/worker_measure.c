@@ -253,6 +253,7 @@ static bool request_read(struct worker *worker, const json_t *json, struct measu
     return false;
   if (request->rounds_max < request->rounds_min)
     return error_at(error, "/rounds_max", "\"rounds_max\" must not be below \"rounds_min\"");
+
   request->limits.rounds_min = (size_t)request->rounds_min;
   request->limits.rounds_max = (size_t)request->rounds_max;
 
@@ -265,6 +266,7 @@ static bool request_read(struct worker *worker, const json_t *json, struct measu
     if (!worker_config_prepare(worker, &worker->measured, at, config, error))
       return false;
   }
+
   return true;
 }
 

@@ -147,6 +147,7 @@ static bool problem_parse(struct worker *worker, const struct open_request *requ
       !space_parse(request->space, &worker->space, error) ||
       !kernel_accepts(worker->kernel, &worker->key, worker->space, error))
     return false;
+
   worker->seed = (uint64_t)request->seed;
   return (uint64_t)config < worker->space->raw_count ||
          error_at(error, config_pointer,
@@ -176,6 +177,7 @@ static bool problem_open(struct worker *worker, const struct open_request *open,
   if (!problem_new(worker->device, worker->kernel, &worker->key, worker->space, reference, &options,
                    &worker->problem, error))
     return false;
+
   spent->reference_ns = worker->problem->reference_ns;
   spent->inputs_ns = clock_monotonic_ns() - start - spent->reference_ns;
   return true;
@@ -305,6 +307,7 @@ bool worker_answer_reference(struct worker *worker, const json_t *json) {
       !worker_object_place(worker, &worker->opened, &request.reference_object, &error) ||
       !reference_load(request.reference_object, &reference, &error))
     return worker_answer_error(&error);
+
   reference_serve(reference, host, worker->fds[1]);
   return false;
 }

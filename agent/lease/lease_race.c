@@ -6,7 +6,7 @@
 
 /* unexplained deaths of workers, after which each config is tried alone */
 #define DEATHS_TOGETHER 2
-/* of workers with a single config, after which that config has failed */
+/* deaths of new workers with a single config, after which that config has failed */
 #define DEATHS_ALONE 2
 /* room for the members that the agent adds: ,"kernel_key":"sha256:…" and ,"build_key":"sha256:…" */
 #define CONDITIONS_KEYS 192

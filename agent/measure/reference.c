@@ -38,7 +38,7 @@ static void normal_fill(enum dtype dtype, struct rng *rng, int64_t elements, voi
   }
 }
 
-/* How many integers from 0 on the type holds exactly. */
+/* How many integers from 0 on the type holds exactly, at most 2^53. */
 static int64_t index_modulus(enum dtype dtype) {
   int bits = 53;
   if (dtype == DTYPE_BOOL)

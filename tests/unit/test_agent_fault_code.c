@@ -120,8 +120,8 @@ Test(fault_code, missing_parts_of_the_output_are_reported) {
   static const struct {
     const char *printed, *said;
   } cases[] = {
-      {"", "not disassembled: the debug agent names no wave that stopped"},
-      {"wave_1: pc= (stopped, reason: TRAP)\n", "names no wave that stopped"},
+      {"", "not disassembled: the debug agent names no stopped wave"},
+      {"wave_1: pc= (stopped, reason: TRAP)\n", "names no stopped wave"},
       {"wave_1: pc=0x40 (stopped, reason: TRAP)\n", "does not say which code object pc 0x40 is in"},
       {"wave_1: pc=0x40 (stopped, reason: TRAP)\nwave_2: pc=0x40 (running)\n    code object: "
        "file:///a\n"

@@ -207,7 +207,7 @@ Test(agent_lease_read, refuses_more_configs_than_a_lease_can_have) {
   struct error error;
   json_object_set_new(json, "configs", fixture_json("[[0, 65537]]"));
   cr_expect_not(lease_read(json, false, &lease, &error));
-  cr_expect_not_null(strstr(error.message, "more than 65536 configs"), "%s", error.message);
+  cr_expect_not_null(strstr(error.message, "at most 65536 configs"), "%s", error.message);
   fixture_free(&fixture);
 }
 

@@ -197,8 +197,6 @@ must_check bool device_open(const char *name, struct device **ret_device, struct
 /* Whether kernels for the device of that name run in the process that opens it. */
 bool device_is_host(const char *name);
 static inline void device_close(struct device *device) { device->ops->close(device); }
-DEFINE_CLEANUP(struct device *, cleanup_device_close, device_close)
-#define cleanup_device __attribute__((cleanup(cleanup_device_close)))
 
 /* For back ends: $WAVETUNE_DISPLACEMENT_BYTES where it is set, else `bytes`. The variable is for
  * checking that a larger size makes no difference. */

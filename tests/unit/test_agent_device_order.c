@@ -252,7 +252,8 @@ Test(device_order, a_flush_that_was_not_given_is_an_error) {
   struct device_rotation rotation = {.n_copies = 1, .flush_instructions = true};
   struct device_timing timing = {{.module = setting.module}, &rotation, 1, 0};
   cr_expect_not(setting.gpu->ops->time(setting.gpu, &timing, 1, &error));
-  cr_expect_not_null(strstr(error.message, "kernel that flushes instruction caches was not loaded"), "%s", error.message);
+  cr_expect_not_null(strstr(error.message, "kernel that flushes instruction caches was not loaded"),
+                     "%s", error.message);
   setting_end(&setting);
 }
 

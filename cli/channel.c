@@ -271,6 +271,7 @@ int channel_change(struct http_client *client, const struct channel_change *chan
   if (change->signers->n && is_there_already(&present, change)) {
     if (!entry_follows(&present.entry, change->signers, true, &error))
       return cli_fail(EXIT_REFUSED, &error);
+    choices_sign_all(client, change->release, change->signers);
     *ret_entry = TAKE(present.json);
     return EXIT_OK;
   }
@@ -312,7 +313,10 @@ int channel_change(struct http_client *client, const struct channel_change *chan
   }
 
   code = present_read(&response, channel, &moved);
-  if (code == EXIT_OK)
-    *ret_entry = TAKE(moved.json);
-  return code;
+  if (code != EXIT_OK)
+    return code;
+  if (change->signers->n)
+    choices_sign_all(client, change->release, change->signers);
+  *ret_entry = TAKE(moved.json);
+  return EXIT_OK;
 }

@@ -99,4 +99,10 @@ struct channel_change {
 must_check int channel_change(struct http_client *client, const struct channel_change *change,
                               json_t **ret_entry);
 
+/* Signs the choices of a release with every key, rendered here from what the server has, each file
+ * verified by its digest. Warns where that is not possible: the entry is signed all the same, and
+ * programs then take no compiled code from it. */
+void choices_sign_all(struct http_client *client, const struct release *release,
+                      const struct signers *signers);
+
 #endif

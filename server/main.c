@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/program/options.h"
+#include "server/choice/choices.h"
 #include "server/cluster.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
@@ -82,6 +83,16 @@ static int signals_wait(int also) {
    "what to do with keys that deployments miss: off, suggest or automatic (make jobs)"}, \
   {"demand-per-hour", OPTION_INTEGER, "N", "60", 1, 100000, \
    "how many jobs --demand automatic queues in an hour at most"}, \
+  {"agreed", OPTION_TEXT, "NODES/MEASURED", "off", \
+   .help = \
+   "serve what containers found as choices where MEASURED nodes measured a key and NODES of them " \
+   "agree (3/4), or off"}, \
+  {"remote-share", OPTION_LIST, "TOKEN/IMAGE", \
+   .help = \
+   "containers with the token of this name that state this image share the code that they " \
+   "compile; they must trust one another"}, \
+  {"remote-mib", OPTION_INTEGER, "MIB", "1024", 0, 1048576, \
+   "compiled code that is kept of the containers of a token"}, \
   {"require-enrolment", OPTION_FLAG, \
    .help = \
    "accept only agents that enrolled with a token of the role enrol and have their own token"}, \
@@ -107,6 +118,14 @@ static bool serve_options(const struct options *options, const char *database,
     return error_set(error, "--demand \"%.32s\" is unknown: it must be off, suggest or automatic",
                      option_text(options, "demand"));
 
+  int64_t agreed_nodes, agreed_measured;
+  if (!agreed_parse(option_text(options, "agreed"), &agreed_nodes, &agreed_measured))
+    return error_set(
+        error,
+        "--agreed \"%.32s\" is not NODES/MEASURED, two numbers of which the first is at "
+        "most the second, or off",
+        option_text(options, "agreed"));
+
   enum request_log log_requests;
   if (!request_log_parse(option_text(options, "log-requests"), &log_requests))
     return error_set(error, "--log-requests \"%.32s\" is unknown: it must be off, errors or all",
@@ -124,6 +143,9 @@ static bool serve_options(const struct options *options, const char *database,
       .heartbeat_ms = option_integer(options, "heartbeat-ms"),
       .poll_ms = option_integer(options, "poll-ms"),
       .demand = demand,
+      .remote_bytes = option_integer(options, "remote-mib") * MIB,
+      .agreed_nodes = agreed_nodes,
+      .agreed_measured = agreed_measured,
       .demand_per_hour = option_integer(options, "demand-per-hour"),
       .require_enrolment = option_flag(options, "require-enrolment"),
       .agent_token_ms =
@@ -132,6 +154,7 @@ static bool serve_options(const struct options *options, const char *database,
       .log_requests = log_requests,
   };
 
+  ret->n_remote_shares = option_list(options, "remote-share", &ret->remote_shares);
   ret->n_publisher_keys = option_list(options, "publisher-key", &ret->publisher_keys);
   return true;
 }

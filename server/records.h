@@ -61,6 +61,9 @@
   RECORD_OF(demand_item_record, "") \
   RECORD_OF(demand_queue_request_record, "") \
   RECORD_OF(demand_queued_record, "") \
+  RECORD_OF(choices_request_record, "") \
+  RECORD_OF(choices_signing_record, "") \
+  RECORD_OF(evidence_report_record, "") \
   RECORD_OF(compatibility_request_record, "") \
   RECORD_OF(compatibility_item_record, "compatibilities") \
   RECORD_OF(cache_match_record, "") \

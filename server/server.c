@@ -8,6 +8,7 @@
 #include "server/agent/agents.h"
 #include "server/blob/blobs.h"
 #include "server/cache/fetches.h"
+#include "server/choice/documents.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
 #include "server/http/response_cache.h"
@@ -106,9 +107,10 @@ static void *housekeep_main(void *context) {
   static const struct {
     void (*run)(struct worker *);
     int64_t every_ms; /* 0: the duty decides when it is due */
-  } duties[] = {{tokens_housekeep, 2000}, {channels_housekeep, 0}, {agents_look_up, 0},
-                {agents_housekeep, 1000}, {leases_housekeep, 0},   {demand_housekeep, 0},
-                {fetches_housekeep, 0}};
+  } duties[] = {
+      {tokens_housekeep, 2000}, {channels_housekeep, 0},       {agents_look_up, 0},
+      {agents_housekeep, 1000}, {leases_housekeep, 0},         {demand_housekeep, 0},
+      {fetches_housekeep, 0},   {evidence_housekeep, 3600000}, {remote_housekeep, 3600000}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
@@ -188,6 +190,8 @@ static struct server *server_new(const struct server_options *options) {
   server->auth = auth_new();
   server->fetches = fetches_new();
   server->demand_rate = demand_rate_new();
+  server->evidence_rate = demand_rate_new();
+  server->documents = documents_new();
   server->response_cache =
       response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_target, server->fetches);
   server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
@@ -210,11 +214,23 @@ static bool files_read(struct server *server, const struct server_options *optio
   const struct tls_files files = {options->tls_certificate, options->tls_key,
                                   options->tls_client_ca};
   server->options.publisher_keys = server->options.trusted_proxies = NULL;
+  server->options.remote_shares = NULL;
   server->options.tls_certificate = server->options.tls_key = server->options.tls_client_ca = NULL;
 
   for (size_t i = 0; i < options->n_publisher_keys; i++)
     if (!trusted_keys_add(&server->publisher_keys, options->publisher_keys[i], error))
       return error_prefix(error, "--publisher-key: ");
+
+  server->remote_shares = xcalloc(options->n_remote_shares + 1, sizeof(char *));
+  for (; server->n_remote_shares < options->n_remote_shares; server->n_remote_shares++) {
+    const char *share = options->remote_shares[server->n_remote_shares];
+    if (!strchr(share, '/'))
+      return error_set(error,
+                       "--remote-share \"%.100s\" is not TOKEN/IMAGE: the name of a token, and the "
+                       "image as its containers state it",
+                       share);
+    server->remote_shares[server->n_remote_shares] = xstrdup(share);
+  }
 
   if (!networks_parse(options->trusted_proxies, options->n_trusted_proxies,
                       &server->trusted_proxies, error))
@@ -289,11 +305,16 @@ void server_stop(struct server *server) {
   response_cache_free(server->response_cache);
   fetches_free(server->fetches);
   demand_rate_free(server->demand_rate);
+  demand_rate_free(server->evidence_rate);
+  documents_free(server->documents);
   blob_cache_free(server->blobs);
   agent_table_free(server->agents);
   pthread_mutex_destroy(&server->stop_lock);
   pthread_cond_destroy(&server->stop_signal);
   trusted_keys_release(&server->publisher_keys);
+  for (size_t i = 0; i < server->n_remote_shares; i++)
+    free(server->remote_shares[i]);
+  free(server->remote_shares);
   networks_release(&server->trusted_proxies);
   tls_free(server->tls);
   migrations_free(server->migrations);

@@ -22,6 +22,10 @@ struct server_options {
    * them. Read by server_start and not kept. */
   size_t n_publisher_keys;
   const char *const *publisher_keys;
+  /* TOKEN/IMAGE, in which containers share compiled code (remote/remote.h). Copied. */
+  size_t n_remote_shares;
+  const char *const *remote_shares;
+  int64_t remote_bytes; /* of compiled code that is kept of a token's containers */
 
   /* PEM files, read again when they change; NULL: none. See http/tls.h. */
   const char *tls_certificate, *tls_key, *tls_client_ca;
@@ -43,6 +47,7 @@ struct server_options {
   int64_t heartbeat_ms;        /* default 5000 */
   int64_t poll_ms; /* how often parked requests run again without a wake-up, default 1000 */
   enum demand_policy demand;
+  int64_t agreed_nodes, agreed_measured; /* the rule --agreed (choice/choices.h); 0: off */
   int64_t demand_per_hour; /* most jobs that DEMAND_AUTOMATIC queues in an hour, default 60 */
   bool require_enrolment;  /* refuse agents that do not have their own tokens */
   int64_t agent_token_ms;  /* lifetime of an agent's own token, 0: unlimited; default 30 days */
@@ -118,8 +123,10 @@ void agents_look_up(struct worker *worker);   /* reads agents that enrolled with
 void agents_housekeep(struct worker *worker); /* writes heartbeats, finds lost agents */
 /* Drops cached answers after another server moved a channel. */
 void channels_housekeep(struct worker *worker);
-void tokens_housekeep(struct worker *worker);  /* reads tokens that other servers changed */
-void demand_housekeep(struct worker *worker);  /* makes jobs for reported misses (--demand) */
-void fetches_housekeep(struct worker *worker); /* writes which releases were fetched */
+void tokens_housekeep(struct worker *worker);   /* reads tokens that other servers changed */
+void demand_housekeep(struct worker *worker);   /* makes jobs for reported misses (--demand) */
+void evidence_housekeep(struct worker *worker); /* removes old evidence */
+void remote_housekeep(struct worker *worker);   /* removes code that was not used for long */
+void fetches_housekeep(struct worker *worker);  /* writes which releases were fetched */
 
 #endif

@@ -19,6 +19,7 @@ struct auth;
 struct blob_cache;
 struct daemon;
 struct demand_rate;
+struct documents;
 struct fetches;
 struct migrations;
 struct response_cache;
@@ -36,10 +37,13 @@ struct server {
   struct response_cache *response_cache;
   struct blob_cache *blobs;
   struct fetches *fetches;
-  struct demand_rate *demand_rate;
+  struct demand_rate *demand_rate, *evidence_rate; /* of POST /v1/demand and /v1/evidence */
+  struct documents *documents;
   struct agent_table *agents;
   atomic_size_t n_live_agents; /* those of all servers, as last read from the database */
   struct trusted_keys publisher_keys;
+  size_t n_remote_shares;
+  char **remote_shares; /* TOKEN/IMAGE */
   struct networks trusted_proxies;
   struct tls *tls; /* NULL: neither a certificate nor authorities of client certificates */
   struct daemon *daemon;

@@ -57,6 +57,7 @@ static const struct field function_fields[] = {
     {"signature", FIELD_TEXT, WITHIN(module, signature), .check = any_check},
     {"cache_key", FIELD_TEXT, WITHIN(module, cache_key), .check = any_check},
     {"source_sha256", FIELD_TEXT, WITHIN(module, source_sha256), .check = any_check},
+    {"closure", FIELD_DIGEST, WITHIN(module, closure)},
 };
 static const struct record function_only_record = {
     NULL, function_fields, ARRAY_LENGTH(function_fields), WITHIN(module, n_key_names)};

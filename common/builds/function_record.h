@@ -5,7 +5,7 @@
  * JSON: {"kernel": "sha256:…", "name": "matmul/triton",
  *   "triton": {"version": "3.6.0", "key": "<triton_key()>", "backend_hash": "<backend.hash()>"},
  *   "function": {"module", "name", "qualname", "signature": "JITFunction(m:f)", "cache_key",
- *                "source_sha256"},
+ *                "source_sha256", "closure": "sha256:…"},
  *   "key_names": ["n"],                      the decorator's `key`, in its order
  *   "tuning_key": ["n"],                     which members of the wavetune key give the values of
  *                                            key_names
@@ -16,7 +16,9 @@
  *   "dejavu": {"layout": "dejavu_0.7", "autotune_config", "code_version", "tune_features",
  *              "kernel_configs", "search_parameters", "quantiles", "warmup", "rep",
  *              "use_cuda_graph", "ignore_dtypes"}}   or absent
- * kernel and name: at least one, of the wavetune kernel. Unknown members are ignored.
+ * kernel and name: at least one, of the wavetune kernel. closure: of all texts and constants that
+ * the function's behaviour depends on, whatever their place (python/wavetune/runtime/closure.py).
+ * Unknown members are ignored.
  *
  * Texts that become parts of paths are checked by record_take_text, which identities
  * (common/cache/identity.h) use too, and folders of Triton's cache are named by
@@ -40,6 +42,7 @@ struct function_record {
   };
   struct {
     char *module, *function, *qualname, *signature, *cache_key, *source_sha256;
+    struct digest closure; /* digest_is_none: not stated */
   };
   RECORD_ARRAY(char *, n_key_names, key_names);
   RECORD_ARRAY(char *, n_tuning_key, tuning_key); /* as many as key_names */

@@ -143,6 +143,7 @@ bool tuning_key_bind(const struct function_record *record, const struct kernel *
     if (!bind_part(record->tuning_key[i], key_names, n_key_names, part, error) &&
         !(value && bind_part(value, key_names, n_key_names, part, error)))
       return error_prefix(error, "the value of \"%.60s\" in the function's tuning key: ", name);
+    part->name = name;
   }
 
   for (size_t i = 0; i < record->n_dtypes; i++)
@@ -153,6 +154,18 @@ bool tuning_key_bind(const struct function_record *record, const struct kernel *
       key.dtypes[key.n_dtypes++] = xasprintf("torch.%s", dtype_name(kernel->arguments[i].dtype));
   *ret = key;
   key = (struct tuning_key){0};
+  return true;
+}
+
+bool tuning_key_value(const struct tuning_key *key, size_t index, const struct value *values,
+                      struct value *ret, struct error *error) {
+  const struct tuning_key_part *part = &key->parts[index];
+  if (index >= key->n)
+    *ret = value_string(key->dtypes[index - key->n]);
+  else if (!part->expr)
+    *ret = values[part->member];
+  else if (!expr_eval(part->expr, values, ret, error))
+    return error_prefix(error, "the value of \"%.60s\" in the function's tuning key: ", part->name);
   return true;
 }
 

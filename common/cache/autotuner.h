@@ -39,6 +39,7 @@ struct tuning_key {
   struct tuning_key_part {
     struct expr *expr; /* over the members of the kernel's key; NULL: */
     size_t member;     /* the value of this member, which may be a float */
+    const char *name;  /* in the decorator's `key`; the record's */
   } *parts;
   size_t n_dtypes;
   char **dtypes;
@@ -50,5 +51,11 @@ must_check bool tuning_key_bind(const struct function_record *record, const stru
                                 const char *const *key_names, size_t n_key_names,
                                 struct tuning_key *ret, struct error *error);
 void tuning_key_release(struct tuning_key *key);
+
+/* The value at `index`, below n + n_dtypes, for the values of the kernel's key. It is borrowed from
+ * both. */
+must_check bool tuning_key_value(const struct tuning_key *key, size_t index,
+                                 const struct value *values, struct value *ret,
+                                 struct error *error);
 
 #endif

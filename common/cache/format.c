@@ -275,6 +275,8 @@ bool cache_format_read(const struct cache_format *format, const struct import_re
                        struct imported *ret, struct error *error) {
   cleanup_imported struct imported imported = {0};
   size_t n_tables = 0, n_entries = 0;
+  if (!format->read)
+    return error_set(error, "%s is made of a release and cannot be imported", format->table);
   if (request->kernel && format->no_kernel)
     return error_set(error, "%s; omit --kernel", format->no_kernel);
 

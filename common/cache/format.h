@@ -182,7 +182,7 @@ struct cache_format {
   bool (*render)(const struct render_request *request, struct cache_files *ret,
                  struct error *error);
 
-  /* Reading; see cache_format_read. */
+  /* Reading; see cache_format_read. A format that is only written has `table` and no `read`. */
   const char *table;                  /* the name of such a file in errors */
   const char *folder;                 /* the folder that has such files, in errors; NULL: any may */
   bool (*is_table)(const char *path); /* NULL: every file is one */

@@ -5,6 +5,7 @@
 #include "common/cache/signatures.h"
 
 #define ENTRY_PREFIX "wavetune channel entry 1\n"
+#define CHOICES_PREFIX "wavetune choices 1\n"
 #define KERNEL_PREFIX "wavetune kernel 1\n"
 #define BUILD_PREFIX "wavetune build 1\n"
 
@@ -260,6 +261,23 @@ static const struct field code_signature_fields[] = {
 };
 static const struct record code_signature_record =
     RECORD(NULL, struct code_signature, code_signature_fields);
+
+char *choices_signed_bytes(const struct digest *release, const struct digest *choices,
+                           size_t *ret_size) {
+  json_t *json = json_pack("{s:o, s:o}", "choices", json_digest_text(choices), "release",
+                           json_digest_text(release));
+  ALWAYS(json != NULL);
+  return signed_bytes(CHOICES_PREFIX, json, ret_size);
+}
+
+struct channel_signature choices_sign(const struct digest *release, const struct digest *choices,
+                                      const struct signing_key *key) {
+  struct channel_signature signature = {.key = key->id};
+  size_t size;
+  cleanup_free char *bytes = choices_signed_bytes(release, choices, &size);
+  signing_key_sign(key, bytes, size, signature.text);
+  return signature;
+}
 
 char *code_signed_bytes(const struct signed_code *code, int64_t expires_s, size_t *ret_size) {
   json_t *json = json_pack("{s:o, s:o*, s:o*}", "kernel", json_digest_text(&code->kernel), "build",

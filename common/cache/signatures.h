@@ -82,6 +82,15 @@ must_check bool channel_expires_parse(const json_t *json, int64_t *ret_s, struct
 /* A new reference. */
 must_check json_t *channel_signatures_to_json(const struct channel_signature *all, size_t n);
 
+/* The choices of a release (common/formats/choices.c), by their digest: what programs verify before
+ * they take compiled code that the choices name. What is signed: "wavetune choices 1\n"
+ * {"choices": "sha256:…", "release": "sha256:…"}. */
+must_check char *choices_signed_bytes(const struct digest *release, const struct digest *choices,
+                                      size_t *ret_size);
+/* The key is private. */
+struct channel_signature choices_sign(const struct digest *release, const struct digest *choices,
+                                      const struct signing_key *key);
+
 /* A kernel or a build. What is signed:
  *   "wavetune kernel 1\n"  {"expires": "2026-12-24T00:00:00Z", "kernel": "sha256:…"}
  *   "wavetune build 1\n"   {"build": "sha256:…", "expires": "…", "kernel": "sha256:…"}

@@ -3,7 +3,8 @@
 #include "common/cache/format.h"
 
 /* Sorted by name. */
-#define FORMATS(X) X(dejavu) X(inductor) X(json) X(sglang_moe) X(triton) X(tunableop) X(vllm_moe)
+#define FORMATS(X)                                                                                 \
+  X(choices) X(dejavu) X(inductor) X(json) X(sglang_moe) X(triton) X(tunableop) X(vllm_moe)
 
 #define X(name) extern const struct cache_format format_##name;
 FORMATS(X)

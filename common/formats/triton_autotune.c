@@ -202,13 +202,8 @@ static bool folder_make(const struct triton_function *function, const struct val
   cleanup_free struct value *values = xcalloc(n, sizeof *values);
   cleanup_free char *tuple = NULL;
   for (size_t i = 0; i < n; i++) {
-    if (i >= tuned->n)
-      values[i] = value_string(tuned->dtypes[i - tuned->n]);
-    else if (!tuned->parts[i].expr)
-      values[i] = key[tuned->parts[i].member];
-    else if (!expr_eval(tuned->parts[i].expr, key, &values[i], error))
-      return error_prefix(error, "the value of \"%.60s\" in the function's tuning key: ",
-                          function->record->key_names[i]);
+    if (!tuning_key_value(tuned, i, key, &values[i], error))
+      return false;
     json_push(list, value_to_json(values[i]));
   }
 

@@ -22,7 +22,6 @@
 static const char *const release_arguments[] = {"release", NULL};
 static const char *const entry_arguments[] = {LOOKUP_ARGUMENTS, NULL};
 static const char *const history_arguments[] = {LOOKUP_ARGUMENTS, "limit", "after", NULL};
-static const char *const cache_arguments[] = {LOOKUP_ARGUMENTS, "channel", "match", NULL};
 #undef X
 
 /* Rows */
@@ -398,6 +397,8 @@ struct lookup {
   struct channel_rows rows;
   struct compatibilities declared;
   struct cache_resolved resolved;
+  bool may_be_none; /* that no entry is found is the caller's to answer: then is_none */
+  bool is_none;
 };
 
 static void lookup_release(struct lookup *lookup) {
@@ -445,6 +446,9 @@ static const struct channel_row *row_look_up(struct worker *worker, struct reque
   case CACHE_MATCH_ONE:
     return &lookup->rows.all[lookup->resolved.index];
   case CACHE_MATCH_NONE:
+    lookup->is_none = true;
+    if (lookup->may_be_none)
+      return NULL;
     extra = json_pack("{s:o}", "nearest", cache_nearest(&lookup->asked, there, n, &sentence));
     if (sentence)
       error_of(&error, ERROR_MISSING,
@@ -470,41 +474,67 @@ static const struct channel_row *row_look_up(struct worker *worker, struct reque
   return NULL;
 }
 
-/* Answers with an entry, which is cached until a channel moves or a compatibility is declared.
- * Takes over `match` (NULL: none). */
-static void cached_answer(struct request *request, const struct channel_row *row, json_t *match,
-                          const char *header) {
-  char etag[CHANNEL_ETAG_SIZE];
-  struct channel_state state = channel_row_state(row);
-  cleanup_json json_t *entry = channel_entry_to_answer(&row->entry);
-  if (match)
-    json_put(entry, "match", match);
-  char *text = json_dumps(entry, JSON_COMPACT);
+/* Answers with an entry, which is cached until a channel moves or a compatibility is declared. */
+static void cached_answer(struct request *request, json_t *entry, const char *etag,
+                          const char *match) {
+  cleanup_json json_t *owned = entry;
+  char *text = json_dumps(owned, JSON_COMPACT);
   ALWAYS(text != NULL);
-  request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/json", text, strlen(text),
-                        channel_etag(&state, etag), header);
+  request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/json", text, strlen(text), etag,
+                        match);
 }
 
-void route_cache_get(struct worker *worker, struct request *request) {
+bool served_entry_find(struct worker *worker, struct request *request, const char *const *arguments,
+                       bool may_be_none, struct served_entry *ret) {
   const char *channel = request_query(request, "channel"), *match = request_query(request, "match");
   enum cache_rule widest = CACHE_RULE_UNSTATED;
-  cleanup_lookup struct lookup lookup = {0};
-  if (!request_query_only(request, cache_arguments))
-    return;
+  cleanup_lookup struct lookup lookup = {.may_be_none = may_be_none};
+  if (!request_query_only(request, arguments))
+    return false;
   if (match && !cache_rule_parse(match, &widest)) {
     answer_refusal(request, ERROR_INVALID, "", "match=%.32s is unknown: it must be " CACHE_RULES,
                    match);
-    return;
+    return false;
   }
 
   const struct channel_row *row =
       row_look_up(worker, request, channel ? channel : "stable", widest, &lookup);
-  if (!row)
+  if (!row && !(may_be_none && lookup.is_none))
+    return false;
+
+  const char *tag = request_query(request, "tag"), *regime = request_query(request, "regime");
+  *ret = (struct served_entry){.tag = xstrdup(tag ? tag : "default")};
+  if (regime)
+    ALWAYS(regime_parse(regime, &ret->regime, &(struct error){0}));
+  if (row) {
+    const struct channel_entry *entry = &row->entry;
+    struct channel_state state = channel_row_state(row);
+    ret->answer = channel_entry_to_answer(entry);
+    json_put(ret->answer, "match",
+             cache_match_to_json(&lookup.asked, &entry->environment, &lookup.resolved));
+    ret->match = cache_match_header(&lookup.asked, &entry->environment, &lookup.resolved);
+    ret->release = entry->release;
+    channel_etag(&state, ret->etag);
+  }
+  ret->asked = lookup.asked;
+  lookup.asked = (struct environment){0};
+  return true;
+}
+
+void served_entry_release(struct served_entry *served) {
+  json_decref(served->answer);
+  free(served->match);
+  free(served->tag);
+  environment_release(&served->asked);
+}
+
+void route_cache_get(struct worker *worker, struct request *request) {
+  static const char *const arguments[] = {SERVED_ARGUMENTS, NULL};
+  cleanup_served_entry struct served_entry served = {0};
+  if (!served_entry_find(worker, request, arguments, false, &served))
     return;
 
-  const struct environment *served = &row->entry.environment;
-  cleanup_free char *header = cache_match_header(&lookup.asked, served, &lookup.resolved);
-  cached_answer(request, row, cache_match_to_json(&lookup.asked, served, &lookup.resolved), header);
+  cached_answer(request, TAKE(served.answer), served.etag, served.match);
 }
 
 /* With ?release=, the entry that a move to this release would replace. The caller decides about
@@ -518,8 +548,11 @@ void route_channel_get(struct worker *worker, struct request *request) {
     return;
   if (!digest) {
     const struct channel_row *row = row_look_up(worker, request, name, CACHE_RULE_EXACT, &lookup);
-    if (row)
-      cached_answer(request, row, NULL, NULL);
+    if (!row)
+      return;
+    char etag[CHANNEL_ETAG_SIZE];
+    struct channel_state state = channel_row_state(row);
+    cached_answer(request, channel_entry_to_answer(&row->entry), channel_etag(&state, etag), NULL);
     return;
   }
 

@@ -1,6 +1,7 @@
 /* Decisions about channels: what a move or another signature changes.
  *
- * Memory: a request owns what it points to. Threads: pure functions. */
+ * Memory: a request owns what it points to. Threads: pure functions, but for served_entry_find,
+ * which belongs to a database worker. */
 #ifndef WAVETUNE_SERVER_CHANNEL_CHANNELS_H
 #define WAVETUNE_SERVER_CHANNEL_CHANNELS_H
 
@@ -71,5 +72,28 @@ enum signing_decision {
 };
 must_check enum signing_decision channel_signing_decide(const struct channel_entry *entry,
                                                         const struct channel_signing *signing);
+
+/* What a starting program asks for: the entry that the request's query means (GET /v1/cache). */
+struct served_entry {
+  json_t *answer; /* the entry as it is answered, with how it was found; NULL: there is none */
+  char *match;    /* the header Wavetune-Match */
+  char etag[CHANNEL_ETAG_SIZE];
+  struct digest release;
+  struct environment asked;
+  char *tag;
+  enum regime regime;
+};
+/* Answers the request and returns false where none is found, unless none may be, and where the
+ * query is wrong. `arguments`: those that the route takes, among them SERVED_ARGUMENTS. */
+struct worker;
+struct request;
+must_check bool served_entry_find(struct worker *worker, struct request *request,
+                                  const char *const *arguments, bool may_be_none,
+                                  struct served_entry *ret);
+void served_entry_release(struct served_entry *served);
+#define cleanup_served_entry __attribute__((cleanup(served_entry_release)))
+#define SERVED_ARGUMENT(member, hardware) #member,
+#define SERVED_ARGUMENTS                                                                           \
+  ENVIRONMENT_TEXTS(SERVED_ARGUMENT) "compute_units", "tag", "regime", "channel", "match"
 
 #endif

@@ -51,6 +51,7 @@ enum token_role {
 #define MAY_RELEASE (TOKEN_SUBMITTER | TOKEN_PUBLISHER | TOKEN_ADMIN)
 #define MAY_PUBLISH (TOKEN_PUBLISHER | TOKEN_ADMIN)
 #define MAY_REPORT (TOKEN_DEMAND | TOKEN_ADMIN)
+
 #define MAY_WORK (TOKEN_AGENT | TOKEN_ADMIN)
 #define MAY_ENROL (TOKEN_AGENT | TOKEN_ENROL | TOKEN_ADMIN)
 #define MAY_OPERATE (TOKEN_OPERATOR | TOKEN_ADMIN)
@@ -141,6 +142,22 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(compatibility_delete, "DELETE", "/v1/compatibilities/{id}", \
         MAY_OPERATE, ROUTE_DATABASE, 0, \
         "Withdraw a declared compatibility") \
+  ROUTE(choices_get, "GET", "/v1/choices", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read the configs that programs are to use") \
+  ROUTE(choices_post, "POST", "/v1/choices", MAY_READ, ROUTE_DATABASE, 1 * MIB, \
+        "Read the configs for some keys") \
+  ROUTE(choices_sign, "POST", "/v1/releases/{digest}/signatures", \
+        MAY_PUBLISH, ROUTE_DATABASE, 4 * KIB, "Add a signature to the choices of a release") \
+  ROUTE(evidence_post, "POST", "/v1/evidence", MAY_REPORT, ROUTE_DATABASE, 1 * MIB, \
+        "Report what a program's own autotuner found") \
+  ROUTE(remote_group_get, "GET", "/v1/remote/triton/{folder}/group/{file}", \
+        MAY_READ, ROUTE_DATABASE, 0, "Read what Triton keeps of a compiled kernel") \
+  ROUTE(remote_group_put, "PUT", "/v1/remote/triton/{folder}/group/{file}", \
+        MAY_REPORT, ROUTE_DATABASE, 16 * MIB, "Keep what Triton compiled in a container") \
+  ROUTE(remote_file_get, "GET", "/v1/remote/triton/{folder}/{file}", \
+        MAY_READ, ROUTE_DATABASE, 0, "Read a file of Triton's cache") \
+  ROUTE(remote_file_put, "PUT", "/v1/remote/triton/{folder}/{file}", \
+        MAY_REPORT, ROUTE_DATABASE, 1 * MIB, "Keep a file of Triton's cache from a container") \
   ROUTE(demand_post, "POST", "/v1/demand", MAY_REPORT, ROUTE_DATABASE, 1 * MIB, \
         "Report hits and misses of a deployment") \
   ROUTE(demand_get, "GET", "/v1/demand", MAY_READ, ROUTE_DATABASE, 0, \

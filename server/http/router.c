@@ -96,12 +96,16 @@ const char *uri_query(const struct uri *uri, const char *name) {
   return NULL;
 }
 
+/* Routes whose body is not JSON. */
+#define TAKES_BYTES(id)                                                                            \
+  ((id) == ROUTE_blob_put || (id) == ROUTE_remote_group_put || (id) == ROUTE_remote_file_put)
+
 static const struct route routes[] = {
 /* clang-format off */
 #define X(id_, method_, path_, roles_, place_, body_max_, summary_) \
   [ROUTE_##id_] = {.id = ROUTE_##id_, .name = #id_, .method = method_, .path = path_, \
                    .summary = summary_, .roles = roles_, .place = place_, .body_max = body_max_, \
-                   .is_json = (body_max_) > 0 && ROUTE_##id_ != ROUTE_blob_put},
+                   .is_json = (body_max_) > 0 && !TAKES_BYTES(ROUTE_##id_)},
     ROUTES(X)
 #undef X
     /* clang-format on */

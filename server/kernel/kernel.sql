@@ -27,6 +27,15 @@ WITH made AS (
     INSERT INTO build_files (build, digest)
     SELECT made.digest, file
     FROM made, unnest(:files::bytea[]) AS file
+), caches AS (
+    INSERT INTO build_caches (folder, build, files)
+    SELECT DISTINCT ON (cache ->> 'folder') cache ->> 'folder', made.digest, cache -> 'files'
+    FROM made
+    CROSS JOIN json_array_elements(:build::json -> 'variants') AS variant
+    CROSS JOIN json_array_elements(variant -> 'objects') AS object
+    CROSS JOIN LATERAL (SELECT object #> '{metadata,cache}') AS c(cache)
+    WHERE cache IS NOT NULL
+    ON CONFLICT (folder) DO NOTHING
 )
 SELECT count(*) AS made
 FROM made;

@@ -16,6 +16,7 @@
 #include "server/records.h"
 #include "server/release/release.sql.h"
 #include "server/release/release_make.h"
+#include "server/release/releases.h"
 #include "server/server_private.h"
 
 static const char *const no_arguments[] = {NULL};
@@ -396,45 +397,79 @@ void route_release_post(struct worker *worker, struct request *request) {
   request_answer_json(request, is_new ? 201 : 200, answer_write(&answer, &plan));
 }
 
-/* The canonical bytes of the release that the path names, NUL-terminated; answers and returns NULL
- * when there is none. */
-static char *release_of_path(struct worker *worker, struct request *request,
-                             const char *const *arguments, struct digest *ret_digest,
-                             size_t *ret_size) {
-  struct error error;
+/* The canonical bytes of a release, NUL-terminated; NULL in *ret: there is none. */
+static bool bytes_load(struct db *db, const struct digest *digest, char **ret, size_t *ret_size,
+                       struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  if (!request_query_only(request, arguments))
-    return NULL;
+  *ret = NULL;
+  bind_digest(&parameters, "digest", digest);
+  if (!db_run(db, &sql_release_load, &parameters, &rows, error))
+    return false;
 
-  if (digest_parse(request->segments[0], ret_digest)) {
-    bind_digest(&parameters, "digest", ret_digest);
-    if (!db_run(worker->db, &sql_release_load, &parameters, &rows, &error)) {
-      answer_failure(request, &error);
-      return NULL;
-    }
-    if (db_count(rows)) {
-      cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", ret_size);
-      return xstrndup((const char *)bytes, *ret_size);
-    }
+  if (db_count(rows)) {
+    cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", ret_size);
+    *ret = xstrndup((const char *)bytes, *ret_size);
   }
+  return true;
+}
 
-  answer_refusal(request, ERROR_MISSING, "",
-                 "there is no release %.100s; GET /v1/releases lists all", request->segments[0]);
-  return NULL;
+static bool missing(const char *name, struct error *error) {
+  return error_of(error, ERROR_MISSING, "there is no release %.100s; GET /v1/releases lists all",
+                  name);
+}
+
+bool release_load(struct worker *worker, const struct digest *digest, struct release **ret,
+                  struct error *error) {
+  char text[DIGEST_TEXT_SIZE];
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  if (!bytes_load(worker->db, digest, &bytes, &size, error))
+    return false;
+  if (!bytes)
+    return missing(digest_format(digest, text), error);
+  if (release_take(&bytes, size, digest, ret, error))
+    return true;
+
+  error_prefix(error, "the stored release %s: ", digest_format(digest, text));
+  return error_become(error, ERROR_DAMAGED);
+}
+
+bool release_render(struct worker *worker, const struct release *release,
+                    const struct cache_format *format, const struct identity *identity,
+                    struct cache_files *ret, struct error *error) {
+  cleanup_cache_store struct cache_store store = {.db = worker->db, .blobs = worker->server->blobs};
+  const struct cache_source source = cache_store_source(&store);
+  const struct render_request wanted = {
+      .release = release, .source = &source, .identity = identity};
+  fetches_add(worker->server->fetches, &release->digest);
+  bool ok = format->render(&wanted, ret, error);
+  if (store.has_failed) {
+    *error = store.failure;
+    return false;
+  }
+  error->pointer[0] = 0; /* the request has no body that it could point into */
+  return ok;
 }
 
 void route_release_get(struct worker *worker, struct request *request) {
   struct digest digest;
-  char etag[DIGEST_TEXT_SIZE];
+  struct error error;
+  char etag[DIGEST_TEXT_SIZE], *bytes = NULL;
   size_t size;
-  char *bytes = release_of_path(worker, request, no_arguments, &digest, &size);
-  if (!bytes)
+  if (!request_query_only(request, no_arguments))
     return;
-
-  fetches_add(worker->server->fetches, &digest);
-  request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", bytes, size,
-                        digest_format(&digest, etag), NULL);
+  if (!digest_parse(request->segments[0], &digest)) {
+    (void)missing(request->segments[0], &error);
+    answer_failure(request, &error);
+  } else if (!bytes_load(worker->db, &digest, &bytes, &size, &error) ||
+             (!bytes && !missing(request->segments[0], &error))) {
+    answer_failure(request, &error);
+  } else {
+    fetches_add(worker->server->fetches, &digest);
+    request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", bytes, size,
+                          digest_format(&digest, etag), NULL);
+  }
 }
 
 /* The identity that ?identity= names, NULL without it; answers and returns false when there is
@@ -495,43 +530,29 @@ void route_release_export(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"identity", NULL};
   struct error error;
   struct digest digest;
-  size_t size;
   const struct cache_format *format;
-  cleanup_free char *bytes = release_of_path(worker, request, arguments, &digest, &size);
   cleanup_release struct release *release = NULL;
   cleanup_identity struct identity *identity = NULL;
   cleanup_cache_files struct cache_files files = {0};
-  cleanup_cache_store struct cache_store store = {.db = worker->db, .blobs = worker->server->blobs};
-  const struct cache_source source = cache_store_source(&store);
-  if (!bytes)
+  if (!request_query_only(request, arguments))
     return;
+  if ((!digest_parse(request->segments[0], &digest) && !missing(request->segments[0], &error)) ||
+      !release_load(worker, &digest, &release, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
   if (!cache_format_find(request->segments[1], &format, &error)) {
     error_become(&error, ERROR_MISSING);
     answer_failure(request, &error);
     return;
   }
-
   if (!identity_of_query(worker, request, &identity))
     return;
-  if (!release_take(&bytes, size, &digest, &release, &error)) {
-    error_prefix(&error, "the stored release %s: ", request->segments[0]);
-    error_become(&error, ERROR_DAMAGED);
-    answer_failure(request, &error);
-    return;
-  }
 
-  fetches_add(worker->server->fetches, &digest);
-  const struct render_request wanted = {
-      .release = release, .source = &source, .identity = identity};
-  bool ok = format->render(&wanted, &files, &error);
-  if (store.has_failed) {
-    answer_failure(request, &store.failure);
-  } else if (!ok) {
-    error.pointer[0] = 0; /* the request has no body that it could point into */
-    answer_failure(request, &error);
-  } else {
+  if (release_render(worker, release, format, identity, &files, &error))
     files_answer(request, &files);
-  }
+  else
+    answer_failure(request, &error);
 }
 
 struct listed_release {

@@ -184,8 +184,9 @@ Test(format_json, an_unknown_format_lists_those_there_are_and_the_nearest) {
   cr_expect_not(cache_format_find("vllm_moe", &format, &error));
   cr_expect_null(format);
   cr_expect(
-      string_starts(error.message,
-                    "unknown format \"vllm_moe\"; did you mean \"vllm-moe\"? there are: dejavu, "),
+      string_starts(
+          error.message,
+          "unknown format \"vllm_moe\"; did you mean \"vllm-moe\"? there are: choices, dejavu, "),
       "%s", error.message);
   cr_expect_not(cache_format_find("", &format, &error));
 }
@@ -194,7 +195,7 @@ Test(format_json, formats_are_sorted_by_name_and_complete) {
   for (size_t i = 0; cache_formats[i]; i++) {
     const struct cache_format *format = NULL;
     cr_expect(i == 0 || strcmp(cache_formats[i - 1]->name, cache_formats[i]->name) < 0);
-    cr_expect(cache_formats[i]->summary && cache_formats[i]->render && cache_formats[i]->read);
+    cr_expect(cache_formats[i]->summary && cache_formats[i]->render && cache_formats[i]->table);
     cr_expect(cache_format_find(cache_formats[i]->name, &format, &error) &&
               format == cache_formats[i]);
   }

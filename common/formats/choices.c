@@ -1,0 +1,201 @@
+/* The `choices` format: one file, choices.json, that the Python wheel reads inside a program: which
+ * config each autotuned function is to use for a key. GET /v1/choices serves the same bytes.
+ *
+ * {"code": {"LJRK…": {"add.hsaco": "sha256:…", "add.json": "sha256:…"}},
+ *  "environment": {…},
+ *  "functions": {"sha256:…": {"choices": [{"code": "LJRK…", "config": {"BLOCK": 64, "num_warps":
+ * 4}, "key": ["4096", "'torch.float16'"]}], "name": "add"}}, "regime": "cold", "release":
+ * "sha256:…", "tag": "default", "version": 1}, canonical.
+ *
+ * A function is named by its closure (common/builds/function_record.h), which does not depend on
+ * where the program has it. A key is what the autotuner looks up: the values of the decorator's
+ * `key`, then the dtypes of the arguments that have one, each as Python's repr writes it. A config
+ * has the members that the winner states; the program takes the one config of its own that has
+ * them. "code" is there where the build has what Triton keeps for that config and key: the folder
+ * of its cache, and the files in it by their digests.
+ *
+ * Memory and threads: format.h. */
+#include "common/cache/autotuner.h"
+#include "common/cache/format.h"
+#include "common/cache/text.h"
+
+#define CHOICES_VERSION 1
+
+/* What the winners of one provenance have in common. */
+struct origin {
+  bool is_read;
+  const struct build *build;     /* NULL: none */
+  struct function_record packed; /* of the build */
+  struct tuning_key key;
+  const struct function_record *record; /* the image's, or `packed` */
+  char *reason;                         /* why its winners are left out, or NULL */
+};
+
+struct writer {
+  const struct render_request *request;
+  struct cache_files *files;
+  json_t *functions, *code;
+  json_t *keys; /* "closure key" of those that have a choice */
+};
+
+static void origin_release(struct origin *origin) {
+  function_record_release(&origin->packed);
+  tuning_key_release(&origin->key);
+  free(origin->reason);
+}
+
+/* False: the winners of this provenance have no choice, and *error says why. */
+static bool origin_find(struct writer *writer, const struct release_kernel *kernel,
+                        const struct kernel *manifest, const json_t *provenance,
+                        struct origin *origin, struct error *error) {
+  const struct cache_source *stored = writer->request->source;
+  const struct function_record *packed = NULL;
+  struct digest digest;
+  if (manifest && json_object_get(provenance, "build") && stored->build) {
+    if (!json_get_digest(provenance, "", "build", JSON_REQUIRED, &digest, error) ||
+        !stored->build(stored->context, manifest, &digest, &origin->build, error))
+      return false;
+    if (origin->build->record) {
+      if (!function_record_parse(origin->build->record, &origin->packed, error))
+        return false;
+      packed = &origin->packed;
+    }
+  }
+
+  origin->record =
+      identity_function(writer->request->identity, &kernel->hash, kernel->name, packed);
+  if (!origin->record)
+    origin->record = packed;
+  if (!origin->record)
+    return error_set(error, "neither the image nor a build has a record of its function");
+  if (digest_is_none(&origin->record->closure))
+    return error_set(error, "its record has no closure of the function: pack it again, or record "
+                            "the image again");
+  return tuning_key_bind(origin->record, manifest, (const char *const *)kernel->key_names,
+                         kernel->n_key_names, &origin->key, error);
+}
+
+/* The key that the autotuner looks up: an array of reprs. */
+static bool key_write(const struct tuning_key *key, const struct value *values, json_t *ret,
+                      struct error *error) {
+  for (size_t i = 0; i < key->n + key->n_dtypes; i++) {
+    struct value value;
+    cleanup_free char *tuple = NULL;
+    if (!tuning_key_value(key, i, values, &value, error) ||
+        !python_tuple_repr(&value, 1, &tuple, error))
+      return false;
+    /* "(VALUE,)" */
+    json_push(ret, json_stringn(tuple + 1, strlen(tuple) - 3));
+  }
+
+  return true;
+}
+
+/* Adds what Triton keeps of the config; returns the name of its folder, NULL: the build has none.
+ */
+static const char *code_write(struct writer *writer, const struct build *build,
+                              const struct key *key, const json_t *config) {
+  size_t variant;
+  struct error why;
+  if (!build || !build_variant(build, key, &variant, &why))
+    return NULL;
+  const json_t *cache = build_cache(build, variant, config);
+  const char *folder = json_string_value(json_object_get(cache, "folder"));
+  if (folder && !json_object_get(writer->code, folder))
+    json_put(writer->code, folder, json_incref(json_object_get(cache, "files")));
+  return folder;
+}
+
+static bool winner_write(struct writer *writer, const struct release_kernel *kernel,
+                         const struct release_winner *winner, const struct origin *origin,
+                         const struct key *key, struct error *error) {
+  const json_t *config = kernel->configs[winner->config].values;
+  char closure[DIGEST_TEXT_SIZE];
+  cleanup_json json_t *own = json_array();
+  if (!key_write(&origin->key, key->values, own, error))
+    return false;
+
+  digest_format(&origin->record->closure, closure);
+  cleanup_free char *text = json_canonical(own), *id = xasprintf("%s %s", closure, text);
+  if (!set_add(writer->keys, id))
+    return error_set(error, "another winner has the same key of the autotuner, which has fewer "
+                            "members than the kernel's");
+
+  json_t *function = json_object_get(writer->functions, closure);
+  if (!function) {
+    function = json_pack("{s:[], s:s}", "choices", "name", origin->record->function);
+    json_put(writer->functions, closure, function);
+  }
+  json_push(json_object_get(function, "choices"),
+            json_pack("{s:s*, s:O, s:O}", "code", code_write(writer, origin->build, key, config),
+                      "config", config, "key", own));
+  return true;
+}
+
+static void kernel_write(struct writer *writer, const struct release_kernel *kernel) {
+  struct error error = {0};
+  const struct kernel *manifest = NULL;
+  bool has_manifest = request_manifest(writer->request, kernel, &manifest, &error);
+  if (!has_manifest || (manifest && manifest->language != LANGUAGE_TRITON)) {
+    cache_files_skip(writer->files, kernel, NULL,
+                     has_manifest ? "it is not a Triton kernel" : error.message);
+    return;
+  }
+
+  cleanup_json json_t *given = json_object(); /* reasons that were given for the whole kernel */
+  cleanup_free struct origin *origins = xcalloc(kernel->n_provenance + 1, sizeof *origins);
+  for (size_t i = 0; i < kernel->n_winners; i++) {
+    const struct release_winner *winner = &kernel->winners[i];
+    struct origin *origin = &origins[winner->provenance];
+    if (!origin->is_read && !origin_find(writer, kernel, manifest,
+                                         kernel->provenance[winner->provenance], origin, &error))
+      origin->reason = xstrdup(error.message);
+    origin->is_read = true;
+
+    if (origin->reason && set_add(given, origin->reason))
+      cache_files_skip(writer->files, kernel, NULL, origin->reason);
+    if (origin->reason)
+      continue;
+
+    struct value values[KEY_MEMBERS_MAX];
+    const struct key key = {.n = kernel->n_key_names, .names = kernel->key_names, .values = values};
+    release_key_values(kernel, winner, values);
+    if (!winner_write(writer, kernel, winner, origin, &key, &error))
+      cache_files_skip(writer->files, kernel, winner, error.message);
+    release_key_values_release(kernel, values);
+  }
+
+  for (size_t i = 0; i < kernel->n_provenance; i++)
+    origin_release(&origins[i]);
+}
+
+static bool choices_render(const struct render_request *request, struct cache_files *ret,
+                           struct error *error) {
+  const struct release *release = request->release;
+  cleanup_json json_t *functions = json_object(), *code = json_object(), *keys = json_object();
+  struct writer writer = {request, ret, functions, code, keys};
+  char digest[DIGEST_TEXT_SIZE];
+  for (size_t i = 0; i < release->n_kernels; i++)
+    kernel_write(&writer, &release->kernels[i]);
+
+  cleanup_json json_t *document =
+      json_pack("{s:O, s:o, s:O, s:s, s:s, s:s, s:i}", "code", code, "environment",
+                environment_to_json(&release->environment), "functions", functions, "regime",
+                regime_name(release->regime), "release", digest_format(&release->digest, digest),
+                "tag", release->tag, "version", CHOICES_VERSION);
+  ALWAYS(document != NULL);
+  if (json_object_size(keys) > 0) {
+    char *text = json_canonical(document);
+    cache_files_add(ret, "choices.json", text, strlen(text));
+  }
+
+  cache_files_variable(ret, "WAVETUNE_CACHE", "", NULL);
+  return cache_files_any(ret, "choices", error);
+}
+
+const struct cache_format format_choices = {
+    .name = "choices",
+    .summary = "choices.json, which the Python wheel reads inside a program",
+    .render = choices_render,
+    .table = "choices.json",
+};

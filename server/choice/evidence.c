@@ -1,0 +1,232 @@
+/* POST /v1/evidence: what containers measured themselves; and what of it they agree on.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include "server/choice/choices.h"
+
+#include "common/base/log.h"
+#include "server/choice/evidence.sql.h"
+#include "server/db/db_record.h"
+#include "server/demand/demand.h"
+#include "server/http/request.h"
+#include "server/records.h"
+#include "server/server_private.h"
+
+#define SCHEMA_CONFIGS                                                                             \
+  "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 16, "                                      \
+  "\"items\": {\"$ref\": \"#/components/schemas/Config\"}}"
+
+static const struct field item_fields[] = {
+    RECORD_FIELD(DIGEST, struct evidence_item, function, FIELD_REQUIRED,
+                 .about = "the closure of the function"),
+    RECORD_FIELD(TEXT, struct evidence_item, name, FIELD_REQUIRED | FIELD_LINE, .least = 1,
+                 .most = EVIDENCE_TEXT_MAX),
+    {"key", FIELD_TEXTS, offsetof(struct evidence_item, n_key), FIELD_REQUIRED | FIELD_NO_COLUMN,
+     .least = 1, .most = EVIDENCE_KEY_MAX,
+     .about = "the autotuner's key, each value as Python's repr writes it"},
+    RECORD_FIELD(JSON, struct evidence_item, near, FIELD_REQUIRED | FIELD_ARRAY | FIELD_NO_COLUMN,
+                 .most = EVIDENCE_NEAR_MAX, .schema = SCHEMA_CONFIGS,
+                 .about = "configs within 2 % of the best, the best first"),
+    RECORD_FIELD(INTEGER, struct evidence_item, configs, FIELD_REQUIRED, .least = 1,
+                 .most = INT32_MAX),
+    RECORD_FIELD(NUMBER, struct evidence_item, ms, 0, .most_number = EVIDENCE_MS_MAX),
+    RECORD_FIELD(NUMBER, struct evidence_item, tuning_ms, 0, .most_number = EVIDENCE_MS_MAX),
+};
+static const struct record item_record = RECORD(NULL, struct evidence_item, item_fields);
+
+static const struct field report_fields[] = {
+    {"environment", FIELD_CUSTOM, offsetof(struct evidence_report, environment), FIELD_REQUIRED,
+     .custom = &environment_field},
+    RECORD_FIELD(TEXT, struct evidence_report, tag, FIELD_NOT_NULL | FIELD_LINE, .least = 1,
+                 .most = EVIDENCE_NODE_MAX),
+    RECORD_FIELD(TEXT, struct evidence_report, node, FIELD_REQUIRED | FIELD_LINE, .least = 1,
+                 .most = EVIDENCE_NODE_MAX),
+    RECORD_FIELD(ENUM, struct evidence_report, regime, FIELD_NOT_NULL, .names = regime_names,
+                 .schema = "{\"$ref\": \"#/components/schemas/Regime\"}"),
+    {"items", FIELD_RECORDS, offsetof(struct evidence_report, n_items), FIELD_REQUIRED, .least = 1,
+     .most = EVIDENCE_ITEMS_MAX, .of = &item_record},
+};
+const struct record evidence_report_record =
+    RECORD("EvidenceReport", struct evidence_report, report_fields);
+
+/* Configs are flat, and none is there twice: each is one vote. */
+static bool near_check(const json_t *near, const char *at, struct error *error) {
+  cleanup_json json_t *seen = json_object();
+  char pointer[JSON_POINTER_SIZE], below[JSON_POINTER_SIZE];
+  const json_t *config;
+  json_t *value;
+  const char *name;
+  size_t i;
+  json_array_foreach (near, i, config) {
+    json_pointer_index(pointer, sizeof pointer, at, i);
+    if (!json_is_object(config))
+      return error_at(error, pointer, "a config must be an object");
+
+    json_object_foreach ((json_t *)config, name, value)
+      if (json_is_object(value) || json_is_array(value))
+        return error_at(error, json_pointer_member(below, sizeof below, pointer, name),
+                        "a value of a config must be a number, a string, a boolean or null");
+
+    cleanup_free char *text = json_canonical(config);
+    if (strlen(text) > EVIDENCE_CONFIG_MAX)
+      return error_at(error, pointer, "a config has at most %d bytes", EVIDENCE_CONFIG_MAX);
+    if (json_object_get(seen, text))
+      return error_at(error, pointer, "this config is there twice");
+    json_put(seen, text, json_true());
+  }
+
+  return json_array_size(near) > 0 || error_at(error, at, "\"near\" must have the best config");
+}
+
+bool evidence_report_parse(const json_t *json, struct evidence_report *ret, struct error *error) {
+  cleanup_evidence_report struct evidence_report report = {.tag = xstrdup("default"),
+                                                           .regime = REGIME_COLD};
+  if (!record_read(&evidence_report_record, json, "", &report, error))
+    return false;
+
+  for (size_t i = 0; i < report.n_items; i++) {
+    const struct evidence_item *item = &report.items[i];
+    char at[JSON_POINTER_SIZE], below[JSON_POINTER_SIZE];
+    json_pointer_index(at, sizeof at, "/items", i);
+    for (size_t j = 0; j < item->n_key; j++)
+      if (strlen(item->key[j]) > EVIDENCE_TEXT_MAX)
+        return error_at(error, json_pointer_member(below, sizeof below, at, "key"),
+                        "a value of the key has at most %d bytes", EVIDENCE_TEXT_MAX);
+    if (!near_check(item->near, json_pointer_member(below, sizeof below, at, "near"), error))
+      return false;
+  }
+
+  *ret = report;
+  report = (struct evidence_report){0};
+  return true;
+}
+
+void evidence_report_release(struct evidence_report *report) {
+  record_release(&evidence_report_record, report);
+}
+
+bool agreed_parse(const char *text, int64_t *ret_nodes, int64_t *ret_measured) {
+  long long nodes = 0, measured = 0;
+  int end = 0;
+  bool is_off = string_equal(text, "off");
+  if (!is_off && (sscanf(text, "%6lld/%6lld%n", &nodes, &measured, &end) != 2 || text[end] ||
+                  nodes < 1 || measured < nodes))
+    return false;
+  *ret_nodes = nodes;
+  *ret_measured = measured;
+  return true;
+}
+
+/* Stores a report; *ret_stored: of its keys, each once. */
+static bool evidence_keep(struct worker *worker, const struct evidence_report *report,
+                          int64_t token, int64_t *ret_stored, struct error *error) {
+  struct db_array digests, keys, nears;
+  struct digest digest = environment_digest(&report->environment);
+  cleanup_json json_t *environment = environment_to_json(&report->environment);
+  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *rows = NULL;
+  db_array_init(&digests);
+  db_array_init(&keys);
+  db_array_init(&nears);
+  for (size_t i = 0; i < report->n_items; i++) {
+    const struct evidence_item *item = &report->items[i];
+    cleanup_json json_t *key = json_array();
+    for (size_t j = 0; j < item->n_key; j++)
+      json_push(key, json_string(item->key[j]));
+    cleanup_free char *text = json_canonical(key), *near = json_canonical(item->near);
+    struct digest of_key = digest_of(text, strlen(text));
+    db_array_digest(&digests, &of_key);
+    db_array_text(&keys, text);
+    db_array_text(&nears, near);
+  }
+
+  bind_records(&parameters, &item_record, report->items, report->n_items);
+  bind_array(&parameters, "key_digest", &digests);
+  bind_array(&parameters, "key", &keys);
+  bind_array(&parameters, "near", &nears);
+  bind_digest(&parameters, "environment_digest", &digest);
+  bind_taken(&parameters, "environment", json_canonical(environment), false);
+  bind_text(&parameters, "tag", report->tag);
+  bind_text(&parameters, "regime", regime_name(report->regime));
+  bind_text(&parameters, "node", report->node);
+  bind_integer(&parameters, "token", token);
+  bind_integer(&parameters, "rows_max", EVIDENCE_ROWS_MAX);
+  if (!db_run(worker->db, &sql_evidence_add, &parameters, &rows, error))
+    return false;
+
+  *ret_stored = db_count(rows);
+  return true;
+}
+
+void route_evidence_post(struct worker *worker, struct request *request) {
+  static const char *const no_arguments[] = {NULL};
+  cleanup_evidence_report struct evidence_report report = {0};
+  struct error error;
+  int64_t stored = 0, wait_s;
+  if (!request_query_only(request, no_arguments))
+    return;
+
+  if (!demand_rate_take(worker->server->evidence_rate, request->token_name,
+                        EVIDENCE_POSTS_PER_MINUTE, clock_monotonic_ms(), &wait_s)) {
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)wait_s);
+    request_add_header(request, "Retry-After", text);
+    answer_refusal(request, ERROR_RATE, "",
+                   "the token %s posts more than %d reports a minute; join them, or wait %s s",
+                   request->token_name, EVIDENCE_POSTS_PER_MINUTE, text);
+    return;
+  }
+
+  if (!evidence_report_parse(request->json, &report, &error) ||
+      !evidence_keep(worker, &report, request->token_id, &stored, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  request_answer_json(request, 202,
+                      json_pack("{s:I, s:I}", "stored", (json_int_t)stored, "dropped",
+                                (json_int_t)((int64_t)report.n_items - stored)));
+}
+
+bool evidence_agreed(struct worker *worker, const struct environment *environment, const char *tag,
+                     enum regime regime, json_t **ret, struct error *error) {
+  const struct server_options *options = server_options(worker->server);
+  struct digest digest = environment_digest(environment);
+  cleanup_json json_t *functions = json_object();
+  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *rows = NULL;
+  bind_digest(&parameters, "environment_digest", &digest);
+  bind_text(&parameters, "tag", tag);
+  bind_text(&parameters, "regime", regime_name(regime));
+  bind_integer(&parameters, "days", EVIDENCE_DAYS);
+  bind_integer(&parameters, "nodes", options->agreed_nodes);
+  bind_integer(&parameters, "measured", options->agreed_measured);
+  if (options->agreed_nodes && !db_run(worker->db, &sql_evidence_agreed, &parameters, &rows, error))
+    return false;
+
+  for (int row = 0; rows && row < db_count(rows); row++) {
+    struct digest closure = db_get_digest(rows, row, "function");
+    char text[DIGEST_TEXT_SIZE];
+    digest_format(&closure, text);
+    json_t *function = json_object_get(functions, text);
+    if (!function) {
+      function = json_pack("{s:[], s:s}", "choices", "name", db_get(rows, row, "name"));
+      json_put(functions, text, function);
+    }
+    json_push(json_object_get(function, "choices"),
+              json_pack("{s:o, s:o, s:I, s:I}", "config", db_get_json(rows, row, "config"), "key",
+                        db_get_json(rows, row, "key"), "measured",
+                        (json_int_t)db_get_integer(rows, row, "measured"), "nodes",
+                        (json_int_t)db_get_integer(rows, row, "nodes")));
+  }
+
+  *ret = json_pack("{s:O}", "functions", functions);
+  return true;
+}
+
+void evidence_housekeep(struct worker *worker) {
+  struct error error;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "days", EVIDENCE_DAYS);
+  if (!db_run(worker->db, &sql_evidence_collect, &parameters, NULL, &error))
+    log_warning("evidence: %s", error.message);
+}

@@ -1,0 +1,58 @@
+-- Evidence: what containers measured themselves (choices.h).
+
+-- Keeps what a node measured last of each key; the input may have a key twice. New rows beyond
+-- :rows_max are dropped. Rows are locked in the order of the unique index.
+-- name: evidence_add
+INSERT INTO evidence AS e (environment_digest, environment, tag, regime, function, key_digest,
+                           token_id, node, name, key, near, configs, ms, tuning_ms)
+SELECT DISTINCT ON (r.function, r.key_digest)
+       :environment_digest::bytea, :environment::json, :tag::text, :regime::text, r.function,
+       r.key_digest, :token::bigint, :node::text, r.name, r.key::json, r.near::json, r.configs,
+       r.ms, r.tuning_ms
+FROM unnest(:function::bytea[], :key_digest::bytea[], :name::text[], :key::text[], :near::text[],
+            :configs::bigint[], :ms::float8[], :tuning_ms::float8[])
+     AS r(function, key_digest, name, key, near, configs, ms, tuning_ms)
+WHERE EXISTS (
+          SELECT
+          FROM evidence o
+          WHERE (o.environment_digest, o.tag, o.regime, o.function, o.key_digest, o.token_id, o.node)
+                = (:environment_digest, :tag, :regime, r.function, r.key_digest, :token, :node))
+   OR (SELECT count(*) FROM (SELECT FROM evidence LIMIT :rows_max::bigint) kept) < :rows_max
+ORDER BY r.function, r.key_digest
+ON CONFLICT (environment_digest, tag, regime, function, key_digest, token_id, node) DO UPDATE
+SET name = excluded.name, near = excluded.near, configs = excluded.configs, ms = excluded.ms,
+    tuning_ms = excluded.tuning_ms, last_at = now()
+RETURNING e.id;
+
+-- For each key the config that most nodes found best, or within 2 % of their best: of keys that at
+-- least :measured nodes measured, where at least :nodes agree. Of several the first by its text.
+-- name: evidence_agreed
+WITH lately AS (
+    SELECT function, key_digest, name, key, near
+    FROM evidence
+    WHERE environment_digest = :environment_digest::bytea
+      AND tag = :tag
+      AND regime = :regime
+      AND last_at > now() - make_interval(days => :days::int)
+), measured AS (
+    SELECT function, key_digest, count(*) AS measured, min(name) AS name, min(key::text) AS key
+    FROM lately
+    GROUP BY function, key_digest
+    HAVING count(*) >= :measured::bigint
+), votes AS (
+    SELECT function, key_digest, config::text AS config, count(*) AS nodes
+    FROM lately
+    CROSS JOIN json_array_elements(near) AS c(config)
+    GROUP BY function, key_digest, config::text
+    HAVING count(*) >= :nodes::bigint
+)
+SELECT DISTINCT ON (function, key_digest)
+       function, m.name, m.key, v.config, v.nodes, m.measured
+FROM measured m
+JOIN votes v USING (function, key_digest)
+ORDER BY function, key_digest, v.nodes DESC, v.config;
+
+-- Removes what no node measured again for :days.
+-- name: evidence_collect
+DELETE FROM evidence
+WHERE last_at < now() - make_interval(days => :days::int);

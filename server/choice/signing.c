@@ -1,0 +1,107 @@
+/* POST /v1/releases/{digest}/signatures: publishers sign the choices of a release.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include "common/cache/signatures.h"
+#include "server/audit/audit.h"
+#include "server/choice/choices.h"
+#include "server/choice/documents.h"
+#include "server/choice/signing.sql.h"
+#include "server/db/db_record.h"
+#include "server/http/request.h"
+#include "server/records.h"
+#include "server/server_private.h"
+
+struct choices_signing {
+  struct digest choices;
+  struct channel_signature signature;
+};
+static const struct field signing_fields[] = {
+    RECORD_FIELD(DIGEST, struct choices_signing, choices, FIELD_REQUIRED,
+                 .about = "of the bytes of the format choices"),
+    {"signature", FIELD_RECORD, offsetof(struct choices_signing, signature), FIELD_REQUIRED,
+     .of = &channel_signature_record},
+};
+const struct record choices_signing_record =
+    RECORD("ChoicesSigning", struct choices_signing, signing_fields);
+
+bool choices_signatures_load(struct db *db, const struct digest *release,
+                             const struct digest *choices, json_t **ret, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *rows = NULL;
+  bind_digest(&parameters, "release", release);
+  bind_digest(&parameters, "choices", choices);
+  if (!db_run(db, &sql_choices_signatures, &parameters, &rows, error))
+    return false;
+
+  json_t *signatures = json_array();
+  for (int row = 0; row < db_count(rows); row++) {
+    struct digest key = db_get_digest(rows, row, "key");
+    json_push(signatures, json_pack("{s:o, s:s}", "key", json_digest_text(&key), "signature",
+                                    db_get(rows, row, "signature")));
+  }
+  *ret = json_pack("{s:o, s:o}", "digest", json_digest_text(choices), "signatures", signatures);
+  return true;
+}
+
+/* Stores a signature. ERROR_CONFLICT: the release has as many by other keys as there may be. */
+static bool signature_store(struct db *db, struct request *request, const struct digest *release,
+                            const struct choices_signing *signing, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *rows = NULL;
+  bind_digest(&parameters, "release", release);
+  bind_digest(&parameters, "key", &signing->signature.key);
+  bind_digest(&parameters, "choices", &signing->choices);
+  bind_text(&parameters, "signature", signing->signature.text);
+  bind_integer(&parameters, "most", CHANNEL_SIGNATURES_MAX);
+  if (!db_begin(db, error))
+    return false;
+
+  bool ok = db_run(db, &sql_choices_sign, &parameters, &rows, error);
+  if (ok && !db_count(rows))
+    ok = error_of(error, ERROR_CONFLICT,
+                  "the choices of this release have %d signatures by other "
+                  "keys, which is as many as there may be",
+                  CHANNEL_SIGNATURES_MAX);
+  if (ok)
+    ok = audit_note(db, request_author(request), AUDIT_SIGN, request->segments[0],
+                    json_pack("{s:o, s:o}", "choices", json_digest_text(&signing->choices), "key",
+                              json_digest_text(&signing->signature.key)),
+                    error);
+  return db_end(db, ok, error);
+}
+
+void route_choices_sign(struct worker *worker, struct request *request) {
+  static const char *const no_arguments[] = {NULL};
+  struct documents *documents = worker->server->documents;
+  struct choices_signing signing = {0};
+  struct document *document = NULL;
+  struct digest release;
+  struct error error;
+  char text[DIGEST_TEXT_SIZE];
+  json_t *answer;
+  if (!request_query_only(request, no_arguments))
+    return;
+  if ((!digest_parse(request->segments[0], &release) &&
+       !error_of(&error, ERROR_MISSING, "there is no release %.100s", request->segments[0])) ||
+      !record_read(&choices_signing_record, request->json, "", &signing, &error) ||
+      !document_get(worker, &release, &document, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  /* A signature over other bytes would serve nobody, and may show that one side is wrong. */
+  bool is_same = digest_equal(&document->digest, &signing.choices);
+  if (!is_same)
+    answer_refusal(request, ERROR_CONFLICT, "/choices",
+                   "the choices of this release have the digest %s here: the publisher's programs "
+                   "are of another version, or one of the two is wrong",
+                   digest_format(&document->digest, text));
+  else if (!signature_store(worker->db, request, &release, &signing, &error) ||
+           !choices_signatures_load(worker->db, &release, &signing.choices, &answer, &error))
+    answer_failure(request, &error);
+  else {
+    response_cache_forget_channels(worker->server);
+    request_answer_json(request, 200, answer);
+  }
+  document_put(documents, document);
+}

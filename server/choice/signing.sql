@@ -1,0 +1,17 @@
+-- Signatures over the choices of releases (choices.h).
+
+-- Of one key the newest stays. Beyond :most keys of a release nothing is stored.
+-- name: choices_sign
+INSERT INTO choices_signatures (release, key, choices, signature)
+SELECT :release::bytea, :key::bytea, :choices::bytea, :signature
+WHERE (SELECT count(*) FROM choices_signatures WHERE release = :release AND key <> :key) < :most::bigint
+ON CONFLICT (release, key) DO UPDATE
+SET choices = excluded.choices, signature = excluded.signature, signed_at = now()
+RETURNING key;
+
+-- name: choices_signatures
+SELECT key, signature
+FROM choices_signatures
+WHERE release = :release::bytea
+  AND choices = :choices::bytea
+ORDER BY signed_at, key;

@@ -1,0 +1,20 @@
+/* Stored releases, read and rendered.
+ *
+ * Memory: results are the caller's. Threads: the db's own. */
+#ifndef WAVETUNE_SERVER_RELEASE_RELEASES_H
+#define WAVETUNE_SERVER_RELEASE_RELEASES_H
+
+#include "common/cache/format.h"
+#include "server/server.h"
+
+/* A release by its digest; ERROR_MISSING: there is none. */
+must_check bool release_load(struct worker *worker, const struct digest *digest,
+                             struct release **ret, struct error *error);
+
+/* The release in a format; `identity` may be NULL. Notes that the release is used, so that it is
+ * not collected. */
+must_check bool release_render(struct worker *worker, const struct release *release,
+                               const struct cache_format *format, const struct identity *identity,
+                               struct cache_files *ret, struct error *error);
+
+#endif

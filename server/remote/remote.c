@@ -1,0 +1,236 @@
+/* Reads and writes compiled code for programs. Memory and threads: remote.h. */
+#include "server/remote/remote.h"
+
+#include "common/base/log.h"
+#include "common/builds/function_record.h"
+#include "common/cache/format.h"
+#include "common/cache/text.h"
+#include "server/blob/blobs.h"
+#include "server/db/db_record.h"
+#include "server/http/request.h"
+#include "server/remote/remote.sql.h"
+#include "server/server_private.h"
+
+bool remote_name_check(const char *name, struct error *error) {
+  size_t size = strlen(name);
+  if (size < 1 || size > REMOTE_NAME_MAX || strchr(name, '/') || name[0] == '.')
+    return error_set(error, "\"%.60s\" is not the name of a file in Triton's cache", name);
+  return !string_ends(name, ".so") ||
+         error_set(error, "\"%.60s\" is native code for the host, which only a release may have",
+                   name);
+}
+
+bool remote_group_check(const char *bytes, size_t size, struct error *error) {
+  const char *end = memchr(bytes, '\n', size);
+  cleanup_json json_t *head = NULL, *names = json_object();
+  const json_t *entry;
+  size_t i, total = 0;
+  if (!end || !json_parse(bytes, (size_t)(end - bytes), &head, error) || !json_is_array(head) ||
+      json_array_size(head) < 1 || json_array_size(head) > REMOTE_FILES_MAX)
+    return error_set(error,
+                     "a group begins with a line [[NAME, SIZE], …] of 1 to %d files, and their "
+                     "bytes follow",
+                     REMOTE_FILES_MAX);
+
+  json_array_foreach (head, i, entry) {
+    const char *name = json_string_value(json_array_get(entry, 0));
+    json_int_t bytes_n = json_integer_value(json_array_get(entry, 1));
+    if (!name || json_array_size(entry) != 2 || bytes_n < 0 || (size_t)bytes_n > size)
+      return error_set(error, "file %zu of the group is not [NAME, SIZE]", i + 1);
+    if (!remote_name_check(name, error))
+      return false;
+    if (!set_add(names, name))
+      return error_set(error, "the group has \"%.60s\" twice", name);
+    total += (size_t)bytes_n;
+  }
+
+  size_t there = size - (size_t)(end + 1 - bytes);
+  return total == there ||
+         error_set(error, "the group's files have %zu bytes, and %zu follow", total, there);
+}
+
+bool remote_share_is(const char *share, const char *token, const char *image) {
+  const char *slash = strchr(share, '/');
+  return slash && (size_t)(slash - share) == strlen(token) &&
+         strncmp(share, token, strlen(token)) == 0 && strcmp(slash + 1, image) == 0;
+}
+
+/* One of the two kinds of place that the paths name. */
+struct place {
+  const char *folder, *name, *image;
+  bool is_group;
+};
+
+/* Reads the place from the path and query; answers and returns false where it is wrong. */
+static bool place_read(struct request *request, bool is_group, struct place *ret) {
+  static const char *const arguments[] = {"image", NULL};
+  const char *image = request_query(request, "image");
+  struct error error;
+  *ret = (struct place){request->segments[0], request->segments[1], image ? image : "", is_group};
+  if (!request_query_only(request, arguments))
+    return false;
+  if (!triton_folder_is_valid(ret->folder, strlen(ret->folder)))
+    error_set(&error, "\"%.60s\" is not a folder of Triton's cache: 52 characters of base32",
+              ret->folder);
+  else if (strlen(ret->image) > REMOTE_IMAGE_MAX)
+    error_set(&error, "the name of an image has at most %d bytes", REMOTE_IMAGE_MAX);
+  else if (remote_name_check(ret->name, &error))
+    return true;
+  answer_failure(request, &error);
+  return false;
+}
+
+static void place_bind(struct db_parameters *parameters, const struct request *request,
+                       const struct place *place) {
+  bind_integer(parameters, "token", request->token_id);
+  bind_text(parameters, "image", place->image);
+  bind_text(parameters, "folder", place->folder);
+  bind_text(parameters, "name", place->name);
+  bind_bool(parameters, "is_group", place->is_group);
+}
+
+static void missing_answer(struct request *request, const struct place *place) {
+  answer_refusal(request, ERROR_MISSING, "", "%s of the folder %s is not stored", place->name,
+                 place->folder);
+}
+
+/* Answers with what a build has; false: no build has this folder. */
+static bool build_answer(struct worker *worker, struct request *request,
+                         const struct place *place) {
+  struct error error;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "folder", place->folder);
+  if (!db_run(worker->db, &sql_remote_of_build, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return true;
+  }
+  if (!db_count(rows))
+    return false;
+
+  cleanup_json json_t *files = db_get_json(rows, 0, "files"), *head = json_array();
+  cleanup_text struct text bytes = {0}, body = {0};
+  const char *name;
+  json_t *value;
+  if (!json_object_get(files, place->name))
+    return false;
+
+  json_object_foreach (files, name, value) {
+    struct digest digest;
+    struct blob *loaded = NULL;
+    if (!place->is_group && strcmp(name, place->name) != 0)
+      continue;
+    if (!json_get_digest(files, "", name, JSON_REQUIRED, &digest, &error) ||
+        !blob_load(worker->db, request->server->blobs, &digest, &loaded, &error)) {
+      answer_failure(request, &error);
+      return true;
+    }
+    cleanup_blob struct blob *blob = loaded;
+    if (!blob) /* collected meanwhile, with its build */
+      return false;
+    json_push(head, json_pack("[s, I]", name, (json_int_t)blob->size));
+    text_add(&bytes, (const char *)blob->bytes, blob->size);
+  }
+
+  if (place->is_group) {
+    cleanup_free char *line = json_canonical(head);
+    text_add_string(&body, line);
+    text_add_string(&body, "\n");
+  }
+  size_t n, size;
+  cleanup_free char *content = text_finish(&bytes, &n);
+  text_add(&body, content, n);
+  char *answer = text_finish(&body, &size), etag[DIGEST_TEXT_SIZE];
+  struct digest digest = digest_of(answer, size);
+  request_answer_cached(request, RESPONSE_IMMUTABLE, "application/octet-stream", answer, size,
+                        digest_format(&digest, etag), NULL);
+  return true;
+}
+
+/* Answers with what a container of the same token and image wrote. */
+static void shared_answer(struct worker *worker, struct request *request,
+                          const struct place *place) {
+  const struct server *server = worker->server;
+  struct error error;
+  char etag[DIGEST_TEXT_SIZE];
+  size_t size;
+  bool is_open = false;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  for (size_t i = 0; !is_open && i < server->n_remote_shares; i++)
+    is_open = remote_share_is(server->remote_shares[i], request->token_name, place->image);
+  if (!is_open) {
+    missing_answer(request, place);
+    return;
+  }
+
+  place_bind(&parameters, request, place);
+  if (!db_run(worker->db, &sql_remote_read, &parameters, &rows, &error) ||
+      (db_count(rows) && db_get_bool(rows, 0, "is_old") &&
+       !db_run(worker->db, &sql_remote_used, &parameters, NULL, &error))) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (!db_count(rows)) {
+    missing_answer(request, place);
+    return;
+  }
+
+  cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
+  struct digest digest = digest_of(bytes, size);
+  request_add_header(request, "Wavetune-Origin", "shared");
+  request_answer_entity(request, "application/octet-stream", (char *)TAKE(bytes), size,
+                        digest_format(&digest, etag), false);
+}
+
+static void place_get(struct worker *worker, struct request *request, bool is_group) {
+  struct place place;
+  if (place_read(request, is_group, &place) && !build_answer(worker, request, &place))
+    shared_answer(worker, request, &place);
+}
+
+/* Answers 204 whether or not it was stored: a program has no use for the difference. */
+static void place_put(struct worker *worker, struct request *request, bool is_group) {
+  struct place place;
+  struct error error;
+  cleanup_parameters struct db_parameters parameters = {0};
+  const char *body = request->body ? request->body : "";
+  if (!place_read(request, is_group, &place))
+    return;
+  if (is_group && !remote_group_check(body, request->body_size, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  place_bind(&parameters, request, &place);
+  bind_bytes(&parameters, "bytes", body, request->body_size);
+  bind_integer(&parameters, "bytes_max", server_options(worker->server)->remote_bytes);
+  if (!db_run(worker->db, &sql_remote_write, &parameters, NULL, &error))
+    answer_failure(request, &error);
+  else
+    request_answer_empty(request, 204);
+}
+
+void route_remote_group_get(struct worker *worker, struct request *request) {
+  place_get(worker, request, true);
+}
+
+void route_remote_group_put(struct worker *worker, struct request *request) {
+  place_put(worker, request, true);
+}
+
+void route_remote_file_get(struct worker *worker, struct request *request) {
+  place_get(worker, request, false);
+}
+
+void route_remote_file_put(struct worker *worker, struct request *request) {
+  place_put(worker, request, false);
+}
+
+void remote_housekeep(struct worker *worker) {
+  struct error error;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "days", REMOTE_DAYS);
+  if (!db_run(worker->db, &sql_remote_collect, &parameters, NULL, &error))
+    log_warning("remote: %s", error.message);
+}

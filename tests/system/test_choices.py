@@ -1,0 +1,281 @@
+"""Choices: what a release says to programs, what containers found and agree on, in one request or for some keys. The builds
+and the winners are written by hand."""
+
+import base64
+import json
+import urllib.parse
+
+import harness
+import pytest
+from harness import make_token, wavetune
+from test_builds import MI300X, canonical, sha
+
+CLOSURE, OTHER = "sha256:" + "b" * 64, "sha256:" + "c" * 64
+FOLDER = "LJRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
+SPACE = {"configs": [{"BLOCK": 64, "num_warps": 4}, {"BLOCK": 128, "num_warps": 8}]}
+ENVIRONMENT = {**MI300X, "triton": "3.6.0"}
+
+
+@pytest.fixture
+def options():
+    return ()
+
+
+@pytest.fixture
+def server(start, database, options):
+    return start(harness.Server, database, options=(*harness.UNHURRIED, *options))
+
+
+@pytest.fixture
+def reader(server, database):
+    return make_token(database, "container", "reader,demand")
+
+
+def query(environment=ENVIRONMENT, **more):
+    return urllib.parse.urlencode({**environment, **more})
+
+
+def lines(server, token, **more):
+    answer = server.request("GET", f"/v1/choices?{query(**more)}", token=token)
+    assert answer.status == 200, answer
+    return [json.loads(line) for line in answer.body.decode().splitlines()]
+
+
+def ask(server, token, *keys, function=CLOSURE):
+    answer = server.request("POST", f"/v1/choices?{query()}", {"functions": [{"function": function, "keys": list(keys)}]},
+                            token=token)
+    assert answer.status == 200, answer
+    return answer.json
+
+
+@pytest.fixture
+def publish(server, postgres, tmp_path):
+    """Publishes a release in which n = 64 has a config of SPACE; returns its digest."""
+    place, code = tmp_path / "add", tmp_path / "build"
+    place.mkdir()
+    (code / "objects").mkdir(parents=True)
+    (place / "add.py").write_text("import triton\n")
+    (place / "space.json").write_text(json.dumps(SPACE))
+    (place / "kernel.json").write_text(json.dumps({
+        "name": "add", "key": ["n"], "arguments": [{"name": "y", "dtype": "float16", "shape": ["n"], "access": "write"}],
+        "versions": {"triton": {"language": "triton", "entry": "add", "sources": ["add.py"], "launch": {"grid": ["n"]}}}}))
+    kernel = wavetune(None, "kernel", "hash", place).stdout.strip()
+
+    def blob(text):
+        (code / "objects" / sha(text.encode()).removeprefix("sha256:")).write_text(text)
+        return sha(text.encode())
+
+    record = {"name": "add", "function": {"name": "add", "closure": CLOSURE}, "key_names": ["n"], "tuning_key": ["n"],
+              "argument_dtypes": ["torch.float16"]}
+    build = {"kernel": kernel, "toolchain": {"triton": "3.6.0"}, "arch": "gfx942", "warp_size": 64, "record": record,
+             "variants": [{"signature": {"y": "*fp16"}, "constexprs": {}, "objects": [
+                 {"config": config, "digest": blob(f"code {config}"),
+                  "metadata": {"name": "add", "cache": {"folder": FOLDER, "files": {"add.json": blob("{}")}}}}
+                 for config in SPACE["configs"]]}]}
+    (code / "build.json").write_bytes(canonical(build))
+    wavetune(server, "kernel", "push", place, "--build", code)
+    job = server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 64}, "space": SPACE, "environment": MI300X}).json["job"]
+
+    def publish(winner):
+        verdict = json.dumps({"winner": winner, "verdict": "FASTER", "equivalence_set": [winner]})
+        values = json.dumps(SPACE["configs"][winner])
+        postgres.sql(f"""UPDATE jobs SET state = 'done', finished_at = now() WHERE id = {job};
+                         DELETE FROM winners WHERE job_id = {job};
+                         INSERT INTO winners (job_id, config, config_values, verdict)
+                           VALUES ({job}, {winner}, '{values}', '{verdict}')""", conninfo=server.database)
+        release = json.loads(wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--json").stdout)["release"]
+        wavetune(server, "promote", release, "stable")
+        return release
+
+    return publish
+
+
+KEY = ["64", "'torch.float16'"]
+
+
+def test_one_request_reads_the_entry_the_release_and_what_is_agreed(server, reader, publish):
+    release = publish(1)
+    entry, document, agreed = lines(server, reader)
+    assert (entry["release"], entry["match"]["rule"], agreed) == (release, "exact", {"functions": {}})
+    assert document["functions"] == {CLOSURE: {"name": "add", "choices": [
+        {"code": FOLDER, "config": SPACE["configs"][1], "key": KEY}]}}
+    assert document["code"] == {FOLDER: {"add.json": sha(b"{}")}}
+    exported = server.request("GET", f"/v1/releases/{release}/export/choices", token=reader)
+    assert json.loads(exported.body) == document
+    assert canonical(document) == exported.body
+
+
+def test_an_unchanged_answer_is_304_until_the_channel_moves(server, reader, publish):
+    publish(1)
+    path = f"/v1/choices?{query()}"
+    before = server.request("GET", path, token=reader)
+    again = {"If-None-Match": before.headers["ETag"]}
+    assert server.request("GET", path, token=reader, headers=again).status == 304
+    publish(0)
+    after = server.request("GET", path, token=reader, headers=again)
+    assert after.status == 200 and json.loads(after.body.splitlines()[1])["functions"][CLOSURE]["choices"][0]["config"] == \
+        SPACE["configs"][0]
+
+
+def test_a_pinned_release_is_read_whatever_the_channel_says(server, reader, publish):
+    first = publish(1)
+    assert publish(0) != first
+    answer = server.request("GET", f"/v1/choices?release={first}", token=reader)
+    entry, document, _ = map(json.loads, answer.body.splitlines())
+    assert set(entry) == {"choices"} and document["release"] == first
+    for wrong, status in (("sha256:" + "0" * 64, 404), ("none", 422)):
+        refused = server.request("GET", f"/v1/choices?release={wrong}", token=reader)
+        assert refused.status == status and "release" in refused.json["detail"]
+
+
+def test_some_keys_are_asked_for_in_one_request(server, reader, publish):
+    publish(1)
+    answer = ask(server, reader, KEY, ["65", "'torch.float16'"])
+    assert answer == {"choices": [{"code": FOLDER, "config": SPACE["configs"][1], "function": CLOSURE, "key": KEY,
+                                   "origin": "release"}], "code": {FOLDER: {"add.json": sha(b"{}")}}}
+    assert ask(server, reader, KEY, function=OTHER) == {"choices": [], "code": {}}
+
+
+@pytest.mark.parametrize("body, pointer", [
+    ({}, "/functions"), ({"functions": []}, "/functions"), ({"functions": [{"function": CLOSURE}]}, "/functions/0/keys"),
+    ({"functions": [{"function": "add", "keys": []}]}, "/functions/0/function")])
+def test_a_wrong_question_is_refused_with_its_place(server, reader, body, pointer):
+    refused = server.request("POST", f"/v1/choices?{query()}", body, token=reader)
+    assert (refused.status, refused.json["pointer"]) == (422, pointer)
+
+
+def test_without_an_entry_there_is_nothing_to_use_and_no_error(server, reader):
+    assert lines(server, reader) == [{}, {"functions": {}}, {"functions": {}}]
+    assert ask(server, reader, KEY) == {"choices": [], "code": {}}
+
+
+# Signatures
+
+
+def signed(server, tmp_path, release, name="publisher"):
+    wavetune(None, "key", "new", tmp_path / name)
+    return wavetune(server, "promote", release, "stable", "--sign-key", tmp_path / name)
+
+
+def test_a_publisher_signs_the_choices_too_and_programs_read_the_signature(server, reader, publish, tmp_path):
+    release = publish(1)
+    assert lines(server, reader)[0]["choices"]["signatures"] == []
+    signed(server, tmp_path, release)
+    head, document, _ = lines(server, reader)
+    (signature,) = head["choices"]["signatures"]
+    assert head["choices"]["digest"] == sha(canonical(document)) and head["signatures"][0]["key"] == signature["key"]
+    message = b"wavetune choices 1\n" + canonical({"choices": head["choices"]["digest"], "release": release})
+    (tmp_path / "message").write_bytes(message)
+    (tmp_path / "signature").write_bytes(base64.b64decode(signature["signature"]))
+    done = harness.subprocess.run(["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", tmp_path / "publisher.pub", "-rawin",
+                                   "-in", tmp_path / "message", "-sigfile", tmp_path / "signature"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pinned = server.request("GET", f"/v1/choices?release={release}", token=reader)
+    assert json.loads(pinned.body.splitlines()[0]) == {"choices": head["choices"]}
+
+
+def test_a_signature_over_other_choices_is_refused(server, database, publish):
+    release, publisher = publish(1), make_token(database, "publisher", "publisher", "--channel", "stable")
+    signature = {"key": OTHER, "signature": base64.b64encode(b"x" * 64).decode()}
+    path = f"/v1/releases/{release}/signatures"
+    refused = server.request("POST", path, {"choices": OTHER, "signature": signature}, token=publisher)
+    assert (refused.status, refused.json["pointer"]) == (409, "/choices")
+    missing = server.request("POST", f"/v1/releases/{OTHER}/signatures", {"choices": OTHER, "signature": signature}, token=publisher)
+    assert missing.status == 404
+    assert server.request("POST", path, {"choices": OTHER}, token=publisher).status == 422
+    digest = sha(server.request("GET", f"/v1/releases/{release}/export/choices").body)
+    for i in range(9):
+        key = f"sha256:{i:064x}"
+        answer = server.request("POST", path, {"choices": digest, "signature": signature | {"key": key}}, token=publisher)
+        assert answer.status == (200 if i < 8 else 409), answer
+
+
+def test_choices_that_cannot_be_rendered_leave_the_entry_signed(server, reader, publish, tmp_path, postgres):
+    release = publish(1)
+    postgres.sql("UPDATE builds SET build = '{}'", conninfo=server.database)
+    done = signed(server, tmp_path, release)
+    assert "choices of the release were not signed" in done.stderr
+    entry = server.request("GET", f"/v1/cache?{query()}", token=reader).json
+    assert len(entry["signatures"]) == 1
+    assert server.request("GET", f"/v1/choices?{query()}", token=reader).status == 500, "a damaged build"
+
+
+# Evidence
+
+BEST, NEAR = {"BLOCK": 256, "num_warps": 4}, {"BLOCK": 512, "num_warps": 4}
+
+
+def found(key=KEY, near=(BEST,), function=OTHER, **more):
+    return {"function": function, "name": "own", "key": key, "near": list(near), "configs": 4} | more
+
+
+def tell(server, token, node, *items, environment=ENVIRONMENT, **more):
+    return server.request("POST", "/v1/evidence", {"environment": environment, "node": node, "items": list(items)} | more,
+                          token=token)
+
+
+def test_evidence_is_no_choice_unless_the_operator_says_so(server, reader):
+    for node in "abc":
+        assert tell(server, reader, node, found(ms=0.5, tuning_ms=100.0)).json == {"stored": 1, "dropped": 0}
+    assert lines(server, reader)[2] == {"functions": {}}
+
+
+@pytest.mark.parametrize("options", [("--agreed", "2/3")])
+def test_what_enough_nodes_found_best_or_nearly_so_is_a_choice(server, reader):
+    tell(server, reader, "a", found(near=[BEST]))
+    tell(server, reader, "b", found(near=[NEAR, BEST]))
+    assert lines(server, reader)[2] == {"functions": {}}, "two nodes are not enough"
+    tell(server, reader, "b", found(near=[NEAR, BEST]))
+    assert lines(server, reader, tag="default")[2] == {"functions": {}}, "a node counts once"
+    tell(server, reader, "c", found(near=[{"BLOCK": 32}]), found(key=["1"], near=[{"BLOCK": 32}]))
+    assert lines(server, reader, channel="stable")[2] == {"functions": {OTHER: {"name": "own", "choices": [
+        {"config": BEST, "key": KEY, "measured": 3, "nodes": 2}]}}}
+    answer = ask(server, reader, KEY, function=OTHER)
+    assert answer["choices"] == [{"config": BEST, "function": OTHER, "key": KEY, "origin": "agreed"}]
+    other = {**ENVIRONMENT, "rocm": "7.0.0"}
+    assert lines(server, reader, environment=other)[2] == {"functions": {}}, "another environment"
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1")])
+def test_a_release_comes_before_what_is_agreed(server, reader, publish):
+    publish(1)
+    tell(server, reader, "a", found(function=CLOSURE))
+    assert ask(server, reader, KEY)["choices"][0]["origin"] == "release"
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1")])
+def test_evidence_is_forgotten_after_a_month(server, reader, postgres, start):
+    tell(server, reader, "a", found())
+    postgres.sql("UPDATE evidence SET last_at = now() - interval '31 days'", conninfo=server.database)
+    assert ask(server, reader, KEY, function=OTHER)["choices"] == []
+    start(harness.Server, server.database, options=harness.UNHURRIED)  # removes it at its start, and every hour
+    harness.wait_until(lambda: postgres.sql("SELECT count(*) FROM evidence", conninfo=server.database) == "0", 30)
+
+
+@pytest.mark.parametrize("item, pointer", [
+    (found(near=[]), "/items/0/near"), (found(near=[BEST, BEST]), "/items/0/near/1"), (found(near=[1]), "/items/0/near/0"),
+    (found(near=[{"BLOCK": [1]}]), "/items/0/near/0/BLOCK"), (found(near=[{"B": "x" * 5000}]), "/items/0/near/0"),
+    (found(key=["x" * 2000]), "/items/0/key"), (found(key=[]), "/items/0/key"), (found(configs=0), "/items/0/configs"),
+    (found(ms=-1.0), "/items/0/ms"), (found() | {"more": 1}, "/items/0/more")])
+def test_wrong_evidence_is_refused_with_its_place(server, reader, item, pointer):
+    refused = tell(server, reader, "a", item)
+    assert (refused.status, refused.json["pointer"]) == (422, pointer)
+
+
+def test_reports_of_a_token_are_limited(server, reader):
+    answers = [tell(server, reader, "a", found()) for _ in range(62)]
+    assert answers[0].status == 202 and answers[-1].status == 429 and int(answers[-1].headers["Retry-After"]) >= 1
+
+
+def test_readers_tell_nothing_and_demand_alone_reads_nothing(server, database):
+    reads, tells = make_token(database, "reads", "reader"), make_token(database, "tells", "demand")
+    assert tell(server, reads, "a", found()).status == 403
+    assert tell(server, tells, "a", found()).status == 202
+    assert server.request("GET", f"/v1/choices?{query()}", token=tells).status == 403
+
+
+@pytest.mark.parametrize("rule", ["3", "4/3", "0/1", "a/b", "1/2/3"])
+def test_a_wrong_rule_is_refused_at_the_start(database, rule):
+    done = harness.subprocess.run([harness.BUILD / "wavetune-server", "serve", "--database", database, "--agreed", rule],
+                                  capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "--agreed" in done.stderr

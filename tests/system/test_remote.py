@@ -1,0 +1,114 @@
+"""Compiled code for programs: what builds hold is served to readers; what containers write only to the same token and image,
+and only where the operator opened that namespace."""
+
+import json
+
+import harness
+import pytest
+from harness import make_token
+from test_choices import FOLDER, KEY, ask, options, publish, reader  # noqa: F401
+from test_builds import sha
+
+IMAGE = "sha256:" + "1" * 64
+OTHER_FOLDER = "A" * 52
+
+
+@pytest.fixture
+def server(start, database, options):  # noqa: F811
+    return start(harness.Server, database, options=(*harness.UNHURRIED, *options))
+
+
+SHARED = pytest.mark.parametrize("options", [("--remote-share", f"container/{IMAGE}")])
+
+
+def place(folder=OTHER_FOLDER, name="add.json", image=IMAGE, group=True):
+    return f"/v1/remote/triton/{folder}/{'group/' if group else ''}{name}" + (f"?image={image}" if image else "")
+
+
+def group(**files):
+    files = {name.replace("_", "."): text for name, text in files.items()}
+    return (json.dumps([[name, len(text)] for name, text in files.items()]) + "\n" + "".join(files.values())).encode()
+
+
+BODY = group(add_hsaco="code", add_json="{}")
+
+
+def put(server, token, body=BODY, **where):
+    return server.request("PUT", place(**where), body, token=token)
+
+
+def get(server, token, **where):
+    return server.request("GET", place(**where), token=token)
+
+
+def test_what_a_build_holds_is_read_as_a_group_and_as_files(server, reader, publish):  # noqa: F811
+    publish(1)
+    assert ask(server, reader, KEY)["code"] == {FOLDER: {"add.json": sha(b"{}")}}
+    answer = get(server, reader, folder=FOLDER, image=None)
+    head, _, rest = answer.body.partition(b"\n")
+    assert (json.loads(head), rest) == ([["add.json", 2]], b"{}")
+    assert get(server, reader, folder=FOLDER, group=False).body == b"{}"
+    again = server.request("GET", place(folder=FOLDER, image=None), token=reader, headers={"If-None-Match": answer.headers["ETag"]})
+    assert again.status == 304
+    assert get(server, reader, folder=FOLDER, name="sub.json").status == 404
+
+
+def test_what_containers_write_is_not_served_unless_the_operator_says_so(server, reader, postgres):  # noqa: F811
+    assert put(server, reader).status == 204
+    assert get(server, reader).status == 404
+    assert postgres.sql("SELECT count(*) FROM remote_files", conninfo=server.database) == "1", "it is kept as evidence"
+
+
+@SHARED
+def test_a_namespace_is_shared_by_one_token_and_image(server, reader, database):  # noqa: F811
+    assert put(server, reader).status == put(server, reader, b"{}", group=False, name="add.autotune.json").status == 204
+    answer = get(server, reader)
+    assert (answer.status, answer.body, answer.headers["Wavetune-Origin"]) == (200, BODY, "shared")
+    assert get(server, reader, group=False, name="add.autotune.json").body == b"{}"
+    assert get(server, reader, image="sha256:" + "2" * 64).status == 404
+    assert get(server, make_token(database, "other", "reader,demand")).status == 404
+    assert put(server, reader, group(add_json="other")).status == 204 and get(server, reader).body == BODY, "the first stays"
+
+
+@SHARED
+def test_what_a_build_holds_comes_before_what_containers_wrote(server, reader, publish):  # noqa: F811
+    put(server, reader, folder=FOLDER)
+    publish(1)
+    assert get(server, reader, folder=FOLDER).body.endswith(b"\n{}")
+
+
+@pytest.mark.parametrize("where, body, word", [
+    ({"folder": "x"}, BODY, "folder"), ({"folder": "a" * 52}, BODY, "folder"), ({"name": "..%2Fx"}, BODY, "name of a file"),
+    ({"name": "hip_utils.so", "group": False}, b"", "native"), ({}, group(launcher_so="x"), "native"), ({}, b"x", "begins with"),
+    ({}, BODY + b"x", "follow"), ({"image": "i" * 300}, BODY, "image")])
+def test_wrong_writes_are_refused(server, reader, where, body, word):  # noqa: F811
+    refused = put(server, reader, body, **where)
+    assert refused.status == 422 and word in refused.json["detail"]
+
+
+@pytest.mark.parametrize("options", [("--remote-share", f"container/{IMAGE}", "--remote-mib", "1")])
+def test_a_token_keeps_only_so_much(server, reader):  # noqa: F811
+    body = group(add_hsaco="x" * (600 << 10))
+    assert [put(server, reader, body, name=name).status for name in ("a.json", "b.json")] == [204, 204]
+    assert [get(server, reader, name=name).status for name in ("a.json", "b.json")] == [200, 404]
+
+
+@SHARED
+def test_code_that_nobody_used_for_a_month_is_removed(server, reader, postgres, start):  # noqa: F811
+    put(server, reader)
+    age = "UPDATE remote_files SET used_at = now() - interval '{} days'"
+    postgres.sql(age.format(29), conninfo=server.database)
+    assert get(server, reader).status == 200, "and so it was used"
+    postgres.sql("UPDATE remote_files SET used_at = used_at - interval '2 days'", conninfo=server.database)
+    start(harness.Server, server.database, options=harness.UNHURRIED).stop()
+    assert postgres.sql("SELECT count(*) FROM remote_files", conninfo=server.database) == "1"
+    postgres.sql(age.format(31), conninfo=server.database)
+    start(harness.Server, server.database, options=harness.UNHURRIED)
+    harness.wait_until(lambda: postgres.sql("SELECT count(*) FROM remote_files", conninfo=server.database) == "0", 30)
+
+
+def test_readers_write_no_code_and_a_wrong_namespace_is_refused(server, database):
+    assert put(server, make_token(database, "reads", "reader")).status == 403
+    done = harness.subprocess.run([harness.BUILD / "wavetune-server", "serve", "--database", database, "--remote-share", "fleet"],
+                                  capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "--remote-share" in done.stderr

@@ -243,7 +243,7 @@ static void answer_refuse(struct server_answer *answer, const char *what) {
 }
 
 /* Tries once to enrol. */
-static struct server_answer enrol_ask(struct agent *agent, struct enrolled *ret_enrolled) {
+static struct server_answer enrol_ask(struct agent *agent, struct enrolment_answer *ret_enrolment) {
   cleanup_json json_t *body = enrol_body(agent);
   struct server_answer answer =
       server_ask(agent->keeper_client, "POST", "/v1/agents", body, REQUEST_MS);
@@ -253,32 +253,32 @@ static struct server_answer enrol_ask(struct agent *agent, struct enrolled *ret_
         &answer.error,
         "the server keeps no signatures of kernels, so that with --trusted-key there is no work "
         "here; upgrade it: ");
-  if (answer.is_ok && !enrolled_read(answer.json, ret_enrolled, &answer.error))
+  if (answer.is_ok && !enrolment_answer_read(answer.json, ret_enrolment, &answer.error))
     answer_refuse(&answer, "POST /v1/agents");
   if (!answer.is_ok)
     return answer;
 
-  if (ret_enrolled->token && !tokens_keep(agent, ret_enrolled->token, NULL, &answer.error)) {
+  if (ret_enrolment->token && !tokens_keep(agent, ret_enrolment->token, NULL, &answer.error)) {
     answer.is_ok = false; /* enrolling again with the same boot nonce returns the same agent */
     error_become(&answer.error, ERROR_UNAVAILABLE);
     error_prefix(&answer.error, "cannot keep the agent's token: ");
     return answer;
   }
 
-  rotation_plan(agent, ret_enrolled->rotate_in_ms);
-  id_keep(agent, ret_enrolled->agent);
+  rotation_plan(agent, ret_enrolment->rotate_in_ms);
+  id_keep(agent, ret_enrolment->agent);
   cleanup_free char *boot = xasprintf("%s/boot", agent->state);
   unlink(boot);
-  log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%lld", ret_enrolled->agent,
-           agent->name, agent->n_threads, (long long)ret_enrolled->reclaimed);
+  log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%lld", ret_enrolment->agent,
+           agent->name, agent->n_threads, (long long)ret_enrolment->reclaimed);
   return answer;
 }
 
 bool agent_enrol(struct agent *agent, int *ret_code) {
   struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
   while (!agent_is_stopping(agent)) {
-    cleanup_enrolled struct enrolled enrolled = {0};
-    cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolled);
+    cleanup_enrolment_answer struct enrolment_answer enrolment = {0};
+    cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolment);
     if (answer.is_ok)
       return true;
     if (!answer_is_for_later(&answer)) {
@@ -299,13 +299,13 @@ static void enrol_again(struct keeper *keeper, int64_t now_ms) {
   if (!agent_flag(agent, &agent->must_enrol) || now_ms < keeper->enrol_ms)
     return;
 
-  cleanup_enrolled struct enrolled enrolled = {0};
-  cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolled);
+  cleanup_enrolment_answer struct enrolment_answer enrolment = {0};
+  cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolment);
   if (answer.is_ok) {
     pthread_mutex_lock(&agent->mutex);
     agent->must_enrol = false;
     pthread_mutex_unlock(&agent->mutex);
-    keeper->every_ms = enrolled.heartbeat_every_ms;
+    keeper->every_ms = enrolment.heartbeat_every_ms;
     backoff_reset(&keeper->backoff);
     return;
   }
@@ -324,11 +324,11 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
   cleanup_json json_t *body = json_object();
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
-  cleanup_rotated struct rotated rotated = {0};
-  if (answer.is_ok && !rotated_read(answer.json, &rotated, &answer.error))
+  cleanup_agent_token_answer struct agent_token_answer new_token = {0};
+  if (answer.is_ok && !agent_token_answer_read(answer.json, &new_token, &answer.error))
     answer_refuse(&answer, path);
-  if (answer.is_ok && tokens_keep(agent, rotated.token, agent->own_token, &answer.error)) {
-    rotation_plan(agent, rotated.rotate_in_ms);
+  if (answer.is_ok && tokens_keep(agent, new_token.token, agent->own_token, &answer.error)) {
+    rotation_plan(agent, new_token.rotate_in_ms);
     keeper->heartbeat_ms = now_ms;
     backoff_reset(&keeper->backoff);
     return;
@@ -341,20 +341,21 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
 static void heartbeat_send(struct keeper *keeper) {
   struct agent *agent = keeper->agent;
   cleanup_free char *id = agent_id(agent), *path = xasprintf("/v1/agents/%s/heartbeat", id);
-  cleanup_json json_t *body = record_write(&heartbeat_request_record, &(struct beat){agent->boot});
+  cleanup_json json_t *body =
+      record_write(&heartbeat_request_record, &(struct heartbeat){agent->boot});
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
-  struct beaten beaten;
-  if (answer.is_ok && !beaten_read(answer.json, &beaten, &answer.error))
+  struct heartbeat_answer heartbeat;
+  if (answer.is_ok && !heartbeat_answer_read(answer.json, &heartbeat, &answer.error))
     answer_refuse(&answer, path);
 
   if (answer.is_ok) {
     token_worked(agent);
-    keeper->every_ms = beaten.heartbeat_every_ms;
-    if (beaten.is_draining != keeper->is_draining)
+    keeper->every_ms = heartbeat.heartbeat_every_ms;
+    if (heartbeat.is_draining != keeper->is_draining)
       log_info("agent: %s",
-               beaten.is_draining ? "drained: it gets no more leases" : "no longer drained");
-    keeper->is_draining = beaten.is_draining;
+               heartbeat.is_draining ? "drained: it gets no more leases" : "no longer drained");
+    keeper->is_draining = heartbeat.is_draining;
   } else if (answer_is(&answer, ERROR_MISSING)) {
     agent_signal(agent, &agent->must_enrol);
   } else if (!answer_is(&answer, ERROR_UNAUTHENTICATED) || !agent->own_token ||

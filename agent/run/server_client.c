@@ -130,7 +130,7 @@ static void rotation_settle(int64_t *rotate_in_ms) {
     *rotate_in_ms = ROTATE_LEAST_MS;
 }
 
-bool enrolled_read(const json_t *json, struct enrolled *ret, struct error *error) {
+bool enrolment_answer_read(const json_t *json, struct enrolment_answer *ret, struct error *error) {
   record_init(&agent_answer_record, ret);
   ret->heartbeat_every_ms = HEARTBEAT_MS_DEFAULT;
   ret->reclaimed = 0;
@@ -140,7 +140,8 @@ bool enrolled_read(const json_t *json, struct enrolled *ret, struct error *error
   return true;
 }
 
-bool rotated_read(const json_t *json, struct rotated *ret, struct error *error) {
+bool agent_token_answer_read(const json_t *json, struct agent_token_answer *ret,
+                             struct error *error) {
   record_init(&agent_token_answer_record, ret);
   if (!answer_read(&agent_token_answer_record, json, ret, error))
     return false;
@@ -148,15 +149,17 @@ bool rotated_read(const json_t *json, struct rotated *ret, struct error *error) 
   return true;
 }
 
-bool beaten_read(const json_t *json, struct beaten *ret, struct error *error) {
-  *ret = (struct beaten){.heartbeat_every_ms = HEARTBEAT_MS_DEFAULT};
+bool heartbeat_answer_read(const json_t *json, struct heartbeat_answer *ret, struct error *error) {
+  *ret = (struct heartbeat_answer){.heartbeat_every_ms = HEARTBEAT_MS_DEFAULT};
   return answer_read(&heartbeat_answer_record, json, ret, error);
 }
 
-void enrolled_release(struct enrolled *enrolled) { record_release(&agent_answer_record, enrolled); }
+void enrolment_answer_release(struct enrolment_answer *answer) {
+  record_release(&agent_answer_record, answer);
+}
 
-void rotated_release(struct rotated *rotated) {
-  record_release(&agent_token_answer_record, rotated);
+void agent_token_answer_release(struct agent_token_answer *answer) {
+  record_release(&agent_token_answer_record, answer);
 }
 
 bool renewed_read(const json_t *json, struct renewed *ret, struct error *error) {

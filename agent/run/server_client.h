@@ -52,13 +52,16 @@ struct server_answer server_ask(struct http_client *client, const char *method, 
 
 /* Read the bodies of answers; the JSON may be NULL or of any type. Missing times have their
  * defaults. After a failure there is nothing to release. */
-must_check bool enrolled_read(const json_t *json, struct enrolled *ret, struct error *error);
-must_check bool rotated_read(const json_t *json, struct rotated *ret, struct error *error);
-must_check bool beaten_read(const json_t *json, struct beaten *ret, struct error *error);
-void enrolled_release(struct enrolled *enrolled);
-void rotated_release(struct rotated *rotated);
-#define cleanup_enrolled __attribute__((cleanup(enrolled_release)))
-#define cleanup_rotated __attribute__((cleanup(rotated_release)))
+must_check bool enrolment_answer_read(const json_t *json, struct enrolment_answer *ret,
+                                      struct error *error);
+must_check bool agent_token_answer_read(const json_t *json, struct agent_token_answer *ret,
+                                        struct error *error);
+must_check bool heartbeat_answer_read(const json_t *json, struct heartbeat_answer *ret,
+                                      struct error *error);
+void enrolment_answer_release(struct enrolment_answer *answer);
+void agent_token_answer_release(struct agent_token_answer *answer);
+#define cleanup_enrolment_answer __attribute__((cleanup(enrolment_answer_release)))
+#define cleanup_agent_token_answer __attribute__((cleanup(agent_token_answer_release)))
 
 /* The answer to POST /v1/leases/ID/renew. */
 struct renewed {

@@ -65,33 +65,37 @@ const struct record enrolment_record = RECORD("AgentRequest", struct enrolment, 
   RECORD_FIELD(INTEGER, object, rotate_in_ms, FIELD_ANSWER, .least = -ROTATE_MS_MAX,               \
                .most = ROTATE_MS_MAX)
 
-static const struct field enrolled_fields[] = {
-    RECORD_FIELD(TEXT, struct enrolled, agent, FIELD_ANSWER | FIELD_REQUIRED,
+static const struct field enrolment_answer_fields[] = {
+    RECORD_FIELD(TEXT, struct enrolment_answer, agent, FIELD_ANSWER | FIELD_REQUIRED,
                  .check = agent_id_check),
-    HEARTBEAT_EVERY(struct enrolled),
-    RECORD_FIELD(INTEGER, struct enrolled, lease_ms, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(INTEGER, struct enrolled, reclaimed, FIELD_ANSWER | FIELD_NOT_NULL,
+    HEARTBEAT_EVERY(struct enrolment_answer),
+    RECORD_FIELD(INTEGER, struct enrolment_answer, lease_ms, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(INTEGER, struct enrolment_answer, reclaimed, FIELD_ANSWER | FIELD_NOT_NULL,
                  .most = INT64_MAX),
-    RECORD_FIELD(TEXT, struct enrolled, token, FIELD_ANSWER | FIELD_OMITTED, .check = token_check),
-    ROTATE_IN(struct enrolled),
+    RECORD_FIELD(TEXT, struct enrolment_answer, token, FIELD_ANSWER | FIELD_OMITTED,
+                 .check = token_check),
+    ROTATE_IN(struct enrolment_answer),
 };
-const struct record agent_answer_record = RECORD("AgentAnswer", struct enrolled, enrolled_fields);
+const struct record agent_answer_record =
+    RECORD("AgentAnswer", struct enrolment_answer, enrolment_answer_fields);
 
-static const struct field beat_fields[] = {
-    RECORD_FIELD(TEXT, struct beat, boot, FIELD_REQUIRED),
+static const struct field heartbeat_fields[] = {
+    RECORD_FIELD(TEXT, struct heartbeat, boot, FIELD_REQUIRED),
 };
-const struct record heartbeat_request_record = RECORD("HeartbeatRequest", struct beat, beat_fields);
+const struct record heartbeat_request_record =
+    RECORD("HeartbeatRequest", struct heartbeat, heartbeat_fields);
 
-static const struct field beaten_fields[] = {
-    HEARTBEAT_EVERY(struct beaten),
-    RECORD_FIELD_AS("draining", BOOL, struct beaten, is_draining, FIELD_ANSWER),
+static const struct field heartbeat_answer_fields[] = {
+    HEARTBEAT_EVERY(struct heartbeat_answer),
+    RECORD_FIELD_AS("draining", BOOL, struct heartbeat_answer, is_draining, FIELD_ANSWER),
 };
 const struct record heartbeat_answer_record =
-    RECORD("HeartbeatAnswer", struct beaten, beaten_fields);
+    RECORD("HeartbeatAnswer", struct heartbeat_answer, heartbeat_answer_fields);
 
-static const struct field rotated_fields[] = {
-    RECORD_FIELD(TEXT, struct rotated, token, FIELD_ANSWER | FIELD_REQUIRED, .check = token_check),
-    ROTATE_IN(struct rotated),
+static const struct field token_answer_fields[] = {
+    RECORD_FIELD(TEXT, struct agent_token_answer, token, FIELD_ANSWER | FIELD_REQUIRED,
+                 .check = token_check),
+    ROTATE_IN(struct agent_token_answer),
 };
 const struct record agent_token_answer_record =
-    RECORD("AgentTokenAnswer", struct rotated, rotated_fields);
+    RECORD("AgentTokenAnswer", struct agent_token_answer, token_answer_fields);

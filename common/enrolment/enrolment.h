@@ -31,7 +31,7 @@ struct enrolment {
 extern const struct record enrolment_record, enrolment_device_record;
 
 /* The answer to it. */
-struct enrolled {
+struct enrolment_answer {
   char *agent; /* its id: 1 to 64 lower-case hexadecimal digits */
   char *token; /* its new token; NULL: it keeps the one that it has */
   int64_t heartbeat_every_ms, lease_ms;
@@ -41,17 +41,17 @@ struct enrolled {
 extern const struct record agent_answer_record;
 
 /* The body of POST /v1/agents/ID/heartbeat, and the answer to it. */
-struct beat {
+struct heartbeat {
   char *boot;
 };
-struct beaten {
+struct heartbeat_answer {
   int64_t heartbeat_every_ms;
   bool is_draining;
 };
 extern const struct record heartbeat_request_record, heartbeat_answer_record;
 
 /* The answer to POST /v1/agents/ID/token. */
-struct rotated {
+struct agent_token_answer {
   char *token;
   int64_t rotate_in_ms; /* as above */
 };

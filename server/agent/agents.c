@@ -208,15 +208,15 @@ static bool beat_is_allowed(struct server *server, struct request *request) {
 }
 
 void route_agent_heartbeat(struct server *server, struct request *request) {
-  struct beaten answer = {.heartbeat_every_ms = server_options(server)->heartbeat_ms};
+  struct heartbeat_answer answer = {.heartbeat_every_ms = server_options(server)->heartbeat_ms};
   const char *id = request->segments[0];
-  struct beat beat = {0};
+  struct heartbeat heartbeat = {0};
   struct error error;
 
-  if (!record_read(&heartbeat_request_record, request->json, "", &beat, &error)) {
+  if (!record_read(&heartbeat_request_record, request->json, "", &heartbeat, &error)) {
     answer_failure(request, &error);
   } else if (beat_is_allowed(server, request)) {
-    switch (agent_table_beat(server_agents(server), id, beat.boot, clock_monotonic_ms(),
+    switch (agent_table_beat(server_agents(server), id, heartbeat.boot, clock_monotonic_ms(),
                              &answer.is_draining)) {
     case AGENT_BEATS:
       request_answer_json(request, 200, record_write(&heartbeat_answer_record, &answer));
@@ -232,7 +232,7 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
     }
   }
 
-  record_release(&heartbeat_request_record, &beat);
+  record_release(&heartbeat_request_record, &heartbeat);
 }
 
 static const struct field drain_fields[] = {

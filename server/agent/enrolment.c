@@ -437,12 +437,13 @@ static void enrolled_answer(struct worker *worker, struct request *request,
            enrolling->losses.n, request->token_name, client_address(request, address));
 
   bool must_rotate = enrolling->owner.has_token && enrolling->rotate_in_ms >= 0;
-  struct enrolled answer = {.agent = enrolling->id,
-                            .heartbeat_every_ms = options->heartbeat_ms,
-                            .lease_ms = options->lease_ms,
-                            .reclaimed = (int64_t)enrolling->losses.n,
-                            .token = *enrolling->token ? enrolling->token : NULL,
-                            .rotate_in_ms = must_rotate ? enrolling->rotate_in_ms : FIELD_NONE};
+  struct enrolment_answer answer = {.agent = enrolling->id,
+                                    .heartbeat_every_ms = options->heartbeat_ms,
+                                    .lease_ms = options->lease_ms,
+                                    .reclaimed = (int64_t)enrolling->losses.n,
+                                    .token = *enrolling->token ? enrolling->token : NULL,
+                                    .rotate_in_ms =
+                                        must_rotate ? enrolling->rotate_in_ms : FIELD_NONE};
   request_answer_json(request, *enrolling->boot_before ? 200 : 201,
                       record_write(&agent_answer_record, &answer));
 }
@@ -514,6 +515,6 @@ void route_agent_token(struct worker *worker, struct request *request) {
   }
 
   log_info("agent: agent=%s replaces its token", agent);
-  struct rotated answer = {token, life_ms ? life_ms - life_ms / 3 : FIELD_NONE};
+  struct agent_token_answer answer = {token, life_ms ? life_ms - life_ms / 3 : FIELD_NONE};
   request_answer_json(request, 201, record_write(&agent_token_answer_record, &answer));
 }

@@ -25,22 +25,22 @@ static bool rotation_is_sane(int64_t in_ms) {
 }
 
 static void enrolment_check(const json_t *json) {
-  cleanup_enrolled struct enrolled enrolled = {0};
-  cleanup_rotated struct rotated rotated = {0};
-  struct beaten beaten;
+  cleanup_enrolment_answer struct enrolment_answer enrolment = {0};
+  cleanup_agent_token_answer struct agent_token_answer new_token = {0};
+  struct heartbeat_answer heartbeat;
   struct error error = {0};
-  if (enrolled_read(json, &enrolled, &error))
-    ALWAYS(is_of(enrolled.agent, "0123456789abcdef", 64) &&
-           (!enrolled.token || token_is_plain(enrolled.token)) &&
-           rotation_is_sane(enrolled.rotate_in_ms) && enrolled.heartbeat_every_ms >= 1);
+  if (enrolment_answer_read(json, &enrolment, &error))
+    ALWAYS(is_of(enrolment.agent, "0123456789abcdef", 64) &&
+           (!enrolment.token || token_is_plain(enrolment.token)) &&
+           rotation_is_sane(enrolment.rotate_in_ms) && enrolment.heartbeat_every_ms >= 1);
   else
     refusal_check(&error);
-  if (rotated_read(json, &rotated, &error))
-    ALWAYS(token_is_plain(rotated.token) && rotation_is_sane(rotated.rotate_in_ms));
+  if (agent_token_answer_read(json, &new_token, &error))
+    ALWAYS(token_is_plain(new_token.token) && rotation_is_sane(new_token.rotate_in_ms));
   else
     refusal_check(&error);
-  if (beaten_read(json, &beaten, &error))
-    ALWAYS(beaten.heartbeat_every_ms >= 1 && beaten.heartbeat_every_ms < YEARS_MS);
+  if (heartbeat_answer_read(json, &heartbeat, &error))
+    ALWAYS(heartbeat.heartbeat_every_ms >= 1 && heartbeat.heartbeat_every_ms < YEARS_MS);
   else
     refusal_check(&error);
 }

@@ -14,30 +14,30 @@ Test(agent_answers, an_enrolment_has_the_agents_id_token_and_intervals) {
   cleanup_json json_t *json =
       json_of("{\"agent\": \"ab12\", \"token\": \"wt_x\", \"rotate_in_ms\": 60000, "
               "\"heartbeat_every_ms\": 700, \"reclaimed\": 2}");
-  cleanup_enrolled struct enrolled enrolled;
+  cleanup_enrolment_answer struct enrolment_answer enrolment;
   struct error error;
-  cr_assert(enrolled_read(json, &enrolled, &error), "%s", error.message);
-  cr_expect_str_eq(enrolled.agent, "ab12");
-  cr_expect_str_eq(enrolled.token, "wt_x");
-  cr_expect_eq(enrolled.rotate_in_ms, 60000);
-  cr_expect_eq(enrolled.heartbeat_every_ms, 700);
-  cr_expect_eq(enrolled.reclaimed, 2);
+  cr_assert(enrolment_answer_read(json, &enrolment, &error), "%s", error.message);
+  cr_expect_str_eq(enrolment.agent, "ab12");
+  cr_expect_str_eq(enrolment.token, "wt_x");
+  cr_expect_eq(enrolment.rotate_in_ms, 60000);
+  cr_expect_eq(enrolment.heartbeat_every_ms, 700);
+  cr_expect_eq(enrolment.reclaimed, 2);
 }
 
 Test(agent_answers, missing_members_have_defaults) {
   cleanup_json json_t *json = json_of("{\"agent\": \"ab12\", \"rotate_in_ms\": null}");
-  cleanup_enrolled struct enrolled enrolled;
-  struct beaten beaten;
+  cleanup_enrolment_answer struct enrolment_answer enrolment;
+  struct heartbeat_answer heartbeat;
   struct error error;
-  cr_assert(enrolled_read(json, &enrolled, &error), "%s", error.message);
-  cr_expect_null(enrolled.token);
-  cr_expect_eq(enrolled.rotate_in_ms, FIELD_NONE);
-  cr_expect_eq(enrolled.heartbeat_every_ms, HEARTBEAT_MS_DEFAULT);
+  cr_assert(enrolment_answer_read(json, &enrolment, &error), "%s", error.message);
+  cr_expect_null(enrolment.token);
+  cr_expect_eq(enrolment.rotate_in_ms, FIELD_NONE);
+  cr_expect_eq(enrolment.heartbeat_every_ms, HEARTBEAT_MS_DEFAULT);
   cleanup_json json_t *nothing = json_object();
-  cr_assert(beaten_read(nothing, &beaten, &error), "%s", error.message);
-  cr_expect_not(beaten.is_draining);
-  cr_expect_eq(beaten.heartbeat_every_ms, HEARTBEAT_MS_DEFAULT);
-  cr_expect_not(beaten_read(NULL, &beaten, &error));
+  cr_assert(heartbeat_answer_read(nothing, &heartbeat, &error), "%s", error.message);
+  cr_expect_not(heartbeat.is_draining);
+  cr_expect_eq(heartbeat.heartbeat_every_ms, HEARTBEAT_MS_DEFAULT);
+  cr_expect_not(heartbeat_answer_read(NULL, &heartbeat, &error));
 }
 
 Test(agent_answers, a_token_that_is_due_at_once_is_replaced_in_a_moment) {
@@ -45,10 +45,10 @@ Test(agent_answers, a_token_that_is_due_at_once_is_replaced_in_a_moment) {
                                         "{\"token\": \"t\", \"rotate_in_ms\": -5}"};
   for (size_t i = 0; i < ARRAY_LENGTH(answers); i++) {
     cleanup_json json_t *json = json_of(answers[i]);
-    cleanup_rotated struct rotated rotated;
+    cleanup_agent_token_answer struct agent_token_answer new_token;
     struct error error;
-    cr_assert(rotated_read(json, &rotated, &error), "%s", error.message);
-    cr_expect_eq(rotated.rotate_in_ms, 500);
+    cr_assert(agent_token_answer_read(json, &new_token, &error), "%s", error.message);
+    cr_expect_eq(new_token.rotate_in_ms, 500);
   }
 }
 
@@ -67,9 +67,9 @@ Test(agent_answers, nonsense_is_refused_with_its_pointer) {
                     {"{\"agent\": \"ab\", \"reclaimed\": -1}", "/reclaimed"}};
   struct error error;
   for (size_t i = 0; i < ARRAY_LENGTH(enrolments); i++) {
-    cleanup_enrolled struct enrolled enrolled;
+    cleanup_enrolment_answer struct enrolment_answer enrolment;
     cleanup_json json_t *json = json_of(enrolments[i].text);
-    cr_expect_not(enrolled_read(json, &enrolled, &error), "%s", enrolments[i].text);
+    cr_expect_not(enrolment_answer_read(json, &enrolment, &error), "%s", enrolments[i].text);
     cr_expect_str_eq(error.pointer, enrolments[i].pointer);
   }
   static const char *const renewals[] = {"{}", "{\"expires_in_ms\": 9223372036854775807}",
@@ -81,12 +81,12 @@ Test(agent_answers, nonsense_is_refused_with_its_pointer) {
     cleanup_json json_t *json = json_of(renewals[i]);
     cr_expect_not(renewed_read(json, &renewed, &error), "%s", renewals[i]);
   }
-  struct rotated rotated;
-  struct beaten beaten;
+  struct agent_token_answer new_token;
+  struct heartbeat_answer heartbeat;
   cleanup_json json_t *json = json_of("{\"draining\": 1}");
-  cr_expect_not(rotated_read(json, &rotated, &error));
+  cr_expect_not(agent_token_answer_read(json, &new_token, &error));
   cr_expect_str_eq(error.pointer, "/token");
-  cr_expect_not(beaten_read(json, &beaten, &error));
+  cr_expect_not(heartbeat_answer_read(json, &heartbeat, &error));
   cr_expect_str_eq(error.pointer, "/draining");
 }
 

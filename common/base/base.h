@@ -1,8 +1,8 @@
-/* The base of every file of wavetune: attributes, ownership by scope, allocation that cannot fail,
- * checked sizes.
+/* What every file of wavetune needs: attributes, ownership by scope, allocation that aborts on
+ * failure, strings, monotonic time.
  *
- * Memory: an allocation that fails logs and aborts (a supervisor restarts the daemon); no caller
- * handles NULL. Threads: everything here may be called from any thread. */
+ * Memory: a failed allocation logs and aborts (a supervisor restarts the daemon); no caller handles
+ * NULL. Threads: any. */
 #ifndef WAVETUNE_COMMON_BASE_BASE_H
 #define WAVETUNE_COMMON_BASE_BASE_H
 
@@ -60,27 +60,26 @@ DEFINE_CLEANUP(FILE *, cleanup_fclose, fclose)
       die("%s:%d: not a %s", __FILE__, __LINE__, #expected);                                       \
   } while (0)
 
-/* Logs the message and aborts: for states that cannot occur. */
+/* Logs the message and aborts. For states that cannot occur. */
 no_return void die(const char *format, ...) printf_like(1, 2);
 
-/* Aborts and logs the expression when it is false, in every build. For invariants; input is never
- * checked with it. */
+/* Logs the expression and aborts if it is false, in every build. For invariants, not for input. */
 #define ALWAYS(expression)                                                                         \
   do {                                                                                             \
     if (!(expression))                                                                             \
       die("%s:%d: ALWAYS(%s)", __FILE__, __LINE__, #expression);                                   \
   } while (0)
 
+/* Abort also when count * size overflows. */
 must_check void *xmalloc(size_t size);
-must_check void *xcalloc(size_t count, size_t size); /* count * size is checked; zeroed */
-must_check void *xreallocarray(void *pointer, size_t count,
-                               size_t size); /* count * size is checked */
+must_check void *xcalloc(size_t count, size_t size); /* zeroed */
+must_check void *xreallocarray(void *pointer, size_t count, size_t size);
 must_check char *xstrdup(const char *text);
 must_check char *xstrndup(const char *text, size_t length);
 must_check char *xasprintf(const char *format, ...) printf_like(1, 2);
 must_check void *xmemdup(const void *bytes, size_t size);
 
-/* Grows `array` (of `capacity` elements) so that it holds `length + 1`; for append loops. */
+/* Grows `array` (of `capacity` elements) so that one can be appended to its first `length`. */
 #define GROW(array, length, capacity)                                                              \
   do {                                                                                             \
     if ((length) >= (capacity)) {                                                                  \

@@ -23,7 +23,7 @@ uint64_t config_ranges_count(const struct config_ranges *ranges) {
 }
 
 bool config_ranges_contain(const struct config_ranges *ranges, uint64_t ordinal) {
-  size_t low = 0, high = ranges->n; /* the last range that begins at or before it is below `high` */
+  size_t low = 0, high = ranges->n;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
     if (ranges->ranges[middle].first <= ordinal)
@@ -61,11 +61,11 @@ bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_range
       return error_at(error, at, "a range of configs must be [first, count], two integers");
     if (from < 0 || n < 1 || n > INT64_MAX - from)
       return error_at(error, at,
-                      "a range of configs must be of at least one ordinal, all below 2**63 - 1");
+                      "a range of configs must have at least one ordinal, all below 2**63 - 1");
     if ((uint64_t)from < least)
       return error_at(
           error, at,
-          "ranges of configs must rise and leave a gap between them; this one begins before %llu",
+          "ranges of configs must be in ascending order with gaps; this one begins before %llu",
           (unsigned long long)least);
 
     GROW(ranges.ranges, ranges.n, ranges.capacity);

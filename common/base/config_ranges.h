@@ -1,4 +1,4 @@
-/* Sets of configs by their ordinals, kept as ranges; a lease has one.
+/* Sets of configs as ranges of their ordinals, as in leases.
  *
  * Memory: a config_ranges owns its array. Threads: one for each set while it is written. */
 #ifndef WAVETUNE_COMMON_BASE_CONFIG_RANGES_H
@@ -6,7 +6,7 @@
 
 #include "common/base/json.h"
 
-/* A set of ordinals as sorted, disjoint, non-adjacent ranges [first, first + count). */
+/* The ranges [first, first + count) are sorted, disjoint and not adjacent. */
 struct config_range {
   uint64_t first;
   uint64_t count;

@@ -11,8 +11,8 @@ struct digest_stream {
   EVP_MD_CTX *context;
 };
 
-/* OpenSSL 3 looks an algorithm up by name on every use of EVP_sha256(); fetching it once is several
- * times faster. */
+/* OpenSSL 3 searches for the algorithm by name at each use of EVP_sha256(); fetching it once is
+ * several times faster. */
 static EVP_MD *sha256;
 static pthread_once_t sha256_once = PTHREAD_ONCE_INIT;
 

@@ -26,7 +26,7 @@ char *digest_format(const struct digest *digest, char text[DIGEST_TEXT_SIZE]);
 /* Accepts exactly "sha256:" + 64 lower-case hex digits. */
 must_check bool digest_parse(const char *text, struct digest *ret_digest);
 
-/* Hashes bytes that are not in memory at once. */
+/* Hashes bytes that are not all in memory at the same time. */
 struct digest_stream;
 must_check struct digest_stream *digest_stream_new(void);
 void digest_stream_add(struct digest_stream *stream, const void *bytes, size_t size);

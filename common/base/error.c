@@ -1,9 +1,9 @@
-/* Errors, and the names in their messages. No state; any thread.
+/* Errors, and the names in their messages.
  *
  * Messages quote input and are cut to size, perhaps in the middle of a character. They are sent as
  * JSON, which must be UTF-8, so invalid bytes become '?'. Control characters become '?' too,
- * because terminals execute some of them. Line breaks and tabs stay: compilers' messages have them.
- */
+ * because terminals execute some of them, but not line breaks and tabs, which messages of compilers
+ * contain. */
 #include "common/base/error.h"
 
 #include <ctype.h>
@@ -156,8 +156,7 @@ const char *name_nearest(const char *name, const char *const *names, size_t n_na
   if (length >= NAME_TEXT_SIZE)
     return NULL;
 
-  /* A typing error changes a third of a name at most, or the case of two thirds; more is another
-   * word. */
+  /* A typing error has at most length / 3 + 1 edits. */
   unsigned least = (unsigned)(3 + 2 * length / 3);
   for (size_t i = 0; i < n_names; i++) {
     size_t n = strlen(names[i]);

@@ -1,11 +1,10 @@
-/* What was wrong with an input, where, and what to do: one sentence for a person and a JSON Pointer
- * for a program.
+/* An error: one sentence for a person about what was wrong, where, and what to do, and a JSON
+ * Pointer for a program. Functions for UTF-8 characters and for names in messages.
  *
  * Convention of the whole tree: a function that can refuse its input returns `bool`, takes `struct
  * error *error` last, writes its `ret_` parameters only on success and fills *error only on
  * failure. It does not log. Text that does not fit is cut; bytes that are not UTF-8 become '?', so
- * that JSON can hold every error. Messages are made with the functions for UTF-8 characters and for
- * names below.
+ * that JSON can hold every error.
  *
  * Memory: an error is a plain value; names in results are borrowed from the arguments, unless
  * stated otherwise. Threads: any. */
@@ -61,11 +60,11 @@ bool error_of_at(struct error *error, enum error_kind kind, const char *pointer,
 #define error_at(error, pointer, ...) error_of_at((error), ERROR_INVALID, (pointer), __VA_ARGS__)
 #define error_set(error, ...) error_of_at((error), ERROR_INVALID, "", __VA_ARGS__)
 
-/* Changes the kind; sentence and pointer stay. Returns false. */
+/* Changes the kind only. Returns false. */
 bool error_become(struct error *error, enum error_kind kind);
 
-/* Add context that only the caller knows before the message, behind it, or before the pointer. The
- * kind stays. Return false. */
+/* Add context that only the caller has: before the message, behind it, or before the pointer.
+ * Return false. */
 bool error_prefix(struct error *error, const char *format, ...) printf_like(2, 3);
 bool error_append(struct error *error, const char *format, ...) printf_like(2, 3);
 bool error_pointer_prefix(struct error *error, const char *prefix);
@@ -85,7 +84,8 @@ size_t utf8_cut(const char *text, size_t length, size_t most);
 
 /* Names in messages */
 
-/* Copies at most 60 bytes of `name` to `text`, as whole UTF-8 characters. Returns text. */
+/* Copies at most 60 bytes of `name` to `text`, as whole UTF-8 characters, with "..." behind them if
+ * it is longer. Returns text. */
 #define NAME_TEXT_SIZE 64
 char *name_cut(const char *name, size_t length, char text[NAME_TEXT_SIZE]);
 
@@ -94,8 +94,8 @@ char *name_cut(const char *name, size_t length, char text[NAME_TEXT_SIZE]);
  * '?'. Owned by the caller. */
 must_check char *name_plain(const char *text, size_t length);
 
-/* The one of `names` that differs from `name` by the fewest edits (a change of case counts half);
- * NULL when all differ by more than a typing error. */
+/* The one of `names` with the fewest edits from `name` (a change of case counts half); NULL if each
+ * differs by more than a typing error. */
 const char *name_nearest(const char *name, const char *const *names, size_t n_names);
 
 /* Adds the nearest name to the message of *error or, where there is none, the first of `names`. */

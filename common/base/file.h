@@ -6,7 +6,8 @@
 
 #include "common/base/error.h"
 
-/* Reads a regular file of at most size_max bytes; the text is NUL-terminated beyond its size. */
+/* Reads a regular file of at most size_max bytes. A NUL, which *ret_size does not count, ends the
+ * text. */
 must_check bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_size,
                           struct error *error);
 
@@ -21,7 +22,7 @@ must_check bool file_write_unsynced(const char *path, const void *bytes, size_t 
                                     struct error *error);
 
 /* Whether only its owner may read or change the file of a private key. With `or_roots_group` the
- * group may also read it if it is root's: a group may share the machine's keys. */
+ * group of a file of root may read it, too: services share the machine's keys in this way. */
 must_check bool file_is_private(const char *path, bool or_roots_group, struct error *error);
 
 /* Makes the name of a file durable: syncs the folder that contains it. */
@@ -30,16 +31,17 @@ must_check bool folder_sync(const char *file_path);
 /* Makes the folder and its missing parents with `mode`. A folder that exists is success. */
 must_check bool folder_make(const char *path, unsigned mode, struct error *error);
 
-/* Makes a folder whose files are trusted (compiled code, for example), for this user alone. Refuses
- * an existing one that belongs to a user other than this one and root, or that all users may write
- * to. */
+/* Makes a folder for this user alone, whose files are trusted (for example compiled code). Refuses
+ * an existing one that belongs to another user than this one and root, or to which all users may
+ * write. */
 must_check bool folder_make_private(const char *path, struct error *error);
 
-/* Makes a folder of a new name in $TMPDIR, else /tmp. The caller owns the name and the folder
- * (folder_remove). */
+/* Makes a folder with a new name in $TMPDIR, else in /tmp. The caller owns the name, and removes
+ * the folder (folder_remove). */
 must_check bool folder_make_temporary(char **ret_path, struct error *error);
 
-/* Removes a folder and what is in it; does not follow links; a folder that is absent is success. */
+/* Removes a folder and its content without following links. A folder that does not exist is
+ * success. */
 must_check bool folder_remove(const char *path, struct error *error);
 
 /* write(2) until all is written; on failure errno is set. */

@@ -234,8 +234,7 @@ char *json_texts_join(const json_t *texts, const char *separator) {
 
 /* The canonical text */
 
-/* Replaces the digits of "d.ddde-XX" by those of the next larger magnitude; false where a digit
- * would be added. */
+/* Changes "d.ddde-XX" to the next larger magnitude; false if that needs one more digit. */
 static bool digits_increment(char *scientific) {
   for (char *c = strchr(scientific, 'e'); c-- > scientific;) {
     if (*c < '0' || *c > '9')
@@ -280,9 +279,9 @@ char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
   if (is_plain && short_decimal_format(number, text))
     return text;
 
-  /* The decimal of a precision that is nearest to a number may read back as another double although
-   * the next larger decimal reads back equal: above a power of two, doubles are twice as far apart
-   * as below it. (All such numbers have 16 digits and an exponent.) */
+  /* The nearest decimal of a precision may read back as another double although the next larger one
+   * reads back equal: above a power of two, doubles are twice as far apart as below it. (All such
+   * numbers have 16 digits and an exponent.) */
   char scientific[FLOAT_TEXT_SIZE];
   int precision = is_plain ? 16 : 1; /* precisions up to 15 were tried above */
   for (;; precision++) {
@@ -301,11 +300,11 @@ char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
   return text;
 }
 
-/* With the unlocked functions: a release of 50,000 winners is some 10 MB, and a lock for each byte
- * would take most of the time. */
+/* Uses the unlocked functions: a release of 50,000 winners has about 10 MB, and locking the stream
+ * for each byte would take most of the time. */
 static void string_write(FILE *out, const char *text, size_t length) {
   putc_unlocked('"', out);
-  size_t plain = 0; /* start of the run that needs no escape */
+  size_t plain = 0; /* start of the bytes that are not written yet and need no escape */
 
   for (size_t i = 0; i < length; i++) {
     unsigned char c = (unsigned char)text[i];

@@ -1,10 +1,10 @@
-/* Strict JSON in, canonical JSON out, over jansson.
+/* Reads JSON strictly and writes it canonically, with jansson.
  *
  * Reading is strict: one value, no duplicate members, no NUL in strings, bounded size and depth.
- * Every refusal carries a JSON Pointer. The getters take the object's own pointer ("" for the
- * document) and the member's name. Writing is canonical: members sorted by their UTF-8 bytes, no
- * white space, integers in decimal, floats as Python's repr writes them (shortest text that reads
- * back equal), so that equal values have equal bytes and equal digests.
+ * Every error of a member has a JSON Pointer. The getters take the pointer of the object ("" for
+ * the document) and the name of the member. Writing is canonical: members sorted by their UTF-8
+ * bytes, no white space, integers in decimal, floats as Python's repr writes them (shortest text
+ * that reads back equal), so that equal values have equal bytes and equal digests.
  *
  * Memory: getters return borrowed references into the object. Threads: any, one thread to a
  * value. */
@@ -79,11 +79,12 @@ must_check bool json_get_digest(const json_t *object, const char *pointer, const
 /* "an object", "a string", …: for messages. */
 const char *json_type_name(const json_t *value);
 
-/* `value` must be an object whose members all are in `names` (NULL-terminated). */
+/* Whether `value` is an object and `names` (NULL-terminated) contains the names of all its members.
+ */
 must_check bool json_only_members(const json_t *value, const char *pointer,
                                   const char *const *names, struct error *error);
 
-/* Whether the text is UTF-8, so that JSON can hold it. The name of a file may not be. */
+/* Whether the text is UTF-8, as JSON must be and names of files need not be. */
 must_check bool json_can_hold(const char *text);
 
 /* Writes pointer + "/" + name (escaped by RFC 6901) to text, cut to size. Returns text. */

@@ -1,5 +1,5 @@
 /* Log lines on stderr: made from a printf format and its arguments in buffers of a fixed size, by
- * whole characters, and written with one write(2). No allocation; any thread. */
+ * whole characters, and written with one write(2). */
 #include "common/base/log.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #define MESSAGE_SIZE 2048
 #define MEMBERS_SIZE 1800
 #define MEMBER_TEXT_MAX 512 /* bytes of one field's text, with its escapes */
-#define NUMBER_SIZE 352     /* the longest that printf writes: %f of the largest double */
+#define NUMBER_SIZE 352     /* of the longest number that printf writes: %f of the largest double */
 #define NAME_MAX 32         /* of a program or a component */
 #define TAIL_SIZE 24        /* ,"truncated":true} and a newline */
 #define SPEC_SIZE 24
@@ -168,11 +168,12 @@ static const char *value_read(struct value *value, const char *at, struct argume
 
 struct record {
   struct buffer message, members;
-  size_t begin, end; /* of the message without the fields before and behind it */
+  size_t begin, end; /* of the message without the fields before and after its words */
   bool has_words;
 };
 
-/* Adds words, which are all but fields, and the blanks and colons between them. */
+/* Adds text that is no field. Blanks, and colons before the first word, change neither begin nor
+ * end. */
 static void words_add(struct record *record, const char *text, size_t length, bool is_literal) {
   size_t at = record->message.used;
   put_cut(&record->message, text, length);
@@ -305,7 +306,7 @@ static void json_compose(struct buffer *line, const struct log_head *head, const
     put_text(line, separator);
     put_text(line, members[i].name);
     put_text(line, "\":\"");
-    /* The fields and the end of the line come after the message. */
+    /* Leaves space for the fields and the end of the line. */
     if (is_message)
       line->size -= record->members.used + TAIL_SIZE;
     put_safe(line, members[i].text, is_message ? most : strnlen(members[i].text, most), true);
@@ -407,8 +408,7 @@ void log_set_request(const char *request) {
   snprintf(current_request, sizeof current_request, "%s", request ? request : "");
 }
 
-/* systemd.exec(5): the variable alone does not show it, a process with another stderr inherits it
- * too. */
+/* A process with another stderr inherits the variable, too, so it is compared (systemd.exec(5)). */
 static bool stderr_is_journal(void) {
   const char *stream = getenv("JOURNAL_STREAM");
   struct stat status;

@@ -5,9 +5,9 @@
  *    "component":"lease","request":"d1zz-8r3c-81qd-7m2e","message":"granted","lease":"17",
  *    "agent":"5c1f"}
  *
- * The format is the structure: "lease: granted lease=%lld agent=%s" is the component `lease`, the
- * message `granted` and the fields `lease` and `agent`. Only the format makes components and
- * fields, never a value. A field is a name of [a-z_] at the begin of the format or behind a blank,
+ * The format states the structure: "lease: granted lease=%lld agent=%s" is the component `lease`,
+ * the message `granted` and the fields `lease` and `agent`. Only the format makes components and
+ * fields, never a value. A field is a name of [a-z_] at the start of the format or after a blank,
  * then "=" and one conversion; a field whose text is NULL is left out. Conversions: d i u x X c s p
  * f e g with h, l, j, z or t; a width applies to numbers only.
  *
@@ -16,8 +16,8 @@
  * become '?'.
  * JSON: {"time", "level", "program", "component", "request", "message", …fields…}, strict UTF-8
  * (other bytes become U+FFFD), numbers for numbers, strings for texts and for the ids of jobs and
- * leases, which are strings in the API. Fields before and after the words of a message
- * are members only. A line that does not fit is cut to a JSON object with "truncated": true.
+ * leases, which are strings in the API. Fields before and after the words of a message are members
+ * only. A line that does not fit is cut to a JSON object with "truncated": true.
  *
  * Levels: error (a person must act), warning, info (what happened to jobs, leases, agents), debug.
  * The first line sets the level, from WAVETUNE_LOG (a level's name; default info). Where stderr is
@@ -52,13 +52,14 @@ void log_write(enum log_level level, const char *format, ...) printf_like(2, 3);
 #define log_info(...) log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
-/* A line with its newline: as much as one write(2) to a pipe writes whole (PIPE_BUF). */
+/* The longest line, with its newline: PIPE_BUF, the most that a write(2) to a pipe writes
+ * atomically. */
 #define LOG_LINE_SIZE 4096
 
 struct log_head {
   enum log_format format;
   const char *prefix;  /* before everything: sd-daemon's "<6>"; "": none */
-  const char *time;    /* RFC 3339; NULL: left out of text, where the journal has it */
+  const char *time;    /* RFC 3339; NULL: left out of text, because the journal has it */
   const char *level;   /* "info" */
   const char *program; /* in JSON; NULL: left out */
   const char *request; /* the id of the request that the line belongs to, or NULL */

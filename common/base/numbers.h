@@ -6,9 +6,9 @@
 
 #include "common/base/base.h"
 
-/* For qsort and bsearch: rising. No NaN. */
+/* Ascending order, for qsort and bsearch. */
 int compare_ordinals(const void *a, const void *b); /* uint64_t */
-int compare_doubles(const void *a, const void *b);
+int compare_doubles(const void *a, const void *b);  /* no NaN */
 
 /* Sorts the values, removes duplicates and returns how many are left. */
 size_t sort_unique(uint64_t *values, size_t n);
@@ -19,8 +19,8 @@ double kth_of(double *values, size_t n, size_t k);
 /* The median of n >= 1 values, the mean of the middle two where n is even. Reorders the values. */
 double median_of(double *values, size_t n);
 
-/* A generator for orders of trial, input data and bootstrap draws: a seed gives the same numbers on
- * every machine. Secrets are made with random_hex.
+/* A generator for orders of trials, input data and bootstrap draws: a seed gives the same numbers
+ * on every machine. Not for secrets (random_hex is).
  *
  * splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
  * Memory: plain value. Threads: one for each generator. */

@@ -1,4 +1,4 @@
-/* RFC 3339 and durations. Pure functions; any thread. */
+/* Times of RFC 3339, and durations. */
 #include "common/base/time.h"
 
 #include <ctype.h>
@@ -7,8 +7,8 @@
 
 #define YEAR_9999_END_S INT64_C(253402300799)
 
-/* Moves *text behind a shape, in which 0 is any digit, T one of "Tt " and other characters are
- * themselves. False: the text has another shape. */
+/* Moves *text past a pattern, in which 0 is any digit, T one of "Tt " and each other character
+ * itself. False: the text does not match. */
 static bool shape_skip(const char **text, const char *shape) {
   const char *at = *text;
   for (; *shape; shape++, at++)
@@ -29,7 +29,7 @@ bool time_parse(const char *text, int64_t *ret_us) {
   ALWAYS(sscanf(text, "%4d-%2d-%2d%*c%2d:%2d:%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
                 &tm.tm_hour, &tm.tm_min, &tm.tm_sec) == 6);
 
-  /* Digits of the fraction behind the sixth are cut off: scale is 0 then. */
+  /* scale is 0 after six digits of the fraction. */
   int64_t us = 0, scale = 100000;
   if (*at == '.') {
     const char *point = at++;
@@ -63,7 +63,11 @@ bool time_parse(const char *text, int64_t *ret_us) {
   if (tm.tm_mon != given.tm_mon || tm.tm_mday != given.tm_mday)
     return false;
 
-  *ret_us = ((int64_t)seconds - offset_s) * 1000000 + us;
+  us += ((int64_t)seconds - offset_s) * 1000000;
+  if (us < 0)
+    return false;
+
+  *ret_us = us;
   return true;
 }
 
@@ -71,7 +75,7 @@ bool time_text_parse(const char *text, int64_t *ret_s) {
   char again[TIME_TEXT_SIZE];
   int64_t us;
 
-  if (!time_parse(text, &us) || us < 0 || us / 1000000 > YEAR_9999_END_S ||
+  if (!time_parse(text, &us) || us / 1000000 > YEAR_9999_END_S ||
       !string_equal(time_text_format(us / 1000000, again), text))
     return false;
   *ret_s = us / 1000000;

@@ -6,8 +6,9 @@
 
 #include "common/base/base.h"
 
-/* "2026-11-21T07:05:00.25Z" or with an offset, strictly RFC 3339, as microseconds since 1970.
- * False: the text is no such time, or one before 1970. Digits beyond microseconds are cut off. */
+/* Microseconds since 1970 of a time of RFC 3339, "2026-11-21T07:05:00.25Z" or with an offset.
+ * False: the text is no such time, or the time is before 1970 or a leap second. Digits after the
+ * sixth of the fraction are cut off. */
 must_check bool time_parse(const char *text, int64_t *ret_us);
 
 /* The form of a time in signed documents: "YYYY-MM-DDTHH:MM:SSZ", from 1970 to 9999. */
@@ -15,8 +16,8 @@ must_check bool time_parse(const char *text, int64_t *ret_us);
 must_check bool time_text_parse(const char *text, int64_t *ret_s);
 char *time_text_format(int64_t s, char text[TIME_TEXT_SIZE]); /* returns text */
 
-/* "90s", "30m", "12h" or "7d" as milliseconds, 0 or more; false: the text is no such duration, or
- * one longer than 100 years. */
+/* "90s", "30m", "12h" or "7d" as milliseconds, 0 or more. False: the text is no such duration, or
+ * the duration is longer than 100 years. */
 #define DURATION_MS_MAX (INT64_C(36500) * 24 * 3600 * 1000)
 must_check bool duration_parse(const char *text, int64_t *ret_ms);
 

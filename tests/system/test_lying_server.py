@@ -140,7 +140,7 @@ FALSE_ANSWERS = {
     "a lease of nothing": (changes(LEASES, configs=[]), "at least one config"),
     "a lease to be renewed all the time": (both(changes(LEASES, renew_every_ms=1), UNSTORED), "in the spool"),
     "a renewal for ever": (both(says("POST", RENEW, 200, {"expires_in_ms": HUGE}), UNSTORED), '"expires_in_ms" is 9223372036854775807'),
-    "a renewal of what is not there": (both(changes(RENEW, configs=[[5, 1], [0, 2]]), UNSTORED), "must rise"),
+    "a renewal of what is not there": (both(changes(RENEW, configs=[[5, 1], [0, 2]]), UNSTORED), "ascending order"),
     "another source": (says("GET", "/v1/blobs/.*", 200, b"int main(void);"), "manifest names"),
     "a source without an end": (sends("/v1/blobs/.*", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nint"), "ended after 3 bytes"),
 }

@@ -689,7 +689,7 @@ Test(config_ranges, may_be_empty) {
 Test(config_ranges, refuse_what_is_no_set_of_ranges) {
   static const char *const pair = "a range of configs must be [first, count], two integers";
   static const char *const bounds =
-      "a range of configs must be of at least one ordinal, all below 2**63 - 1";
+      "a range of configs must have at least one ordinal, all below 2**63 - 1";
   expect_ranges_refused("{}", "", "configs must be an array of ranges [first, count]");
   expect_ranges_refused("[1]", "/0", pair);
   expect_ranges_refused("[[1, 2], [4]]", "/1", pair);
@@ -700,9 +700,9 @@ Test(config_ranges, refuse_what_is_no_set_of_ranges) {
   expect_ranges_refused("[[1, 0]]", "/0", bounds);
   expect_ranges_refused("[[9223372036854775807, 1]]", "/0", bounds);
   expect_ranges_refused("[[0, 2], [2, 1]]", "/1",
-                        "ranges of configs must rise and leave a gap between them");
+                        "ranges of configs must be in ascending order with gaps");
   expect_ranges_refused("[[5, 2], [0, 1]]", "/1",
-                        "ranges of configs must rise and leave a gap between them");
+                        "ranges of configs must be in ascending order with gaps");
 }
 
 Test(config_ranges, abort_on_an_ordinal_that_does_not_rise, .signal = SIGABRT) {

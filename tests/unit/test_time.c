@@ -31,7 +31,8 @@ Test(time, that_is_none_is_refused) {
                                       "2026-01-01T00:00:00Zx",
                                       "2026-01-01T00:00:00+24:00",
                                       "2026-01-01T00:00:00+02",
-                                      "1969-12-31T23:59:59Z"};
+                                      "1969-12-31T23:59:59Z",
+                                      "1970-01-01T00:59:59+01:00"};
   int64_t us;
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
     cr_assert_not(time_parse(wrong[i], &us), "%s", wrong[i]);

@@ -1,11 +1,11 @@
-/* Compiled GPU code of either vendor: its kind, whether the file is complete, and what both kinds
- * have in common. */
+/* Compiled GPU code: finding its kind, checking that the file is complete, and functions for both
+ * kinds. */
 #include "common/code/code_object.h"
 
 #include "common/base/error.h"
 #include "common/code/code_object_parse.h"
 
-/* Bounds what a file may claim, so that sums cannot overflow; gpu_target.c has the limits of GPUs.
+/* Limits the numbers of a file, so that sums cannot overflow; gpu_target.c has the limits of GPUs.
  */
 #define RESOURCE_MAX ((int64_t)1 << 40)
 #define NAME_MAX_BYTES 4096
@@ -123,7 +123,7 @@ static bool check_whole(const struct elf_image *image, struct error *error) {
   if (elf_getphdrnum(image->elf, &n_segments) != 0 || elf_getshdrnum(image->elf, &n_sections) != 0)
     return refuse_damaged(error);
 
-  /* By the header's own numbers: libelf counts the entries of a table that are there. */
+  /* With the numbers of the header: libelf counts only the entries that the file contains. */
   if (!check_part(image, "table", 0, header->e_phoff,
                   (uint64_t)header->e_phnum * header->e_phentsize, error) ||
       !check_part(image, "table", 1, header->e_shoff,
@@ -169,7 +169,7 @@ bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_
 
   ALWAYS(elf_version(EV_CURRENT) == EV_CURRENT);
 
-  /* A copy: libelf takes bytes it may write to, aligned as its structures are. */
+  /* A copy, because libelf needs bytes that it may write to and that are aligned. */
   cleanup_free char *copy = xmemdup(bytes, size);
   __attribute__((cleanup(close_elf))) Elf *elf = elf_memory(copy, size);
   struct elf_image image = {.elf = elf, .bytes = copy, .size = size};
@@ -268,7 +268,7 @@ bool code_object_kernel(const struct code_object *object, const char *name,
   if (object->n_kernels == 0)
     return error_set(error, "the code object has no kernel");
 
-  /* What fits of the list; error_set cuts the rest. */
+  /* error_set cuts a list that is too long. */
   cleanup_free char *list = json_texts_join(names, ", ");
   const char *more = object->n_kernels > 16 ? ", …" : "";
   if (!name)

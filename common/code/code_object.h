@@ -1,5 +1,5 @@
 /* Compiled GPU code: the kernels of an AMDGPU code object (ELF, HSA metadata note) or a CUDA cubin,
- * and what each takes.
+ * with their resources and arguments.
  *
  * AMDGPU: the NT_AMDGPU_METADATA note (msgpack, code object v3 and later; LLVM's AMDGPU user
  * guide), read with libelf and msgpack-c. `vgprs` is .vgpr_count, which on gfx90a and later already
@@ -7,7 +7,7 @@
  * EIATTR_REGCOUNT and EIATTR_FRAME_SIZE of .nv.info (the registers until CUDA 12 also the top byte
  * of its .text section's sh_info), its parameters EIATTR_KPARAM_INFO of .nv.info.NAME, its static
  * shared memory the size of .nv.shared.NAME, less the 1,024 bytes of the system that it begins with
- * from sm_90 on. Fields that a format does not have are CODE_UNKNOWN.
+ * from sm_90 on. Numbers that a format does not state are CODE_UNKNOWN.
  *
  * The bytes are untrusted: every offset is checked, and contradictory or truncated files are
  * errors. Memory: an object owns everything. Threads: any; read-only after it was parsed. */
@@ -28,7 +28,7 @@ struct code_argument {
   bool is_hidden; /* filled in by the runtime */
 };
 
-/* What one kernel needs of the machine. Plain value. */
+/* What one kernel needs of the machine; a plain value. */
 struct code_resources {
   int64_t vgprs; /* AMDGPU: per lane, AGPRs included; CUDA: registers per thread */
   int64_t agprs, sgprs;
@@ -41,21 +41,20 @@ struct code_resources {
 };
 extern const struct code_resources code_resources_unknown; /* every field CODE_UNKNOWN */
 
-/* vgpr_spills + sgpr_spills where known, else whether there is scratch (1) or not (0); 0 when
- * nothing is known. */
+/* The known spills or, if none are known, 1 for a kernel with scratch memory and 0 for others. */
 int64_t code_resources_spills(const struct code_resources *resources);
 
-/* {"vgprs": 112, …}: known members only (a new reference); and back: absent members are unknown,
- * others are refused. */
+/* To and from {"vgprs": 112, …} (a new reference), without members that are unknown. Reading
+ * refuses members of other names. */
 must_check json_t *code_resources_to_json(const struct code_resources *resources);
 must_check bool code_resources_from_json(const json_t *json, struct code_resources *ret,
                                          struct error *error);
 
 struct code_kernel {
-  char *name; /* as the runtime finds it: "matmul_kernel" */
+  char *name; /* by which the runtime finds it: "matmul_kernel" */
   struct code_resources resources;
   size_t n_arguments;
-  struct code_argument *arguments; /* by rising offset */
+  struct code_argument *arguments; /* in ascending order of offset */
 };
 
 struct code_object {

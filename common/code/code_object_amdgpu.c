@@ -1,6 +1,6 @@
 /* AMDGPU code objects: the target from the ELF header's flags and the NT_AMDGPU_METADATA note
  * (msgpack), as LLVM's "User Guide for AMDGPU Backend" describes both ("ELF Header", "Code Object
- * V3 to V5 Metadata"). What is read is copied into the object; any thread. */
+ * V3 to V5 Metadata"). */
 #include <msgpack.h>
 
 #include "common/base/error.h"
@@ -10,11 +10,11 @@
 #define NOTE_METADATA 32                    /* NT_AMDGPU_METADATA */
 #define NOTE_BYTES_MAX ((size_t)16 << 20)   /* of all note segments: the metadata and little else */
 #define MEMBERS_MAX 64                      /* of a map: a kernel has about 25 */
-#define NUMBER_MAX (((int64_t)1 << 32) - 1) /* what the kernel descriptor has room for */
+#define NUMBER_MAX (((int64_t)1 << 32) - 1) /* the largest number in a kernel descriptor */
 /* followed by an environment (empty), "-" and the target id */
 #define TARGET_PREFIX "amdgcn-amd-amdhsa-"
 
-/* e_flags & 0xff (EF_AMDGPU_MACH) of common targets. For other numbers only the note counts. */
+/* e_flags & 0xff (EF_AMDGPU_MACH) of common targets. With other numbers only the note is used. */
 static const struct {
   unsigned mach;
   const char *name;
@@ -24,7 +24,8 @@ static const struct {
     {0x41, "gfx1100"}, {0x46, "gfx1101"}, {0x47, "gfx1102"}, {0x48, "gfx1200"}, {0x4e, "gfx1201"},
 };
 
-/* The bytes of the one metadata note that the program headers name, as a loader finds it. */
+/* Finds the bytes of the metadata note by the program headers, as a loader does. An error if there
+ * are two. */
 static bool find_metadata(const struct elf_image *image, struct bytes_view *ret,
                           struct error *error) {
   struct bytes_view found = {0};
@@ -114,9 +115,9 @@ static bool object_extent(const unsigned char *at, uint64_t left, uint64_t *ret_
   return true;
 }
 
-/* Whether the bytes are one object in which no array or map claims more members than there are
- * bytes left. msgpack-c allocates what a count says before it reads the first member, so that a few
- * bytes could ask for 200 GB. */
+/* Whether the bytes are one object in which no array or map states more members than bytes follow.
+ * msgpack-c allocates memory for that number of members before it reads the first one, so that a
+ * few bytes could make it allocate 200 GB. */
 static bool counts_are_sane(struct bytes_view view) {
   const unsigned char *at = (const unsigned char *)view.bytes;
   uint64_t left = view.size, wanted = 1;
@@ -131,13 +132,14 @@ static bool counts_are_sane(struct bytes_view view) {
   return left == 0;
 }
 
-/* A value of the note, at most as deep as msgpack-c reads (32). A map that names a member twice, or
- * by anything but a text, is an error; a text that is not UTF-8 becomes null. Pointers are made
- * only for errors, because a note can have millions of values. */
+/* Copies a value of the note, at most as deep as msgpack-c reads (32). A map that names a member
+ * twice, or by anything but a text, is an error; a text that is not UTF-8 becomes null. Pointers
+ * are made only for errors, because a note can have millions of values. */
 static bool note_to_json(const msgpack_object *value, json_t **ret, struct error *error) {
   char at[JSON_POINTER_SIZE];
   cleanup_json json_t *json = NULL;
   json_t *item = NULL;
+
   switch (value->type) {
   case MSGPACK_OBJECT_BOOLEAN:
     json = json_boolean(value->via.boolean);
@@ -168,9 +170,10 @@ static bool note_to_json(const msgpack_object *value, json_t **ret, struct error
       const msgpack_object_kv *member = &value->via.map.ptr[i];
       if (member->key.type != MSGPACK_OBJECT_STR)
         return error_set(error, "the name of member %u is no text", i);
+
       cleanup_free char *name = name_plain(member->key.via.str.ptr, member->key.via.str.size);
       if (json_object_get(json, name))
-        return error_set(error, "the member \"%.60s\" is there twice", name);
+        return error_set(error, "the member \"%.60s\" occurs twice", name);
       if (!note_to_json(&member->val, &item, error))
         return error_pointer_prefix(error, json_pointer_member(at, sizeof at, "", name));
       json_put(json, name, item);
@@ -290,7 +293,7 @@ static bool read_target(const struct elf_image *image, const char *text, struct 
   cleanup_free char *target = xstrndup(id, length);
   for (size_t i = 0; i < ARRAY_LENGTH(machs); i++) {
     if (machs[i].mach == (image->header.e_flags & 0xff) && !string_equal(machs[i].name, target))
-      return error_at(error, "/amdhsa.target", "says %s, the ELF header says %s", target,
+      return error_at(error, "/amdhsa.target", "states %s, the ELF header states %s", target,
                       machs[i].name);
   }
 

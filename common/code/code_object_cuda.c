@@ -1,12 +1,12 @@
-/* CUDA cubins. NVIDIA documents none of this: it follows from what cuobjdump (-elf,
- * --dump-resource-usage) and ptxas -v print of the same files, of CUDA 12 (ABI version 7) and 13
- * (8). LLVM's BinaryFormat/ELF.h has the flags. What is read is copied into the object. */
+/* CUDA cubins. NVIDIA does not document the format: it was found by comparing files of CUDA 12 (ABI
+ * version 7) and 13 (8) with what cuobjdump (-elf, --dump-resource-usage) and ptxas -v print about
+ * them. LLVM's BinaryFormat/ELF.h has the flags. */
 #include "common/base/error.h"
 #include "common/code/code_object_parse.h"
 
 #define ABI_CUDA_12 7
 #define ABI_CUDA_13 8
-/* in st_other: STO_CUDA_ENTRY, of kernels, not of functions that kernels call */
+/* in st_other: STO_CUDA_ENTRY, set for kernels, not for functions that kernels call */
 #define SYMBOL_IS_ENTRY 0x10
 #define SECTIONS_MAX 65536
 /* From sm_90 on, where this section exists, .nv.shared.NAME begins with the bytes that the system
@@ -14,8 +14,8 @@
 #define RESERVED_SECTION ".nv.shared.reserved.0"
 #define RESERVED_BYTES 1024
 
-/* An entry of .nv.info: a format byte, an attribute byte, and a 16-bit value or, in format SIZED,
- * that many bytes. */
+/* An entry of .nv.info: a format byte, an attribute byte, and a 16-bit value, which in format SIZED
+ * is the number of bytes that follow. */
 #define FORMAT_SIZED 4
 enum attribute {
   ATTRIBUTE_MAX_THREADS = 0x05,      /* u32 x, y, z */
@@ -85,7 +85,7 @@ static bool read_entry_symbol(struct cubin *cubin, const GElf_Sym *symbol, const
   if (!string_starts(section_name, ".text.") ||
       !string_equal(section_name + strlen(".text."), name) || kernel_in(cubin, symbol->st_shndx)) {
     char cut[NAME_TEXT_SIZE];
-    return error_set(error, "the cubin is damaged: kernel \"%s\" has no section .text of its own",
+    return error_set(error, "the cubin is damaged: kernel \"%s\" has no separate .text section",
                      name_cut(name, strlen(name), cut));
   }
 
@@ -133,7 +133,7 @@ static bool refuse_size(unsigned attribute, size_t size, struct error *error) {
   return error_set(error, "the cubin is damaged: attribute 0x%02x of %zu bytes", attribute, size);
 }
 
-/* An attribute of one kernel, of its own .nv.info.NAME. */
+/* Reads an attribute of the section .nv.info.NAME of a kernel. */
 static bool read_kernel_attribute(struct code_kernel *kernel, unsigned attribute, uint32_t value,
                                   struct bytes_view bytes, struct error *error) {
   struct code_resources *resources = &kernel->resources;
@@ -172,7 +172,7 @@ static bool read_kernel_attribute(struct code_kernel *kernel, unsigned attribute
   return set_once(&resources->workgroup_max, threads, kernel, "threads a block", error);
 }
 
-/* An attribute of .nv.info, which states what each function takes. */
+/* Reads an attribute of the section .nv.info, which states the resources of each function. */
 static bool read_common_attribute(const struct cubin *cubin, unsigned attribute,
                                   struct bytes_view bytes, struct error *error) {
   if (attribute != ATTRIBUTE_FRAME_SIZE && attribute != ATTRIBUTE_REGISTERS)
@@ -185,8 +185,9 @@ static bool read_common_attribute(const struct cubin *cubin, unsigned attribute,
   bool is_entry = index <= INT32_MAX && gelf_getsym(cubin->symbols, (int)index, &symbol) &&
                   symbol.st_other & SYMBOL_IS_ENTRY;
   struct code_kernel *kernel = is_entry ? kernel_in(cubin, symbol.st_shndx) : NULL;
-  if (!kernel) /* a function that kernels call */
-    return true;
+  if (!kernel)
+    return true; /* a function that kernels call */
+
   if (attribute == ATTRIBUTE_FRAME_SIZE)
     return set_once(&kernel->resources.scratch_bytes, value, kernel, "bytes of stack", error);
   if (value > 255)
@@ -217,8 +218,8 @@ static bool read_attributes(const struct cubin *cubin, struct code_kernel *kerne
   return true;
 }
 
-/* The attributes and the shared memory of the kernels; each section names the .text section that it
- * belongs to. */
+/* Reads the attributes and the sizes of shared memory of the kernels. Each section names the .text
+ * section to which it belongs. */
 static bool read_sections(const struct cubin *cubin, struct error *error) {
   bool has_reserved = false;
   size_t left = cubin->image->size; /* no compiler makes attributes that are longer than the file */
@@ -255,7 +256,7 @@ static bool read_sections(const struct cubin *cubin, struct error *error) {
     char cut[NAME_TEXT_SIZE];
     name_cut(kernel->name, strlen(kernel->name), cut);
     if (resources->vgprs == CODE_UNKNOWN)
-      return error_set(error, "the cubin does not say how many registers kernel %s has", cut);
+      return error_set(error, "the cubin does not state how many registers kernel %s has", cut);
     if (resources->kernarg_bytes == CODE_UNKNOWN)
       resources->kernarg_bytes = 0;
     if (has_reserved)

@@ -30,13 +30,12 @@ must_check bool amdgpu_parse(const struct elf_image *image, struct code_object *
 must_check bool cuda_parse(const struct elf_image *image, struct code_object *object,
                            struct error *error);
 
-/* A new kernel at the end of the object's, all of whose resources are unknown; an error when it
- * already has one of this name, has too many, or the name is no text. The pointer is valid until
- * the next call. */
+/* Appends a kernel whose resources are all unknown. An error if the object has one of this name or
+ * too many, or if the name is not UTF-8 text. The pointer is valid until the next call. */
 must_check bool code_object_add_kernel(struct code_object *object, const char *name, size_t length,
                                        struct code_kernel **ret_kernel, struct error *error);
 
-/* Sorts the kernel's arguments by offset; an error where one is outside of the kernarg segment or
+/* Sorts the kernel's arguments by offset. An error if one is outside of the kernarg segment or
  * overlaps another. */
 must_check bool code_kernel_order_arguments(struct code_kernel *kernel, struct error *error);
 

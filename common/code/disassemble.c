@@ -1,5 +1,5 @@
-/* Disassembly by the tools of LLVM and CUDA: finding one, running it confined; and the instructions
- * of AMD GPUs by their names. */
+/* Finds the tools of LLVM and CUDA and runs them confined; classifies instructions of AMD GPUs by
+ * their names. */
 #include "common/code/disassemble.h"
 
 #include <glob.h>
@@ -23,7 +23,7 @@ static void tools_release(struct tools *tools) {
     free(tools->paths[i]);
 }
 
-/* Takes ownership of `path`; drops what is no program or is listed already. */
+/* Takes ownership of `path`. Adds it if it is a program and new. */
 static void tools_take(struct tools *tools, char *path) {
   bool is_new = tools->n < TOOLS_MAX && access(path, X_OK) == 0;
   for (size_t i = 0; is_new && i < tools->n; i++)
@@ -89,12 +89,13 @@ static bool find_tools(bool is_cuda, struct tools *ret_tools, struct error *erro
 
   if (ret_tools->n)
     return true;
-  return is_cuda ? error_set(error,
-                             "no disassembler for CUDA code is here; install nvdisasm (of the CUDA "
-                             "toolkit, or of a Triton package) or name it in WAVETUNE_NVDISASM")
-                 : error_set(error,
-                             "no disassembler for AMD GPU code is here; install llvm-objdump 19 or "
-                             "later (Debian: apt install llvm-19) or name it in WAVETUNE_OBJDUMP");
+  return is_cuda
+             ? error_set(error,
+                         "there is no disassembler for CUDA code; install nvdisasm (of the CUDA "
+                         "toolkit, or of a Triton package) or name it in WAVETUNE_NVDISASM")
+             : error_set(error,
+                         "there is no disassembler for AMD GPU code; install llvm-objdump 19 or "
+                         "later (Debian: apt install llvm-19) or name it in WAVETUNE_OBJDUMP");
 }
 
 /* Runs one tool over the file. */
@@ -135,10 +136,10 @@ static bool tool_run(const char *tool, bool is_cuda, const char *folder, char *f
     return error_set(error, "the disassembly is longer than %zu bytes", DISASSEMBLY_MAX);
   if (!result.succeeded) {
     bool exited = WIFEXITED(result.status);
-    char *line = output + strspn(output, " \t\r\n"); /* the first that is not empty */
+    char *line = output + strspn(output, " \t\r\n"); /* the first non-empty line */
     line[strcspn(line, "\r\n")] = '\0';
     return error_set(error, "%s %s %d: %.300s", tool,
-                     exited ? "exited with" : "was ended (its limit is 60 s) by signal",
+                     exited ? "exited with" : "was killed (its limit is 60 s) by signal",
                      exited ? WEXITSTATUS(result.status) : WTERMSIG(result.status),
                      *line ? line : "it printed nothing");
   }
@@ -168,7 +169,7 @@ bool disassemble(const void *bytes, size_t size, char **ret_text, struct error *
       done = tool_run(tools.paths[i], is_cuda, folder, file, ret_text, error);
   }
 
-  struct error ignored; /* the text counts, even if the folder cannot be removed */
+  struct error ignored; /* a folder that cannot be removed does not change the result */
   (void)!folder_remove(folder, &ignored);
   return done;
 }
@@ -184,8 +185,8 @@ static bool token_is(const char *token, size_t length, const char *word) {
   return strlen(word) == length && memcmp(token, word, length) == 0;
 }
 
-/* Reads the parts of a memory instruction's name from `at` on; whether one states the width that
- * one access of a lane moves. */
+/* Reads the parts of a memory instruction's name from `at` on. Returns whether one of them states
+ * the width of an access. */
 static bool name_width(struct isa_instruction *instruction, size_t at) {
   static const struct {
     const char *word;
@@ -198,6 +199,7 @@ static bool name_width(struct isa_instruction *instruction, size_t at) {
       {"b32", ISA_4},      {"b64", ISA_8},      {"b96", ISA_12},  {"b128", ISA_16},
   };
   bool is_found = false;
+
   while (at < instruction->name_length) {
     const char *token = instruction->name + at;
     const char *end = memchr(token, '_', instruction->name_length - at);
@@ -206,6 +208,7 @@ static bool name_width(struct isa_instruction *instruction, size_t at) {
       instruction->is_to_lds = true;
     if (token_is(token, length, "2addr"))
       instruction->accesses = 2;
+
     for (size_t i = 0; !is_found && i < ARRAY_LENGTH(words); i++) {
       if (token_is(token, length, words[i].word)) {
         instruction->width = words[i].width;
@@ -253,6 +256,7 @@ static void classify(struct isa_instruction *instruction) {
       {"s_barrier_wait", ISA_OTHER, 0},
       {"s_barrier", ISA_BARRIER, 0},
   };
+
   size_t i = 0;
   while (i < ARRAY_LENGTH(families) && !has_prefix(instruction, families[i].prefix))
     i++;

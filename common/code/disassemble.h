@@ -1,16 +1,15 @@
-/* Compiled GPU code as text: llvm-objdump for AMDGPU code objects, nvdisasm or cuobjdump for
- * CUDA's.
+/* Disassembles GPU code: with llvm-objdump AMDGPU code objects, with nvdisasm or cuobjdump CUDA
+ * cubins.
  *
- * The tool is a program of this machine, run on a copy of the bytes in a folder of its own,
- * confined (common/program/sandbox.h) and bounded in time, memory and output, because the bytes are
- * untrusted. Without a tool the error names what to install or which variable to set; nothing else
- * of wavetune needs one.
+ * The tool is a program of this machine. It reads a copy of the bytes in a temporary folder,
+ * confined (common/program/sandbox.h) and within bounds of time, memory and output, because the
+ * bytes are untrusted. Without a tool the error states what to install or which variable to set.
  * Tools, of which the first that can read the bytes is used:
  *   AMDGPU: $WAVETUNE_OBJDUMP alone where it is set; llvm-objdump-30 down to -19 and llvm-objdump
  *           in $PATH (before 19 LLVM does not know gfx942), /opt/rocm/llvm/bin/llvm-objdump
- *   CUDA:   $WAVETUNE_NVDISASM alone where it is set; nvdisasm in $PATH, of a Triton package in
- *           $VIRTUAL_ENV, of /usr/local/cuda, of a Triton package of the system's Python; the same
- *           places for cuobjdump
+ *   CUDA:   $WAVETUNE_NVDISASM alone where it is set; nvdisasm in $PATH, in a Triton package of
+ *           $VIRTUAL_ENV, in /usr/local/cuda, in a Triton package of the system's Python; then
+ *           cuobjdump in the same places
  *
  * Memory: the text is the caller's. Threads: any. */
 #ifndef WAVETUNE_COMMON_CODE_DISASSEMBLE_H
@@ -23,11 +22,12 @@
 
 must_check bool disassemble(const void *bytes, size_t size, char **ret_text, struct error *error);
 
-/* One line of llvm-objdump's disassembly of AMD GPU code: what class of instruction it is, and
- * where it may go on.
+/* From here: one line of llvm-objdump's disassembly of AMD GPU code as an instruction, with its
+ * class and the instruction that follows it.
  *
- * Both naming families are read: global_load_dwordx4, ds_read_b128 (gfx9) and global_load_b128,
- * ds_load_b128 (gfx11 and later). Memory: none. Threads: pure functions. */
+ * Both families of names are known: global_load_dwordx4, ds_read_b128 (gfx9) and global_load_b128,
+ * ds_load_b128 (gfx11 and later). Threads: pure functions. */
+
 /* Bytes that one lane moves in one access. */
 enum isa_width { ISA_1, ISA_2, ISA_4, ISA_8, ISA_12, ISA_16, ISA_WIDTHS };
 extern const int64_t isa_width_bytes[ISA_WIDTHS];
@@ -55,9 +55,9 @@ struct isa_instruction {
   enum isa_class class;
   enum isa_flow flow;
   enum isa_width width; /* of a memory access */
-  int accesses;         /* of that width: 2 for ds_read2_b64, else 1 */
+  int accesses;         /* how many of that width: 2 for ds_read2_b64, else 1 */
   bool is_flat, is_to_lds;
-  bool waits_for_loads, waits_for_lds; /* for every one in flight */
+  bool waits_for_loads, waits_for_lds; /* for all that are in flight */
   const char *name;                    /* borrowed from the text; not NUL-terminated */
   size_t name_length;
 };
@@ -65,7 +65,8 @@ struct isa_instruction {
 /* False for a line that holds no instruction. `line` ends with a newline or the text's end. */
 must_check bool isa_decode(const char *line, struct isa_instruction *ret);
 
-/* "0000000000001700 <matmul_kernel>:": the name (borrowed, not NUL-terminated) and the address. */
+/* The name (borrowed, not NUL-terminated) and the address of "0000000000001700 <matmul_kernel>:";
+ * false for other lines. */
 must_check bool isa_decode_label(const char *line, const char **ret_name, size_t *ret_length,
                                  uint64_t *ret_address);
 

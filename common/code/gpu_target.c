@@ -17,7 +17,7 @@
  * (tests/system/test_occupancy_cli.py). No number here was measured on an AMD GPU.
  *
  * LDS: 64 KiB, on gfx950 160 KiB (FeatureAddressableLocalMemorySize163840 in LLVM's AMDGPU.td;
- * Triton's LLVM accepts 163,840 bytes and no more). It is handed out in blocks of 128 dwords
+ * Triton's LLVM accepts 163,840 bytes and no more). It is allocated in blocks of 128 dwords
  * (LDS_SIZE of COMPUTE_PGM_RSRC2 in LLVM's guide; its encoding was checked), on gfx950 of 320
  * (AMD's CDNA 4 instruction set guide; Triton's LLVM encodes 512, which is coarser).
  *
@@ -32,9 +32,9 @@
  * which let a tuner rank the worst config first (pytorch/pytorch#192159). gfx90a: 8 MB of L2 a die
  * (AMD's CDNA 2 white paper). gfx942, gfx950: 256 MB of Infinity Cache and 8 L2s of 4 MB (AMD's
  * CDNA 3 and 4 white papers), which 256 MiB cannot displace; hipBLASLt's guidance is "larger than
- * the cache size", for which 512 MiB is in use (no size was tried on such a GPU by us). sm_80: 40
- * MB of L2 (A100 white paper); sm_90: 50 MB, 60 MB in the full GH100 (H100 white paper); sm_100:
- * 126 MB (Blackwell tuning guide). */
+ * the cache size", here 512 MiB (not tested on such a GPU). sm_80: 40 MB of L2 (A100 white paper);
+ * sm_90: 50 MB, 60 MB in the full GH100 (H100 white paper); sm_100: 126 MB (Blackwell tuning
+ * guide). */
 #include "common/code/gpu_target.h"
 
 #include <inttypes.h>
@@ -112,8 +112,8 @@ static int64_t waves_by_registers(const struct gpu_target *target,
   return target->registers_per_eu / round_up(wanted, target->register_granule);
 }
 
-/* Workgroups whose LDS a compute unit holds. AMD's rule does not round what a workgroup takes up to
- * blocks; CUDA's does, and adds what is reserved. */
+/* Workgroups whose LDS a compute unit holds. CUDA's rule adds the reserved bytes and rounds up to
+ * blocks; AMD's does neither. */
 static int64_t workgroups_by_lds(const struct gpu_target *target,
                                  const struct workgroup *workgroup) {
   if (workgroup->lds_bytes <= 0)

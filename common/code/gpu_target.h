@@ -1,8 +1,7 @@
 /* Limits of the GPU targets that wavetune knows, and what follows from them: whether a launch can
  * run, how many workgroups a compute unit holds at once, and how evenly a grid fills the GPU.
  *
- * Each row of gpu_target.c names its source. An unknown arch is no error: callers then prune
- * nothing.
+ * gpu_target.c names the sources of the numbers. For an unknown arch callers prune nothing.
  *
  * Memory: targets are static. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_CODE_GPU_TARGET_H
@@ -27,10 +26,11 @@ struct gpu_target {
   int64_t lds_bytes_reserved; /* of each workgroup, by the system */
   int64_t lds_granule_bytes;
   int64_t threads_per_workgroup_max;
-  size_t displacement_bytes; /* to be read to displace the contents of all data caches */
+  size_t displacement_bytes; /* reading as many displaces the contents of all data caches */
 };
 
-/* NULL when it is not known. Features after a colon ("gfx942:sramecc+:xnack-") are ignored. */
+/* NULL when the target is not known. Features after a colon ("gfx942:sramecc+:xnack-") are ignored.
+ */
 const struct gpu_target *gpu_target_find(const char *arch);
 
 /* All of them, in the table's order. */
@@ -52,8 +52,8 @@ enum occupancy_limit {
 
 const char *occupancy_limit_name(enum occupancy_limit limit); /* "waves", "registers", "lds" */
 
-/* How many registers above a boundary of occupancy a compiler may save: one granule. The guide's
- * example is 170 VGPRs where 168 would do. */
+/* Reviews report a kernel with at most this many registers too many for a higher occupancy: one
+ * granule. The guide's example has 170 VGPRs, where 168 would suffice. */
 #define OCCUPANCY_REGISTERS_NEAR 8
 
 struct occupancy {
@@ -70,16 +70,16 @@ struct workgroup {
   int64_t lds_bytes; /* static and dynamic */
 };
 
-/* Whether a single workgroup can run on the target; the error is like "needs 81920 bytes of LDS,
- * gfx942 has 65536". Every member is at least 0. */
+/* Whether a workgroup can run on the target. The error is like "needs 81920 bytes of LDS, gfx942
+ * has 65536 for a workgroup". */
 must_check bool workgroup_fits(const struct gpu_target *target, const struct workgroup *workgroup,
                                struct error *error);
 
 /* Of a workgroup that fits. */
 struct occupancy occupancy_of(const struct gpu_target *target, const struct workgroup *workgroup);
 
-/* w / ceil(w), w = workgroups / (compute units × workgroups a unit runs at once): the share of the
- * last round's slots that is used; 0 when there are none. */
+/* The used share of the slots in all rounds of a grid: w / ceil(w), with w = workgroups / (compute
+ * units × workgroups that a unit runs at once); 0 if one of the numbers is 0. */
 double grid_utilization(int64_t workgroups, int64_t compute_units, int64_t workgroups_per_cu);
 
 #endif

@@ -1,11 +1,10 @@
-/* The fields of enrolments, heartbeats and tokens that are replaced. */
+/* The fields of enrolments, heartbeats and renewed tokens, and of the answers. */
 #include "common/enrolment/enrolment.h"
 
 #define TEXT_MAX 200
 #define AGENT_ID_MAX 64
 #define HEARTBEAT_MS_MAX 600000
 #define ROTATE_MS_MAX (INT64_C(1) << 53)
-#define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
 
 bool token_is_plain(const char *token) {
   size_t length =
@@ -52,7 +51,7 @@ static const struct field enrolment_fields[] = {
                  .schema =
                      "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 64, \"items\": " SCHEMA(
                          "Digest") "}",
-                 .about = "it takes only work that one of these keys signed"),
+                 .about = "the agent accepts only work that one of these keys signed"),
     RECORD_FIELD(RECORDS, struct enrolment, devices, FIELD_REQUIRED | FIELD_NO_COLUMN, .least = 1,
                  .most = ENROLMENT_DEVICES_MAX, .of = &enrolment_device_record),
 };

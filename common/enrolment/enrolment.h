@@ -1,8 +1,8 @@
-/* The messages of agents and servers when an agent enrols, sends a heartbeat and replaces its
- * token.
+/* The messages with which an agent enrols, sends a heartbeat and replaces its token, and the
+ * answers.
  *
- * Memory: an object that was read owns what it points to; one that is only written may borrow it.
- * Threads: one to an object. */
+ * Memory: a message that was read owns what it points to; one that is only written may borrow it.
+ * Threads: one for each message. */
 #ifndef WAVETUNE_COMMON_ENROLMENT_ENROLMENT_H
 #define WAVETUNE_COMMON_ENROLMENT_ENROLMENT_H
 
@@ -11,7 +11,7 @@
 
 #define ENROLMENT_DEVICES_MAX 64
 #define ENROLMENT_KEYS_MAX 64
-#define HEARTBEAT_MS_DEFAULT 5000 /* where a server states none */
+#define HEARTBEAT_MS_DEFAULT 5000 /* if the server states none */
 
 /* The body of POST /v1/agents. */
 struct enrolment_device {
@@ -25,7 +25,7 @@ struct enrolment {
   char *agent; /* NULL: the server chooses */
   char *boot, *name, *version;
   char *machine;             /* a digest that identifies the machine; NULL: not stated */
-  struct texts trusted_keys; /* ids of keys; none: it takes unsigned work, too */
+  struct texts trusted_keys; /* ids of keys; none: unsigned work is accepted, too */
   struct records devices;    /* struct enrolment_device */
 };
 extern const struct record enrolment_record, enrolment_device_record;
@@ -33,10 +33,10 @@ extern const struct record enrolment_record, enrolment_device_record;
 /* The answer to it. */
 struct enrolment_answer {
   char *agent; /* its id: 1 to 64 lower-case hexadecimal digits */
-  char *token; /* its new token; NULL: it keeps the one that it has */
+  char *token; /* its new token; NULL: it keeps its token */
   int64_t heartbeat_every_ms, lease_ms;
   int64_t reclaimed;    /* leases of an earlier run that were returned */
-  int64_t rotate_in_ms; /* when the token is to be replaced; FIELD_NONE: never */
+  int64_t rotate_in_ms; /* time until the token is to be replaced; FIELD_NONE: never */
 };
 extern const struct record agent_answer_record;
 

@@ -1,5 +1,5 @@
 /* Kernels' manifests, read strictly: every member known, every expression parsable, a JSON Pointer
- * to each error; and whether a kernel, a key and a space go together. */
+ * to each error; and whether a kernel, a key and a space fit together. */
 #include "common/kernel/kernel.h"
 
 #include <math.h>
@@ -7,13 +7,13 @@
 #define DEFINES_MAX 64
 #define SAMPLES_DEFAULT 4096
 #define SAMPLES_MAX ((int64_t)1 << 40)
-/* numpy.allclose's, where the manifest states none. */
+/* The defaults of numpy.allclose. */
 #define RTOL_DEFAULT 1e-5
 #define ATOL_DEFAULT 1e-8
 #define ELEMENTS_MAX ((int64_t)1 << 40)
-#define EXACT_INTEGER_MAX ((int64_t)1 << 53) /* beyond it a double skips integers */
+#define EXACT_INTEGER_MAX ((int64_t)1 << 53) /* doubles above it skip integers */
 
-/* Facts that every expression of a kernel may read, then those that only launches may. */
+/* Facts of the device. Every expression may use the first FACTS, launches may use all. */
 #define FACTS 2
 #define LAUNCH_FACTS 5
 static const char *const fact_names[LAUNCH_FACTS] = {"gpu_name", "arch", "cus", "occupancy",
@@ -290,7 +290,7 @@ static const struct field manifest_fields[] = {
     IDENTIFIER(struct kernel, entry, FIELD_REQUIRED),
     RECORD_FIELD_AS("sources", RECORDS, struct kernel, n_sources, FIELD_REQUIRED, .least = 1,
                     .most = KERNEL_SOURCES_MAX, .of = &source_record,
-                    .about = "the first one is compiled, others it includes"),
+                    .about = "the first one is compiled and includes the others"),
     RECORD_FIELD_AS("arguments", RECORDS, struct kernel, n_arguments, FIELD_REQUIRED,
                     .most = KERNEL_ARGUMENTS_MAX, .of = &argument_record),
     RECORD_FIELD_AS("defines", MAP, struct kernel, n_defines, .most = DEFINES_MAX,
@@ -330,7 +330,7 @@ static bool texts_differ(const void *texts, size_t n, size_t stride, const char 
         continue;
       char at[JSON_POINTER_SIZE];
       snprintf(at, sizeof at, "%s/%zu%s", pointer, i, member);
-      return error_at(error, at, "\"%.64s\" is there twice", text);
+      return error_at(error, at, "\"%.64s\" occurs twice", text);
     }
   }
   return true;
@@ -376,8 +376,7 @@ static bool argument_settle(struct argument *argument, struct error *error) {
                   (long long)min, (long long)max);
 }
 
-/* A Triton program's block is num_warps × warp_size and its shared memory is in the object's
- * metadata, so both are demanded of hip only. */
+/* Only hip must state a block: that of a Triton program is num_warps × warp_size. */
 static bool launch_fits(const struct kernel *kernel, struct error *error) {
   bool has_launch = kernel->launch.grid != NULL;
   if (kernel->language == LANGUAGE_C)
@@ -389,8 +388,7 @@ static bool launch_fits(const struct kernel *kernel, struct error *error) {
          member_is_missing("/launch/block", error);
 }
 
-/* Finds the outputs' arguments. A kernel in c, whose author can always run its reference, must have
- * all its outputs checked. */
+/* Finds the arguments of the outputs. A kernel in c must have a reference for each output. */
 static bool reference_settle(struct kernel *kernel, struct error *error) {
   const struct kernel_reference *reference = &kernel->reference;
   if (!reference->source.path)
@@ -516,7 +514,7 @@ static bool parameter_fits(const struct kernel *kernel, const struct parameter *
 
   if (parameter->role == ROLE_OPTION && kernel->language == LANGUAGE_C)
     return error_at(error, json_pointer_member(at, sizeof at, "/space/roles", name),
-                    "parameter \"%s\" has the role \"option\", which a kernel in c does not know; "
+                    "parameter \"%s\" has the role \"option\", which a kernel in c cannot have; "
                     "use \"define\"",
                     name);
 
@@ -564,7 +562,7 @@ bool kernel_space_is_plain(const struct kernel *kernel, const struct space *spac
   return true;
 }
 
-/* The names that an expression may read: of the key, of the parameters, and facts. */
+/* The names that expressions may use: members of the key, parameters, and facts. */
 struct names {
   size_t n_plain, n_launch; /* n_plain: without the facts that only launches may read */
   const char *names[KEY_MEMBERS_MAX + SPACE_PARAMETERS_MAX + LAUNCH_FACTS];
@@ -575,7 +573,8 @@ static bool text_binds(const char *text, const struct names *names, size_t n, st
   return expr_parse(text, &expr, error) && expr_bind(expr, names->names, n, error);
 }
 
-/* One of the kernel's expressions, or NULL; `place` is where in the manifest it is. */
+/* Whether an expression of the kernel uses known names only; NULL is none. `place` is its place in
+ * the manifest. */
 static bool kernel_text_binds(const struct kernel *kernel, const char *place, const char *text,
                               const struct names *names, size_t n, struct error *error) {
   if (!text || text_binds(text, names, n, error))

@@ -3,8 +3,8 @@
  * JSON of a manifest, which POST /v1/kernels takes (kernel_hash is the digest of its canonical
  * text):
  *   {"name": "softmax/fused", "language": "c", "entry": "softmax_fused",
- *    "sources": [{"path": "fused.c", "digest": "sha256:…"}],        the first one is compiled;
- *                                                                   others it includes
+ *    "sources": [{"path": "fused.c", "digest": "sha256:…"}],        the first one is compiled and
+ *                                                                   includes the others
  *    "key": ["rows", "columns"],
  *    "arguments": [
  *      {"name": "y", "dtype": "float32", "shape": ["rows", "columns"], "access": "write"},
@@ -29,10 +29,10 @@
  * are pointers (const when only read), scalars values. The reference is C: for each output a
  * function `double f(int64_t index, <the kernel's arguments>)` that computes element `index` of
  * that output in double precision; readwrite buffers hold their values from before the call.
- * `samples`: for how many elements of each output the reference is computed (0 = all); the first
- * and last 64 are always among them. All others are compared with the baseline's output
- * (agent/measure/problem.h). Every element is checked: it must have been written, and be no NaN
- * where the reference has none.
+ * `samples` is the number of elements of each output for which the reference is computed (0: all);
+ * the first and last 64 are always among them. All others are compared with the baseline's output
+ * (agent/measure/problem.h). Every element must have been written, and may be NaN only where the
+ * reference is.
  *
  * An expression is a string or an integer. Optional: fill ("normal" when absent; buffers
  * that hold no floats must state one of the others), defines, shared_bytes, rtol (1e-5), atol
@@ -95,8 +95,7 @@ struct argument {
   enum access access;
   struct fill fill;
   char *value;                 /* of a scalar: an expression */
-  const char *reference_entry; /* of a buffer that is written: the function that computes an element
-                                  of it */
+  const char *reference_entry; /* the function that computes an element of an output, or NULL */
 };
 
 struct source {
@@ -106,10 +105,10 @@ struct source {
 
 struct define {
   char *name;
-  char *value; /* expression over key and config */
+  char *value; /* an expression of the key and the config */
 };
 
-struct launch { /* all 0 for language c */
+struct launch { /* all 0 in language c */
   RECORD_ARRAY(char *, n_grid, grid);
   RECORD_ARRAY(char *, n_block, block);
   char *shared_bytes; /* expression or NULL */
@@ -121,8 +120,7 @@ struct output {
 };
 
 struct kernel_reference {
-  struct source source; /* path NULL: outputs are not checked (allowed for triton and hip imports
-                           only) */
+  struct source source; /* path NULL: outputs are not compared with a reference */
   RECORD_ARRAY(struct output, n_outputs, outputs);
   double rtol, atol;
   int64_t samples;
@@ -159,20 +157,20 @@ DEFINE_CLEANUP(struct kernel *, cleanup_kernel_free, kernel_free)
 #define cleanup_kernel __attribute__((cleanup(cleanup_kernel_free)))
 
 /* Whether key, space and manifest fit together: the key has the manifest's names, expressions use
- * known names only, and the language has the parameters' roles (c: no options). POST /v1/jobs and
- * `tune` check this before anything runs. Pointers are those of a job: "/key", "/space/…",
- * "/kernel". */
+ * known names only, and the language allows the roles of the parameters (c: no options). POST
+ * /v1/jobs and `tune` check this first. Pointers are those of a job: "/key", "/space/…", "/kernel".
+ */
 must_check bool kernel_accepts(const struct kernel *kernel, const struct key *key,
                                const struct space *space, struct error *error);
 
-/* Whether the space cannot change the meaning of signed sources. For agents with --trusted-key: no
+/* Whether the space cannot change the meaning of signed sources, for agents with --trusted-key. No
  * key signs the space, and its parameters become macros, which could rename a function, a type or a
- * keyword. So their names must be capitals, digits and _, a letter first, and none may have the
- * role env. Always true for Triton, where parameters are no macros. */
+ * keyword. So names of parameters must be capitals, digits and _, a letter first, and no parameter
+ * may have the role env. Always true for Triton, where parameters are not macros. */
 must_check bool kernel_space_is_plain(const struct kernel *kernel, const struct space *space,
                                       struct error *error);
 
-/* Elements of a buffer argument; at most 2^40. */
+/* The number of elements of a buffer, at most 2^40. */
 must_check bool argument_elements(const struct argument *argument, const struct scope *scope,
                                   int64_t *ret_elements, struct error *error);
 
@@ -183,11 +181,11 @@ must_check bool argument_elements(const struct argument *argument, const struct 
 /* [A-Za-z_][A-Za-z0-9_]*, at most IDENTIFIER_MAX bytes. */
 bool identifier_is_valid(const char *text);
 
-/* Whether the name has a meaning in expressions: a word of their language or a fact of the
- * device. */
+/* Whether expressions use the name: as a keyword, or for a fact of the device. */
 bool name_is_reserved(const char *name);
 
-/* A relative path of plain components: no "..", no "." and no empty one, no control characters. */
+/* Whether the path is relative, without control characters, and without "..", "." and empty parts.
+ */
 must_check bool source_path_check(const char *path, const char *pointer, struct error *error);
 
 #endif

@@ -13,8 +13,8 @@
 /* Members that a version may state in place of the folder's. */
 #define SHARED_MEMBERS "arguments", "defines", "launch", "reference", "flops", "bytes", "exports"
 
-/* Reads a file, which must be inside the folder also after links are followed: files that a
- * manifest names are pushed to a server. */
+/* Reads a file, which must be inside the folder also after links are followed, because the files of
+ * a manifest are pushed to a server. */
 static bool read_inside(const char *directory, const char *path, char **ret_text, size_t *ret_size,
                         struct error *error) {
   cleanup_free char *joined = xasprintf("%s/%s", directory, path);
@@ -96,10 +96,12 @@ static bool find_version(const char *directory, const json_t *document, const ch
                          struct version *ret, struct error *error) {
   json_t *versions = json_object_get(document, "versions"), *version;
   const char *first = json_object_iter_key(json_object_iter(versions)), *name;
-  *ret =
-      (struct version){wanted ? wanted : first, json_object_get(versions, wanted ? wanted : first)};
-  if (ret->json && (wanted || json_object_size(versions) == 1))
+  struct version found = {.name = wanted ? wanted : first};
+  found.json = json_object_get(versions, found.name);
+  if (found.json && (wanted || json_object_size(versions) == 1)) {
+    *ret = found;
     return true;
+  }
 
   cleanup_json json_t *names = json_array();
   json_object_foreach (versions, name, version)

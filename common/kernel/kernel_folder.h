@@ -10,7 +10,7 @@
  * its name "softmax/fused", paths replaced by {path, digest}. "space" defaults to "space.json". A
  * folder with one version needs no version name. arguments, defines, launch, reference, flops,
  * bytes and exports may be in a version too, and replace the shared one then. "sources" are the
- * compiled file first, then every file that it includes. A file has at most 1 MiB and is inside
+ * compiled file, then every file that it includes. A file has at most 1 MiB and is inside
  * DIR, also after links are followed.
  *
  * Memory: owns everything. Threads: one at a time. */

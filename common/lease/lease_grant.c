@@ -4,7 +4,6 @@
 #include "common/node/environment.h"
 
 #define LEASE_MS_MAX (24 * 3600 * 1000)
-#define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
 #define SCHEMA_SIGNATURES "{\"type\": \"array\", \"items\": " SCHEMA("CodeSignature") "}"
 
 /* The server copies the texts of manifest and space without parsing them. */

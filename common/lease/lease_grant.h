@@ -1,6 +1,6 @@
 /* A lease as a server grants it: the answer to POST /v1/leases.
  *
- * Memory: an object that was read owns its parts: record_release. Threads: one for each object. */
+ * Memory: a grant that was read owns its members (record_release). Threads: one for each grant. */
 #ifndef WAVETUNE_COMMON_LEASE_LEASE_GRANT_H
 #define WAVETUNE_COMMON_LEASE_LEASE_GRANT_H
 
@@ -12,12 +12,12 @@ struct lease_grant {
   char *lease; /* its id in the API's paths */
   int64_t epoch, job;
   struct digest kernel;
-  json_t *manifest, *key, *space; /* objects; the order of their members counts */
+  json_t *manifest, *key, *space; /* objects; the order of their members matters */
   struct digest build;            /* none: the agent compiles */
   struct config_ranges configs;   /* to be measured */
   json_t *signatures; /* arrays, of the kernel and of the build; NULL: the agent trusts no keys */
   json_t *build_signatures;
-  json_t *likely;    /* array: the configs to be tried first; NULL: none */
+  json_t *likely;    /* array: the warm-start configs, which are measured first; NULL: none */
   double best_ratio; /* least ratio to the baseline so far, of the whole job; NaN: none */
   int64_t device_us, budget_us; /* limits of device time, of this lease and of all leases of
                                    its stage together; FIELD_NONE: none */

@@ -1,4 +1,4 @@
-/* Reading measurements. */
+/* Reading and checking measurements. */
 #include "common/measurement/measurement.h"
 
 #include <math.h>
@@ -35,8 +35,8 @@ bool measurement_agrees(const struct measurement *measurement, const char *point
   } else if (measurement->baseline_failed && (is_correct || !measurement->detail)) {
     member = is_correct ? "baseline_failed" : "detail";
     error_set(error,
-              "a baseline that failed has another outcome than correct, and a \"detail\" that "
-              "says why");
+              "a baseline that failed must have another outcome than correct, and the reason in "
+              "\"detail\"");
   } else if (!is_correct && !digest_is_none(&measurement->object)) {
     member = "object";
     error_set(error, "a measurement with the outcome %s has no object; only correct ones have",

@@ -1,11 +1,9 @@
 /* A measurement of one config: a worker reports it, a supervisor spools and posts it, and the
- * server stores it. All of them read and write it by the one table below.
+ * server stores it, all with the table of fields below. docs/architecture.md lists what a new
+ * member needs.
  *
- * A new member is a line of MEASUREMENT_FIELDS with a member of the struct, a column of the table
- * `measurements` (a migration) and the code that measures it. docs/api.md explains each.
- *
- * Memory: a measurement that was read owns what its members point to: measurement_release. One that
- * is only written may borrow it. Threads: pure functions. */
+ * Memory: a measurement that was read owns what its members point to (measurement_release); one
+ * that is only written may borrow it. Threads: any, one at a time for each measurement. */
 #ifndef WAVETUNE_COMMON_MEASUREMENT_MEASUREMENT_H
 #define WAVETUNE_COMMON_MEASUREMENT_MEASUREMENT_H
 
@@ -19,7 +17,7 @@
 #define MEASUREMENT_COMPILE_MS_MAX INT64_C(1000000000000)
 #define MEASUREMENT_DEVICE_US_MAX INT64_C(1000000000000000)
 #define MEASUREMENT_REGISTERS_MAX 1000000
-#define OPENING_US_MAX INT64_C(1000000000000000) /* of opening a kernel, in an epoch */
+#define OPENING_US_MAX INT64_C(1000000000000000) /* device time to open a kernel, in an epoch */
 
 /* Absent members are as in common/record/record.h. */
 struct measurement {
@@ -36,12 +34,12 @@ struct measurement {
   int64_t lds_bytes, occupancy;  /* of a workgroup; workgroups that a compute unit holds */
   char *end;                     /* why sampling ended (agent/measure/race.h) */
   json_t *conditions;            /* of the device and the machine (agent/device/device.h) */
-  bool baseline_failed;          /* the config is the job's baseline, and nothing can be measured */
-  struct digest object;          /* of the code that was timed, a blob; of correct ones only */
+  bool baseline_failed;          /* the config is the job's baseline, so nothing can be measured */
+  struct digest object;          /* of the code that was timed, a blob; only if it is correct */
 };
 
-/* The fields with a column of the table `measurements`, of a struct measurement that is `base`
- * bytes into an object. `flags` go to all of them. */
+/* The fields that have a column of the table `measurements`, of a struct measurement at the offset
+ * `base` in an object. All of them have `flags`. */
 /* clang-format off */
 #define MEASUREMENT_FIELD(base, type, member, ...) \
   {#member, FIELD_##type, (base) + offsetof(struct measurement, member), __VA_ARGS__}
@@ -76,7 +74,7 @@ struct measurement {
                     .schema = "{\"type\": \"object\"}")
 /* clang-format on */
 
-/* As it is posted. */
+/* In the requests of agents. */
 extern const struct record measurement_record;
 
 void measurement_init(struct measurement *measurement); /* everything is absent */
@@ -85,7 +83,8 @@ void measurement_release(struct measurement *measurement);
 /* Whether valid members are consistent: samples are paired, a correct measurement has some, … */
 must_check bool measurement_agrees(const struct measurement *measurement, const char *pointer,
                                    struct error *error);
-/* Reads one strictly; its members agree. What JSON lacks stays as it is. On failure release it. */
+/* Reads a measurement strictly, and checks that its members agree. Members that JSON lacks stay as
+ * they are. On failure release it. */
 must_check bool measurement_read(const json_t *json, const char *pointer,
                                  struct measurement *measurement, struct error *error);
 

@@ -1,4 +1,4 @@
-/* Environments: reading, comparing and digesting what a measurement holds for. */
+/* Reading, comparing and digesting environments; regimes. */
 #include "common/node/environment.h"
 
 #include "common/record/record.h"
@@ -157,13 +157,13 @@ bool environment_names_gpu(const struct environment *environment) {
   return environment->gpu && (environment->arch || strpbrk(environment->gpu, "0123456789"));
 }
 
-bool environment_can_use(const struct environment *served, const struct environment *asked) {
+bool environment_can_use(const struct environment *served, const struct environment *requested) {
+  const char *partition = requested->partition;
   bool states_part = served->partition || served->compute_units;
-  bool is_whole =
-      asked->partition && (!*asked->partition || string_equal(asked->partition, "SPX") ||
-                           string_starts(asked->partition, "SPX/"));
+  bool is_whole = partition && (!*partition || string_equal(partition, "SPX") ||
+                                string_starts(partition, "SPX/"));
 
-  return environment_names_gpu(served) && environment_fits(served, asked) &&
+  return environment_names_gpu(served) && environment_fits(served, requested) &&
          (states_part || is_whole);
 }
 
@@ -181,7 +181,7 @@ json_t *environment_differences(const struct environment *partial, const struct 
   return differences;
 }
 
-/* "6.4" of "6.4.1": how many bytes of it; 0 when it does not begin with both. */
+/* The length of "6.4" in "6.4.1"; 0 when the text does not begin with major and minor. */
 static size_t minor_length(const char *version) {
   size_t major = strspn(version, "0123456789");
   size_t minor = major && version[major] == '.' ? strspn(version + major + 1, "0123456789") : 0;
@@ -220,8 +220,7 @@ static bool custom_read(const json_t *value, void *to, struct error *error) {
 }
 static json_t *custom_write(const void *at) { return environment_to_json(at); }
 static void custom_release(void *at) { environment_release(at); }
-const struct field_custom environment_field = {
-    .schema = "{\"$ref\": \"#/components/schemas/Environment\"}",
-    .read = custom_read,
-    .write = custom_write,
-    .release = custom_release};
+const struct field_custom environment_field = {.schema = SCHEMA("Environment"),
+                                               .read = custom_read,
+                                               .write = custom_write,
+                                               .release = custom_release};

@@ -1,10 +1,10 @@
-/* An environment: the machine and software that a measurement holds for, identified by the members
- * below that are stated. And the regime: whether a call finds its operands in the caches.
+/* Environments: the hardware and software for which a measurement is valid, identified by the
+ * members below that are stated. Regimes: whether a call finds its operands in the caches.
  *
- * Exactly one of rocm, cuda, cpu is stated in a full environment. On the CPU back end `cpu` is the
+ * A full environment states exactly one of rocm, cuda, cpu. On the CPU back end `cpu` is the
  * compiler with its version, `gpu` the CPU's model name, `arch` the machine (x86_64),
- * `compute_units` its CPUs, `partition` "". Free strings of 1 to 200 bytes (partition may be "")
- * without control characters, reported by nodes and builds, never guessed. compute_units is 1 to
+ * `compute_units` its CPUs, `partition` "". Texts have 1 to 200 bytes (partition may be "") without
+ * control characters; nodes and builds report them, none is guessed. compute_units is 1 to
  * 1,000,000.
  *
  * Memory: owns its strings; NULL means not stated. Threads: plain value. */
@@ -13,8 +13,7 @@
 
 #include "common/base/json.h"
 
-/* The one list of text members: X(member, belongs to the hardware (and platform) rather than to the
- * build) */
+/* The text members: X(member, whether it belongs to the hardware or platform, not to the build) */
 #define ENVIRONMENT_TEXTS(X)                                                                       \
   X(rocm, true)                                                                                    \
   X(cuda, true)                                                                                    \
@@ -55,26 +54,24 @@ environment_to_json(const struct environment *environment); /* stated members on
 must_check char *
 environment_format(const struct environment *environment); /* "rocm 6.4.1, gpu …" for people */
 struct digest environment_digest(const struct environment *environment);
-/* Digest of the hardware members alone: what must be equal between a job and the agent that runs
- * it. */
+/* Digest of the hardware members alone, which a job and the agents that run it have in common. */
 struct digest environment_hardware_digest(const struct environment *environment);
 
 /* Whether every member that `partial` states is equal in `full`. */
 bool environment_fits(const struct environment *partial, const struct environment *full);
 
-/* Whether it names one model of GPU: the name has a number ("AMD Radeon Graphics" is many models),
- * or arch is stated, too. */
+/* Whether `environment` names one model of GPU: its name has a number ("AMD Radeon Graphics" is
+ * many models), or arch is stated, too. */
 bool environment_names_gpu(const struct environment *environment);
 
-/* Whether a table for `served`, which may leave members out, can be used in `asked`: it names one
- * model of GPU and every member that it states is equal in `asked`. A table without compute_units
- * and partition is for a whole GPU, because the parts of a partitioned GPU have its name: `asked`
- * must then state a partition that is the whole GPU (SPX, or "": it cannot be partitioned). */
-bool environment_can_use(const struct environment *served, const struct environment *asked);
+/* Whether a table for `served`, which may be partial, can be used in `requested`: `served` names
+ * one model of GPU, and every member that it states is equal in `requested`. A table without
+ * compute_units and partition is for a whole GPU, because the parts of a partitioned GPU have its
+ * name: `requested` must then state the whole GPU as partition (SPX, or "": not partitionable). */
+bool environment_can_use(const struct environment *served, const struct environment *requested);
 
-/* Cold: no call finds its operands in a cache. Warm: caches are left as the call before left them.
- * Jobs, releases and channel entries are of one regime, cold where their JSON has no member
- * "regime". */
+/* Cold: no call finds its operands in a cache. Warm: caches stay as the call before left them.
+ * Jobs, releases and channel entries have one regime, cold if their JSON has no member "regime". */
 enum regime { REGIME_COLD, REGIME_WARM };
 extern const char *const regime_names[]; /* by value, ended by NULL */
 const char *regime_name(enum regime regime);
@@ -83,7 +80,7 @@ must_check bool regime_parse(const char *name, enum regime *ret, struct error *e
 must_check bool regime_get(const json_t *json, const char *pointer, enum regime *ret,
                            struct error *error);
 
-/* Whether major and minor of two versions are equal, as of "6.4.1" and "6.4.0-7". Neither is NULL.
+/* Whether two versions have the same major and minor, like "6.4.1" and "6.4.0-7". Neither is NULL.
  */
 bool version_minors_equal(const char *a, const char *b);
 

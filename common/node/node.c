@@ -22,8 +22,8 @@
 /* A larger L2 is that of several dies: CDNA 3 has 4 MB in each. */
 #define DIE_L2_BYTES_MAX ((int64_t)16 << 20)
 
-/* Reads a whole file by its path; the caller's. NULL when there is none. A file that may be opened
- * but not read is "": in this way the driver hides the GPUs that a container may not use. */
+/* The content of a file, owned by the caller; NULL when there is none. "" for a file that may be
+ * opened but not read: in this way the driver hides the GPUs that a container may not use. */
 static printf_like(1, 2) char *text_read(const char *format, ...) {
   char path[PATH_MAX], *text = NULL;
   size_t size;
@@ -32,6 +32,7 @@ static printf_like(1, 2) char *text_read(const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(path, sizeof path, format, arguments);
   va_end(arguments);
+
   if (file_read(path, FILE_SIZE_MAX, &text, &size, &ignored))
     return text;
   return access(path, R_OK) == 0 ? xstrdup("") : NULL;
@@ -159,7 +160,7 @@ bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_n
   int best_number = 0;
   bool is_same = false;
   if (!pci_parse(pci, &domain, &location))
-    return error_set(error, "\"%.40s\" is no PCI address", pci);
+    return error_set(error, "\"%.40s\" is not a PCI address", pci);
 
   for (int i = 0; i < NODES_MAX && !is_same; i++) {
     cleanup_free char *text = text_read("%s/%d/properties", topology, i);
@@ -266,6 +267,7 @@ json_t *kfd_conditions(const char *pci_devices, const char *pci) {
     int64_t value = number_read(hwmon, sensors[i].file);
     if (value == 0 && sensors[i].other_file)
       value = number_read(hwmon, sensors[i].other_file);
+
     if (value > 0)
       json_put(conditions, sensors[i].name, json_real((double)value / sensors[i].divisor));
   }

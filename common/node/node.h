@@ -1,7 +1,7 @@
-/* What files state about a node and its GPUs: those of AMD's kernel driver, of ROCm and of libdrm.
- * The caller gives all paths, so that tests can use a folder of files as a machine.
+/* Reads what files state about a node and its GPUs: the files of AMD's kernel driver, of ROCm and
+ * of libdrm. The caller states all paths, so that tests can use a folder of files as a machine.
  *
- * Memory: folders are borrowed; texts that are returned are owned by the caller. Threads: any. */
+ * Memory: returned texts are the caller's. Threads: any. */
 #ifndef WAVETUNE_COMMON_NODE_NODE_H
 #define WAVETUNE_COMMON_NODE_NODE_H
 
@@ -25,13 +25,14 @@ struct node_folders {
 };
 struct node_folders node_folders_default(void);
 
-/* The part of an environment that files state, for the start of containers, which have no GPU
- * runtime: rocm, gpu, arch, compute_units and partition. Members that no file states, or in which
- * the GPUs differ, are left out: nothing is guessed. Nothing at all where there is no AMD GPU. */
+/* The part of an environment that files state, for starting containers, which have no GPU runtime:
+ * rocm, gpu, arch, compute_units and partition. Members that no file states, or in which the GPUs
+ * differ, are left out: none is guessed. All are left out if there is no AMD GPU. */
 must_check struct environment node_environment_read(const struct node_folders *folders);
 
-/* The files in which AMD's kernel driver describes a GPU: the KFD's topology, the PCI device's
- * folder, the processes. What no file states is 0, "" or absent, which is no error. */
+/* From here: the files in which AMD's kernel driver describes a GPU (the KFD's topology, the PCI
+ * device's folder, the processes). A value that no file states is 0, "" or absent, which is no
+ * error. */
 
 #define KFD_TOPOLOGY_DEFAULT "/sys/class/kfd/kfd/topology/nodes" /* $WAVETUNE_KFD_TOPOLOGY */
 #define KFD_PROCESSES "/sys/class/kfd/kfd/proc"
@@ -43,7 +44,7 @@ struct kfd_node {
   char arch[16]; /* "gfx942" */
   int64_t compute_units, simds_per_cu, waves_per_simd, wavefront_size, lds_bytes;
   int64_t xccs;         /* dies with compute units; 1 where the driver is too old to state it */
-  int64_t l2_bytes;     /* of all of them */
+  int64_t l2_bytes;     /* of all dies */
   int64_t llc_bytes;    /* the last level behind the L2 */
   int64_t memory_bytes; /* of its memory banks */
   int64_t clock_max_mhz;
@@ -52,8 +53,7 @@ struct kfd_node {
 /* The topology's folder: $WAVETUNE_KFD_TOPOLOGY where it is set. */
 const char *kfd_topology_folder(void);
 
-/* Finds the node of the GPU at a PCI address ("0000:05:00.0", partitions count as functions of
- * it). */
+/* Finds the node of the GPU at a PCI address ("0000:05:00.0"; partitions are its functions). */
 must_check bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_node,
                               struct error *error);
 
@@ -68,8 +68,8 @@ struct kfd_gpu {
  * many. */
 size_t kfd_gpus_list(const char *topology, struct kfd_gpu *ret_gpus, size_t max);
 
-/* A number that a file of the GPU's PCI folder holds in hexadecimal ("device", "revision"); -1
- * where there is none. */
+/* The hexadecimal number in a file of the GPU's PCI folder ("device", "revision"); -1: there is
+ * none. */
 int64_t kfd_pci_number(const char *pci_devices, const char *pci, const char *name);
 
 /* "SPX/NPS1" from the GPU's PCI folder; "" where the GPU cannot be partitioned or states none.
@@ -85,8 +85,8 @@ double kfd_clock_mhz(int fd); /* 0 when it is not known */
  * memory_clock_mhz, power_w, temperature_c (new reference). */
 must_check json_t *kfd_conditions(const char *pci_devices, const char *pci);
 
-/* Counts the processes that have memory on the GPU; *ret_own: those for whose ids `is_own` is true.
- * False: the driver does not list them. */
+/* Counts the processes that have memory on the GPU, and in *ret_own those of them for which
+ * `is_own` is true. False: the driver does not list them. */
 must_check bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t pid),
                               size_t *ret_n, size_t *ret_own);
 

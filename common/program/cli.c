@@ -1,4 +1,4 @@
-/* What the commands share: requests, errors, lists, environments and queries. */
+/* Requests, errors, lists, environments and queries of commands. */
 #include "common/program/cli.h"
 
 #include <stdarg.h>
@@ -18,7 +18,7 @@ int cli_failed(const struct error *error) {
 
 int cli_refuse(int code, const char *format, ...) {
   cleanup_free char *text = NULL;
-  struct error error; /* replaces control characters, which a server or an argument may contain */
+  struct error error; /* error_set replaces control characters of a server or an argument */
   va_list arguments;
   va_start(arguments, format);
   ALWAYS(vasprintf(&text, format, arguments) >= 0);
@@ -126,7 +126,7 @@ int cli_list(struct http_client *client, const char *path, json_t **ret_items) {
     after = http_escape(cli_member(page, "next"));
     is_last = !*after;
     if (!is_last && string_equal(after, before))
-      return cli_refuse(EXIT_REFUSED, "the server's list does not go on after %.80s", after);
+      return cli_refuse(EXIT_REFUSED, "the server's list repeats the page after %.80s", after);
   }
 
   *ret_items = TAKE(items);

@@ -1,5 +1,5 @@
-/* What the commands of `wavetune` in cli/ and inspect/ share: rows of their tables, requests to the
- * server, and printing of answers and errors.
+/* Functions for the commands of `wavetune` in cli/ and inspect/: rows of their tables, requests to
+ * the server, and printing of answers and errors.
  *
  * A command is one function `int command_NAME(struct options *options)` that returns an exit code.
  * Results go to stdout (with --json as one JSON document), progress and refusals to stderr.
@@ -61,10 +61,10 @@
                                          __VA_ARGS__}
 /* clang-format on */
 
-/* Prints one sentence on stderr (with the pointer where there is one) and returns `code`. */
+/* Prints the error on stderr, with its pointer if it has one, and returns `code`. */
 must_check int cli_fail(int code, const struct error *error);
 
-/* The same for the error of a request: returns the exit code of its kind. */
+/* The same for the error of a request; returns the exit code of its kind. */
 must_check int cli_failed(const struct error *error);
 
 /* The same for a formatted sentence. */
@@ -96,8 +96,8 @@ must_check int cli_request_or_json(const struct options *options, const char *me
 must_check int cli_delete(const struct options *options, const char *folder, const char *done,
                           const char *usage);
 
-/* For requests that cli_call cannot send. EXIT_OK when a whole answer came, whatever its status;
- * otherwise prints why none came and returns EXIT_UNREACHABLE. */
+/* For requests that cli_call cannot send. EXIT_OK when a complete answer of any status came;
+ * otherwise prints the reason and returns EXIT_UNREACHABLE. */
 must_check int cli_send(struct http_client *client, const struct http_request *request,
                         struct http_response *ret);
 
@@ -105,11 +105,11 @@ must_check int cli_send(struct http_client *client, const struct http_request *r
  * exit code of its status. */
 must_check int cli_refused(const struct http_response *response, const char *what);
 
-/* All items of a paged list. `path` has no limit or after. */
+/* Gets all items of a paged list. `path` has no parameters limit and after. */
 must_check int cli_list(struct http_client *client, const char *path, json_t **ret_items);
 
-/* The beginning of every listing command: connects and gets the list; with --json prints it and
- * leaves *ret_items NULL. */
+/* The same for commands: connects first, and with --json prints the list and leaves *ret_items
+ * NULL. */
 must_check int cli_list_or_json(const struct options *options, const char *path,
                                 json_t **ret_items);
 
@@ -143,7 +143,7 @@ must_check bool cli_environment(const struct options *options, const char *optio
 must_check json_t *cli_options_json(const struct options *options, const char *const (*members)[2],
                                     size_t n);
 
-/* "regime", or NULL for cold, which servers assume; servers from before the regimes refuse the
+/* "regime", or NULL for cold, which servers assume: servers that do not know regimes refuse the
  * member. */
 const char *cli_regime_member(const char *regime);
 

@@ -1,4 +1,4 @@
-/* Commands: fork, limits, exec, and a poll over the output, the process and a stop signal.
+/* Commands: fork, limits, exec, and a poll of the output, the process and stop_fd.
  *
  * Between fork and exec only async-signal-safe functions are called, because other threads may hold
  * any lock. */
@@ -112,7 +112,7 @@ no_return static void guard_run(const struct command *command, const struct cgro
   _exit(127);
 }
 
-/* Collects output until the program ends, its time is over or `stop_fd` becomes readable. */
+/* Collects output until the program ends, timeout_ms pass or stop_fd becomes readable. */
 static void command_wait(const struct command *command, int process, int read_end,
                          struct command_result *result) {
   size_t length = 0;
@@ -195,7 +195,7 @@ bool command_run(const struct command *command, struct command_result *ret_resul
   struct command_result result = {0};
   command_wait(command, process, read_end, &result);
 
-  /* Also when it ended by itself: what it started must end too. */
+  /* Also when it ended by itself, because the processes that it started must end, too. */
   kill(-child, SIGKILL);
   if (cgroup)
     cgroup_kill(cgroup);

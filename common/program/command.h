@@ -1,6 +1,6 @@
-/* Runs one command to its end, without a shell, within bounds of time, memory, files and output.
- * Its whole process group is killed when the command ends or must end, and when this process dies
- * for any reason.
+/* Runs one command to its end, without a shell, with limits of time, memory, files and output. Its
+ * whole process group is killed when the command ends, when it is stopped, and when this process
+ * dies for any reason.
  *
  * Memory: the result's output is the caller's. Threads: any; the child is killed when the calling
  * thread ends. */
@@ -12,11 +12,11 @@
 
 struct command {
   char *const *arguments;   /* arguments[0] is the program's path; NULL-terminated */
-  char *const *environment; /* all of it; NULL-terminated */
-  const char *folder;       /* where it runs; NULL: here */
+  char *const *environment; /* the complete environment; NULL-terminated */
+  const char *folder;       /* its working directory; NULL: this program's */
   int64_t timeout_ms;
   uint64_t cpu_seconds_max, memory_bytes_max, file_bytes_max;
-  size_t output_max;             /* what it writes beyond this is read and dropped */
+  size_t output_max;             /* bytes of its output; more is read and dropped */
   const struct sandbox *sandbox; /* entered before the program starts; NULL: none */
   const struct custody *custody; /* its user and cgroup; NULL: this program's */
   int stop_fd;                   /* the command is killed when this becomes readable; -1: none */

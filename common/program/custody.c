@@ -40,8 +40,8 @@ bool custody_set_user(struct custody *custody, const char *name, struct error *e
   return true;
 }
 
-/* By system calls: the C library's functions would signal threads that this process does not
- * have. */
+/* By system calls: the functions of the C library would signal the parent's threads, which the
+ * child does not have. */
 bool custody_become_user(const struct custody *custody) {
   if (!custody->has_user)
     return true;
@@ -111,7 +111,7 @@ static bool value_write(const char *folder, const char *file, const char *value)
   return fd >= 0 && write(fd, value, strlen(value)) >= 0;
 }
 
-/* Whether a list of controllers has this one. */
+/* Whether a list of controllers contains this one. */
 static bool has_word(const char *text, const char *word) {
   size_t length = strlen(word);
   for (const char *at = text; (at = strstr(at, word)); at += length)
@@ -194,7 +194,6 @@ void cgroups_free(struct cgroups *cgroups) {
   free(cgroups);
 }
 
-/* Writes a number; returns whether it could. */
 static bool number_write(const struct cgroup *cgroup, const char *file, uint64_t number) {
   cleanup_free char *text = xasprintf("%llu", (unsigned long long)number);
   return value_write(cgroup->folder, file, text);

@@ -1,12 +1,12 @@
 /* Confines foreign code in addition to its sandbox: it runs as another user than this program, and
- * each process in its own cgroup, with all that it starts. The cgroup bounds their memory and
- * their number, and can kill them all.
+ * each process and all that it starts in a new cgroup, which limits their memory and number and can
+ * kill them all.
  *
  * Cgroups need a cgroup2 file system with the controllers memory and pids, and a subtree that this
  * program may write to: systemd's Delegate=, or a container with a cgroup namespace. Without them
  * cgroups_new reports why, and the caller continues without cgroups. With them this program moves
- * to the child "agent" of its cgroup, because a cgroup that contains processes cannot bound its
- * children.
+ * to the child "agent" of its cgroup, because a cgroup that contains processes cannot have children
+ * with limits.
  *
  * Memory: custody is a plain value, which borrows its cgroups; a struct cgroups must outlive each
  * struct cgroup made from it.
@@ -43,7 +43,7 @@ must_check bool cgroup_new(const struct cgroups *cgroups, struct cgroup **ret_cg
 must_check bool cgroup_enter(const struct cgroup *cgroup);
 /* Kills every process in it; does nothing before Linux 5.14. */
 void cgroup_kill(const struct cgroup *cgroup);
-/* A sentence about the limit that a process in it has reached, static; NULL: none. */
+/* A sentence about the limit that its processes have reached; NULL: none. A static text. */
 const char *cgroup_overstepped(const struct cgroup *cgroup);
 /* Kills the processes in it, waits a few seconds at most until it is empty, and removes it. NULL is
  * allowed. */
@@ -64,7 +64,7 @@ struct custody {
 /* Sets the user, which must not be root, and its groups. Only root can. */
 must_check bool custody_set_user(struct custody *custody, const char *name, struct error *error);
 
-/* Lets a child between fork and exec become the user, if one is set. async-signal-safe. */
+/* Changes the user of a child between fork and exec, if one is set. async-signal-safe. */
 must_check bool custody_become_user(const struct custody *custody);
 
 /* Makes the user the owner of a file or folder. Does nothing where no user is set. */

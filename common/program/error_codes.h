@@ -1,5 +1,5 @@
-/* Errors outside of a program: one table gives each kind its name and HTTP status in problem
- * documents and its exit code in a shell. X-Request-Id names the request.
+/* Errors as clients see them: the name and HTTP status of each kind in problem documents, and its
+ * exit code. Ids of requests.
  *
  * Memory: names are static, ids the caller's. Threads: any. */
 #ifndef WAVETUNE_COMMON_PROGRAM_ERROR_CODES_H
@@ -35,8 +35,8 @@ must_check enum exit_code error_exit_code(enum error_kind kind);
 /* The status with which a server answers an error of this kind. */
 must_check int error_http_status(enum error_kind kind);
 
-/* "too_large": the member `kind` of problem documents. "internal" for kinds that only a bug sends.
- */
+/* The member `kind` of problem documents, like "too_large"; "internal" for kinds that servers send
+ * only because of a bug. */
 must_check const char *error_kind_name(enum error_kind kind);
 
 /* Whether the same request may succeed later. */
@@ -45,7 +45,7 @@ must_check bool error_is_retryable(enum error_kind kind);
 /* The kind with this name; false: there is none. */
 must_check bool error_kind_of_name(const char *name, enum error_kind *ret);
 
-/* The kind of an answer with this status, which is not 2xx; 0, for no answer: ERROR_UNAVAILABLE. */
+/* The kind of an answer with this status, which is not 2xx. For 0, no answer: ERROR_UNAVAILABLE. */
 must_check enum error_kind error_kind_of_http(int status);
 
 /* Ids of requests: in X-Request-Id, in the member "request" of problem documents, and in each line

@@ -204,7 +204,7 @@ static bool headers_make(struct http_client *client, const struct http_request *
                                    {"If-Match", request->if_match},
                                    {"If-None-Match", request->if_none_match}};
 
-  /* Without "Expect:" curl waits for "100 Continue" before a body over 1 MiB. */
+  /* Without the empty header curl waits for "100 Continue" before it sends a body over 1 MiB. */
   header_append(headers, "Expect:");
 
   pthread_mutex_lock(&client->token_lock);
@@ -268,7 +268,7 @@ static void easy_prepare(const struct http_client *client, const struct http_req
   }
 }
 
-/* Runs the prepared handle. False: it was cancelled; else *ret_code is how it ended. */
+/* Runs the prepared handle. False: it was cancelled; else *ret_code is its result. */
 static bool easy_run(struct http_client *client, CURLcode *ret_code) {
   ALWAYS(curl_multi_add_handle(client->multi, client->easy) == CURLM_OK);
   int running = 1, left;

@@ -14,7 +14,7 @@ struct http_client;
  * fragment; `token` may be NULL. Connecting takes at most connect_timeout_ms. Proxies come from the
  * environment as curl reads it (https_proxy, no_proxy, …), never for loopback; certificates are
  * checked against $SSL_CERT_FILE where it is set. A token is refused over http:// to any host but
- * loopback (127.0.0.0/8, ::1, localhost), because it could be read on the way, unless
+ * loopback (127.0.0.0/8, ::1, localhost), because others could read it in transit, unless
  * `insecure_http` (OPTION_INSECURE_HTTP) permits it. */
 must_check bool http_client_new(const char *url, const char *token, bool insecure_http,
                                 int64_t connect_timeout_ms, struct http_client **ret_client,
@@ -93,8 +93,8 @@ bool http_problem(const struct http_response *response, const char *what, const 
 
 /* Sends `body` (may be NULL; its members keep their order, which matters in a space) and requires a
  * 2xx answer: *ret_answer (may be NULL) is its JSON, NULL if it is empty. Otherwise false with the
- * error of http_problem. An answer that ended early or is no JSON is ERROR_UNAVAILABLE, as if none
- * had come. */
+ * error of http_problem. An answer that ended early or is no JSON is ERROR_UNAVAILABLE, like no
+ * answer. */
 must_check bool http_json(struct http_client *client, const char *method, const char *path,
                           const json_t *body, int64_t timeout_ms, json_t **ret_answer,
                           struct error *error);

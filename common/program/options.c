@@ -361,7 +361,7 @@ static char *config_file_path(const char *named) {
   return access(shared, F_OK) == 0 ? xstrdup(shared) : NULL;
 }
 
-/* Otherwise a misspelt option would be ignored without a message. */
+/* Refuses a member that is no option: a misspelt one would otherwise be ignored. */
 static void member_check(const struct options *options, const char *path, const char *name) {
   if (!name[0] || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
     usage_error(
@@ -383,7 +383,7 @@ static void member_check(const struct options *options, const char *path, const 
   if (nearest)
     usage_error(options, "%s: there is no option \"%.40s\" (did you mean \"%s\"?)", path, name,
                 nearest);
-  usage_error(options, "%s: there is no option \"%.40s\" that a file may hold", path, name);
+  usage_error(options, "%s: there is no option \"%.40s\" that a file may contain", path, name);
 }
 
 /* Reads the configuration file, if there is one, and checks its members. */
@@ -403,7 +403,7 @@ static void file_load(struct options *options, const char *named) {
   if (!options->file)
     usage_error(options, "%s:%d:%d: not a JSON document", path, reason.line, reason.column);
   if (!json_is_object(options->file))
-    usage_error(options, "%s must hold a JSON object", path);
+    usage_error(options, "%s must contain a JSON object", path);
 
   const char *name;
   json_t *member;
@@ -453,7 +453,7 @@ static struct flag_found flag_next(const struct options *options, int argc, char
   if (word[1] != '-')
     usage_error(options, "unknown flag -%c: flags have two dashes", word[1]);
 
-  /* Without what follows "=", which may be a token. */
+  /* Without the text after "=", which may be a token. */
   cleanup_free char *name = xstrndup(word + 2, strcspn(word + 2, "="));
   cleanup_free const char **names = xcalloc(n_specs(command), sizeof *names);
 
@@ -537,7 +537,7 @@ void options_parse(const char *program, const struct command_spec *command, int 
     usage_error(options, "unexpected argument \"%.80s\": the command takes none",
                 options->arguments[0]);
 
-  /* Before anything is logged. */
+  /* The format of the log must be set before anything is logged. */
   for (size_t i = 0; i < command->n_options; i++) {
     const char *text = options->values[i].text;
     enum log_format format;
@@ -659,7 +659,7 @@ int commands_run(const char *program, const char *summary, const struct command_
     return EXIT_OK;
   }
 
-  /* Two words first: "kernel" may be a command beside "kernel push". */
+  /* Two words first, because there may be a command "kernel" and a command "kernel push". */
   cleanup_free char *group = xasprintf("%s ", argv[0]),
                     *pair = xasprintf("%s%s", group, argc > 1 ? argv[1] : "");
   for (int words = 2; words >= 1; words--)
@@ -672,8 +672,7 @@ int commands_run(const char *program, const char *summary, const struct command_
       options_parse(program, &commands[i], argc - words, argv + words, &options);
       int code = commands[i].run(options);
 
-      /* A full disk behind stdout is a failure: a script would take half of an answer for all of
-       * it. */
+      /* Otherwise a script would use an incomplete answer when the disk of stdout is full. */
       if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
       fprintf(stderr, "%s: stdout cannot be written: %s\n", program, strerror(errno));

@@ -1,10 +1,10 @@
-/* Options of the programs from one table: flags, then WAVETUNE_* variables, then a file, then
- * defaults, in that order.
+/* Options of the programs: from flags, else from WAVETUNE_* variables, else from a file, else the
+ * defaults.
  *
- * A program states its options once; parsing, --help and the names of variables and file members
- * follow from the table. Every command has --help, --version and --config FILE (default:
- * $WAVETUNE_CONFIG, else ~/.config/wavetune/config.json, else /etc/wavetune/config.json, where
- * there is one): a JSON object {"url": "…", "token": "…"} whose members are the options' names with
+ * Each command has one table of options, from which come parsing, --help and the names of variables
+ * and members of the file. Every command has --help, --version and --config FILE (default:
+ * $WAVETUNE_CONFIG, else ~/.config/wavetune/config.json, else /etc/wavetune/config.json, if it
+ * exists): a JSON object {"url": "…", "token": "…"} whose members are the options' names with
  * "_". An unknown flag is an error with the nearest name. An empty variable counts as not
  * set; a flag's variable is true, false, 1 or 0; a list's variable is one value, its member an
  * array of strings. The three programs read the same file: a member that only other commands have

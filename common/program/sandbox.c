@@ -26,8 +26,8 @@
 
 #define RIGHTS_READ                                                                                \
   (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
-/* Neither pipes, sockets, devices nor links, which a later reader of the folder would follow; and
- * nothing that is written is executed. */
+/* Without the rights to make pipes, sockets, devices and links, which a later reader of the folder
+ * would follow, and to execute what was written. */
 #define RIGHTS_WRITE                                                                               \
   (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE |    \
    LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR |  \
@@ -39,7 +39,7 @@
   (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE |     \
    RIGHT_TRUNCATE | RIGHT_IOCTL_DEV)
 
-/* struct landlock_ruleset_attr as of ABI 6; older kernels are given a prefix of it. */
+/* struct landlock_ruleset_attr of ABI 6; older kernels get a prefix of it. */
 struct ruleset_attributes {
   uint64_t handled_files, handled_net, scoped;
 };
@@ -109,7 +109,7 @@ static bool ruleset_make(const struct sandbox_rules *rules, int abi, int *ret_fd
   if (fd < 0)
     return error_set(error, "cannot make a Landlock rule set: %s", strerror(errno));
 
-  /* Programs discard output in /dev/null. */
+  /* Programs use /dev/null to discard output. */
   if (!paths_allow(fd, rules->readable, handled & RIGHTS_READ, error) ||
       !paths_allow(fd, rules->writable, handled & RIGHTS_WRITE, error) ||
       !paths_allow(fd, rules->devices ? rules->devices : none, handled & RIGHTS_DEVICE, error) ||
@@ -145,7 +145,7 @@ static const char *const denied_calls[] = {
     "clock_adjtime", "adjtimex", "sethostname", "setdomainname", "iopl", "ioperm", "lookup_dcookie",
     "vhangup"};
 
-/* Also denied with is_alone; see alone_rules, too. */
+/* Denied in addition if is_alone, like alone_rules. */
 static const char *const alone_denied_calls[] = {
     /* other processes */
     "execve", "execveat", "fork", "vfork", "tkill", "pidfd_open", "pidfd_send_signal",
@@ -155,8 +155,8 @@ static const char *const alone_denied_calls[] = {
     "utimes", "utimensat", "futimesat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat",
     "removexattr", "lremovexattr", "fremovexattr", "removexattrat", "inotify_init", "inotify_init1",
     "mq_notify", "mq_timedsend", "mq_timedreceive"};
-/* A call is denied when its argument has a value: all bits of it, or those of a mask. The kernel
- * ignores the upper half of what it takes as 32 bits. */
+/* Denies a call if its argument, or some of its bits, has a value. HALF is the mask for arguments
+ * of 32 bits, of which the kernel ignores the upper half. */
 struct call_rule {
   const char *call;
   struct scmp_arg_cmp argument;
@@ -183,8 +183,7 @@ static const struct call_rule rules_of_all[] = {
 };
 
 /* With is_alone: F_SETOWN and the like choose the process that gets a signal when a descriptor can
- * be read. Before Linux 6.12 Landlock does not prevent that it is another process, which SIGIO
- * would kill. */
+ * be read. Before Linux 6.12 Landlock allows any process of the user, which SIGIO would kill. */
 static const struct call_rule alone_rules[] = {
     {"fcntl", IS(1, HALF, F_SETOWN)},
     {"fcntl", IS(1, HALF, F_SETOWN_EX)},

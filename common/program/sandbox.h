@@ -3,10 +3,10 @@
  * limits.
  *
  * After sandbox_enter the process and all that it starts may read and execute below `readable`,
- * write below `writable`, and open nothing else, and it has no sockets, no ptrace, no mounts, no
- * keyrings, no shared memory of System V, no new namespaces and no new privileges. What it had open
- * before stays open. On a kernel without Landlock (before 5.13, or not enabled) files are not
- * confined: sandbox_kind() shows it, and a caller that demands more refuses to start.
+ * write below `writable`, and open nothing else. They cannot use sockets, ptrace, mounts, keyrings
+ * or System V shared memory, nor get new namespaces or privileges. Files that are open stay open.
+ * On a kernel without Landlock (before 5.13, or not enabled) files are not confined: sandbox_kind()
+ * shows it, and a caller that requires more refuses to start.
  *
  * What is not confined: whether a path exists, its size and its mode (stat, chmod: no kernel's
  * Landlock sees them), and before Linux 6.12 signals to processes of the same user.
@@ -23,7 +23,7 @@
 
 struct sandbox_rules {
   const char *const
-      *readable; /* files and folders; NULL-terminated; those that do not exist are left out */
+      *readable; /* files and folders; NULL-terminated; those that do not exist are ignored */
   const char *const *writable; /* folders, readable too; NULL-terminated */
   const char *const *devices;  /* files and folders of devices, read, written and controlled;
                                   NULL-terminated; NULL: none */
@@ -55,13 +55,13 @@ must_check int sandbox_enter(const struct sandbox *sandbox);
 must_check int sandbox_enter_files(const struct sandbox *sandbox);
 must_check int sandbox_enter_calls(const struct sandbox *sandbox);
 
-/* What this kernel offers and the variable permits. */
+/* The highest level that this kernel has and $WAVETUNE_SANDBOX permits. */
 enum sandbox_level sandbox_level(void);
 const char *sandbox_level_name(enum sandbox_level level); /* "none", "seccomp", "landlock" */
 must_check bool sandbox_level_parse(const char *name, enum sandbox_level *ret_level);
 
-/* Takes the capabilities of root from the calling thread and those that it starts. Files that root
- * owns stay open to it. */
+/* Removes the capabilities of root from the calling thread and those that it starts. They can still
+ * open files that root owns. */
 void capabilities_drop(void);
 
 /* Prevents other processes of the same user from attaching to this one, and from reading a token in
@@ -70,9 +70,10 @@ void capabilities_drop(void);
  * debuggers. */
 void process_hide(void);
 
-/* What this kernel offers: "landlock 7, seccomp", "seccomp", "none". A static text. */
+/* That level with the version of Landlock: "landlock 7, seccomp", "seccomp", "none". A static text.
+ */
 const char *sandbox_kind(void);
-/* Whether files are confined here. */
+/* Whether files are confined at that level. */
 bool sandbox_confines_files(void);
 
 #endif

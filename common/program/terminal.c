@@ -56,7 +56,7 @@ static void make_printable(char *text) {
   *to = '\0';
 }
 
-/* Columns of text that is printable. */
+/* The width of printable text in columns. */
 static size_t text_width(const char *text) {
   size_t width = 0;
   for (size_t length; *text; text += length) {
@@ -80,10 +80,10 @@ void table_cell(struct table *table, const char *format, ...) {
   table->cells[table->n_cells++] = text;
 }
 
-/* `cells` is a row; NULL prints the headings. */
+/* Prints a row, or the headings if `cells` is NULL. */
 static void print_row(const struct table *table, char *const *cells, const size_t *widths,
                       FILE *out) {
-  size_t pending = 0; /* spaces, written once text follows, so that no line ends in one */
+  size_t pending = 0; /* spaces that are written when text follows: no line ends with a space */
   for (size_t i = 0; i < table->n_columns; i++) {
     const char *text = cells ? cells[i] : table->columns[i].heading;
     size_t padding = widths[i] - text_width(text);
@@ -130,7 +130,7 @@ struct progress progress_start(FILE *out, const char *what, uint64_t total) {
   };
 }
 
-/* Columns of the terminal, so that the line never wraps: a wrapped one could not be drawn over. */
+/* The width of the terminal: a line that wraps could not be overwritten. */
 static size_t terminal_columns(FILE *out) {
   struct winsize size;
   bool is_known = ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;

@@ -1,8 +1,8 @@
 /* Output on terminals: tables of text, and a progress bar.
  *
- * A table's columns are as wide as their widest cell, with numbers on the right. Cells are UTF-8;
- * invalid bytes and control characters (a name from elsewhere must not control the terminal) become
- * '?'. Widths count code points without combining marks.
+ * A table's columns are as wide as their widest cell; numbers are aligned on the right. Cells are
+ * UTF-8; invalid bytes and control characters (which could come from a server) become '?'. Widths
+ * count code points without combining marks.
  *
  * A progress bar is one line on stderr that is drawn again and again. Nothing is written to a pipe
  * or a file.
@@ -33,7 +33,7 @@ void table_cell(struct table *table, const char *format, ...) printf_like(2, 3);
 void table_print(const struct table *table, FILE *out);
 
 struct progress {
-  FILE *out; /* NULL: no terminal */
+  FILE *out; /* NULL: nothing is drawn */
   const char *what;
   uint64_t total;
   int64_t started_ms, drawn_ms;
@@ -42,8 +42,8 @@ struct progress {
 /* `total` 0: not known. */
 struct progress progress_start(FILE *out, const char *what, uint64_t total);
 
-/* Shows that `done` of the total are done and `note` ("" or e.g. "best 123.4 us") beside it. Draws
- * at most ten times a second. */
+/* Shows the share `done` of the total, and `note` ("" or for example "best 123.4 us"). Draws at
+ * most ten times a second. */
 void progress_show(struct progress *progress, uint64_t done, const char *note);
 
 /* Clears the line, so that the next output begins on an empty one. */

@@ -120,7 +120,7 @@ void record_release(const struct record *record, void *object) {
 static bool length_is_good(const struct field *field, size_t length, const char *what,
                            const char *at, struct error *error) {
   if (field->most && length > (uint64_t)field->most)
-    return error_at(error, at, "\"%s\" has %zu %s; at most %lld are taken", field->name, length,
+    return error_at(error, at, "\"%s\" has %zu %s; at most %lld are allowed", field->name, length,
                     what, (long long)field->most);
   if (length < (uint64_t)field->least)
     return error_at(error, at, "\"%s\" has %zu %s; it must have at least %lld", field->name, length,
@@ -137,7 +137,7 @@ static bool text_is_good(const struct field *field, const char *text, const char
     return false;
   for (const char *c = text; *c && field->flags & FIELD_LINE; c++)
     if ((unsigned char)*c < 0x20 || *c == 0x7f)
-      return error_at(error, at, "\"%s\" holds a control character", field->name);
+      return error_at(error, at, "\"%s\" contains a control character", field->name);
   return !field->check || field->check(text, error) || error_pointer_prefix(error, at);
 }
 
@@ -174,7 +174,7 @@ static bool texts_read(const struct field *field, const json_t *array, const cha
   return true;
 }
 
-/* A number of a field, or one of its numbers. */
+/* Reads the number of a field, or one of its numbers. */
 static bool number_read(const struct field *field, const json_t *value, const char *at, double *ret,
                         struct error *error) {
   double number = json_number_value(value), least = field->least_number, most = field->most_number;
@@ -421,7 +421,7 @@ bool record_read_answer(const struct record *record, const json_t *json, const c
 
 static json_t *field_write(const struct field *field, const void *at);
 
-/* An array of texts or records, or the object of a map. */
+/* Writes an array of texts or records, or the object of a map. */
 static json_t *list_write(const struct field *field, const void *at) {
   const struct texts *texts = at;
   const struct records *records = at;
@@ -432,6 +432,7 @@ static json_t *list_write(const struct field *field, const void *at) {
 
   for (size_t i = 0; i < n; i++) {
     const char *element = is_texts ? texts->all[i] : (const char *)records->all + i * of->size;
+
     if (is_texts)
       json_push(list, json_string(element));
     else if (is_map)
@@ -504,7 +505,7 @@ static json_t *reference(const char *schema) {
   return json_pack("{s:s+}", "$ref", "#/components/schemas/", schema);
 }
 
-/* Adds the limits of a field under their names; returns the schema. */
+/* Adds the limits of a field to its schema, with these names; returns the schema. */
 static json_t *limited(const struct field *field, json_t *schema, const char *least_name,
                        const char *most_name) {
   if (field->least)

@@ -1,10 +1,10 @@
 /* Records: messages between programs, and rows of the database, each described once by a table of
  * fields.
  *
- * The table of a record is all that is needed to read its JSON strictly (errors have a JSON
- * Pointer), to write its JSON and its schema in /openapi.json, and, in the server, for the
- * parameters and columns of its statements (server/db/db_record.h). A record is a plain struct; a
- * field states where in it a value is, its name in JSON and SQL, and the values that it may have.
+ * The table of a record is used to read its JSON strictly (errors have a JSON Pointer), to write
+ * it, and to make its schema in /openapi.json and, in the server, the parameters and columns of its
+ * statements (server/db/db_record.h). The value of a record is a plain struct; a field states where
+ * in it a member is, the name in JSON and SQL, and the values that it may have.
  *
  *   struct point { int64_t x; char *label; bool is_hidden; };
  *   static const struct field point_fields[] = {
@@ -18,8 +18,8 @@
  * in SQL.
  *
  * Memory: an object that was read owns what its fields point to; record_release frees it. An object
- * that is only written may borrow that, and is not released. Tables are static. Threads: pure
- * functions, one thread to an object. */
+ * that is only written may borrow that, and is not released. Tables are static. Threads: any, one
+ * at a time for each object. */
 #ifndef WAVETUNE_COMMON_RECORD_RECORD_H
 #define WAVETUNE_COMMON_RECORD_RECORD_H
 
@@ -108,7 +108,7 @@ enum field_flags {
   FIELD_STATED = 1 << 7,    /* JSON must have it, perhaps as null */
   FIELD_LINE = 1 << 8,      /* a text without control characters */
   FIELD_OR_INTEGER =
-      1 << 9,             /* a text, or each of texts: an integer is taken as its decimal digits */
+      1 << 9,             /* a text, or each of texts: an integer is read as its decimal digits */
   FIELD_OBJECT = 1 << 10, /* JSON: an object */
   FIELD_ARRAY = 1 << 11,  /* JSON: an array */
 };
@@ -143,18 +143,21 @@ struct record {
   size_t n, size; /* of the fields; of the struct in bytes */
 };
 
-/* A row of a table: the field of the struct `object` that is its member `member`, with that name in
- * JSON and SQL. `type` is a field_type without FIELD_. What follows, if anything, are the flags
- * and further members of struct field by name. */
+/* A row of a table: the field for the member `member` of the struct `object`, which has that name
+ * in JSON and SQL, too. `type` is a field_type without FIELD_. The flags and further members of
+ * struct field, by name, may follow. */
 #define RECORD_FIELD(type, object, member, ...)                                                    \
   {#member, FIELD_##type, offsetof(object, member), __VA_ARGS__}
 
-/* The same where the name in JSON and SQL is another than the member's. */
+/* The same with another name in JSON and SQL. */
 #define RECORD_FIELD_AS(name, type, object, member, ...)                                           \
   {name, FIELD_##type, offsetof(object, member), __VA_ARGS__}
 
 /* `name` as in struct record, the struct that it describes, and the table. */
 #define RECORD(name, type, fields) {name, fields, ARRAY_LENGTH(fields), sizeof(type)}
+
+/* For .schema: the schema of that name in /openapi.json. */
+#define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
 
 /* All fields absent. */
 void record_init(const struct record *record, void *object);
@@ -162,8 +165,8 @@ void record_init(const struct record *record, void *object);
 void record_release(const struct record *record, void *object);
 
 /* Reads a JSON object into `object`, which was initialised. A field that is absent in JSON stays as
- * it is, so that the caller may set defaults before. On failure the object holds what was read so
- * far: release it. */
+ * it is, so that the caller may set defaults before. On failure the object has some of the fields:
+ * release it. */
 must_check bool record_read(const struct record *record, const json_t *json, const char *pointer,
                             void *object, struct error *error);
 

@@ -21,7 +21,6 @@
 #define QUEUE_EVERY_MS 10000
 #define QUEUE_AT_ONCE 16
 #define BUCKETS 1024
-#define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
 
 static const char *const no_arguments[] = {NULL};
 

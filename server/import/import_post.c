@@ -4,8 +4,6 @@
 #include "common/cache/format.h"
 #include "server/records.h"
 
-#define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
-
 static const struct field entry_fields[] = {
     {"key", FIELD_JSON, offsetof(struct import_entry, key), FIELD_REQUIRED | FIELD_OBJECT,
      .schema = SCHEMA("Key")},

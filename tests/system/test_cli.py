@@ -152,7 +152,7 @@ def test_a_list_whose_next_page_is_not_another_one_ends():
         assert json.loads(wavetune(fake, "jobs", "--json", timeout=60).stdout) == [{"name": "a"}] and len(fake.requests) == 1
     with FakeServer(lambda *_: (200, {"items": [{"name": "a"}], "next": "b"})) as fake:
         done = wavetune(fake, "jobs", check=False, timeout=60)
-        assert done.returncode == 4 and "does not go on after b" in done.stderr and len(fake.requests) == 2
+        assert done.returncode == 4 and "repeats the page after b" in done.stderr and len(fake.requests) == 2
     with FakeServer(lambda *_: (200, {"items": [], "next": "b"})) as fake:
         assert json.loads(wavetune(fake, "audit", "--json", timeout=60).stdout) == [] and len(fake.requests) == 1
 

@@ -112,7 +112,7 @@ Test(fault_code, a_missing_disassembler_is_reported) {
   setenv("PATH", "/nonexistent", 1);
   cleanup_free char *sentence = fault_code_keep(printed, folder);
   cr_expect(string_starts(sentence,
-                          "not disassembled: no disassembler for AMD GPU code is here; install "),
+                          "not disassembled: there is no disassembler for AMD GPU code; install "),
             "%s", sentence);
 }
 

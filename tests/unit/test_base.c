@@ -11,7 +11,7 @@ static int closed;
 static void handle_close(const int *handle) { closed = *handle; }
 DEFINE_CLEANUP(int *, cleanup_handle, handle_close)
 
-Test(base, take_hands_the_pointer_over_and_leaves_null) {
+Test(base, take_returns_the_pointer_and_leaves_null) {
   char *text = xstrdup("text");
   cleanup_free char *taken = TAKE(text);
   cr_expect_null(text);
@@ -27,7 +27,7 @@ Test(base, defined_cleanup_runs_at_the_end_of_the_scope) {
   cr_expect_eq(closed, 7);
 }
 
-Test(base, defined_cleanup_leaves_null_alone) {
+Test(base, defined_cleanup_ignores_null) {
   {
     __attribute__((cleanup(cleanup_handle), unused)) int *held = NULL;
   }
@@ -44,7 +44,7 @@ Test(base, cleanup_fd_closes_the_descriptor) {
   cr_expect_eq(fcntl(copy, F_GETFD), -1);
 }
 
-Test(base, an_array_grows_and_keeps_what_it_holds) {
+Test(base, an_array_grows_and_keeps_its_elements) {
   cleanup_free int *numbers = NULL;
   size_t capacity = 0;
   for (size_t n = 0; n < 1000; n++) {
@@ -56,7 +56,7 @@ Test(base, an_array_grows_and_keeps_what_it_holds) {
     cr_assert_eq(numbers[i], i);
 }
 
-Test(base, allocations_of_nothing_are_not_null) {
+Test(base, allocations_of_zero_bytes_are_not_null) {
   cleanup_free void *a = xmalloc(0), *b = xcalloc(0, 8), *c = xmemdup(NULL, 0);
   cr_expect(a && b && c);
 }
@@ -97,7 +97,7 @@ struct tagged {
 };
 #define TAGGED_MAGIC 0x12345678u
 
-Test(base, a_right_magic_passes) {
+Test(base, the_expected_magic_passes) {
   struct tagged tagged = {TAGGED_MAGIC};
   MAGIC_CHECK(&tagged, TAGGED_MAGIC);
   cr_expect_eq(tagged.magic, TAGGED_MAGIC);

@@ -47,7 +47,7 @@ static const struct code_kernel *kernel_named(const struct code_object *object, 
 
 /* Reading */
 
-Test(code_object, says_what_a_triton_kernel_needs) {
+Test(code_object, has_the_resources_of_a_triton_kernel) {
   cleanup_code_object struct code_object *object = code_file_parse(matmul());
   cr_assert_eq(object->kind, CODE_OBJECT_AMDGPU);
   cr_assert_str_eq(object->target, "gfx942");
@@ -191,11 +191,11 @@ Test(code_object, arguments_that_the_runtime_fills_are_hidden) {
 
 /* Damage */
 
-Test(code_object, no_part_of_a_triton_kernel_is_read_and_no_damage_crashes) {
+Test(code_object, a_damaged_triton_kernel_is_refused_without_a_crash) {
   code_file_torture(matmul());
 }
 
-Test(code_object, no_part_of_compiled_kernels_is_read_and_no_damage_crashes) {
+Test(code_object, damaged_compiled_kernels_are_refused_without_a_crash) {
   code_file_torture(compiled("gfx90a"));
 }
 
@@ -326,11 +326,9 @@ Test(code_object, metadata_that_is_wrong_is_refused_with_its_place) {
   static const struct {
     const char *old, *new, *words;
   } wrong[] = {
-      {"\".sgpr_count\"", "\".vgpr_count#\"",
-       "\".vgpr_count\" is there twice at /amdhsa.kernels/0"},
-      {"\"amdhsa.version\"", "\"amdhsa.target#\"", "\"amdhsa.target\" is there twice"},
-      {"\".size\": 4", "\".offset#\": 4",
-       "\".offset\" is there twice at /amdhsa.kernels/0/.args/0"},
+      {"\".sgpr_count\"", "\".vgpr_count#\"", "\".vgpr_count\" occurs twice at /amdhsa.kernels/0"},
+      {"\"amdhsa.version\"", "\"amdhsa.target#\"", "\"amdhsa.target\" occurs twice"},
+      {"\".size\": 4", "\".offset#\": 4", "\".offset\" occurs twice at /amdhsa.kernels/0/.args/0"},
       {"\".vgpr_count\": 8,", "", "\".vgpr_count\" is missing at /amdhsa.kernels/0/.vgpr_count"},
       {"\".name\": \"k\",", "", "\".name\" is missing at /amdhsa.kernels/0/.name"},
       {"\".name\": \"k\"", "\".name\": \"\"", "1 to 4096 bytes of UTF-8 text at /amdhsa.kernels/0"},
@@ -359,7 +357,7 @@ Test(code_object, metadata_that_is_wrong_is_refused_with_its_place) {
       {"\"amdhsa.kernels\": [", "\"amdhsa.kernels\": [[], ", "must be a map at /amdhsa.kernels/0"},
       {"\"amdhsa.target\"", "\"target\"",
        "the metadata of the code object: member \"amdhsa.target\" is missing"},
-      {"gfx942", "gfx90a", "says gfx90a, the ELF header says gfx942 at /amdhsa.target"},
+      {"gfx942", "gfx90a", "states gfx90a, the ELF header states gfx942 at /amdhsa.target"},
       {"--gfx942", "--", "must be \"amdgcn-amd-amdhsa--TARGET\""},
       {"amdgcn-amd-amdhsa--gfx942", "x86_64-linux", "is \"x86_64-linux\" at /amdhsa.target"},
       {"gfx942", "gfx942 ", "must be \"amdgcn-amd-amdhsa--TARGET\""},
@@ -428,7 +426,7 @@ Test(code_object, counts_larger_than_the_note_allocate_nothing) {
   code_file_refused(with_note("", 0), "it is cut off, or no msgpack");
 }
 
-Test(code_object, types_that_metadata_has_no_use_for_are_refused) {
+Test(code_object, types_that_metadata_never_contains_are_refused) {
   code_file_refused(with_note("\xc1", 1), "it is cut off, or no msgpack");
   code_file_refused(with_note("\xc7\x00\x00", 3), "it is cut off, or no msgpack");
 }
@@ -437,7 +435,7 @@ Test(code_object, bytes_behind_the_metadata_are_refused) {
   code_file_refused(with_note("\x80\x80", 2), "it is cut off, or no msgpack");
 }
 
-Test(code_object, metadata_nested_deeper_than_it_ever_is_is_refused) {
+Test(code_object, metadata_that_is_nested_too_deep_is_refused) {
   char deep[65];
   memset(deep, 0x91, sizeof deep - 1);
   deep[64] = 1;
@@ -489,14 +487,14 @@ Test(code_object, an_elf_file_that_is_no_code_object_is_refused) {
                     "an ELF file of machine 62, neither AMDGPU (224) nor CUDA (190)");
 }
 
-Test(code_object, parts_that_lie_behind_the_end_are_refused) {
+Test(code_object, parts_beyond_the_end_of_the_file_are_refused) {
   code_file_refused(with_header(segment_behind_the_end), "is damaged or cut off: segment 0 takes");
   code_file_refused(with_header(segment_that_wraps), "is damaged or cut off: segment 0 takes");
   code_file_refused(with_header(table_behind_the_end), "is damaged or cut off");
   code_file_refused(with_header(sections_behind_the_end), "is damaged or cut off");
 }
 
-Test(code_object, note_segments_that_lie_on_one_another_are_read_once) {
+Test(code_object, overlapping_note_segments_have_one_limit) {
   size_t n = 1000, size = sizeof(Elf64_Ehdr) + n * sizeof(Elf64_Phdr) + ((size_t)1 << 20);
   struct elf_parts parts = elf_parts_of(0);
   struct code_file file = {xcalloc(1, size), size};
@@ -510,7 +508,7 @@ Test(code_object, note_segments_that_lie_on_one_another_are_read_once) {
   code_file_refused(file, "has more than 16777216 bytes of notes");
 }
 
-Test(code_object, a_target_that_the_header_does_not_know_is_taken_from_the_metadata) {
+Test(code_object, the_target_of_an_unknown_machine_is_that_of_the_metadata) {
   cleanup_code_object struct code_object *object = code_file_parse(with_header(unknown_machine));
   cr_assert_str_eq(object->target, "gfx942");
 }
@@ -527,7 +525,7 @@ Test(code_object, two_metadata_notes_are_refused) {
   code_file_refused(twice, "two metadata notes");
 }
 
-Test(code_object, what_people_have_instead_is_named) {
+Test(code_object, other_common_formats_are_named) {
   static const struct {
     const char *bytes, *words;
   } others[] = {
@@ -566,7 +564,7 @@ static void assert_no_kernel(const struct code_object *object, const char *name,
   cr_assert_not_null(strstr(error.message, words), "%s", error.message);
 }
 
-Test(code_object, a_kernel_that_is_not_there_is_answered_with_those_that_are) {
+Test(code_object, a_missing_kernel_is_an_error_that_lists_the_kernels) {
   struct code_kernel kernels[20];
   struct code_object object = {.n_kernels = 2, .kernels = kernels};
   for (size_t i = 0; i < 20; i++)
@@ -581,7 +579,7 @@ Test(code_object, a_kernel_that_is_not_there_is_answered_with_those_that_are) {
 
 /* Resources as JSON */
 
-Test(code_object, resources_travel_as_json) {
+Test(code_object, resources_are_written_as_json_and_read_again) {
   struct code_resources resources = code_resources_unknown, again;
   struct error error;
   resources.vgprs = 112;
@@ -592,7 +590,7 @@ Test(code_object, resources_travel_as_json) {
   cr_assert_eq(memcmp(&resources, &again, sizeof again), 0);
 }
 
-Test(code_object, resources_that_are_none_are_refused) {
+Test(code_object, invalid_resources_are_refused) {
   static const char *const wrong[] = {"[]", "{\"vgpr\": 1}", "{\"vgprs\": -1}",
                                       "{\"vgprs\": \"1\"}"};
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++) {
@@ -603,7 +601,7 @@ Test(code_object, resources_that_are_none_are_refused) {
   }
 }
 
-Test(code_object, spills_that_are_not_counted_show_as_scratch) {
+Test(code_object, scratch_counts_as_a_spill_where_spills_are_unknown) {
   struct code_resources resources = code_resources_unknown;
   cr_assert_eq(code_resources_spills(&resources), 0);
   resources.scratch_bytes = 16;

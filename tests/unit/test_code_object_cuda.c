@@ -45,7 +45,7 @@ static void expect_kernels(const struct code_object *object, const struct expect
   }
 }
 
-Test(code_object_cuda, of_cuda_12_says_what_each_kernel_needs) {
+Test(code_object_cuda, of_cuda_12_has_the_resources_of_each_kernel) {
   cleanup_code_object struct code_object *object = code_file_parse(sm_80());
   cr_assert_eq(object->kind, CODE_OBJECT_CUDA);
   cr_assert_str_eq(object->target, "sm_80");
@@ -58,7 +58,7 @@ Test(code_object_cuda, of_cuda_12_says_what_each_kernel_needs) {
                          });
 }
 
-Test(code_object_cuda, of_cuda_13_says_what_each_kernel_needs) {
+Test(code_object_cuda, of_cuda_13_has_the_resources_of_each_kernel) {
   cleanup_code_object struct code_object *object = code_file_parse(sm_90());
   cr_assert_str_eq(object->target, "sm_90");
   expect_kernels(object, (struct expectation[]){
@@ -77,11 +77,11 @@ Test(code_object_cuda, a_stack_counts_as_a_spill) {
   cr_assert_eq(code_resources_spills(&kernel->resources), 1);
 }
 
-Test(code_object_cuda, no_part_of_cuda_12s_is_read_and_no_damage_crashes) {
+Test(code_object_cuda, a_damaged_file_of_cuda_12_is_refused_without_a_crash) {
   code_file_torture(sm_80());
 }
 
-Test(code_object_cuda, no_part_of_cuda_13s_is_read_and_no_damage_crashes) {
+Test(code_object_cuda, a_damaged_file_of_cuda_13_is_refused_without_a_crash) {
   code_file_torture(sm_90());
 }
 
@@ -145,7 +145,7 @@ Test(code_object_cuda, a_kernel_of_more_registers_than_a_thread_has_is_refused) 
 Test(code_object_cuda, a_kernel_without_a_number_of_registers_is_refused) {
   struct code_file file = sm_90();
   attribute(file, 0x2f, 8)[1] = 0x7f;
-  code_file_refused(file, "does not say how many registers kernel scale has");
+  code_file_refused(file, "does not state how many registers kernel scale has");
 }
 
 Test(code_object_cuda, attributes_of_a_wrong_size_are_refused) {
@@ -192,9 +192,9 @@ Test(code_object_cuda, arguments_outside_of_their_segment_are_refused) {
 Test(code_object_cuda, a_kernel_without_its_section_is_refused) {
   struct code_file renamed = sm_90(), elsewhere = sm_90(), nowhere = sm_90(), unnamed = sm_90();
   entry_symbol(renamed)->st_name++;
-  code_file_refused(renamed, "kernel \"ynamic\" has no section .text of its own");
+  code_file_refused(renamed, "kernel \"ynamic\" has no separate .text section");
   entry_symbol(elsewhere)->st_shndx = 1;
-  code_file_refused(elsewhere, "kernel \"dynamic\" has no section .text of its own");
+  code_file_refused(elsewhere, "kernel \"dynamic\" has no separate .text section");
   entry_symbol(nowhere)->st_shndx = 1000;
   code_file_refused(nowhere, "the symbol of a kernel has no name or no section");
   entry_symbol(unnamed)->st_name = 1 << 20;
@@ -205,7 +205,7 @@ Test(code_object_cuda, two_kernels_in_one_section_are_refused) {
   struct code_file file = sm_90();
   Elf64_Sym *first = entry_symbol(file), *second = first + 1;
   *second = *first;
-  code_file_refused(file, "kernel \"dynamic\" has no section .text of its own");
+  code_file_refused(file, "kernel \"dynamic\" has no separate .text section");
 }
 
 Test(code_object_cuda, two_kernels_of_one_name_are_refused) {
@@ -216,7 +216,7 @@ Test(code_object_cuda, two_kernels_of_one_name_are_refused) {
   code_file_refused(file, "two kernels of the name \"dynamic\"");
 }
 
-Test(code_object_cuda, symbol_tables_are_one) {
+Test(code_object_cuda, two_symbol_tables_are_refused) {
   struct code_file none = sm_90(), two = sm_90(), broken = sm_90();
   section(none, ".symtab")->sh_type = SHT_PROGBITS;
   code_file_refused(none, "it has no symbol table");
@@ -226,7 +226,7 @@ Test(code_object_cuda, symbol_tables_are_one) {
   code_file_refused(broken, "is damaged");
 }
 
-Test(code_object_cuda, names_of_sections_that_are_nowhere_are_refused) {
+Test(code_object_cuda, a_missing_table_of_names_is_refused) {
   struct code_file file = sm_90();
   header(file)->e_shoff = header(file)->e_shnum = 0;
   header(file)->e_shstrndx = SHN_XINDEX;
@@ -254,10 +254,9 @@ Test(code_object_cuda, a_section_without_a_name_is_refused) {
   code_file_refused(file, "section 4 has no name");
 }
 
-Test(code_object_cuda, attributes_that_are_there_again_and_again_are_refused) {
+Test(code_object_cuda, attributes_longer_than_the_file_are_refused) {
   struct code_file file = sm_90();
-  /* Sections behind the end of what there was, each of which says the whole of it to be
-   * attributes. */
+  /* Appends sections, each of which states that all former bytes are attributes. */
   size_t n_old = header(file)->e_shnum, n = n_old + 2, begin = (file.size + 7) / 8 * 8;
   size_t size = begin + n * sizeof(Elf64_Shdr) + 2 * file.size;
   struct code_file larger = {xcalloc(1, size), size};
@@ -275,7 +274,7 @@ Test(code_object_cuda, attributes_that_are_there_again_and_again_are_refused) {
   code_file_refused(larger, "its attributes are longer than the file");
 }
 
-Test(code_object_cuda, a_table_of_names_that_has_no_end_or_is_compressed_is_refused) {
+Test(code_object_cuda, an_unterminated_or_compressed_table_of_names_is_refused) {
   struct code_file endless = sm_90(), compressed = sm_90();
   const Elf64_Shdr *names = section(endless, ".shstrtab");
   endless.bytes[names->sh_offset + names->sh_size - 1] = 'x';
@@ -284,7 +283,7 @@ Test(code_object_cuda, a_table_of_names_that_has_no_end_or_is_compressed_is_refu
   code_file_refused(compressed, "is no table of names");
 }
 
-Test(code_object_cuda, shared_memory_that_is_there_twice_or_too_large_is_refused) {
+Test(code_object_cuda, duplicate_or_too_large_shared_memory_is_refused) {
   struct code_file twice = sm_90(), large = sm_90();
   *section(twice, ".nv.shared.scale") = *section(twice, ".nv.shared.reversed");
   code_file_refused(twice, "a kernel with two sections of shared memory");

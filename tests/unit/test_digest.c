@@ -14,7 +14,7 @@ static void expect_digest(struct digest digest, const char *wanted) {
   cr_expect_str_eq(digest_format(&digest, text), wanted);
 }
 
-Test(digest, is_sha256) {
+Test(digest, of_bytes_is_their_sha256) {
   expect_digest(digest_of("", 0), EMPTY);
   expect_digest(digest_of("abc", 3), ABC);
 }
@@ -31,7 +31,7 @@ Test(digest, a_stream_without_bytes_gives_the_digest_of_nothing) {
   expect_digest(digest_stream_finish(digest_stream_new()), EMPTY);
 }
 
-Test(digest, its_text_reads_back) {
+Test(digest, its_text_is_parsed_again) {
   struct digest digest = digest_of("abc", 3), again;
   cr_assert(digest_parse(ABC, &again));
   cr_expect(digest_equal(&digest, &again));
@@ -80,7 +80,7 @@ Test(digest, an_identifier_that_is_too_long_aborts, .signal = SIGABRT) {
 }
 
 /* RFC 4231, test cases 2 and 6. */
-Test(digest, a_keyed_digest_is_the_hmac_that_the_standard_has) {
+Test(digest, a_keyed_digest_is_the_hmac_of_rfc_4231) {
   char text[DIGEST_TEXT_SIZE];
   const char *message = "what do ya want for nothing?";
   struct digest mac = digest_keyed((const uint8_t *)"Jefe", 4, message, strlen(message));

@@ -66,7 +66,7 @@ static void assert_refusal(uint16_t machine, const char *said) {
   cr_assert(strstr(error.message, said), "%s", error.message);
 }
 
-Test(disassemble, refuses_what_is_no_code_object) {
+Test(disassemble, refuses_other_files_than_code_objects) {
   char *text = NULL;
   struct error error;
   cr_assert(!disassemble("#!/bin/sh", 9, &text, &error));
@@ -90,7 +90,7 @@ Test(disassemble, gives_the_tool_no_environment_and_no_socket) {
   cr_assert_str_eq(text, "LC_ALL=C\n");
 }
 
-Test(disassemble, lets_the_tool_read_no_file_but_the_code) {
+Test(disassemble, lets_the_tool_read_only_the_code) {
   if (!sandbox_confines_files())
     cr_skip_test("this kernel does not confine files: %s", sandbox_kind());
   cleanup_tool struct tool tool = tool_make(
@@ -101,7 +101,7 @@ Test(disassemble, lets_the_tool_read_no_file_but_the_code) {
   cr_assert(strstr(text, "no write\nread\n"), "%s", text);
 }
 
-Test(disassemble, leaves_nothing_behind) {
+Test(disassemble, removes_its_folder) {
   cleanup_tool struct tool tool = tool_make("any", "pwd");
   setenv("WAVETUNE_OBJDUMP", tool.path, 1);
   cleanup_free char *text = disassembly_of(MACHINE_AMDGPU);
@@ -133,7 +133,7 @@ Test(disassemble, reads_cuda_code_with_the_tool_of_a_triton_package) {
   cr_assert_str_eq(text, "nvdisasm -c\n");
 }
 
-Test(disassemble, asks_cuobjdump_for_sass) {
+Test(disassemble, runs_cuobjdump_with_sass) {
   cleanup_tool struct tool tool = tool_make("cuobjdump", "echo \"cuobjdump $1\"");
   setenv("WAVETUNE_NVDISASM", tool.path, 1);
   cleanup_free char *text = disassembly_of(MACHINE_CUDA);
@@ -148,13 +148,13 @@ Test(disassemble, a_failed_tools_output_is_in_the_error) {
   assert_refusal(MACHINE_AMDGPU, "by signal 9: it printed nothing");
 }
 
-Test(disassemble, refuses_an_endless_text) {
+Test(disassemble, refuses_a_text_over_the_limit) {
   cleanup_tool struct tool tool = tool_make("any", "yes | head -c 70000000");
   setenv("WAVETUNE_OBJDUMP", tool.path, 1);
   assert_refusal(MACHINE_AMDGPU, "longer than 67108864 bytes");
 }
 
-Test(disassemble, says_what_to_install_where_there_is_no_tool) {
+Test(disassemble, states_what_to_install_without_a_tool) {
   if (access("/opt/rocm/llvm/bin/llvm-objdump", X_OK) == 0 ||
       access("/usr/local/cuda/bin/nvdisasm", X_OK) == 0 ||
       access("/usr/local/cuda/bin/cuobjdump", X_OK) == 0)

@@ -37,7 +37,7 @@ Test(environment, reads_and_writes_all_members) {
   cr_expect_eq(environment.compute_units, 304);
 }
 
-Test(environment, states_nothing_that_was_not_stated) {
+Test(environment, keeps_unstated_members_unstated) {
   cleanup_environment struct environment environment = parsed("{\"arch\":\"gfx942\"}");
   cleanup_json json_t *json = environment_to_json(&environment);
   cr_expect_eq(json_object_size(json), (size_t)1);
@@ -49,7 +49,7 @@ static void expect_covers(bool covers, const char *served, const char *asked) {
   cr_expect_eq(environment_can_use(&there, &here), covers, "%s for %s", served, asked);
 }
 
-Test(environment, one_that_leaves_members_out_covers_those_that_have_what_it_states) {
+Test(environment, a_partial_one_covers_environments_with_equal_stated_members) {
 #define NAMED(more) "{\"gpu\":\"AMD Instinct MI300X\"" more "}"
   expect_covers(true, NAMED(""), MI300X);
   expect_covers(true, NAMED(",\"rocm\":\"6.4.1\",\"triton\":\"3.3.1\""), MI300X);
@@ -61,7 +61,7 @@ Test(environment, one_that_leaves_members_out_covers_those_that_have_what_it_sta
   expect_covers(false, "{\"rocm\":\"6.4.1\",\"arch\":\"gfx942\"}", MI300X);
 }
 
-Test(environment, one_that_names_no_partition_covers_whole_gpus_only) {
+Test(environment, one_without_a_partition_covers_whole_gpus_only) {
   static const char whole[] = NAMED(",\"compute_units\":304,\"partition\":\"SPX\""),
                     unsplit[] = NAMED(",\"partition\":\"\""),
                     part[] = NAMED(",\"compute_units\":38,\"partition\":\"CPX/NPS4\"");
@@ -76,7 +76,7 @@ Test(environment, one_that_names_no_partition_covers_whole_gpus_only) {
   expect_covers(false, NAMED(",\"compute_units\":304"), part);
 }
 
-Test(environment, a_name_that_many_gpus_have_covers_none_without_arch) {
+Test(environment, a_name_of_many_gpus_without_arch_covers_none) {
 #define NAMELESS(more) "{\"gpu\":\"AMD Radeon Graphics\"" more "}"
   expect_covers(false, NAMELESS(""), NAMELESS(",\"arch\":\"gfx1103\",\"partition\":\"\""));
   expect_covers(true, NAMELESS(",\"arch\":\"gfx1103\""),
@@ -88,7 +88,7 @@ static char *missing_of(struct environment environment) {
   return json_dumps(missing, JSON_COMPACT);
 }
 
-Test(environment, what_a_full_one_states_too_is_missing) {
+Test(environment, members_that_only_full_ones_state_are_missing) {
   char text[] = "x";
   cleanup_free char *all = missing_of((struct environment){.torch = text, .triton = text});
   cr_expect_str_eq(all, "[\"platform\",\"gpu\",\"arch\",\"compute_units\",\"partition\"]");
@@ -143,13 +143,15 @@ Test(environment, unknown_members_are_refused) {
   expect_refused("{\"driver\":\"6.12\"}", "/driver", "unknown member");
 }
 
-Test(environment, what_is_no_object_is_refused) { expect_refused("[]", "", "must be an object"); }
+Test(environment, other_values_than_objects_are_refused) {
+  expect_refused("[]", "", "must be an object");
+}
 
 Test(environment, two_platforms_are_refused) {
   expect_refused("{\"rocm\":\"6.4\",\"cuda\":\"12\"}", "", "one of rocm, cuda and cpu");
 }
 
-Test(environment, a_copy_is_its_own) {
+Test(environment, a_copy_owns_its_texts) {
   cleanup_environment struct environment environment = parsed(MI300X),
                                          copy = environment_copy(&environment);
   environment.gpu[0] = 'X';
@@ -186,7 +188,7 @@ Test(environment, each_missing_hardware_member_makes_it_partial) {
   }
 }
 
-Test(environment, is_shown_to_people_without_what_is_empty) {
+Test(environment, is_formatted_without_empty_members) {
   cleanup_environment struct environment full = parsed(MI300X), none = {0},
                                          cpu = parsed("{\"cpu\":\"gcc 12.2\",\"partition\":\"\"}");
   cleanup_free char *full_text = environment_format(&full), *none_text = environment_format(&none),
@@ -205,7 +207,7 @@ Test(environment, its_digest_is_that_of_its_canonical_json) {
   cr_expect(digest_equal(&digest, &wanted));
 }
 
-Test(environment, an_empty_partition_is_another_environment_than_none) {
+Test(environment, an_empty_partition_differs_from_none) {
   cleanup_environment struct environment stated = parsed("{\"gpu\":\"g\",\"partition\":\"\"}"),
                                          absent = parsed("{\"gpu\":\"g\"}");
   struct digest a = environment_digest(&stated), b = environment_digest(&absent);
@@ -262,13 +264,13 @@ Test(environment, differences_show_null_for_what_the_agent_does_not_state) {
       "{\"compute_units\":{\"agent\":null,\"job\":304},\"rocm\":{\"agent\":null,\"job\":\"6.4\"}}");
 }
 
-Test(environment, differences_of_the_build_are_left_out_on_demand) {
+Test(environment, differences_of_the_build_can_be_left_out) {
   expect_differences("{\"torch\":\"2.7\",\"gpu\":\"a\"}", "{\"gpu\":\"a\"}", true, "{}");
   expect_differences("{\"torch\":\"2.7\",\"gpu\":\"a\"}", "{\"gpu\":\"a\"}", false,
                      "{\"torch\":{\"agent\":null,\"job\":\"2.7\"}}");
 }
 
-Test(environment, versions_of_one_minor_differ_behind_it_only) {
+Test(environment, versions_are_compared_by_major_and_minor) {
   cr_expect(version_minors_equal("6.4.1", "6.4.0-7"));
   cr_expect(version_minors_equal("6.4", "6.4.43484-123eb5128"));
   cr_expect_not(version_minors_equal("6.4.1", "6.40.1"));

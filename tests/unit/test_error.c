@@ -34,7 +34,7 @@ Test(error, a_pointer_prefix_goes_before_the_pointer) {
   cr_expect_str_eq(error.message, "is empty");
 }
 
-Test(error, what_does_not_fit_is_cut) {
+Test(error, a_message_that_does_not_fit_is_cut) {
   struct error error;
   char long_text[2000];
   memset(long_text, 'x', sizeof long_text - 1);
@@ -54,14 +54,14 @@ Test(error, a_character_that_is_cut_in_the_middle_is_replaced) {
   cr_expect_str_eq(error.message, "ab?!");
 }
 
-Test(error, valid_utf8_stays) {
+Test(error, valid_utf8_is_kept) {
   static const char text[] = "é €  \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf \xee\x80\x80 \xed\x9f\xbf";
   struct error error;
   error_set(&error, "%s", text);
   cr_expect_str_eq(error.message, text);
 }
 
-Test(error, what_is_not_utf8_is_replaced_byte_by_byte) {
+Test(error, invalid_bytes_are_replaced_one_by_one) {
   static const char *const wrong[] = {"\x80",
                                       "\xc1\x81",
                                       "\xe0\x80\x80",
@@ -82,7 +82,7 @@ Test(error, what_is_not_utf8_is_replaced_byte_by_byte) {
   }
 }
 
-Test(error, what_drives_a_terminal_is_replaced_and_lines_stay) {
+Test(error, control_characters_are_replaced_except_line_breaks) {
   struct error error;
   error_at(&error, "/a\x1b[2J", "\x1b]0;x\x07 \xc2\x9b 2J \r\x7f \xc2\xa0\n\ta\x01");
   cr_expect_str_eq(error.message, "?]0;x? ?? 2J ?? \xc2\xa0\n\ta?");
@@ -91,7 +91,7 @@ Test(error, what_drives_a_terminal_is_replaced_and_lines_stay) {
   cr_expect_eq(error.message[0], '?');
 }
 
-Test(error, a_cut_message_travels_as_json) {
+Test(error, a_cut_message_is_valid_json) {
   struct error error;
   char text[sizeof error.message + 2];
   for (size_t i = 0; i + 2 < sizeof text; i += 2)
@@ -107,7 +107,7 @@ Test(error, a_cut_message_travels_as_json) {
   json_decref(pointer);
 }
 
-Test(error, an_error_has_a_kind_that_a_prefix_leaves) {
+Test(error, a_prefix_does_not_change_the_kind) {
   struct error error;
   error_set(&error, "wrong");
   cr_expect_eq(error.kind, ERROR_INVALID);
@@ -120,7 +120,7 @@ Test(error, an_error_has_a_kind_that_a_prefix_leaves) {
   cr_expect_eq(error.kind, ERROR_INVALID);
 }
 
-Test(error, error_of_at_fills_all_and_error_become_changes_the_kind_alone) {
+Test(error, error_become_changes_the_kind_only) {
   struct error error;
   cr_expect_not(error_of_at(&error, ERROR_FORBIDDEN, "/agent", "not %s", "yours"));
   cr_expect_eq(error.kind, ERROR_FORBIDDEN);

@@ -46,7 +46,7 @@ Test(error_codes, each_kind_has_a_name_a_status_and_an_exit_code) {
   }
 }
 
-Test(error_codes, a_kind_comes_back_from_its_name) {
+Test(error_codes, a_kind_is_found_by_its_name) {
   enum error_kind kind = ERROR_UNUSABLE;
   for (size_t i = 0; i < ARRAY_LENGTH(expected); i++) {
     cr_assert(error_kind_of_name(expected[i].name, &kind));
@@ -59,7 +59,7 @@ Test(error_codes, a_kind_comes_back_from_its_name) {
 
 /* What a server answers is what its client makes of it, but for what only the server tells
  * apart. */
-Test(error_codes, a_kind_comes_back_from_its_status) {
+Test(error_codes, a_kind_is_found_by_its_status) {
   for (enum error_kind kind = 0; kind < ERROR_KINDS; kind++) {
     enum error_kind back = error_kind_of_http(error_http_status(kind));
     cr_expect_eq(error_http_status(back), error_http_status(kind), "%s", error_kind_name(kind));
@@ -70,7 +70,7 @@ Test(error_codes, a_kind_comes_back_from_its_status) {
   cr_expect_eq(error_kind_of_http(503), ERROR_UNAVAILABLE);
 }
 
-Test(error_codes, all_of_4xx_is_refused_and_all_else_unreachable) {
+Test(error_codes, statuses_of_4xx_are_refused_and_others_unreachable) {
   for (int status = 300; status < 600; status++) {
     enum exit_code wanted = status / 100 == 4 && status != 408 ? EXIT_REFUSED : EXIT_UNREACHABLE;
     cr_expect_eq(error_exit_code(error_kind_of_http(status)), wanted, "%d", status);

@@ -35,7 +35,7 @@ static size_t entries_count(void) {
   return n;
 }
 
-Test(file, what_was_written_reads_back) {
+Test(file, a_written_file_is_read_back) {
   cleanup_free char *path = inside("a"), *text = NULL;
   size_t size;
   write_file(path, "two\nlines");
@@ -62,7 +62,7 @@ Test(file, more_than_the_limit_is_refused) {
   cr_expect_neq(strstr(error.message, path), NULL);
 }
 
-Test(file, a_file_that_says_it_is_empty_is_read_to_its_end) {
+Test(file, a_file_of_size_zero_is_read_to_its_end) {
   cleanup_free char *text = NULL;
   size_t size;
   cr_assert(file_read("/proc/self/status", 1 << 20, &text, &size, &error), "%s", error.message);
@@ -70,7 +70,7 @@ Test(file, a_file_that_says_it_is_empty_is_read_to_its_end) {
   cr_expect_eq(strlen(text), size);
 }
 
-Test(file, a_file_that_says_it_is_empty_is_held_to_the_limit) {
+Test(file, a_file_of_size_zero_has_the_same_limit) {
   cleanup_free char *text = NULL;
   size_t size;
   cr_expect_not(file_read("/proc/self/status", 10, &text, &size, &error));
@@ -92,14 +92,14 @@ Test(file, a_folder_is_not_read) {
   cr_expect_neq(strstr(error.message, "not a regular file"), NULL);
 }
 
-Test(file, a_fifo_is_refused_without_waiting) {
+Test(file, a_fifo_is_refused_at_once) {
   cleanup_free char *path = inside("fifo"), *text = NULL;
   size_t size;
   cr_assert_eq(mkfifo(path, 0600), 0);
   cr_expect_not(file_read(path, 10, &text, &size, &error));
 }
 
-Test(file, writing_replaces_the_old_file_and_leaves_no_other) {
+Test(file, writing_replaces_the_file_and_leaves_no_temporary_file) {
   cleanup_free char *path = inside("a"), *text = NULL;
   size_t size;
   write_file(path, "old");
@@ -123,7 +123,7 @@ Test(file, writing_into_an_absent_folder_is_refused) {
   cr_expect_neq(strstr(error.message, path), NULL);
 }
 
-Test(file, writing_over_a_folder_is_refused_and_leaves_nothing) {
+Test(file, writing_over_a_folder_is_refused_and_leaves_no_temporary_file) {
   cleanup_free char *path = inside("taken");
   cr_assert(folder_make(path, 0755, &error));
   cr_expect_not(file_write_atomically(path, "t", 1, 0600, &error));
@@ -147,7 +147,7 @@ Test(file, a_folder_without_a_name_is_refused) {
                      error.message);
 }
 
-Test(file, folder_make_private_makes_a_folder_that_only_its_owner_enters) {
+Test(file, folder_make_private_makes_a_folder_for_its_owner_only) {
   cleanup_free char *path = inside("private");
   struct stat status;
   cr_assert(folder_make_private(path, &error), "%s", error.message);
@@ -156,7 +156,7 @@ Test(file, folder_make_private_makes_a_folder_that_only_its_owner_enters) {
   cr_expect(folder_make_private(path, &error), "one's own folder is taken as it is");
 }
 
-Test(file, folder_make_private_refuses_a_folder_that_all_may_write_to) {
+Test(file, folder_make_private_refuses_a_folder_that_all_users_may_write_to) {
   cleanup_free char *path = inside("open");
   cr_assert(folder_make(path, 0700, &error));
   cr_assert_eq(chmod(path, 01777), 0);
@@ -165,7 +165,7 @@ Test(file, folder_make_private_refuses_a_folder_that_all_may_write_to) {
                      error.message);
 }
 
-Test(file, folder_make_private_refuses_somebody_elses_folder) {
+Test(file, folder_make_private_refuses_a_folder_of_another_user) {
   cleanup_free char *path = inside("theirs");
   cr_assert(folder_make(path, 0700, &error));
   if (chown(path, 12345, (gid_t)-1) < 0)
@@ -174,7 +174,7 @@ Test(file, folder_make_private_refuses_somebody_elses_folder) {
   cr_expect_not_null(strstr(error.message, "belongs to user 12345"), "%s", error.message);
 }
 
-Test(file, folder_make_refuses_a_name_that_a_file_has) {
+Test(file, folder_make_refuses_the_name_of_a_file) {
   cleanup_free char *path = inside("a"), *below = inside("a/b");
   write_file(path, "");
   cr_expect_not(folder_make(path, 0755, &error));
@@ -183,7 +183,7 @@ Test(file, folder_make_refuses_a_name_that_a_file_has) {
   cr_expect_neq(strstr(error.message, strerror(ENOTDIR)), NULL, "%s", error.message);
 }
 
-Test(file, folder_remove_removes_what_is_in_it) {
+Test(file, folder_remove_removes_the_content) {
   cleanup_free char *top = inside("top"), *below = inside("top/a/b"),
                     *path = inside("top/a/b/file");
   cr_assert(folder_make(below, 0755, &error));
@@ -202,7 +202,7 @@ Test(file, folder_remove_does_not_follow_links) {
   cr_expect_eq(access(kept_file, F_OK), 0);
 }
 
-Test(file, a_folder_that_is_absent_is_removed) {
+Test(file, removing_an_absent_folder_is_success) {
   cleanup_free char *path = inside("absent");
   cr_expect(folder_remove(path, &error));
 }
@@ -218,7 +218,7 @@ Test(file, a_descriptor_that_cannot_be_written_is_an_error) {
   cr_expect_eq(errno, ENOSPC);
 }
 
-Test(file, a_write_that_fails_leaves_the_old_file_alone) {
+Test(file, a_failed_write_keeps_the_old_file) {
   cleanup_free char *path = inside("a"), *text = NULL;
   size_t size;
   write_file(path, "old");

@@ -159,7 +159,7 @@ Test(http_client, absent_headers_are_null) {
   cr_assert_eq(response.retry_after_s, 0);
 }
 
-Test(http_client, a_header_that_cannot_be_sent_back_counts_as_absent) {
+Test(http_client, an_unusable_header_counts_as_absent) {
   cleanup_free char *longest = xcalloc(1, 1026), *longer = xcalloc(1, 1026);
   memset(longest, 'e', 1024);
   memset(longer, 'e', 1025);
@@ -203,7 +203,7 @@ Test(http_client, a_request_carries_token_body_and_conditions) {
   cr_assert_eq(memcmp(strstr(server->request, "\r\n\r\n") + 4, "a\0b", 3), 0);
 }
 
-Test(http_client, every_method_is_sent_as_itself_over_one_connection) {
+Test(http_client, every_method_is_sent_over_one_connection) {
   cleanup_server struct server *server = server_start(OK "Content-Length: 0\r\n\r\n");
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   static const char *const methods[] = {"PUT", "POST", "DELETE", "GET", "POST"};
@@ -244,7 +244,7 @@ Test(http_client, a_refused_connection_is_an_error_that_names_the_url) {
   cr_assert_null(strstr(error.message, "s3cret"));
 }
 
-Test(http_client, a_silent_server_is_given_up_after_the_time_out) {
+Test(http_client, a_request_ends_after_its_timeout) {
   cleanup_server struct server *server = server_start(NULL);
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   struct http_response response;
@@ -300,7 +300,7 @@ Test(http_client, an_answer_over_the_limit_is_refused) {
   cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
 }
 
-Test(http_client, a_large_answer_arrives_whole) {
+Test(http_client, a_large_answer_is_received_completely) {
   size_t head = strlen(OK "Content-Length: 1000000\r\n\r\n");
   cleanup_free char *answer = xmalloc(head + 1000000);
   memcpy(answer, OK "Content-Length: 1000000\r\n\r\n", head);
@@ -359,7 +359,7 @@ Test(http_client, cancel_before_a_request_ends_that_one_only) {
   cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
 }
 
-Test(http_client, loopback_goes_past_a_proxy) {
+Test(http_client, loopback_uses_no_proxy) {
   setenv("http_proxy", "http://127.0.0.1:1", 1);
   cleanup_server struct server *server = server_start(OK "Content-Length: 0\r\n\r\n");
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
@@ -369,7 +369,7 @@ Test(http_client, loopback_goes_past_a_proxy) {
   cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
 }
 
-Test(http_client, another_host_goes_through_the_proxy) {
+Test(http_client, another_host_uses_the_proxy) {
   cleanup_server struct server *server = server_start(OK "Content-Length: 0\r\n\r\n");
   setenv("http_proxy", server->url, 1);
   unsetenv("no_proxy");
@@ -403,7 +403,7 @@ Test(http_client, a_header_with_a_line_break_is_refused) {
   assert_has(error.message, "If-None-Match");
 }
 
-Test(http_client, wrong_urls_are_refused_without_what_is_secret_in_them) {
+Test(http_client, wrong_urls_are_refused_without_showing_their_secrets) {
   static const char *const urls[] = {"ftp://host",    "host:8080",          "http://",
                                      "http://a b/",   "http://h/?q=s3",     "http://u:s3@host/x",
                                      "http://h/#s3f", "http://h:99999999/", "http://u@host",
@@ -428,7 +428,7 @@ Test(http_client, wrong_tokens_are_refused_without_showing_them) {
   }
 }
 
-Test(http_client, a_token_goes_over_plain_http_to_loopback_only_unless_that_is_meant) {
+Test(http_client, a_token_is_sent_over_http_to_loopback_only_unless_permitted) {
   static const struct {
     const char *url;
     bool is_safe;
@@ -542,7 +542,7 @@ Test(http_json, a_malformed_id_is_not_shown) {
   cr_expect_str_eq(named("500 Oops", "", "its log says why").message, "its log says why");
 }
 
-Test(http_json, a_long_sentence_makes_room_for_the_request) {
+Test(http_json, a_long_sentence_is_cut_for_the_request) {
   char detail[901];
   for (size_t i = 0; i < 900; i += 3)
     memcpy(detail + i, "\xe2\x82\xac", 3);
@@ -562,7 +562,7 @@ Test(http_json, an_answer_that_is_not_json_is_refused) {
   assert_has(error.message, "the server's answer to GET /v1/jobs is not a JSON document");
 }
 
-Test(http_json, no_answer_is_a_server_that_is_away) {
+Test(http_json, no_answer_is_an_unavailable_server) {
   char url[64];
   close(listen_on_any_port(url, sizeof url));
   cleanup_http_client struct http_client *client = client_of(url, NULL);

@@ -27,7 +27,7 @@ static void expect_refused(const char *text, size_t size) {
   cr_expect_null(value);
 }
 
-Test(json, what_is_not_one_value_is_refused) {
+Test(json, a_text_that_is_not_one_value_is_refused) {
   static const char *const wrong[] = {
       "",         "{",   "{} {}",   "nul",    "{\"a\":1,}", "[1 2]",       "'a'",  "{a:1}",
       "\"\xff\"", "NaN", "1e400",   "\"\t\"", "01",         "\"\\ud800\"", "[1]x", "+1",
@@ -41,7 +41,7 @@ Test(json, an_integer_beyond_64_bits_is_refused) {
   expect_canonical("9223372036854775807", "9223372036854775807");
 }
 
-Test(json, a_member_that_comes_twice_is_refused) {
+Test(json, a_duplicate_member_is_refused) {
   expect_refused("{\"a\":1,\"a\":1}", 13);
   cr_expect_neq(strstr(error.message, "duplicate"), NULL, "%s", error.message);
 }
@@ -55,13 +55,13 @@ Test(json, a_nul_is_refused_in_text_and_in_escapes) {
                      error.message);
 }
 
-Test(json, only_the_given_size_is_read) {
+Test(json, bytes_after_the_size_are_not_read) {
   cleanup_json json_t *value = NULL;
   cr_assert(json_parse("12345", 2, &value, &error));
   cr_expect_eq(json_integer_value(value), 12);
 }
 
-Test(json, a_refusal_says_where) {
+Test(json, an_error_states_line_and_column) {
   expect_refused("{\n  \"a\": x}", 11);
   cr_expect_neq(strstr(error.message, "line 2"), NULL, "%s", error.message);
 }
@@ -73,7 +73,7 @@ static char *nested(int levels) {
   return text;
 }
 
-Test(json, nesting_is_bounded) {
+Test(json, nested_arrays_have_a_limit) {
   cleanup_free char *most = nested(JSON_DEPTH_MAX), *more = nested(JSON_DEPTH_MAX + 1),
                     *far_more = nested(100000);
   expect_canonical(most, most);
@@ -82,7 +82,7 @@ Test(json, nesting_is_bounded) {
   expect_refused(far_more, strlen(far_more));
 }
 
-Test(json, nesting_in_objects_counts) {
+Test(json, nested_objects_have_a_limit) {
   cleanup_free char *text = xstrdup("1");
   for (int i = 0; i <= JSON_DEPTH_MAX; i++) {
     char *outer = xasprintf("{\"a\":%s}", text);
@@ -114,7 +114,7 @@ Test(json, canonical_text_has_no_white_space) {
                    "[1,true,false,null,{\"a\":[],\"b\":{}}]");
 }
 
-Test(json, canonical_strings_escape_only_what_they_must) {
+Test(json, canonical_strings_escape_only_necessary_characters) {
   expect_canonical("\"\\u00e9 \\/ \\\" \\\\ \\n \\t \\u001f \\u007f\"",
                    "\"é / \\\" \\\\ \\u000a \\u0009 \\u001f \x7f\"");
 }
@@ -128,7 +128,7 @@ Test(json, equal_values_have_equal_digests) {
   cr_expect(digest_equal(&of_a, &of_text));
 }
 
-Test(json, integers_and_floats_stay_apart) {
+Test(json, integers_and_floats_have_different_texts) {
   cleanup_json json_t *a = parsed("1"), *b = parsed("1.0");
   struct digest of_a = json_digest(a), of_b = json_digest(b);
   cr_expect_not(digest_equal(&of_a, &of_b));
@@ -265,7 +265,7 @@ Test(json_get, members_of_another_type_are_refused_with_both_types_and_a_pointer
                     "64 lower-case hexadecimal");
 }
 
-Test(json_get, what_is_required_must_be_there_and_not_null) {
+Test(json_get, a_required_member_must_exist_and_not_be_null) {
   json_t *member;
   cr_expect_not(json_get_object(object, "/at", "absent", JSON_REQUIRED, &member, &error));
   cr_expect_not_null(strstr(error.message, "member \"absent\" is missing"), "%s", error.message);
@@ -274,7 +274,7 @@ Test(json_get, what_is_required_must_be_there_and_not_null) {
   cr_expect_str_eq(error.pointer, "/at/z");
 }
 
-Test(json_get, what_is_optional_and_absent_or_null_leaves_the_default) {
+Test(json_get, an_absent_or_null_optional_member_keeps_the_default) {
   static const char *const names[] = {"absent", "z"};
   for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
     json_t *member = object;
@@ -317,7 +317,7 @@ Test(json_get, unknown_members_are_refused) {
   cr_expect_str_eq(error.pointer, "/at/a");
 }
 
-Test(json_get, members_are_those_of_an_object) {
+Test(json_get, only_objects_have_members) {
   static const char *const names[] = {NULL};
   cleanup_json json_t *array = parsed("[]");
   cr_expect_not(json_only_members(array, "/at", names, &error));
@@ -344,7 +344,7 @@ Test(json_get, a_digest_becomes_its_text) {
   cr_expect_str_eq(json_string_value(text), DIGEST);
 }
 
-Test(json, nothing_at_all_is_refused) {
+Test(json, an_empty_text_is_refused) {
   expect_refused(NULL, 0);
   cr_expect_not_null(strstr(error.message, "not a JSON document: it is empty"), "%s",
                      error.message);

@@ -155,7 +155,7 @@ Test(kernel, a_launch_is_read_for_hip) {
   cr_assert_str_eq(kernel->launch.shared_bytes, "BLOCK * 2");
 }
 
-Test(kernel, what_is_not_stated_has_its_default) {
+Test(kernel, unstated_members_have_their_defaults) {
   cleanup_kernel struct kernel *kernel = kernel_of(hip_manifest);
   cr_assert_null(kernel->reference.source.path);
   cr_assert_eq(kernel->reference.rtol, 1e-5);
@@ -229,7 +229,7 @@ Test(kernel, wrong_names_languages_and_sources_are_refused) {
   assert_refused(c_manifest, refusals, ARRAY_LENGTH(refusals));
 }
 
-Test(kernel, paths_with_dots_inside_names_are_taken) {
+Test(kernel, paths_with_dots_inside_names_are_accepted) {
   static const char *const paths[] = {"\"a..b\"", "\"..a\"", "\".hidden/a.c\"", "\"a/b.c/...\""};
   for (size_t i = 0; i < ARRAY_LENGTH(paths); i++) {
     cleanup_json json_t *json = manifest_with(c_manifest, "/sources/0/path", paths[i]);
@@ -350,7 +350,7 @@ Test(kernel, wrong_launches_are_refused) {
   assert_refused(hip_manifest, refusals, ARRAY_LENGTH(refusals));
 }
 
-Test(kernel, limits_are_kept) {
+Test(kernel, limits_are_enforced) {
   cleanup_json json_t *json = json_of(c_manifest);
   struct error error;
   struct kernel *kernel;
@@ -470,7 +470,7 @@ static void assert_not_accepted(const char *manifest, const char *key, const cha
 #define C_KEY "{\"rows\": 8, \"columns\": 16}"
 #define C_SPACE "{\"parameters\": {\"BLOCK\": [4, 8]}}"
 
-Test(kernel_accepts, what_goes_together) {
+Test(kernel_accepts, a_key_and_a_space_that_fit) {
   struct error error;
   cr_assert(accepts(c_manifest, C_KEY, C_SPACE, &error), "%s", error.message);
   cr_assert(
@@ -489,7 +489,7 @@ Test(kernel_accepts, another_key_is_refused_with_the_names_it_must_have) {
   assert_not_accepted(c_manifest, "{\"rows\": 8, \"n\": 1}", C_SPACE, "/key", "rows, columns");
 }
 
-Test(kernel_accepts, a_role_that_the_language_does_not_know_is_refused) {
+Test(kernel_accepts, a_role_that_the_language_lacks_is_refused) {
   assert_not_accepted(c_manifest, C_KEY,
                       "{\"parameters\": {\"BLOCK\": [4], \"num_warps\": [4]}, \"roles\": "
                       "{\"num_warps\": \"option\"}}",
@@ -547,7 +547,7 @@ Test(kernel_accepts, a_condition_with_an_unknown_name_is_refused) {
       "/space/conditions/1", "cus");
 }
 
-Test(kernel_accepts, an_external_kernel_takes_no_space_at_all) {
+Test(kernel_accepts, an_external_kernel_accepts_no_space) {
   assert_not_accepted(external_manifest, "{\"n\": 8, \"dtype\": \"fp16\"}",
                       "{\"parameters\": {\"BLOCK\": [4]}}", "/kernel", "known by name only");
 }
@@ -615,7 +615,7 @@ Test(kernel_space_is_plain, names_in_capitals_rename_nothing) {
   }
 }
 
-Test(kernel_space_is_plain, the_compilers_environment_stays) {
+Test(kernel_space_is_plain, parameters_of_role_env_are_refused) {
   struct error error = {0};
   cr_expect_not(is_plain(
       hip_manifest, "{\"parameters\": {\"FLAGS\": [1]}, \"roles\": {\"FLAGS\": \"env\"}}", &error));

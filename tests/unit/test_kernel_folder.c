@@ -94,14 +94,14 @@ Test(kernel_folder, the_manifest_has_the_digests_of_the_files) {
   }
 }
 
-Test(kernel_folder, a_version_is_named_behind_a_colon) {
+Test(kernel_folder, a_version_is_named_after_a_colon) {
   put("kernel.json", TWO);
   cleanup_kernel_folder struct kernel_folder *got = loaded(":wide");
   cr_assert_str_eq(got->kernel->name, "copy/wide");
   cr_assert_eq(got->space->raw_count, 3u);
 }
 
-Test(kernel_folder, what_a_version_states_replaces_what_the_folder_states) {
+Test(kernel_folder, members_of_a_version_replace_those_of_the_folder) {
   put("kernel.json", TWO);
   cleanup_kernel_folder struct kernel_folder *wide = loaded(":wide"), *plain = loaded(":plain");
   cr_assert_str_eq(wide->kernel->flops, "2 * n");
@@ -110,7 +110,7 @@ Test(kernel_folder, what_a_version_states_replaces_what_the_folder_states) {
   cr_assert_eq(plain->kernel->n_defines, 0u);
 }
 
-Test(kernel_folder, a_file_that_two_members_name_is_there_once) {
+Test(kernel_folder, a_file_that_two_members_name_is_read_once) {
   put("kernel.json",
       SHARED ", \"versions\": {\"both\": {\"language\": \"c\", \"entry\": \"copy\", \"sources\": "
              "[\"plain.c\", \"reference.c\"]}}}");
@@ -132,12 +132,12 @@ Test(kernel_folder, a_colon_before_the_last_slash_names_no_version) {
   assert_refused_at("/none:x/y", "cannot open");
 }
 
-Test(kernel_folder, an_ambiguous_version_is_answered_with_those_there_are) {
+Test(kernel_folder, an_ambiguous_version_is_an_error_that_lists_the_versions) {
   put("kernel.json", TWO);
   assert_refused_at("", "has several versions: name one of plain, wide, like ");
 }
 
-Test(kernel_folder, a_missing_version_is_answered_with_those_there_are) {
+Test(kernel_folder, a_missing_version_is_an_error_that_lists_the_versions) {
   put("kernel.json", TWO);
   assert_refused_at(":narrow", "has no version \"narrow\"; it has plain, wide");
 }
@@ -170,7 +170,7 @@ Test(kernel_folder, wrong_documents_are_refused_with_file_and_place) {
                  "at /name: member \"name\" is missing");
 }
 
-Test(kernel_folder, a_missing_reference_is_the_languages_business) {
+Test(kernel_folder, a_reference_may_be_missing_where_the_language_allows_it) {
   assert_refused("{\"name\": \"copy\", \"key\": [\"n\"], \"arguments\": [], \"versions\": {" PLAIN
                  "}}",
                  "at /reference: member \"reference\" is missing");

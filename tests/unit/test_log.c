@@ -59,7 +59,7 @@ Test(log, a_line_has_time_level_and_text) {
   cr_expect_eq((size_t)end, strlen(line));
 }
 
-Test(log, under_journald_a_line_has_the_priority_instead) {
+Test(log, under_journald_a_line_has_the_priority_but_no_time) {
   cr_expect_str_eq(CAPTURE((journal_is_stderr(), log_error("disk full"))), "<3>disk full\n");
   cr_expect_str_eq(CAPTURE((journal_is_stderr(), log_warning("late"))), "<4>late\n");
 }
@@ -86,7 +86,7 @@ Test(log, a_line_names_the_request_of_its_thread) {
   cr_expect_eq(strstr(CAPTURE(log_info("job: done job=%d", 7)), "request="), NULL);
 }
 
-Test(log, format_names_read) {
+Test(log, names_of_formats_are_parsed) {
   enum log_format format = LOG_FORMAT_TEXT;
   cr_assert(log_format_parse("json", &format));
   cr_expect_eq(format, LOG_FORMAT_JSON);
@@ -95,7 +95,7 @@ Test(log, format_names_read) {
   cr_expect_not(log_format_parse("JSON", &format));
 }
 
-Test(log, the_last_words_of_a_program_are_json_too) {
+Test(log, the_message_of_die_is_json) {
   log_set_format(LOG_FORMAT_JSON, "test");
   int ends[2], status;
   cr_assert_eq(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
@@ -132,7 +132,7 @@ Test(log, an_unknown_level_in_the_environment_is_the_default) {
   cr_expect_neq(strstr(CAPTURE(log_info("event")), " info event\n"), NULL);
 }
 
-Test(log, a_value_cannot_forge_a_line_nor_drive_a_terminal) {
+Test(log, a_value_cannot_forge_a_line_or_control_a_terminal) {
   const char *line = CAPTURE(log_info("agent=%s", "a\nb\rc\x1b[2Jd\x7f"));
   cr_expect_neq(strstr(line, "agent=\"a\\nb\\rc\\u001b[2Jd\\u007f\"\n"), NULL, "%s", line);
   cr_expect_eq(strchr(line, '\n'), line + strlen(line) - 1);

@@ -51,7 +51,7 @@ Test(log_line, a_format_is_component_message_and_fields) {
                    "\"a\",\"epoch\":3}\n");
 }
 
-Test(log_line, json_begins_with_when_how_bad_who_and_for_whom) {
+Test(log_line, json_begins_with_time_level_program_component_and_request) {
   struct log_head head = {LOG_FORMAT_JSON,   "<6>", "2026-11-21T06:40:04.123Z", "info",
                           "wavetune-server", "06f4"};
   cr_expect_str_eq(
@@ -94,7 +94,7 @@ Test(log_line, the_largest_number_of_64_bits_is_kept) {
   cr_expect_neq(strstr(JSON("a most=%llu", ULLONG_MAX), "\"most\":18446744073709551615}"), NULL);
 }
 
-Test(log_line, what_is_no_number_in_json_is_null) {
+Test(log_line, numbers_that_json_lacks_are_null) {
   cr_expect_neq(
       strstr(JSON("a x=%f y=%f z=%.1f", NAN, -INFINITY, 0.25), "\"x\":null,\"y\":null,\"z\":0.2}"),
       NULL);
@@ -120,14 +120,14 @@ Test(log_line, a_value_makes_no_field_and_no_component) {
   cr_expect_str_eq(TEXT("a agent=%s", "b=c"), "NOW info a agent=\"b=c\"\n");
 }
 
-Test(log_line, a_member_stands_once) {
+Test(log_line, a_member_occurs_once) {
   cleanup_json json_t *object = object_of(JSON("a: b level=%s n=%d n=%d time=%d", "low", 1, 2, 3));
   cr_expect_str_eq(json_string_value(json_object_get(object, "level")), "info");
   cr_expect_eq(json_integer_value(json_object_get(object, "n")), 1);
   cr_expect_null(json_object_get(object, "time"));
 }
 
-Test(log_line, characters_that_drive_terminals_or_end_lines_are_escaped) {
+Test(log_line, control_characters_and_line_separators_are_escaped) {
   const char *junk = "a\n\x1b[2J\x7f\xc2\x9b\xc2\x85\xe2\x80\xa8\xe2\x80\xa9\t\"\\/b";
   cr_expect_str_eq(JSON("%s", junk),
                    "{\"level\":\"info\",\"message\":\"a\\n\\u001b[2J\\u007f\\u009b\\u0085\\u2028"
@@ -136,12 +136,12 @@ Test(log_line, characters_that_drive_terminals_or_end_lines_are_escaped) {
   cr_expect_str_eq(TEXT("%s", junk), "NOW info a  [2J      \"\\/b\n");
 }
 
-Test(log_line, other_characters_stay_as_they_are) {
+Test(log_line, other_characters_are_kept) {
   cr_expect_str_eq(TEXT("µs %s name=%s", "größer …", "日本"), "NOW info µs größer … name=日本\n");
   cr_expect_str_eq(message_of(JSON("µs %s", "größer … 🎉")), "µs größer … 🎉");
 }
 
-Test(log_line, bytes_that_are_no_utf_8_are_replaced) {
+Test(log_line, invalid_bytes_are_replaced) {
   const char *bad = "a\xff\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80z\xe2\x82";
   cr_expect_str_eq(message_of(JSON("%s", bad)),
                    "a\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffdz\ufffd\ufffd");
@@ -149,14 +149,14 @@ Test(log_line, bytes_that_are_no_utf_8_are_replaced) {
   cr_expect_str_eq(TEXT("x=%s", "a\xff"), "NOW info x=\"a\ufffd\"\n");
 }
 
-Test(log_line, a_text_with_a_precision_is_not_read_behind_it) {
+Test(log_line, a_text_is_not_read_beyond_its_precision) {
   char three[3] = {'a', 'b', '\xe2'};
   cleanup_free char *text = xmemdup(three, 3); /* a sanitizer sees the byte behind it */
   cr_expect_str_eq(TEXT("%.*s", 3, text), "NOW info ab?\n");
   cr_expect_str_eq(TEXT("x=%.2s", text), "NOW info x=ab\n");
 }
 
-Test(log_line, what_does_not_fit_is_cut_and_says_so) {
+Test(log_line, a_line_that_does_not_fit_is_cut_and_marked) {
   char text[9000];
   memset(text, '\x01', sizeof text - 1); /* six bytes each in JSON */
   text[sizeof text - 1] = '\0';
@@ -174,14 +174,14 @@ Test(log_line, what_does_not_fit_is_cut_and_says_so) {
   cr_expect_eq(strlen(TEXT("%s", text)), (size_t)2048);
 }
 
-Test(log_line, a_line_that_fits_is_not_called_cut) {
+Test(log_line, a_line_that_fits_is_not_marked_as_cut) {
   char text[1500];
   memset(text, 'x', sizeof text - 1);
   text[sizeof text - 1] = '\0';
   cr_expect_eq(strstr(JSON("%s n=%d", text, 7), "truncated"), NULL);
 }
 
-Test(log_line, a_cut_leaves_no_half_character) {
+Test(log_line, a_cut_splits_no_character) {
   char text[6001];
   for (size_t i = 0; i < 6000; i += 3)
     memcpy(text + i, "\xe2\x82\xac", 3);

@@ -18,7 +18,7 @@ static void expect_environment(struct node_folders folders, const char *expected
   cr_expect_str_eq(text, expected);
 }
 
-Test(node, a_whole_mi300x_is_described_as_an_agent_would) {
+Test(node, a_whole_mi300x_is_described_as_by_an_agent) {
   expect_environment(mi300x,
                      "{\"arch\":\"gfx942\",\"compute_units\":304,\"gpu\":\"AMD Instinct MI300X\","
                      "\"partition\":\"SPX/NPS1\",\"rocm\":\"6.4.1\"}");
@@ -32,13 +32,13 @@ Test(node, partitions_that_are_alike_are_one_environment_and_an_unlisted_name_is
       "{\"arch\":\"gfx942\",\"compute_units\":38,\"partition\":\"CPX\",\"rocm\":\"6.4.1\"}");
 }
 
-Test(node, what_is_not_told_is_left_out) {
+Test(node, members_that_no_file_states_are_left_out) {
   struct node_folders folders = mi300x;
   folders.rocm = folders.ids = folders.pci_devices = "/nowhere";
   expect_environment(folders, "{\"arch\":\"gfx942\",\"compute_units\":304}");
 }
 
-Test(node, without_an_amd_gpu_nothing_is_told_not_even_a_rocm_that_is_installed) {
+Test(node, without_an_amd_gpu_all_members_are_left_out_even_rocm) {
   struct node_folders folders = mi300x;
   folders.topology = "/nowhere";
   expect_environment(folders, "{}");
@@ -75,7 +75,7 @@ Test(node, members_in_which_gpus_differ_are_left_out) {
 }
 
 /* Where a control group hides a GPU, the driver fails each read(), as that of a folder fails. */
-Test(node, a_gpu_whose_files_cannot_be_read_does_not_hide_those_behind_it) {
+Test(node, a_gpu_with_unreadable_files_does_not_hide_later_ones) {
   char folder[] = "/tmp/wavetune-node-XXXXXX";
   struct error error;
   cr_assert_not_null(mkdtemp(folder));

@@ -3,7 +3,7 @@
 
 #include <criterion/criterion.h>
 
-Test(numbers, orders_are_rising_over_the_whole_range) {
+Test(numbers, comparisons_are_right_over_the_whole_range) {
   uint64_t ordinals[] = {UINT64_MAX, 0, UINT64_C(1) << 63, 1, 0};
   double doubles[] = {1e-300, -1, 0, 1e300, -1e300, 0};
   qsort(ordinals, ARRAY_LENGTH(ordinals), sizeof *ordinals, compare_ordinals);
@@ -28,7 +28,7 @@ Test(numbers, the_kth_value_and_the_median_are_those_of_sorted_values) {
   }
 }
 
-Test(numbers, sort_unique_keeps_each_value_once_in_rising_order) {
+Test(numbers, sort_unique_sorts_and_removes_duplicates) {
   uint64_t values[] = {7, UINT64_MAX, 1, 7, 0, 1};
   static const uint64_t expected[] = {0, 1, 7, UINT64_MAX};
   cr_assert_eq(sort_unique(values, 6), 4);

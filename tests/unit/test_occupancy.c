@@ -54,7 +54,7 @@ Test(occupancy, is_limited_by_lds) {
 
 /* floor(65536 / L), as the guide and clang have it: not rounded up to the blocks that LDS is handed
  * out in. */
-Test(occupancy, by_lds_divides_what_is_asked_for) {
+Test(occupancy, by_lds_does_not_round_the_bytes_up) {
   cr_assert_eq(occupancy_on("gfx942", 256, 0, 13107).workgroups_per_cu, 5);
   cr_assert_eq(occupancy_on("gfx942", 256, 0, 13108).workgroups_per_cu, 4);
   cr_assert_eq(occupancy_on("gfx942", 256, 0, 1).workgroups_by_lds, 65536);
@@ -117,7 +117,7 @@ static void assert_does_not_fit(const char *arch, struct workgroup workgroup, co
   cr_assert_not_null(strstr(error.message, words), "%s", error.message);
 }
 
-Test(workgroup, with_more_than_there_is_cannot_run) {
+Test(workgroup, that_needs_more_than_the_target_has_cannot_run) {
   assert_does_not_fit("gfx942", (struct workgroup){256, 64, 81920},
                       "needs 81920 bytes of LDS, gfx942 has 65536 for a workgroup");
   assert_does_not_fit("gfx942", (struct workgroup){1088, 64, 0},
@@ -210,15 +210,15 @@ static void hold_vgprs_against_remarks(const char *arch) {
   free(source);
 }
 
-Test(occupancy, by_vgprs_is_what_clang_says_for_gfx90a, .timeout = 250) {
+Test(occupancy, by_vgprs_is_that_of_clang_for_gfx90a, .timeout = 250) {
   hold_vgprs_against_remarks("gfx90a");
 }
 
-Test(occupancy, by_vgprs_is_what_clang_says_for_gfx942, .timeout = 250) {
+Test(occupancy, by_vgprs_is_that_of_clang_for_gfx942, .timeout = 250) {
   hold_vgprs_against_remarks("gfx942");
 }
 
-Test(occupancy, by_lds_is_what_clang_says, .timeout = 250) {
+Test(occupancy, by_lds_is_that_of_clang, .timeout = 250) {
   static const int bytes[] = {1,     512,   513,   4096,  4097,  8192,  13107,
                               13108, 16384, 21845, 21846, 32768, 32769, 65536};
   char *source = NULL;
@@ -291,7 +291,7 @@ Test(utilization, is_whole_where_the_last_round_is_full) {
   cr_assert_eq(grid_utilization(304, 304, 2), 0.5);
 }
 
-Test(utilization, of_nothing_is_none) {
+Test(utilization, of_an_empty_grid_is_zero) {
   cr_assert_eq(grid_utilization(0, 304, 1), 0);
   cr_assert_eq(grid_utilization(1, 0, 1), 0);
   cr_assert_eq(grid_utilization(1, 304, 0), 0);

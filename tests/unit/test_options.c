@@ -153,7 +153,7 @@ static void remove_config(void) { unlink(config_path); }
 
 TestSuite(options, .init = set_up, .fini = remove_config);
 
-Test(options, defaults_hold_where_nothing_is_given) {
+Test(options, without_values_options_have_their_defaults) {
   struct outcome got = RUN("kernel", "show");
   cr_assert_eq(got.code, EXIT_FAILED);
   cr_assert_str_eq(got.out,
@@ -165,7 +165,7 @@ Test(options, flags_take_values_with_a_space_or_an_equals_sign) {
   cr_assert_str_eq(got.out, "url=http://a token=none lease=7 json=1 devices= arguments=\n");
 }
 
-Test(options, flags_may_stand_behind_arguments) {
+Test(options, flags_may_follow_arguments) {
   struct outcome got =
       RUN("kernel", "show", "one", "--lease-seconds", "9", "-", "-3", "--json=false");
   cr_assert_str_eq(
@@ -184,7 +184,7 @@ Test(options, a_list_collects_its_flags) {
   assert_has(got.out, "devices=[0][2]");
 }
 
-Test(options, the_last_of_two_equal_flags_counts) {
+Test(options, the_last_of_two_equal_flags_is_used) {
   struct outcome got = RUN("kernel", "show", "--lease-seconds=1", "--lease-seconds=2");
   assert_has(got.out, "lease=2");
 }
@@ -198,7 +198,7 @@ Test(options, variables_come_before_defaults_and_after_flags) {
   cr_assert_str_eq(got.out, "url=http://flag token=none lease=11 json=1 devices=[1] arguments=\n");
 }
 
-Test(options, a_variable_set_to_nothing_is_not_set) {
+Test(options, an_empty_variable_is_not_set) {
   setenv("WAVETUNE_LEASE_SECONDS", "", 1);
   assert_has(RUN("kernel", "show").out, "lease=30");
 }
@@ -256,7 +256,7 @@ Test(options, a_member_of_the_wrong_type_is_refused_with_file_and_pointer) {
       {"{\"device\": [\"1\", 2]}", ": /device/1 must be a string"},
       {"{\"lease-seconds\": 5}", "\"lease-seconds\" is not the name of an option"},
       {"{\"lease_second\": 5}", "there is no option \"lease_second\""},
-      {"[]", " must hold a JSON object"},
+      {"[]", " must contain a JSON object"},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     strcpy(config_path + strlen(config_path) - 6, "XXXXXX");
@@ -294,7 +294,7 @@ Test(options, an_integer_outside_its_range_names_the_variable) {
   assert_has(got.err, "1 to 600");
 }
 
-Test(options, what_is_no_integer_is_refused) {
+Test(options, a_text_that_is_no_integer_is_refused) {
   static const char *const texts[] = {"",   "x",   "5s",  " 5",
                                       "+5", "0x5", "5.0", "99999999999999999999"};
   for (size_t i = 0; i < ARRAY_LENGTH(texts); i++) {
@@ -304,13 +304,13 @@ Test(options, what_is_no_integer_is_refused) {
   }
 }
 
-Test(options, an_integer_without_a_range_takes_any) {
+Test(options, an_integer_without_a_range_has_no_limits) {
   cr_assert_str_eq(RUN("kernel", "any").out, "any=-5\n");
   cr_assert_str_eq(RUN("kernel", "any", "--any", "-9223372036854775808").out,
                    "any=-9223372036854775808\n");
 }
 
-Test(options, an_integer_without_a_value_aborts_when_it_is_asked_for) {
+Test(options, reading_an_integer_without_a_value_aborts) {
   cr_assert_eq(RUN("submit").code, 128 + SIGABRT);
 }
 
@@ -326,7 +326,7 @@ Test(options, a_flag_without_its_value_is_refused) {
   assert_has(got.err, "--url needs a value: --url URL");
 }
 
-Test(options, an_unknown_flag_is_answered_with_the_nearest_name_and_without_its_value) {
+Test(options, an_unknown_flag_is_refused_with_the_nearest_name_and_without_its_value) {
   struct outcome got = RUN("kernel", "show", "--tokn=s3cret");
   cr_assert_eq(got.code, EXIT_USAGE);
   assert_has(got.err, "--tokn ");
@@ -399,7 +399,7 @@ Test(options, help_moves_a_text_below_an_option_that_is_too_wide_for_the_column)
       "  --any EXACTLY-THIS-MANY-OR-PERHAPS-MORE\n                 any integer (WAVETUNE_ANY)\n");
 }
 
-Test(options, help_is_shown_behind_wrong_values) {
+Test(options, help_is_shown_after_wrong_values) {
   cr_assert_eq(RUN("kernel", "show", "--lease-seconds=x", "-h").code, EXIT_OK);
 }
 
@@ -433,7 +433,7 @@ Test(commands, the_first_word_alone_lists_its_group) {
   assert_has(got.out, "  kernel show  Shows a kernel.\n");
 }
 
-Test(commands, an_unknown_command_is_answered_with_the_nearest) {
+Test(commands, an_unknown_command_is_refused_with_the_nearest) {
   struct outcome got = RUN("kernel", "shwo", "--json");
   cr_assert_eq(got.code, EXIT_USAGE);
   cr_assert_str_eq(got.err, "prog: unknown command \"kernel shwo\" (did you mean \"kernel "

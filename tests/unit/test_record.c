@@ -53,7 +53,7 @@ Test(record, every_type_is_read_and_written_again) {
   record_release(&every_record, &every);
 }
 
-Test(record, what_is_absent_is_null_or_left_out) {
+Test(record, absent_fields_are_null_or_left_out) {
   struct every every;
   reads("{}", &every);
   cr_expect_eq(every.count, FIELD_NONE);
@@ -82,7 +82,7 @@ Test(record, what_is_absent_is_null_or_left_out) {
   record_release(&every_record, &every);
 }
 
-Test(record, what_json_leaves_out_stays_as_the_caller_set_it) {
+Test(record, fields_that_json_lacks_keep_their_defaults) {
   cleanup_json json_t *json = json_of("{\"flag\": true}");
   struct every every;
   struct error error;
@@ -93,7 +93,7 @@ Test(record, what_json_leaves_out_stays_as_the_caller_set_it) {
   cr_expect(every.flag);
 }
 
-Test(record, a_second_reading_frees_what_the_first_one_made) {
+Test(record, a_second_reading_frees_the_first_values) {
   struct every every;
   cleanup_json json_t *json = json_of(EVERY_JSON);
   struct error error;
@@ -105,7 +105,7 @@ Test(record, a_second_reading_frees_what_the_first_one_made) {
   record_release(&every_record, &every);
 }
 
-Test(record, refusals_point_at_the_member) {
+Test(record, errors_have_the_pointer_of_the_member) {
   refuses("[]", "/at", "object");
   refuses("{\"other\": 1}", "/at/other", "other");
   refuses("{\"flag\": 1}", "/at/flag", "flag");
@@ -180,7 +180,7 @@ static const struct field omitting_fields[] = {
 };
 static const struct record omitting_record = RECORD(NULL, struct omitting, omitting_fields);
 
-Test(record, a_bool_that_may_be_left_out_is_when_it_is_false) {
+Test(record, an_omitted_bool_is_left_out_when_false) {
   double none[1];
   struct omitting omitting = {.numbers = {0, none}};
   cleanup_json json_t *without = record_write(&omitting_record, &omitting);
@@ -202,7 +202,7 @@ static void schema_is(const json_t *schema, const char *name, const char *expect
   cr_expect(json_equal(property(schema, name), json), "%s: %s", name, text);
 }
 
-Test(record, the_schema_says_types_limits_and_what_may_be_null) {
+Test(record, the_schema_states_types_limits_and_nullable_fields) {
   cleanup_json json_t *schema = record_schema(&every_record);
   cr_expect_eq(json_object_size(json_object_get(schema, "properties")), every_record.n);
   cr_expect_null(json_object_get(schema, "required"));
@@ -226,7 +226,7 @@ Test(record, the_schema_says_types_limits_and_what_may_be_null) {
                      "a record without a name is described where it is used");
 }
 
-Test(record, the_schema_of_an_answer_has_what_is_always_there) {
+Test(record, the_schema_of_an_answer_requires_the_fields_that_it_always_has) {
   cleanup_json json_t *schema = record_schema(&directed_record);
   cleanup_json json_t *required = json_of("[\"both\", \"answer\"]");
   cr_expect(json_equal(json_object_get(schema, "required"), required));
@@ -251,7 +251,7 @@ static bool note_reads(const char *text, struct error *error) {
   return ok;
 }
 
-Test(record, what_must_be_stated_may_be_null) {
+Test(record, a_stated_field_may_be_null) {
   struct error error;
   cr_expect(note_reads("{\"reason\": null}", &error));
   cr_expect(note_reads("{\"reason\": \"two\\nlines\"}", &error));
@@ -307,7 +307,7 @@ static bool shaped_reads(const char *text, struct shaped *ret, struct error *err
   return record_read(&shaped_record, json, "", ret, error);
 }
 
-Test(record, a_map_keeps_its_order_and_integers_may_stand_for_texts) {
+Test(record, a_map_keeps_its_order_and_reads_integers_as_texts) {
   struct shaped shaped;
   struct error error;
   cr_assert(shaped_reads(
@@ -327,7 +327,7 @@ Test(record, a_map_keeps_its_order_and_integers_may_stand_for_texts) {
   cr_expect_null(shaped.extents);
 }
 
-Test(record, what_a_map_or_a_checked_text_refuses_has_its_pointer) {
+Test(record, errors_in_maps_and_checked_texts_have_pointers) {
   static const struct {
     const char *text, *pointer, *word;
   } cases[] = {

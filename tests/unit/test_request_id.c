@@ -16,7 +16,7 @@ Test(request_id, ids_of_proxies_and_programs_are_good) {
     cr_expect(request_id_is_good(good[i]), "%s", good[i]);
 }
 
-Test(request_id, what_would_need_quotes_is_not) {
+Test(request_id, other_characters_are_refused) {
   const char *bad[] = {"",    " ",        "a b",   "a\nb", "a\"b", "a=b", "a,b", "a;b",
                        "a/b", "\xc3\xa4", "a\x7f", "{}",   "@",    "[",   "`"};
   for (size_t i = 0; i < ARRAY_LENGTH(bad); i++)
@@ -38,7 +38,7 @@ Test(request_id, it_has_at_most_64_characters) {
   cr_expect_not(request_id_is_good(text));
 }
 
-Test(request_id, one_that_is_made_can_be_read_aloud_and_is_good) {
+Test(request_id, a_made_id_is_good_and_has_no_confusable_letters) {
   char id[REQUEST_ID_SIZE];
   request_id_make(id);
   cr_assert_eq(strlen(id), (size_t)19, "%s", id);
@@ -67,7 +67,7 @@ static void *make_many(void *first) {
 
 static int compare(const void *a, const void *b) { return strcmp(a, b); }
 
-Test(request_id, threads_make_none_twice) {
+Test(request_id, threads_make_no_id_twice) {
   pthread_t threads[THREADS];
   for (size_t i = 0; i < THREADS; i++)
     cr_assert_eq(pthread_create(&threads[i], NULL, make_many, made[i * PER_THREAD]), 0);

@@ -15,7 +15,7 @@ Test(time, is_read_with_fractions_and_offsets) {
   cr_assert_eq(us, 1795244700250000);
 }
 
-Test(time, that_is_none_is_refused) {
+Test(time, refuses_other_texts) {
   static const char *const wrong[] = {"",
                                       "2026-11-21",
                                       "2026-11-21T07:05Z",
@@ -54,7 +54,7 @@ Test(time_text, reads_and_writes_the_same) {
   }
 }
 
-Test(time_text, refuses_what_is_no_such_time) {
+Test(time_text, refuses_other_texts) {
   static const char *const texts[] = {
       "",
       "2026-12-24",
@@ -95,7 +95,7 @@ Test(duration, is_a_number_and_a_unit) {
   }
 }
 
-Test(duration, that_is_none_is_refused) {
+Test(duration, refuses_other_texts) {
   static const char *const wrong[] = {"",
                                       "d",
                                       "7",

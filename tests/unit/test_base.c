@@ -1,5 +1,4 @@
-/* What every file builds on: ownership by scope, checked sizes, and the way out when something
- * impossible happened. */
+/* Ownership by scope, checked sizes, and aborting when an invariant is broken. */
 #include "common/base/base.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
-/* Which folder a process's cgroup is, and what is said where it has none. The rest needs a machine
- * of its own: deploy/test/cgroup.sh. */
+/* The folder of a process's cgroup, and the errors if it has none. deploy/test/cgroup.sh tests the
+ * rest on a separate machine. */
 #include <criterion/criterion.h>
 
 #include "common/program/custody.h"

@@ -1,5 +1,5 @@
-/* AMDGPU code objects: what is read is what LLVM's own reader prints, and what is damaged is
- * refused with a sentence. */
+/* AMDGPU code objects: the same values as LLVM's reader prints; damaged files are refused with a
+ * sentence. */
 #include "tests/unit/code_object_fixture.h"
 
 #include <elf.h>
@@ -10,8 +10,8 @@ static struct code_file matmul(void) {
   return code_file_read(SOURCE_FOLDER "/tests/data/codeobjects/matmul_gfx942.hsaco");
 }
 
-/* A kernel of each need: plain, with LDS, with accumulation registers, with hidden arguments, and
- * one that spills. */
+/* Kernels with different resources: plain, with LDS, with accumulation registers, with hidden
+ * arguments, with spills. */
 static const char several_kernels[] =
     "#define KERNEL extern \"C\" __attribute__((global, amdgpu_flat_work_group_size(64, 256))) "
     "void\n"
@@ -108,7 +108,7 @@ static void expect_printed_arguments(const struct code_kernel *kernel, char *blo
   cr_expect_eq(n, kernel->n_arguments);
 }
 
-/* Holds every member against what llvm-readelf prints of the same file. */
+/* Compares every member with the output of llvm-readelf for the same file. */
 static void expect_as_readelf_prints(struct code_file file) {
   cleanup_free char *readelf = need_program("llvm-readelf-19");
   char path[] = "/tmp/wavetune-code-XXXXXX";
@@ -199,7 +199,7 @@ Test(code_object, damaged_compiled_kernels_are_refused_without_a_crash) {
   code_file_torture(compiled("gfx90a"));
 }
 
-/* One kernel that is whole, to be changed. */
+/* Valid metadata of one kernel, which tests change. */
 static const char whole[] =
     "{\"amdhsa.kernels\": [{\".name\": \"k\", \".vgpr_count\": 8, \".agpr_count\": 0, "
     "\".sgpr_count\": 10,"
@@ -210,8 +210,8 @@ static const char whole[] =
     " {\".offset\": 0, \".size\": 8, \".value_kind\": \"global_buffer\"}]}],"
     " \"amdhsa.target\": \"amdgcn-amd-amdhsa--gfx942\", \"amdhsa.version\": [1, 2]}";
 
-/* Packs JSON as msgpack. A name that ends in '#' is packed without it: that is how one is there
- * twice. */
+/* Packs JSON as msgpack. The '#' at the end of a name is left out: so a map can have a name twice.
+ */
 static void pack_json(msgpack_packer *packer, const json_t *value) {
   const char *name;
   json_t *member;
@@ -279,7 +279,7 @@ static struct elf_parts elf_parts_of(size_t size) {
   return parts;
 }
 
-/* A code object that is nothing but a header and the note. */
+/* A code object of a header and the note only. */
 static struct code_file with_note(const void *bytes, size_t size) {
   struct code_file file = {.bytes = xcalloc(1, sizeof(struct elf_parts) + size + 4)};
   size_t padded = (size + 3) / 4 * 4;

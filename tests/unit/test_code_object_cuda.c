@@ -1,6 +1,5 @@
-/* CUDA cubins, compiled from tests/data/codeobjects/resources.cu. The numbers are those of
- * cuobjdump
- * --dump-resource-usage and ptxas -v for the same files. */
+/* CUDA cubins, compiled from tests/data/codeobjects/resources.cu. The expected numbers are those of
+ * cuobjdump --dump-resource-usage and ptxas -v for the same files. */
 #include "tests/unit/code_object_fixture.h"
 
 #include <elf.h>
@@ -150,8 +149,7 @@ Test(code_object_cuda, a_kernel_without_a_number_of_registers_is_refused) {
 
 Test(code_object_cuda, attributes_of_a_wrong_size_are_refused) {
   struct code_file registers = sm_90(), parameter = sm_90(), threads = sm_90();
-  /* What was the end of an attribute becomes one of its own: of 4 bytes of value and nothing
-   * else. */
+  /* Makes the end of an attribute another attribute, with a value of 4 bytes only. */
   memcpy(attribute(registers, 0x2f, 8), (char[]){4, 0x2f, 4, 0, 0, 0, 0, 0, 1, 1, 0, 0}, 12);
   code_file_refused(registers, "attribute 0x2f of 4 bytes");
   attribute(parameter, 0x37, 4)[1] = 0x17;
@@ -240,7 +238,7 @@ Test(code_object_cuda, more_sections_than_a_cubin_has_are_refused) {
                              begin + n * sizeof(Elf64_Shdr)};
   memcpy(larger.bytes, file.bytes, file.size);
   free(file.bytes);
-  /* Their number stands in the first of them, where it does not fit into the header. */
+  /* A number of sections that is too large for the header is in the first section. */
   ((Elf64_Shdr *)(larger.bytes + begin))->sh_size = n;
   header(larger)->e_shoff = begin;
   header(larger)->e_shnum = 0;
@@ -293,7 +291,7 @@ Test(code_object_cuda, duplicate_or_too_large_shared_memory_is_refused) {
 
 Test(code_object_cuda, more_parameters_than_a_kernel_has_are_refused) {
   struct code_file file = sm_90();
-  /* Attributes of the kernel behind the end of what there was: parameters, one after the other. */
+  /* Appends attributes of the kernel, all parameters. */
   static const char parameter[16] = {4, 0x17, 12};
   size_t n = CODE_ARGUMENTS_MAX + 1;
   struct code_file larger = {xcalloc(1, file.size + n * sizeof parameter),

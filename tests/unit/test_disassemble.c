@@ -1,11 +1,11 @@
-/* Disassembly: which tool is run, what it is allowed, and how it says no. */
+/* Disassembly: the tool that is run, its confinement, and its errors. */
 #include <criterion/criterion.h>
 
 #include "common/base/file.h"
 #include "common/code/disassemble.h"
 #include "common/program/sandbox.h"
 
-/* As much of an ELF header as disassemble looks at before it runs a tool. */
+/* The part of an ELF header that disassemble checks before it runs a tool. */
 static void elf_header(uint8_t bytes[64], uint16_t machine) {
   memset(bytes, 0, 64);
   memcpy(bytes,

@@ -1,4 +1,4 @@
-/* What kinds of errors become: names, HTTP statuses, exit codes. */
+/* The names, HTTP statuses and exit codes of the kinds of errors. */
 #include "common/program/error_codes.h"
 
 #include <criterion/criterion.h>
@@ -23,7 +23,7 @@ static const struct {
     {ERROR_DEADLINE, "deadline", 503, EXIT_UNREACHABLE, true},
     {ERROR_DAMAGED, "damaged", 500, EXIT_UNREACHABLE, true},
     {ERROR_INTERNAL, "internal", 500, EXIT_UNREACHABLE, true},
-    /* Those that no server should answer are its bugs where it does. */
+    /* Kinds that a server sends only because of a bug. */
     {ERROR_UNIQUE, "internal", 500, EXIT_UNREACHABLE, true},
     {ERROR_REFERENCE, "internal", 500, EXIT_UNREACHABLE, true},
     {ERROR_TRUNCATED, "internal", 500, EXIT_TRUNCATED, true},
@@ -57,8 +57,7 @@ Test(error_codes, a_kind_is_found_by_its_name) {
   cr_expect_eq(kind, ERROR_INTERNAL, "it is left as it was");
 }
 
-/* What a server answers is what its client makes of it, but for what only the server tells
- * apart. */
+/* A client gets the kind that the server had, or another one with the same status. */
 Test(error_codes, a_kind_is_found_by_its_status) {
   for (enum error_kind kind = 0; kind < ERROR_KINDS; kind++) {
     enum error_kind back = error_kind_of_http(error_http_status(kind));

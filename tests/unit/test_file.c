@@ -1,5 +1,4 @@
-/* Files and folders: bounded reading, writing that is whole or absent, and errors that name the
- * path. */
+/* Files and folders: bounded reading, atomic writing, and errors that name the path. */
 #include "common/base/file.h"
 
 #include <criterion/criterion.h>

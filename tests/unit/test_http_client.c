@@ -1,5 +1,4 @@
-/* The HTTP client against a server of one thread that answers each connection with what the test
- * says. */
+/* The HTTP client with a server of one thread, whose answers the test states. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -9,8 +8,8 @@
 
 #include "common/program/http_client.h"
 
-/* Answers every request with `answer`, whole, and keeps the connection (unless `closes`); without
- * an answer it stays silent. */
+/* Answers every request with the complete `answer` and keeps the connection (unless `closes`).
+ * Without an answer it sends nothing. */
 struct server {
   int listener;
   int stop[2];

@@ -1,5 +1,5 @@
-/* Kernel manifests: what is read, every refusal with its pointer, and which keys and spaces go with
- * a kernel. */
+/* Kernel manifests: their members, each error with its pointer, and the keys and spaces that fit a
+ * kernel. */
 #include <criterion/criterion.h>
 
 #include "common/kernel/kernel.h"
@@ -94,7 +94,7 @@ static void assert_has(const char *text, const char *part) {
 }
 
 struct refusal {
-  const char *pointer, *value; /* what is put where */
+  const char *pointer, *value; /* the value that is put there */
   const char *error_pointer, *message;
 };
 
@@ -493,7 +493,7 @@ Test(kernel_accepts, a_role_that_the_language_lacks_is_refused) {
   assert_not_accepted(c_manifest, C_KEY,
                       "{\"parameters\": {\"BLOCK\": [4], \"num_warps\": [4]}, \"roles\": "
                       "{\"num_warps\": \"option\"}}",
-                      "/space/roles/num_warps", "does not know");
+                      "/space/roles/num_warps", "cannot have");
 }
 
 Test(kernel_accepts, a_parameter_named_like_something_else_is_refused) {

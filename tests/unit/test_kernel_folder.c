@@ -1,4 +1,4 @@
-/* Folders of kernels: how a version becomes a flat manifest, and what a folder may not do. */
+/* Folders of kernels: the flat manifest of a version, and the folders that are refused. */
 #include <criterion/criterion.h>
 #include <sys/stat.h>
 

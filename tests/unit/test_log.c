@@ -35,7 +35,7 @@ static const char *stderr_restore(const int pipe_ends[2], int saved) {
     stderr_restore(pipe_ends_, saved_);                                                            \
   })
 
-/* As systemd says it; within CAPTURE. */
+/* Sets $JOURNAL_STREAM like systemd; to be called within CAPTURE. */
 static void journal_is_stderr(void) {
   struct stat status;
   char name[64];

@@ -1,5 +1,5 @@
-/* A format and its arguments as one line: what becomes component, message and fields, and that it
- * is always one line of strict UTF-8, as JSON always one object. */
+/* A format and its arguments as one line: component, message and fields. It is always one line of
+ * valid UTF-8, and as JSON one object. */
 #include "common/base/log.h"
 
 #include <criterion/criterion.h>
@@ -27,8 +27,8 @@ static const struct log_head json_head = {LOG_FORMAT_JSON, "", NULL, "info", NUL
 #define TEXT(...) line_of(&text_head, __VA_ARGS__)
 #define JSON(...) line_of(&json_head, __VA_ARGS__)
 
-/* The line as an object; jansson takes neither bad UTF-8 nor control characters nor, asked to, a
- * member twice. */
+/* The line as an object; jansson refuses invalid UTF-8, control characters and, with this flag,
+ * duplicate members. */
 static json_t *object_of(const char *text) {
   json_error_t reason;
   json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &reason);

@@ -1,4 +1,4 @@
-/* What a container's start reads of a node's GPUs, from folders that stand for machines. */
+/* The environment of a node's GPUs, read from folders that imitate machines. */
 #include <criterion/criterion.h>
 
 #include "common/base/file.h"
@@ -74,7 +74,7 @@ Test(node, members_in_which_gpus_differ_are_left_out) {
   cr_expect(folder_remove(folder, &error), "%s", error.message);
 }
 
-/* Where a control group hides a GPU, the driver fails each read(), as that of a folder fails. */
+/* If a control group hides a GPU, each read() of its file fails; so does that of a folder. */
 Test(node, a_gpu_with_unreadable_files_does_not_hide_later_ones) {
   char folder[] = "/tmp/wavetune-node-XXXXXX";
   struct error error;

@@ -1,4 +1,4 @@
-/* Orders, the k-th value and medians, held against sorting. */
+/* Comparisons; the k-th value and medians, compared with sorting. */
 #include "common/base/numbers.h"
 
 #include <criterion/criterion.h>

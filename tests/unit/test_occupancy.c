@@ -1,5 +1,5 @@
-/* Occupancy: the worked examples of AMD's guide, clang's own remark around each boundary, CUDA's
- * occupancy calculator, and the share of a grid's rounds. */
+/* Occupancy: the examples of AMD's guide, clang's remarks around each boundary, CUDA's occupancy
+ * calculator; and the utilisation of grids. */
 #include "tests/unit/code_object_fixture.h"
 
 #include <math.h>
@@ -52,8 +52,8 @@ Test(occupancy, is_limited_by_lds) {
   cr_assert_eq(occupancy.limit, OCCUPANCY_LIMIT_LDS);
 }
 
-/* floor(65536 / L), as the guide and clang have it: not rounded up to the blocks that LDS is handed
- * out in. */
+/* floor(65536 / L), as in the guide and in clang: L is not rounded up to the blocks in which LDS is
+ * allocated. */
 Test(occupancy, by_lds_does_not_round_the_bytes_up) {
   cr_assert_eq(occupancy_on("gfx942", 256, 0, 13107).workgroups_per_cu, 5);
   cr_assert_eq(occupancy_on("gfx942", 256, 0, 13108).workgroups_per_cu, 4);
@@ -146,7 +146,7 @@ Test(workgroup, at_the_limit_runs) {
   cr_assert_eq(occupancy_on("sm_90", 1024, 64, 232448).workgroups_per_cu, 1);
 }
 
-/* The compiler's own word: kernels that are made to use `n` VGPRs, and what clang says of each. */
+/* Comparison with clang's remarks on kernels that are made to use a number of VGPRs. */
 
 #define KERNEL "extern \"C\" __attribute__((global, amdgpu_flat_work_group_size(%d, %d))) void "
 
@@ -156,8 +156,8 @@ static int64_t remark_number(const char *remark, const char *label) {
   return strtoll(found + strlen(label), NULL, 10);
 }
 
-/* Compiles for `arch` and holds each kernel's remark against occupancy_of. Kernels are named
- * X<threads>. Returns how many there were. */
+/* Compiles for `arch` and compares the remark on each kernel with occupancy_of. Kernels have names
+ * like X<threads>. Returns the number of kernels. */
 static size_t hold_against_remarks(const char *source, const char *arch) {
   char path[] = "/tmp/wavetune-occupancy-XXXXXX";
   close(mkstemp(path));

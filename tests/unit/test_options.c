@@ -1,5 +1,4 @@
-/* Options and commands: order of origins, --help, and every way of being wrong, seen as a person
- * sees it. */
+/* Options and commands: order of origins, --help, and all errors as a person sees them. */
 #include <criterion/criterion.h>
 #include <sys/wait.h>
 

@@ -1,4 +1,4 @@
-/* Ids of requests: which are taken over, and what those look like that a server makes. */
+/* Ids of requests: those that are accepted, and those that a server makes. */
 #include "common/program/error_codes.h"
 
 #include <criterion/criterion.h>

@@ -70,10 +70,9 @@ void capabilities_drop(void);
  * debuggers. */
 void process_hide(void);
 
-/* That level with the version of Landlock: "landlock 7, seccomp", "seccomp", "none". A static text.
- */
+/* What sandboxes use here: "landlock 7, seccomp", "seccomp", "none". A static text. */
 const char *sandbox_kind(void);
-/* Whether files are confined at that level. */
+/* Whether sandboxes confine files here. */
 bool sandbox_confines_files(void);
 
 #endif

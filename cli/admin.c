@@ -180,7 +180,7 @@ static const struct option_spec server_options[] = {SERVER_OPTIONS};
 CLI_COMMAND(token_make, "token make", "NAME", make_options, "make a token; it is shown once");
 CLI_COMMAND(token_list, "token list", "", server_options, "list tokens by name and role");
 CLI_COMMAND(token_revoke, "token revoke", "NAME", server_options, "revoke a token");
-CLI_COMMAND(audit, "audit", "", audit_options, "list which token wrote what, newest first");
+CLI_COMMAND(audit, "audit", "", audit_options, "list what tokens wrote, newest first");
 CLI_COMMAND(gc, "gc", "", gc_options, "remove releases and files that are not needed any more",
             .description = "A release stays while a channel points at it, while it is one of the "
                            "last 8 that a channel pointed at, and for --keep-days after it was "

@@ -1,6 +1,6 @@
 /* wavetune agents, agents drain and resume, environments, compatible list, add and remove: which
- * nodes and devices work, the environments that jobs can name, and those that may serve each
- * other. */
+ * nodes and devices work, the environments that jobs can name, and those whose caches may serve
+ * others. */
 #include "cli/cli.h"
 #include "common/program/terminal.h"
 
@@ -42,7 +42,7 @@ static int command_agents(struct options *options) {
     const json_t *refused = json_object_get(agent, "refused");
     cleanup_free char *keys = cli_compact(agent, "trusted_keys");
     if (*keys)
-      printf("agent %s: takes only what one of these keys signed: %s\n", id, keys);
+      printf("agent %s: accepts only code that one of these keys signed: %s\n", id, keys);
     if (json_is_object(refused))
       printf("agent %s: an enrolment as \"%s\" from another machine was refused at %s; one of the "
              "two has a copy of the other's state folder\n",
@@ -128,11 +128,9 @@ static const struct option_spec drain_options[] = {
 static const struct option_spec resume_options[] = {OPTION_DEVICE, SERVER_OPTIONS};
 static const struct option_spec add_options[] = {
     CLI_TEXT("asked", "JSON|@FILE",
-             "members that identify the environment of a deployment that finds no cache of its "
-             "own"),
+             "members that identify the environment of deployments that have no cache"),
     CLI_TEXT("served", "JSON|@FILE",
-             "the same members, with the values of the environment whose cache it is served "
-             "instead"),
+             "the same members, with the values of the environment whose cache they get instead"),
     CLI_TEXT("reason", "TEXT", "why that cache is valid there; kept with the declaration",
              .default_text = ""),
     SERVER_OPTIONS,
@@ -145,12 +143,12 @@ CLI_COMMAND(agents_drain, "agents drain", "AGENT", drain_options,
 CLI_COMMAND(agents_resume, "agents resume", "AGENT", resume_options,
             "give a drained agent or device leases again",
             .description = "A device that was drained because it drifted begins a new history: "
-                           "what it measured before does not count against it any more, and what "
-                           "was quarantined stays so.");
+                           "earlier measurements are not used to detect its drift any more, and "
+                           "quarantined measurements stay quarantined.");
 CLI_COMMAND(environments, "environments", "", server_options,
             "list the environments of nodes and builds");
 CLI_COMMAND(compatible_list, "compatible list", "", server_options,
-            "list which environments may serve each other");
+            "list the environments whose caches may serve others");
 CLI_COMMAND(compatible_add, "compatible add", "", add_options,
             "declare that the cache of one environment may serve another",
             .description = "Only deployments that fetch with --match compatible are served by it. "

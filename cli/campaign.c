@@ -35,7 +35,7 @@ struct campaign {
   char *run;
   bool is_unfit;   /* the last job was refused because --to does not identify one environment */
   json_t *fitting; /* the environments that --to fits, as the server lists them in a refusal; NULL:
-                      it refused none for that */
+                      there was no such refusal */
   size_t n;
   struct revalidated *all;
 };
@@ -104,7 +104,8 @@ static json_t *job_body(const struct campaign *campaign, const struct digest *ke
                    "purpose", purpose);
 }
 
-/* Posts a job. When the server refuses it, this succeeds and *ret_refused is the reason. */
+/* Posts a job. When the server refuses it with 422, this succeeds and *ret_refused is the reason.
+ */
 static int job_post(struct campaign *campaign, const json_t *body, char **ret_job,
                     char **ret_refused) {
   cleanup_free char *text = json_canonical(body);
@@ -313,7 +314,7 @@ static int campaign_measure(struct campaign *campaign, const struct options *opt
   return EXIT_OK;
 }
 
-/* Tunes the whole space where the old winner broke. */
+/* Queues the jobs that tune the whole space for winners that broke. */
 static int campaign_retune(struct campaign *campaign, const struct options *options) {
   for (size_t i = 0; i < campaign->n; i++) {
     struct revalidated *it = &campaign->all[i];

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <time.h>
 
+#include "cli/source.h"
 #include "common/base/time.h"
 
 #define EXPIRES_DAYS_MAX 3650
@@ -148,7 +149,7 @@ static int present_read(const struct http_response *response, const char *channe
   struct error error;
   if (!json_parse(response->body, response->size, &ret->json, &error) ||
       !channel_entry_parse(ret->json, &ret->entry, &error)) {
-    error_prefix(&error, "the server's channel entry is none: ");
+    error_prefix(&error, "the server's answer is not a channel entry: ");
     return cli_fail(EXIT_REFUSED, &error);
   }
   if (!string_equal(ret->entry.channel, channel))
@@ -187,7 +188,7 @@ bool entry_follows(const struct channel_entry *entry, const struct signers *sign
                    "channel %s would get a signature at counter %" PRId64
                    ", which does not follow counter %" PRId64
                    ": another publisher moved the channel, or the server states a wrong counter; "
-                   "when you know that it is right, state --follow %" PRId64,
+                   "if you know that it is right, give --follow %" PRId64,
                    entry->channel, entry->counter, signers->followed, entry->counter - 1);
 }
 
@@ -210,6 +211,40 @@ bool entry_is_signed_by(const struct channel_entry *entry, const struct signing_
   const struct trusted_keys trusted = {n, (struct signing_key *)keys};
   struct error ignored;
   return channel_entry_verify(entry, &trusted, &ignored);
+}
+
+void choices_sign_all(struct http_client *client, const struct release *release,
+                      const struct signers *signers) {
+  const struct cache_format *format;
+  cleanup_cache_files struct cache_files files = {0};
+  cleanup_http_source struct http_source *source = http_source_new(client, 0);
+  const struct render_request request = {.release = release,
+                                         .source = http_source_interface(source)};
+  struct error error;
+  ALWAYS(cache_format_find("choices", &format, &error));
+  bool has_choices = format->render(&request, &files, &error);
+  if (!http_source_check(source, &error)) {
+    fprintf(stderr, "wavetune: the choices of the release were not signed: %s\n", error.message);
+    return;
+  }
+  if (!has_choices) /* no winner is of a Triton function */
+    return;
+
+  struct digest choices = digest_of(files.files[0].bytes, files.files[0].size);
+  char text[DIGEST_TEXT_SIZE];
+  cleanup_free char *path =
+      xasprintf("/v1/releases/%s/signatures", digest_format(&release->digest, text));
+  int code = EXIT_OK;
+
+  for (size_t i = 0; code == EXIT_OK && i < signers->n; i++) {
+    struct channel_signature signature = choices_sign(&release->digest, &choices, &signers->all[i]);
+    cleanup_json json_t *answer = NULL, *signatures = channel_signatures_to_json(&signature, 1),
+                        *body = json_pack("{s:o, s:O}", "choices", json_digest_text(&choices),
+                                          "signature", json_array_get(signatures, 0));
+    code = cli_call(client, "POST", path, body, &answer);
+  }
+  if (code != EXIT_OK)
+    fputs("wavetune: the choices of the release were not signed\n", stderr);
 }
 
 /* Whether the channel has the entry that the change would make, signed with every key. */
@@ -284,9 +319,9 @@ int channel_change(struct http_client *client, const struct channel_change *chan
   if (change->signers->n && change->signers->followed < 0 && present.json &&
       !entry_is_signed_by(&present.entry, change->signers->all, change->signers->n))
     fprintf(stderr,
-            "wavetune: that channel %s is at counter %" PRId64
-            " is the server's word alone: none of these keys signed that entry; state the counter "
-            "that you signed last with --follow\n",
+            "wavetune: only the server states that channel %s is at counter %" PRId64
+            ": none of these keys signed that entry; give the counter that you signed last with "
+            "--follow\n",
             channel, present.entry.counter);
 
   cleanup_json json_t *json = NULL;

@@ -20,7 +20,7 @@
 #define OPTION_FOLLOW \
   CLI_TEXT("follow", "COUNTER", "the counter that you signed last (0: none); only the next " \
            "counter is signed")
-/* The refusal of a command that only signs. */
+/* The error of a command that only signs. */
 #define NO_SIGN_KEY "no key to sign with: give --sign-key FILE, or set WAVETUNE_SIGN_KEYS"
 /* clang-format on */
 
@@ -91,7 +91,8 @@ struct channel_change {
   const struct release *release; /* checked */
   const struct signers *signers; /* none: the entry is not signed */
   int64_t expires_s;
-  const char *if_match, *if_none_match; /* the entity tag to move from; both NULL: any */
+  const char *if_match, *if_none_match; /* move only from this entity tag, or only if there is no
+                                           entry ("*"); NULL: any */
   bool as_json; /* prints the entry of another request that moved the channel first, as JSON */
 };
 /* Points a channel at a release. *ret_entry is the entry with "etag" beside its members: what
@@ -99,9 +100,9 @@ struct channel_change {
 must_check int channel_change(struct http_client *client, const struct channel_change *change,
                               json_t **ret_entry);
 
-/* Signs the choices of a release with every key, rendered here from what the server has, each file
- * verified by its digest. Warns where that is not possible: the entry is signed all the same, and
- * programs then take no compiled code from it. */
+/* Renders the choices of a release from files that are verified by their digests, and signs them
+ * with every key. A failure is only a warning: the channel's entry is signed anyway, and programs
+ * then take no compiled code from the release. */
 void choices_sign_all(struct http_client *client, const struct release *release,
                       const struct signers *signers);
 

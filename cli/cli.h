@@ -1,5 +1,5 @@
-/* What the files of cli/ share beyond common/program/cli.h: what one group of commands does for
- * another, and the table of all commands but those of inspect/.
+/* What the files of cli/ share beyond common/program/cli.h: functions of one group of commands that
+ * others call, and the table of all commands except those of inspect/.
  *
  * Memory: the caller owns what a call returns. Threads: one. */
 #ifndef WAVETUNE_CLI_CLI_H

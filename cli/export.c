@@ -31,7 +31,7 @@ static int release_download(struct http_client *client, const struct digest *dig
   return cli_fail(EXIT_REFUSED, &error);
 }
 
-/* Reads a release by its digest, else from a file that is there, else through a channel.
+/* Reads a release by its digest, else from an existing file, else by a channel.
  * *ret_client stays NULL for a file, which needs no server. */
 static int release_read(const struct options *options, const char *what,
                         struct http_client **ret_client, struct release **ret_release) {
@@ -215,7 +215,7 @@ static int command_export(struct options *options) {
 }
 
 static const struct option_spec export_options[] = {
-    CLI_LIST("format", "FORMAT", "what to write; default: json"),
+    CLI_LIST("format", "FORMAT", "the format to write; default: json"),
     CLI_TEXT("to", "FOLDER|FILE.tar", "a folder that does not exist or is empty, or a tar file"),
     OPTION_IDENTITY,
     OPTION_TAG,
@@ -228,7 +228,7 @@ CLI_COMMAND(
     export, "export", "RELEASE|FILE|CHANNEL", export_options,
     "write a release as the files of one cache format",
     .description =
-        "Exports the release with a digest, that of a release.json file, or that of a channel "
-        "(--environment and --tag choose the entry). A file needs no server for formats that need "
-        "only the winners. Winners that the format cannot express are left out, and listed on "
+        "RELEASE is a digest, FILE a release.json, CHANNEL a channel that points at the release "
+        "(--environment and --tag choose the entry). With FILE, formats that need only the winners "
+        "need no server. Winners that the format cannot express are left out, and listed on "
         "stderr or with --json.");

@@ -98,8 +98,8 @@ static void json_add(struct cache_files *files, const char *path, const json_t *
   cache_files_add(files, path, text, strlen(text));
 }
 
-/* Renders one format into the stream and records that. A format that cannot express the release is
- * no failure. False: data that it needs did not arrive. */
+/* Renders one format into the stream, and records what the rendering depended on. A format that
+ * cannot express the release is no failure. False: data that it needs did not arrive. */
 static bool format_render(struct fetch *fetch, struct http_source *source,
                           const struct render_request *request, size_t index,
                           struct file_stream *stream, struct error *error) {

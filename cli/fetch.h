@@ -10,9 +10,8 @@
  *   TO/.lock                 locked by the fetch that runs
  *
  * A container's start is never delayed for longer than the budget and never loses the cache that it
- * had.
- * Folders that were replaced are kept for an hour, for processes that still read them, and the last
- * one for longer.
+ * had. Folders that were replaced are kept for an hour, for processes that still read them, and the
+ * last one for longer.
  *
  * Memory: struct fetch owns what it points to, except what comes from the options.
  * Threads: one. */

@@ -3,9 +3,9 @@
  *
  * After a crash current is the old cache or the new one, whole: everything new is written, then the
  * file system is synced once, then the release's folder, current and the state are renamed into
- * place. One syncfs costs what writing the files costs, not a wait for each of them
- * (docs/measurements.md has both). Nothing is synced after it: a rename that is lost leaves the old
- * cache, which is whole.
+ * place. One syncfs costs as much as writing the files; a sync of each file would add a wait for
+ * each (docs/measurements.md has both). Nothing is synced after it: a rename that is lost leaves
+ * the old cache, which is whole.
  *
  * Memory and threads: fetch.h. */
 #include <dirent.h>
@@ -143,13 +143,13 @@ bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error) {
   if (!is_made || !fetch->absolute)
     return is_made && error_set(error, "cannot find %s: %s", fetch->to, strerror(errno));
   if (!json_can_hold(fetch->absolute)) {
-    free(TAKE(fetch->absolute)); /* what is kept there cannot be reported either */
+    free(TAKE(fetch->absolute)); /* the path of the kept cache could not be reported either */
     return error_set(
         error, "the path of %s is no UTF-8, so files of caches cannot name it; fetch elsewhere",
         fetch->to);
   }
 
-  /* Two fetches into one folder take turns; the second one finds the work done. */
+  /* Of two fetches into one folder the second waits for the first, and then finds the work done. */
   cleanup_free char *lock_path = xasprintf("%s/.lock", fetch->to),
                     *state_path = xasprintf("%s/.fetch.json", fetch->to);
   cleanup_fd int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -224,7 +224,7 @@ static bool disk_sync(const struct fetch *fetch, struct error *error) {
   struct pollfd waited = {.fd = done, .events = POLLIN};
   char byte;
   if (poll(&waited, 1, left_ms > 0 ? (int)left_ms : 0) == 0)
-    return error_set(error, "the disk of %s did not take the new cache within the budget",
+    return error_set(error, "the disk of %s did not store the new cache within the budget",
                      fetch->to);
   bool ok = read(done, &byte, 1) == 1;
   waitpid(child, NULL, 0);

@@ -32,7 +32,7 @@ static bool entry_is_for_request(const struct fetch *fetch, const struct channel
       entry->regime != fetch->regime) {
     return error_of(error, ERROR_UNTRUSTED,
                     "the server sent the entry of channel \"%.64s\" with tag \"%.64s\" and regime "
-                    "%s, which was not asked for",
+                    "%s, which was not requested",
                     entry->channel, entry->tag, regime_name(entry->regime));
   }
 
@@ -42,7 +42,7 @@ static bool entry_is_for_request(const struct fetch *fetch, const struct channel
                       *served = environment_format(&entry->environment);
     return error_of(
         error, ERROR_UNTRUSTED,
-        "the server sent an entry for another environment (%.200s) than was asked for (%.200s)",
+        "the server sent an entry for another environment (%.200s) than was requested (%.200s)",
         served, requested);
   }
 
@@ -98,7 +98,7 @@ static bool entry_is_not_older(const struct fetch *fetch, const struct channel_e
         seen_binds(fetch, seen))
       return error_of(error, ERROR_REPLAYED,
                       "the server sent entry %" PRId64 " of channel \"%s\"%s, and entry %" PRId64
-                      " was seen already; if the server was set up anew, remove %s/.fetch.json",
+                      " was seen already; if the server was set up again, remove %s/.fetch.json",
                       entry->counter, entry->channel, is_other ? " with another release" : "",
                       counter, fetch->to);
   }

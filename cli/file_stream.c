@@ -11,7 +11,7 @@
 #define FILE_STREAM_MAGIC 0x46535452u
 #define PIECES 16
 #define PIECE_SIZE ((size_t)64 << 10)
-/* After so many bytes of a file the disk begins, so that the final sync writes less. */
+/* Files begin to go to the disk in parts of this size, so that the final sync writes less. */
 #define DISK_BYTES ((size_t)1 << 20)
 #define FILE_MODE_DEFAULT 0644
 #define FOLDER_MODE_DEFAULT 0755

@@ -1,4 +1,4 @@
-/* Files that a second thread writes while others are still downloaded, read and rendered: half of
+/* Files that a second thread writes while the caller downloads, reads and renders others: half of
  * the cost of writing is the operating system's work for each page, and the disk starts early.
  *
  * Bytes go through a ring of pieces of memory, so that a cache of any size takes a megabyte.

@@ -222,7 +222,9 @@ static int kernel_load(struct import *import, struct http_client *client) {
                                                               : cli_fail(EXIT_USAGE, &error);
   if (!client)
     return cli_refuse(
-        EXIT_USAGE, "--dry-run asks no server about kernel %.80s; name the kernel's folder", place);
+        EXIT_USAGE,
+        "--dry-run sends no request, and kernel %.80s is on the server; name the kernel's folder",
+        place);
 
   cleanup_json json_t *answer = NULL;
   cleanup_free char *path = cli_path("/v1/kernels/", place, "");
@@ -413,8 +415,8 @@ static const struct option_spec import_options[] = {
              "'{\"arch\": \"gfx942\"}'"),
     OPTION_TAG,
     CLI_TEXT("kernel", "DIR[:VERSION]|HASH",
-             "the registered kernel that its \"exports\" map the tables to; default: kernels that "
-             "are known by name only"),
+             "the registered kernel whose \"exports\" map its keys and configs to the tables; "
+             "default: kernels that are known by name only"),
     CLI_FLAG("dry-run", "read and check, show what was found, send nothing"),
     SERVER_OPTIONS,
 };

@@ -276,7 +276,7 @@ static int command_submit(struct options *options) {
     unmatched_warn(answer);
   }
 
-  fflush(stdout); /* a reader of the pipe learns the jobs before --wait ends */
+  fflush(stdout); /* a program that reads the pipe gets the jobs before --wait ends */
   return is_waiting ? jobs_await(client, options, answers) : EXIT_OK;
 }
 
@@ -358,9 +358,10 @@ CLI_COMMAND(submit, "submit", "DIR[:VERSION]", submit_options,
                            "job it has. With --wait, exits with 1 when a job failed or was "
                            "cancelled.");
 CLI_COMMAND(jobs, "jobs", "", jobs_options, "list jobs, newest first");
-CLI_COMMAND(demand, "demand", "", demand_options,
-            "list untuned keys that deployments ask for, or queue jobs for them",
-            .description = "Sorted by the GPU time that tuning would have saved: what deployments "
-                           "spent on tuning the key, and their calls times the kernel's time "
-                           "times the share that its winners save on average. A job takes the "
-                           "space of the kernel's newest done job.");
+CLI_COMMAND(
+    demand, "demand", "", demand_options,
+    "list untuned keys that deployments requested, or queue jobs for them",
+    .description =
+        "Sorted by the GPU time that tuning would have saved: the time that deployments spent on "
+        "tuning the key, plus their calls times the kernel's time times the share that its winners "
+        "save on average. A job has the space of the kernel's newest done job.");

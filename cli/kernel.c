@@ -96,11 +96,11 @@ static int register_with_files(struct http_client *client,
   }
 }
 
-/* The server requests a file that the kernel or build does not name. */
+/* Refuses to upload a file that the kernel or build does not name. */
 static bool refuse_unnamed_file(const struct digest *digest, const char *what,
                                 struct error *error) {
   char text[DIGEST_TEXT_SIZE];
-  return error_of(error, ERROR_MISSING, "the server misses %s, which is no file of this %s",
+  return error_of(error, ERROR_MISSING, "the server misses %s, which is not a file of this %s",
                   digest_format(digest, text), what);
 }
 
@@ -151,7 +151,7 @@ static bool object_find(const void *owner, const struct digest *digest, struct c
   cleanup_free char *path = xasprintf("%s/objects/%s", folder->path, strchr(text, ':') + 1),
                     *bytes = NULL;
   if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, error))
-    return error_prefix(error, "the build is not whole, pack it again: ");
+    return error_prefix(error, "the build is incomplete, pack it again:  ");
   struct digest actual = digest_of(bytes, size);
   if (!digest_equal(&actual, digest))
     return error_set(error, "%s is damaged, its digest is %s: pack the build again", path,
@@ -217,8 +217,7 @@ static bool push_load(const struct options *options, struct push *push, struct e
     if (!json_parse_file(file, BUILD_SIZE_MAX, &json, error))
       return false;
 
-    /* When the build is of no kernel here, build_parse compares it with the first one and refuses
-     * it. */
+    /* A build of another kernel is compared with the first one, so that build_parse refuses it. */
     const struct kernel *kernel = push->kernels[0]->kernel;
     if (json_get_digest(json, "", "kernel", JSON_REQUIRED, &hash, error))
       for (size_t i = 0; i < n; i++)

@@ -1,5 +1,5 @@
 /* wavetune publish, releases, diff, promote, rollback, sign, channels and key: winners become an
- * immutable release, channels point at releases, and keys sign what channels point at. */
+ * immutable release, channels point at releases, and keys sign the entries of channels. */
 #include "cli/channel.h"
 #include "common/base/file.h"
 
@@ -129,7 +129,7 @@ static int command_releases(struct options *options) {
   return cli_print_list(options, "/v1/releases", columns, ARRAY_LENGTH(columns));
 }
 
-/* A release by digest from the server, or from a file (what fetch keeps as release.json). */
+/* Gets a release by its digest from the server, or reads a file, such as fetch's release.json. */
 static int release_load(struct http_client *client, const char *name,
                         struct release **ret_release) {
   struct error error;
@@ -142,7 +142,7 @@ static int release_load(struct http_client *client, const char *name,
     return cli_fail(EXIT_USAGE, &error);
   if (release_parse(text, size, ret_release, &error))
     return EXIT_OK;
-  error_prefix(&error, "%s is no release: ", name);
+  error_prefix(&error, "%s is not a release: ", name);
 
   return cli_fail(EXIT_USAGE, &error);
 }
@@ -229,7 +229,7 @@ static int command_channels(struct options *options) {
   return cli_print_list(options, "/v1/channels", columns, ARRAY_LENGTH(columns));
 }
 
-/* Moves, and prints the entry. */
+/* Moves a channel and prints its new entry. */
 static int change_and_print(struct http_client *client, const struct channel_change *change) {
   cleanup_json json_t *entry = NULL;
   int code = channel_change(client, change, &entry);
@@ -246,7 +246,7 @@ static int change_and_print(struct http_client *client, const struct channel_cha
   return EXIT_OK;
 }
 
-/* What promote and rollback begin with: reads the options and connects. Returns an exit code. */
+/* The beginning of promote and rollback: reads the options and connects. Returns an exit code. */
 static int change_begin(const struct options *options, struct signers *signers,
                         struct channel_change *change, struct http_client **ret_client) {
   struct error error;
@@ -296,8 +296,8 @@ static int release_before_get(struct http_client *client, const struct channel_e
   if (code != EXIT_OK)
     return code;
 
-  /* The history is newest first. Chosen is the newest entry before the first one with the present
-   * release, so that a second rollback goes back further. */
+  /* The history is newest first. The newest entry before the first one with the present release is
+   * chosen, so that a second rollback goes back further. */
   const json_t *before = NULL, *entry;
   bool is_behind = false;
   size_t index;
@@ -326,8 +326,8 @@ static int release_before_get(struct http_client *client, const struct channel_e
     if (!string_equal(served.channel, present->channel) ||
         !entry_is_signed_by(&served, signers->all, signers->n))
       return cli_refuse(EXIT_REFUSED,
-                        "that channel %s served %s before is the server's word alone: none of "
-                        "these keys signed that entry; name the release: --to sha256:…",
+                        "only the server states that channel %s served %s before: none of these "
+                        "keys signed that entry; name the release: --to sha256:…",
                         present->channel, cli_member(before, "release"));
   }
 
@@ -345,8 +345,8 @@ static bool release_is_of(const struct release *release, const struct channel_en
     return true;
   cleanup_free char *environment = environment_format(&release->environment);
   return error_set(error,
-                   "that release is for tag %.80s, regime %s, %.300s, and this entry of channel "
-                   "%s is for another place",
+                   "the release is for tag %.80s, regime %s, %.300s, and this entry of channel %s "
+                   "is for another tag, regime or environment",
                    release->tag, regime_name(release->regime), environment, entry->channel);
 }
 
@@ -496,7 +496,7 @@ static const struct option_spec publish_options[] = {
     OPTION_TAG,
     OPTION_REGIME,
     CLI_LIST("kernel", "HASH", "only this kernel; may be repeated"),
-    CLI_TEXT("as-of", "TIME", "only jobs that were done at this time (RFC 3339)"),
+    CLI_TEXT("as-of", "TIME", "only jobs that were done by this time (RFC 3339)"),
     CLI_TEXT("pins", "FILE",
              "a JSON array of {\"kernel\", \"key\", \"config\"}: configs to release whatever was "
              "measured"),

@@ -51,7 +51,7 @@ static bool is_of_final(const json_t *row) {
          !json_is_true(json_object_get(row, "late"));
 }
 
-/* Whether the config failed in some process of the final: then it is no finalist. */
+/* Whether the config failed in a process of the final, so that it is not a finalist any more. */
 static bool dropped_out(const json_t *measurements, json_int_t config) {
   size_t index;
   const json_t *row;
@@ -141,7 +141,7 @@ static int winner_print(struct http_client *client, const json_t *job) {
     printf("measured against config %" JSON_INTEGER_FORMAT ", the %s%s\n",
            cli_integer(job, "baseline"), from, string_equal(from, "first") ? " of the space" : "");
 
-  /* Why no release takes the winner any more. */
+  /* The reasons for which releases leave the winner out. */
   if (json_is_object(flagged))
     printf("flagged: job %s measured this winner slower than the default, by a factor of %.3f\n",
            cli_member(flagged, "job"), number(flagged, "ratio"));

@@ -6,7 +6,7 @@
 
 /* The space of a kernel folder or of a space file, and the facts that its conditions read. */
 struct subject {
-  struct space *space;          /* borrowed from folder, or own */
+  struct space *space;          /* borrowed from `folder`, or owned */
   struct kernel_folder *folder; /* or NULL */
   struct key key;
   struct space_facts facts;

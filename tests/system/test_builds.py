@@ -145,7 +145,7 @@ def test_wrong_builds_are_one_sentence_and_push_nothing(server, folder, tmp_path
     one.write_text("something else")
     refused("is damaged")
     one.unlink()
-    refused("is not whole")
+    refused("is incomplete")
     assert server.items(f"/v1/kernels/{kernel}/builds") == []
 
 

@@ -415,7 +415,7 @@ def test_an_entry_for_another_request_is_refused(world):
                     {"environment": {**ENVIRONMENT, "torch": "2.8.0"}}, {"environment": {**ENVIRONMENT, "rocm": "6.4.0"}}):
         world.publish(release_of(1024), 2, **changes)
         done = world.fetch(expect=13)
-        assert "not asked for" in done.stderr or "another environment" in done.stderr
+        assert "not requested" in done.stderr or "another environment" in done.stderr
     assert world.block() == 256
 
 

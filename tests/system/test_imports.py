@@ -544,7 +544,7 @@ def test_a_kernel_to_map_to_is_a_folder_or_one_that_the_server_knows(server, tab
     quick = harness.QUICK
     unknown = "sha256:" + "a" * 64
     assert "no kernel" in refused("vllm-moe", tables, "--kernel", unknown, code=4, server=server)
-    assert "asks no server" in refused("vllm-moe", tables, "--kernel", unknown, "--dry-run")
+    assert "sends no request" in refused("vllm-moe", tables, "--kernel", unknown, "--dry-run")
     assert "cannot open" in refused("vllm-moe", tables, "--kernel", tmp_path / "nothing", "--dry-run")
     with harness.FakeServer(lambda method, path: (200, {"manifest": {}})) as fake:
         assert f"kernel {unknown}: " in refused("vllm-moe", tables, "--kernel", unknown, code=3, server=fake)

@@ -195,8 +195,10 @@ def test_a_server_with_false_answers_gets_no_signature(world):
     key, _ = world.key("k")
     bytes_of = {r: world.server.request("GET", f"/v1/releases/{r}").body for r in world.releases[:2]}
     entry = {**world.put(world.releases[0]).json, "signatures": []}
-    false_answers = {"the digest": (world.releases[1], entry), "another place": (world.releases[0], {**entry, "tag": "night"}),
-            "answered with beta": (world.releases[0], {**entry, "channel": "beta"}), "is none": (world.releases[0], {})}
+    false_answers = {
+            "the digest": (world.releases[1], entry),
+            "another tag, regime or environment": (world.releases[0], {**entry, "tag": "night"}),
+            "answered with beta": (world.releases[0], {**entry, "channel": "beta"}), "is not a channel entry": (world.releases[0], {})}
     for what, (sent, shown) in false_answers.items():
         with FakeServer(lambda _, path: (200, bytes_of[sent] if "/releases/" in path else shown)) as fake:
             done = wavetune(fake, "sign", world.channel, "--sign-key", key, check=False)
@@ -246,8 +248,8 @@ def test_an_unsigned_counter_is_reported_as_the_servers(world):
     key, _ = world.key("k")
     world.run("promote", world.releases[0], world.channel)
     done = world.run("promote", world.releases[1], world.channel, "--sign-key", key)
-    assert "counter 1 is the server's word" in done.stderr
-    assert "word alone" not in world.run("promote", world.releases[0], world.channel, "--sign-key", key).stderr
+    assert "only the server states that" in done.stderr
+    assert "only the server" not in world.run("promote", world.releases[0], world.channel, "--sign-key", key).stderr
 
 
 def test_only_the_counter_after_the_one_that_the_publisher_states_is_signed(world):
@@ -278,7 +280,7 @@ def test_only_the_counter_after_the_one_that_the_publisher_states_is_signed(worl
 def test_a_stated_counter_avoids_the_warning_about_the_servers_counter(world):
     key, _ = world.key("k")
     world.run("promote", world.releases[0], world.channel)
-    assert "word alone" not in world.run("promote", world.releases[1], world.channel, "--sign-key", key, "--follow", "1").stderr
+    assert "only the server" not in world.run("promote", world.releases[1], world.channel, "--sign-key", key, "--follow", "1").stderr
 
 
 @pytest.mark.parametrize("words, what", [(("--follow", "1"), "give --sign-key"),
@@ -312,7 +314,7 @@ def test_a_rollback_stays_in_its_environment_and_tag(server, postgres, tmp_path)
     assert done.returncode == 4 and "state the members" in done.stderr
     here = ("--environment", '{"rocm": "6.4.1"}')
     done = world.run("rollback", world.channel, *here, "--to", elsewhere, check=False)
-    assert done.returncode == 2 and "another place" in done.stderr
+    assert done.returncode == 2 and "another tag, regime or environment" in done.stderr
     assert world.document("rollback", world.channel, *here)["release"] == world.releases[0]
     assert world.entry(rocm="6.3.0")["release"] == elsewhere
 

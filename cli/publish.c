@@ -449,6 +449,7 @@ static int command_sign(struct options *options) {
       return code;
   }
 
+  choices_sign_all(client, release, &signers);
   if (option_flag(options, "json"))
     cli_print_json(answer ? answer : present.json);
   else

@@ -174,6 +174,16 @@ def test_a_publisher_signs_the_choices_too_and_programs_read_the_signature(serve
     assert json.loads(pinned.body.splitlines()[0]) == {"choices": head["choices"]}
 
 
+def test_a_second_key_signs_the_choices_with_the_entry(server, reader, publish, tmp_path):
+    signed(server, tmp_path, publish(1))
+    wavetune(None, "key", "new", tmp_path / "successor")
+    wavetune(server, "sign", "stable", "--environment", json.dumps(ENVIRONMENT), "--sign-key", tmp_path / "successor",
+             "--trusted-key", tmp_path / "publisher.pub")
+    head = lines(server, reader)[0]
+    keys = {s["key"] for s in head["signatures"]}
+    assert len(keys) == 2 and {s["key"] for s in head["choices"]["signatures"]} == keys
+
+
 def test_a_signature_over_other_choices_is_refused(server, database, publish):
     release, publisher = publish(1), make_token(database, "publisher", "publisher", "--channel", "stable")
     signature = {"key": OTHER, "signature": base64.b64encode(b"x" * 64).decode()}

@@ -20,7 +20,7 @@ struct blob_reader {
 };
 
 struct build_review {
-  char *arch, *triton; /* triton: NULL where it is not stated */
+  char *arch, *triton; /* triton: NULL when it is not stated */
   size_t n_variants, n_objects, n_distinct, n_failed, n_refused, n_spilling, n_files;
   struct code_resources *resources; /* n_objects of them; unknown where an object could not be
                                        read */

@@ -266,7 +266,7 @@ static void count(struct isa_counts *counts, const struct isa_instruction *instr
     *plain[instruction->class] += instruction->accesses;
 }
 
-/* How many of the accesses move less than `bytes_below` a lane. */
+/* The number of accesses that move less than `bytes_below` per lane. */
 static int64_t sum_below(const int64_t widths[ISA_WIDTHS], int64_t bytes_below) {
   int64_t total = 0;
   for (int i = 0; i < ISA_WIDTHS; i++)
@@ -365,7 +365,7 @@ static void review_loop(struct review_findings *findings, const struct isa_loop 
   if (counts->flat)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_ISA,
                 "%s: %" PRId64 " flat accesses, which wait for LDS and global memory alike: the "
-                "compiler does not know that these pointers are global",
+                "compiler does not know that their pointers are global",
                 where, counts->flat);
 }
 
@@ -383,7 +383,7 @@ static void review_function(struct isa_function *function, const struct code_res
         strstr(function->matrix[i].name, "_32x32x"))
       review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                   "%s is used; for a GEMM the 16x16 instructions are faster on MI300X "
-                  "(matrix_instr_nonkdim 16), for two fused ones 32x32 may be",
+                  "(matrix_instr_nonkdim 16); for two fused GEMMs 32x32 may be",
                   function->matrix[i].name);
   }
 

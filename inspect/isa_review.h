@@ -25,14 +25,15 @@ struct isa_counts {
   int64_t global_loads[ISA_WIDTHS],
       global_stores[ISA_WIDTHS]; /* global_, buffer_ and flat_ instructions */
   int64_t lds_reads[ISA_WIDTHS], lds_writes[ISA_WIDTHS]; /* ds_read2_b64 counts as two of 8 bytes */
-  int64_t flat;                                          /* of the global ones: flat_ */
+  int64_t flat;                                          /* of the global accesses: flat_ */
   int64_t to_lds;  /* of the global loads: those that write LDS directly */
   int64_t atomics; /* on global memory */
   int64_t scratch_loads, scratch_stores;
-  int64_t matrix;                         /* MFMA and WMMA */
-  int64_t accvgpr_moves;                  /* v_accvgpr_read, _write, _mov */
-  int64_t waits;                          /* s_waitcnt, s_wait_… */
-  int64_t waits_for_loads, waits_for_lds; /* of them: for all loads, all LDS accesses in flight */
+  int64_t matrix;        /* MFMA and WMMA */
+  int64_t accvgpr_moves; /* v_accvgpr_read, _write, _mov */
+  int64_t waits;         /* s_waitcnt, s_wait_… */
+  int64_t waits_for_loads,
+      waits_for_lds; /* of `waits`: for all loads, for all LDS accesses in flight */
   int64_t barriers;
 };
 

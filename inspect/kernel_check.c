@@ -2,8 +2,8 @@
  * folder is consistent, and whether a build is complete; with advice from AMD's guides, and without
  * a server or a GPU.
  *
- * What prevents a check (a file that cannot be read, a wrong option) is an error: exit code 2. What
- * is wrong with the subject itself is a finding: exit code 1. */
+ * What prevents a check (a file that cannot be read, a wrong option) is an error: exit code 2. An
+ * error in the subject itself is a finding: exit code 1. */
 #include <inttypes.h>
 #include <sys/stat.h>
 
@@ -21,7 +21,8 @@
 #define ARCH_DEFAULT "gfx942" /* of a kernel folder */
 #define CODE_BYTES_MAX ((size_t)256 << 20)
 #define BLOB_BYTES_MAX ((size_t)64 << 20)
-#define TEXT_LOOKED_AT 4096 /* a file with a zero byte among so many first ones is not text */
+#define TEXT_LOOKED_AT                                                                             \
+  4096 /* a file with a zero byte in its first TEXT_LOOKED_AT bytes is not text */
 #define SOURCE_LIMITS "limits of the arch, and what the code was compiled for"
 #define SOURCE_CONDITIONS "the space's conditions"
 
@@ -355,7 +356,7 @@ static bool folder_check(struct check *check, const char *place, struct error *e
     return false;
 
   bool has_key = option_text(options, "key") || !kernel->n_key_names;
-  if (!has_key) { /* names without values: enough to bind every expression */
+  if (!has_key) { /* names are enough to bind every expression */
     key.n = kernel->n_key_names;
     key.names = xcalloc(key.n, sizeof *key.names);
     key.values = xcalloc(key.n, sizeof *key.values);

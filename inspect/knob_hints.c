@@ -53,20 +53,21 @@ static const struct rule rules[] = {
     {"num_stages", RULE_EACH, REVIEW_REFUSED, "value < 0", NULL,
      "a number of stages cannot be negative", SOURCE_TRITON_OPTIONS},
     {"num_stages", RULE_MISSING, REVIEW_HINT, OLD_TRITON " and kind == 'gemm'", "value == 0",
-     "before Triton 3.2 a kernel with one GEMM wants 0", SOURCE_AMD_GUIDE},
+     "before Triton 3.2, 0 is recommended for a kernel with one GEMM", SOURCE_AMD_GUIDE},
     {"num_stages", RULE_MISSING, REVIEW_HINT, NEW_TRITON " and kind == 'gemm'", "value == 2",
-     "a kernel with one GEMM wants 2 (since Triton 3.2)", SOURCE_AMD_GUIDE},
+     "since Triton 3.2, 2 is recommended for a kernel with one GEMM", SOURCE_AMD_GUIDE},
     {"num_stages", RULE_MISSING, REVIEW_HINT, "is_amd and kind == 'fused'", "value == 1",
-     "compute-bound kernels with two fused GEMMs want 1", SOURCE_AMD_GUIDE},
+     "1 is recommended for compute-bound kernels with two fused GEMMs", SOURCE_AMD_GUIDE},
     {"num_stages", RULE_MISSING, REVIEW_HINT, NEW_TRITON " and kind == 'indirect'", "value == 3",
-     "loads whose addresses are loaded want 3, so that both are ahead of their use",
+     "3 is recommended for loads whose addresses are loaded, so that both loads are ahead of their "
+     "use",
      SOURCE_AMD_GUIDE},
     {"num_stages", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and kind == 'fused'", NULL,
-     "1 is what compute-bound kernels with two fused GEMMs want; the space does not have it",
+     "1 is recommended for compute-bound kernels with two fused GEMMs; the space does not have it",
      SOURCE_AMD_GUIDE},
     {"num_stages", RULE_ABSENT, REVIEW_HINT,
      TRITON_ON_AMD " and (triton == 0 or triton >= 302) and kind == 'indirect'", NULL,
-     "3 is what loads whose addresses are loaded want; the space does not have it",
+     "3 is recommended for loads whose addresses are loaded; the space does not have it",
      SOURCE_AMD_GUIDE},
     {"num_warps", RULE_EACH, REVIEW_REFUSED,
      "language == 'triton' and (value < 1 or next_pow2(value) != value)", NULL,
@@ -93,13 +94,13 @@ static const struct rule rules[] = {
     {"matrix_instr_nonkdim", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and kind == 'fused'", NULL,
      "role \"option\", value 32: for two fused GEMMs 32x32 instructions may be faster",
      SOURCE_AMD_GUIDE},
-    {"kpack", RULE_EACH, REVIEW_HINT, "value not in (1, 2)", NULL, "kpack is 1 or 2",
+    {"kpack", RULE_EACH, REVIEW_HINT, "value not in (1, 2)", NULL, "kpack must be 1 or 2",
      SOURCE_TRITON_OPTIONS},
     {"kpack", RULE_EACH, REVIEW_REFUSED, "arch == 'gfx950' and triton == 304 and value != 1", NULL,
      "Triton 3.4 takes only 1 on gfx950", SOURCE_TRITON_OPTIONS},
     {"kpack", RULE_EACH, REVIEW_HINT,
      "arch == 'gfx950' and (triton == 303 or triton > 304) and value != 1", NULL,
-     "Triton makes it 1 on gfx950: these configs are measured twice", SOURCE_TRITON_OPTIONS},
+     "Triton changes it to 1 on gfx950: these configs are measured twice", SOURCE_TRITON_OPTIONS},
     {"kpack", RULE_MISSING, REVIEW_HINT, "is_amd and arch != 'gfx950' and kind == 'gemm'",
      "value == 2", "for a GEMM 2 makes reads from LDS wider", SOURCE_AMD_GUIDE},
     {"kpack", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and arch != 'gfx950' and kind == 'gemm'",
@@ -112,10 +113,10 @@ static const struct rule rules[] = {
     {"OPTIMIZE_EPILOGUE", RULE_EACH, REVIEW_WARNING, "atomic_add and value not in (0, '0', '')",
      NULL, "not for a kernel that ends in atomic_add", SOURCE_AMD_GUIDE},
     {"OPTIMIZE_EPILOGUE", RULE_EACH, REVIEW_HINT, "triton >= 306 and value not in (0, '0', '')",
-     NULL, "Triton 3.6 does not read it, the pass always runs: these configs are measured twice",
+     NULL, "Triton 3.6 does not read it and always runs the pass: these configs are measured twice",
      "Triton 3.6.0, compiler.py of its AMD back end"},
     {"*", RULE_EACH, REVIEW_REFUSED, "arange and (value < 1 or next_pow2(value) != value)", NULL,
-     "tl.arange over it takes powers of two only", SOURCE_TRITON_LANGUAGE},
+     "tl.arange over it accepts only powers of two", SOURCE_TRITON_LANGUAGE},
 };
 
 /* Kinds. */
@@ -395,8 +396,8 @@ static void rule_run(const struct rule *rule, const struct knob_question *questi
     review_find(findings, rule->severity, rule->source, "%s: %s", rule->parameter, rule->sentence);
 }
 
-/* waves_per_eu makes the compiler save registers until that number of waves fits: worth it where
- * only a few registers are too many. */
+/* waves_per_eu makes the compiler save registers until that number of waves fits, which is useful
+ * only where the code has a few registers too many. */
 static void find_boundaries(const struct knob_question *question, const struct gpu_target *target,
                             const char *parameter, struct review_findings *findings) {
   size_t near = 0, known = 0;
@@ -424,9 +425,9 @@ static void find_boundaries(const struct knob_question *question, const struct g
 
   if (near)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%s: useful for %zu of %zu objects, which are at most %d VGPRs above a boundary of "
-                "occupancy (the nearest has %" PRId64 " VGPRs, %" PRId64 " above the %" PRId64
-                " at which %" PRId64 " waves fit an EU)",
+                "%s is useful for %zu of %zu objects, which are at most %d VGPRs above a boundary "
+                "of occupancy (the nearest one has %" PRId64 " VGPRs, %" PRId64
+                " above the %" PRId64 " at which %" PRId64 " waves fit an EU)",
                 parameter, near, known, OCCUPANCY_REGISTERS_NEAR, nearest_registers, nearest,
                 nearest_registers - nearest, nearest_waves);
   else if (known)

@@ -3,10 +3,10 @@
  *
  * The rules are a table (knob_hints.c). Each has an expression that decides when the rule applies,
  * over the value and what is known (kind of kernel, Triton's version, arch, the kernel's source).
- * Beside the table, there are findings on how near objects are to a boundary of occupancy
- * (waves_per_eu), and on configs whose workgroup does not fit the arch. A value counts only when
- * some valid config has it; where that is not known (no key given, or a space of more than
- * KNOB_POINTS_MAX configs), every value counts.
+ * Other findings are about objects near a boundary of occupancy (waves_per_eu), and about configs
+ * whose workgroup does not fit the arch. A value counts only when some valid config has it; where
+ * that is not known (no key given, or a space of more than KNOB_POINTS_MAX configs), every value
+ * counts.
  *
  * Memory: everything is borrowed; findings are the caller's. Threads: pure functions. */
 #ifndef WAVETUNE_INSPECT_KNOB_HINTS_H

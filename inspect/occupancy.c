@@ -84,7 +84,7 @@ static bool subject_load(const struct options *options, struct subject *ret, str
   if (ret->workgroup.threads)
     return true;
   if (!n)
-    return error_set(error, "give --warps or --threads: how large a workgroup is");
+    return error_set(error, "give the size of a workgroup: --warps or --threads");
 
   ret->is_threads_compiled_for = true;
   ret->workgroup.threads = ret->kernel->resources.workgroup_max;
@@ -115,7 +115,7 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
     else
       review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                   "waves_per_eu=%" PRId64
-                  " is no use: it helps a few registers above a boundary, and %" PRId64
+                  " does not help: it is for code a few registers above a boundary, and %" PRId64
                   " are %" PRId64 " above; the compiler would spill",
                   waves, registers, fewer);
   }
@@ -134,7 +134,7 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
 
   if (target->is_amd && occupancy->limit == OCCUPANCY_LIMIT_LDS)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "waves_per_eu is no use: LDS limits the occupancy, not registers");
+                "waves_per_eu does not help: LDS limits the occupancy, not registers");
 
   const struct code_resources *resources =
       subject->kernel ? &subject->kernel->resources : &code_resources_unknown;
@@ -148,7 +148,7 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
         findings, REVIEW_WARNING,
         target->is_amd ? SOURCE_AMD_ISA : "CUDA C++ Programming Guide: local memory",
         "%" PRId64
-        " bytes a thread are in memory: registers that were spilled, or arrays that are indexed",
+        " bytes per thread are in memory: spilled registers, or arrays with computed indexes",
         resources->scratch_bytes);
 }
 

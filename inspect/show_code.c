@@ -25,7 +25,7 @@ static int blob_get(struct http_client *client, const char *digest, struct found
   struct digest wanted;
   cleanup_http_response struct http_response response = {0};
   if (!digest_parse(digest, &wanted))
-    return cli_refuse(EXIT_REFUSED, "the server names a blob by \"%.80s\", which is no digest",
+    return cli_refuse(EXIT_REFUSED, "the server names a blob by \"%.80s\", which is not a digest",
                       digest);
 
   cleanup_free char *path = xasprintf("/v1/blobs/%s", digest);

@@ -101,7 +101,7 @@ static bool times_read(const json_t *row, const char *name, size_t *ret_n, doubl
   json_array_foreach (array, i, element) {
     times[i] = json_number_value(element);
     if (!(times[i] >= VERDICT_US_MIN && times[i] <= VERDICT_US_MAX))
-      return error_set(error, "element %zu of \"%s\" is no time in microseconds", i, name);
+      return error_set(error, "element %zu of \"%s\" is not a time in microseconds", i, name);
   }
 
   *ret_n = json_array_size(array);
@@ -119,7 +119,7 @@ static bool landscape_add(struct landscape *landscape, uint64_t config, const js
     return false;
   if (!outcome_parse(outcome_text, &outcome)) {
     char shown[NAME_TEXT_SIZE];
-    return error_set(error, "\"%s\" is no outcome",
+    return error_set(error, "\"%s\" is not an outcome",
                      name_cut(outcome_text, strlen(outcome_text), shown));
   }
 
@@ -131,9 +131,10 @@ static bool landscape_add(struct landscape *landscape, uint64_t config, const js
         !times_read(row, "baseline_us", &n_baselines, &baselines, error))
       return false;
     if (n != n_baselines)
-      return error_set(error, "%zu samples_us and %zu baseline_us are no pairs", n, n_baselines);
+      return error_set(error, "%zu samples_us and %zu baseline_us do not form pairs", n,
+                       n_baselines);
     if (n == 0)
-      return true; /* it was never measured */
+      return true; /* the config was not measured */
     ratio = verdict_paired_ratio(samples, baselines, n);
   }
 

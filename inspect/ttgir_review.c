@@ -67,7 +67,7 @@ static void lds_read(struct walk *walk, struct span name) {
   trips->reads[walk->loop_depth > 0]++;
 }
 
-/* Ends the scopes that are nested deeper. */
+/* Ends the scopes that are nested deeper than `nesting`. */
 static void trips_leave(struct trips *trips, int nesting) {
   while (trips->n && trips->values[trips->n - 1].nesting > nesting) {
     const struct lds_value *value = &trips->values[--trips->n];
@@ -257,7 +257,7 @@ static void dot_read(struct walk *walk, struct line line) {
   review->dots[i].count_in_loops += walk->loop_depth > 0;
 }
 
-/* How many bytes next to each other a thread loads at once, in loops. */
+/* Counts loads in loops by the contiguous bytes that a thread loads at once. */
 static void load_read(struct walk *walk, struct line line) {
   struct ttgir_tensor tensor;
   if (!walk->loop_depth || !ttgir_tensor_take(&walk->layouts, &line.text, &tensor))
@@ -395,8 +395,8 @@ static void find_all(const struct walk *walk) {
                 "%" PRId64 " conversions of layouts outside of loops pass through LDS", outside);
   if (walk->dot_results)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%" PRId64 " results of matrix instructions pass through LDS outside of loops; one "
-                "before the last store is what OPTIMIZE_EPILOGUE takes away",
+                "%" PRId64 " results of matrix instructions pass through LDS outside of loops; "
+                           "OPTIMIZE_EPILOGUE removes the one before the last store",
                 walk->dot_results);
 
   for (size_t i = 0; i < review->n_dots; i++) {
@@ -409,7 +409,7 @@ static void find_all(const struct walk *walk) {
     else if (string_starts(dot->kind, "amd_mfma") && strstr(dot->kind, ", 32x32"))
       review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                   "dots use 32x32 instructions (%s); for a GEMM matrix_instr_nonkdim 16 is faster "
-                  "on MI300X, for two fused ones 32 may be",
+                  "on MI300X, for two fused GEMMs 32 may be",
                   dot->kind);
   }
 

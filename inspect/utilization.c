@@ -11,16 +11,16 @@
 #include "common/program/terminal.h"
 #include "inspect/findings.h"
 
-/* The guide's numbers: a grid for an MI300X, bytes of a row of a tile, and of loads a compute unit
- * that hide the memory's latency. */
+/* The guide's numbers: workgroups for an MI300X, bytes of a row of a tile, and bytes of loads that
+ * hide the memory's latency, for each compute unit. */
 #define WORKGROUPS_WANTED 1024
 #define ROW_BYTES_WANTED 512
 #define IN_FLIGHT_MIN (16 << 10)
 #define IN_FLIGHT_MAX (32 << 10)
 
-/* Compute units by the name of the GPU: the part's, not the arch's, and of the whole GPU (partition
- * SPX). AMD: ROCm documentation, "Accelerator and GPU hardware specifications", and the data sheets
- * of the parts (an MI250X is two devices of 104 each). NVIDIA: the H100 and A100 architecture white
+/* Compute units of the whole GPU (partition SPX) by the name of the part, not of the arch. AMD:
+ * ROCm documentation, "Accelerator and GPU hardware specifications", and the data sheets of the
+ * parts (an MI250X is two devices of 104 each). NVIDIA: the H100 and A100 architecture white
  * papers, the data sheet of the H200. */
 static const struct {
   const char *name;
@@ -61,14 +61,14 @@ static bool sizes_parse(const char *option, const char *text, size_t n_min, size
     int64_t value = isdigit((unsigned char)*at) ? strtoll(at, &end, 10) : 0;
     if (value < 1 || value > INT32_MAX || errno || sizes.n == n_max || (*end && *end != ','))
       return error_set(error,
-                       "--%s \"%s\": must be %zu to %zu numbers from 1 to %d with commas between",
+                       "--%s \"%s\": must be %zu to %zu numbers from 1 to %d, separated by commas",
                        option, text, n_min, n_max, INT32_MAX);
     sizes.values[sizes.n++] = value;
   }
 
   *ret = sizes;
   return sizes.n >= n_min ||
-         error_set(error, "--%s \"%s\": must have %zu numbers at least", option, text, n_min);
+         error_set(error, "--%s \"%s\": must have at least %zu numbers", option, text, n_min);
 }
 
 static bool gpu_find(const char *text, struct machine *machine, struct error *error) {
@@ -89,7 +89,7 @@ static bool gpu_find(const char *text, struct machine *machine, struct error *er
   }
 
   char cut[NAME_TEXT_SIZE];
-  error_set(error, "the compute units of \"%s\" are not known, give --cus",
+  error_set(error, "the compute units of \"%s\" are not known; give --cus",
             name_cut(text, strlen(text), cut));
   error_suggest(error, name, names, ARRAY_LENGTH(names));
 
@@ -100,7 +100,7 @@ static bool machine_load(const struct options *options, struct machine *ret, str
   const char *gpu = option_text(options, "gpu");
   int64_t compute_units = option_integer(options, "cus");
   if ((gpu != NULL) == (compute_units != 0))
-    return error_set(error, "give --gpu NAME or --cus N: how many compute units there are");
+    return error_set(error, "give the number of compute units: --gpu NAME or --cus N");
   ret->compute_units = compute_units;
   if (gpu && !gpu_find(gpu, ret, error))
     return false;
@@ -148,12 +148,12 @@ static void advise_row(const struct row *row, const struct machine *machine, int
                                              (WORKGROUPS_WANTED - 1) / row->workgroups + 1);
   if (row->workgroups < WORKGROUPS_WANTED)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%s%" PRId64 " workgroups, at least %d keep an MI300X busy: smaller tiles%s", tile,
-                row->workgroups, WORKGROUPS_WANTED, split);
+                "%s%" PRId64 " workgroups; at least %d keep an MI300X busy: try smaller tiles%s",
+                tile, row->workgroups, WORKGROUPS_WANTED, split);
   if (element_bytes && row->tile.n == 3 && row->tile.values[2] * element_bytes != ROW_BYTES_WANTED)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%sBLOCK_K %" PRId64 " is %" PRId64
-                " contiguous bytes of a row, %d are read best: BLOCK_K %" PRId64,
+                " contiguous bytes of a row; %d are read best: try BLOCK_K %" PRId64,
                 tile, row->tile.values[2], row->tile.values[2] * element_bytes, ROW_BYTES_WANTED,
                 ROW_BYTES_WANTED / element_bytes);
 
@@ -162,7 +162,7 @@ static void advise_row(const struct row *row, const struct machine *machine, int
                        : 0;
   if (in_flight && (in_flight < IN_FLIGHT_MIN || in_flight > IN_FLIGHT_MAX))
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%s%g KiB of loads are in flight in a compute unit, an elementwise kernel wants 16 "
+                "%s%g KiB of loads are in flight in a compute unit; an elementwise kernel needs 16 "
                 "to 32 KiB",
                 tile, (double)in_flight / 1024);
 }

@@ -30,10 +30,10 @@
 struct compile_pool;
 
 /* `cache` is a private folder for objects, which is pruned now and as it grows;
- * `processes` compilers run at most at once (0: one for each CPU). */
+ * at most `processes` compilers run at once (0: one for each CPU). */
 must_check bool compile_pool_new(const char *cache, unsigned processes,
                                  struct compile_pool **ret_pool, struct error *error);
-/* Before the first compile: the user and cgroup that compilers run in. Borrowed. */
+/* Sets the user and cgroup of compilers, before the first compile. Borrowed. */
 void compile_pool_set_custody(struct compile_pool *pool, const struct custody *custody);
 void compile_pool_free(struct compile_pool *pool); /* ends running compilers */
 /* For tests, which cannot wait for the defaults: a compile's time (60,000 ms), the bytes of all
@@ -51,7 +51,7 @@ struct compile_request {
   const char *gpu_name, *arch; /* of the device: "gfx942", "sm_90"; "x86_64" */
 };
 
-/* Queues a compile and returns its ticket; the same content twice is compiled once. */
+/* Queues a compile and returns its ticket; requests of equal content are compiled once. */
 uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_request *request);
 
 struct compile_result {
@@ -87,15 +87,16 @@ must_check bool compiler_identity(char **ret_identity, struct error *error);
 #define OBJECTS_BYTES_MAX ((uint64_t)4 << 30)
 #define OBJECTS_RECENT_S 3600
 
-/* Of the file beside an object with the digest of the object's bytes, removed together with it. */
+/* The suffix of the file beside an object that has the digest of the object's bytes. Both are
+ * removed together. */
 #define OBJECT_DIGEST_SUFFIX ".sha256"
 
 /* Records that an object is used now. */
 void object_touch(const char *object);
 
 /* Removes objects until the rest has at most bytes_max bytes, and the scratch folders of compiles
- * that were killed. What was used within recent_s seconds is kept in any case: another process may
- * be using it. */
+ * that were killed. An object that was used within recent_s seconds is always kept: another process
+ * may be using it. */
 void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s);
 
 /* `wavetune-agent rtc`: one process that loads a runtime compiler's library, queries or uses it
@@ -110,7 +111,7 @@ void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s);
  *
  * Memory: freed when the process ends. Threads: one; it is a program's main function. */
 
-/* Exit status of a failure that is this machine's and not the source's. */
+/* Exit status of a failure of this machine, not of the source. */
 #define RTC_EXIT_MACHINE 75
 
 no_return void rtc_main(int argc, char **argv);

@@ -12,7 +12,7 @@
 #define QUERY_TIMEOUT_MS 20000
 #define PATH_VARIABLE "PATH=/usr/local/bin:/usr/bin:/bin"
 #define CLANG_MAJOR_MIN 19
-/* the first that knows gfx942; ROCm numbers its own clang ahead of its release */
+/* The first one that knows gfx942: ROCm ships clang before LLVM releases that version. */
 #define ROCM_CLANG_MAJOR_MIN 17
 #define ROCM_CLANG "/opt/rocm/llvm/bin/clang"
 #define RTC_PROGRAM "/proc/self/exe"
@@ -120,8 +120,8 @@ static void depends_on_file(struct compiler *compiler, const char *path) {
   depends_on(compiler, text);
 }
 
-/* A program and the libraries that it loads: a compiler's program may be small and do all its work
- * in a library. */
+/* A program and the libraries that it loads, because a compiler may do all its work in a library.
+ */
 static void depends_on_program(struct compiler *compiler, const char *path) {
   /* Makes the loader list "libLLVM.so.19.1 => /lib/… (0x…)" instead of running the program; a
    * static program runs. */

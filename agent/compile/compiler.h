@@ -23,8 +23,8 @@ struct compiler {
   const struct compiler_kind *kind;
   char *path;     /* of the program or library */
   char *identity; /* name and version: "gcc 12.2.0", "clang 19.1.7", "nvrtc 13.0" */
-  /* What the object depends on beside the job: the compiler's files with sizes and times, because
-   * packages are repaired under one version; for -march=native the CPU. */
+  /* Facts beside the job that the object depends on: the compiler's files with sizes and times,
+   * because a package may be repaired without a new version; for -march=native the CPU. */
   char *fingerprint;
   struct settings readable; /* paths that it may read, for struct sandbox_rules */
 };
@@ -50,7 +50,7 @@ void compiler_command(const struct compiler *compiler, const struct compile_job 
 
 struct compilers;
 
-/* False without a C compiler: references need one, in whatever language the kernels are. */
+/* False without a C compiler, which references need for kernels in any language. */
 must_check bool compilers_new(struct compilers **ret_compilers, struct error *error);
 void compilers_free(struct compilers *compilers);
 

@@ -424,7 +424,7 @@ bool compile_job_find(const struct compile_job *job, const char *object,
   bool is_known =
       file_read(path, DIGEST_TEXT_SIZE, &text, &text_size, &error) && digest_parse(text, &compiled);
   if (!is_known || !digest_equal(&compiled, &result.digest)) {
-    log_warning("compile: %s is compiled anew: %s", object,
+    log_warning("compile: %s is compiled again: %s", object,
                 is_known ? "its bytes are not those that were compiled"
                          : "there is no digest of what was compiled");
     return false;

@@ -25,8 +25,8 @@ struct compile_job {
   const struct compiler *compiler;
   struct digest digest;  /* of everything that the object depends on */
   char *sources;         /* absolute path of their folder */
-  struct settings files; /* paths in there that the compiler may read: the kernel's sources, of a
-                            reference's job the reference too */
+  struct settings files; /* paths in it that the compiler may read: the kernel's sources, and for a
+                            reference's job the reference */
   char *text;            /* what is compiled */
   char *arch;            /* of a GPU object: "gfx942", "sm_90"; else NULL */
   char *entry;           /* of a GPU object: the kernel; else NULL */
@@ -53,9 +53,9 @@ struct compile_bounds {
   int stop_fd; /* the compiler is killed when this becomes readable */
 };
 
-/* Compiles to `object` by way of a scratch folder: beside it, or, where the compiler is another
- * user, a temporary folder of that user with copies of the sources, because that user sees nothing
- * of the agent's folders. */
+/* Compiles to `object` in a scratch folder: beside the object, or, if the compiler runs as another
+ * user, a temporary folder of that user with copies of the sources, because that user cannot read
+ * the agent's folders. */
 struct compile_result compile_job_run(const struct compile_job *job, const char *object,
                                       const struct compile_bounds *bounds);
 

@@ -3,7 +3,8 @@
 
 #include "common/kernel/kernel.h"
 
-/* Larger numbers make the message invalid. Smaller ones that a target cannot run are an outcome. */
+/* Larger numbers make the message invalid; smaller ones that a target cannot run give an outcome.
+ */
 #define THREADS_MAX (1 << 20)
 #define CLUSTER_MAX 16
 

@@ -3,8 +3,9 @@
  *
  * Memory: the pool owns its jobs; a ticket refers to one. A job that failed is kept as long as the
  * pool, so that the same failure is not compiled again. The object of one that succeeded is on
- * disk: the job is freed with its last ticket. A queued job without tickets is freed when its turn
- * comes. Threads: submit and wait from any; `mutex` guards what follows it. */
+ * disk: the job is freed with its last ticket. A queued job without tickets is freed by the thread
+ * that takes it from the queue. Threads: submit and wait from any; `mutex` guards what follows it.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@
 
 #define BUCKETS 1024
 #define PROCESSES_MAX 256
-#define PRUNES_OF_A_CACHE 8 /* prunes in the time in which the cache's size is compiled */
+#define PRUNES_OF_A_CACHE 8 /* 8: whenever an eighth of its limit was added */
 
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE };
 
@@ -394,7 +395,7 @@ static struct ticket **ticket_find(struct compile_pool *pool, uint64_t id) {
     if ((*at)->id == id)
       return at;
   }
-  die("compile pool: ticket %llu was taken or never given", (unsigned long long)id);
+  die("compile pool: ticket %llu was given back before or never returned", (unsigned long long)id);
 }
 
 static struct job *ticket_take(struct compile_pool *pool, uint64_t id) {

@@ -17,8 +17,8 @@
 
 typedef struct rtc_program *rtc_program;
 
-/* hiprtc's and NVRTC's functions have the same types, and the same names but for their beginnings
- * and those of the last two. */
+/* hiprtc's and NVRTC's functions have the same types, and the same names except for the prefix and
+ * the last two names. */
 struct rtc_library {
   void *handle;
   int (*version)(int *major, int *minor);

@@ -15,7 +15,7 @@ struct space_facts campaign_space_facts(const struct campaign *campaign,
   };
 }
 
-/* Nothing more can be measured for any key. */
+/* Ends the campaign early: nothing more can be measured for any key. */
 static void campaign_break(struct campaign *campaign, const struct error *error) {
   if (!campaign->is_broken)
     campaign->trouble = *error;
@@ -128,8 +128,8 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key,
   return !campaign->is_broken && !key->is_ended;
 }
 
-/* Whether the budget leaves the key's screen and halving device time; *ret_us is what a lease may
- * spend, 0: no bound. */
+/* Whether the budget has device time left for the key's screen and halving; *ret_us is the time
+ * that a lease may spend (0: no bound). */
 static bool screen_left(const struct campaign *campaign, const struct key_tuning *key,
                         int64_t *ret_us) {
   struct budget budget = key_tuning_budget(key, &campaign->terms);
@@ -214,11 +214,13 @@ static void screen_whole(struct campaign *campaign, struct key_tuning *key) {
 static void screen_search(struct campaign *campaign, struct key_tuning *key) {
   cleanup_search struct search *search = NULL;
   struct space_facts facts = campaign_space_facts(campaign, key);
-  uint64_t warm_starts[WARM_STARTS_MAX], batch[SEARCH_BATCH_MAX];
+  const struct space *space = campaign->folder->space;
+  uint64_t warm_starts[WARM_STARTS_MAX], first[SEARCH_FIRST_MAX], batch[SEARCH_BATCH_MAX];
   size_t n = warm_starts_of(campaign, key, warm_starts);
+  struct search_options options =
+      key_tuning_search(key, space, &campaign->terms, warm_starts, n, first);
   struct error error;
-  bool goes_on = key_tuning_search(key, campaign->folder->space, &facts, &campaign->terms,
-                                   warm_starts, n, &search, &error);
+  bool goes_on = search_new(space, &facts, &options, &search, &error);
   if (!goes_on)
     key_tuning_fail(key, &error);
 

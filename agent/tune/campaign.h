@@ -7,7 +7,7 @@
  * process and each key's processes are separated in time. A key that fails does not end the others.
  *
  * Memory: a campaign borrows what it is given; keys own their results (agent/tune/key_tuning.h); a
- * samples_file owns its stream. Threads: the supervisor's working one. */
+ * samples_file owns its stream. Threads: the supervisor's working thread. */
 #ifndef WAVETUNE_AGENT_TUNE_CAMPAIGN_H
 #define WAVETUNE_AGENT_TUNE_CAMPAIGN_H
 
@@ -50,8 +50,8 @@ struct campaign {
 struct space_facts campaign_space_facts(const struct campaign *campaign,
                                         const struct key_tuning *key);
 
-/* False when it could not continue: stopped, a device that is not trusted any more, a full disk.
- * Keys that were not decided have that as their failure. */
+/* False when it could not continue: it was stopped, the device is not trusted any more, the disk is
+ * full. This is the failure of the keys that were not decided. */
 must_check bool campaign_run(struct campaign *campaign, struct error *error);
 
 /* Of a key that has a verdict or a failure:

@@ -43,7 +43,7 @@ static bool default_is_excluded(struct error *error) {
 }
 
 static bool nothing_holds(struct error *error) {
-  return error_set(error, "no point of the space satisfies its conditions for this key; loosen a "
+  return error_set(error, "no config of the space satisfies its conditions for this key; loosen a "
                           "condition or add values");
 }
 
@@ -230,16 +230,18 @@ size_t key_tuning_warm_starts(const struct key_tuning *tuning, const struct key_
   return warm_starts_choose(&tuning->key, winners, n, ret);
 }
 
-bool key_tuning_search(const struct key_tuning *tuning, const struct space *space,
-                       const struct space_facts *facts, const struct campaign_terms *terms,
-                       const uint64_t *warm_starts, size_t n_warm_starts,
-                       struct search **ret_search, struct error *error) {
-  uint64_t first[SEARCH_FIRST_MAX];
-  size_t n_first = search_first(tuning->baseline, space->has_default, space->default_ordinal,
-                                warm_starts, n_warm_starts, first);
-  struct search_options options = {terms->strategy, (uint64_t)terms->seed, terms->trials, n_first,
-                                   first};
-  return search_new(space, facts, &options, ret_search, error);
+struct search_options key_tuning_search(const struct key_tuning *tuning, const struct space *space,
+                                        const struct campaign_terms *terms,
+                                        const uint64_t *warm_starts, size_t n_warm_starts,
+                                        uint64_t first[SEARCH_FIRST_MAX]) {
+  return (struct search_options){
+      .strategy = terms->strategy,
+      .seed = (uint64_t)terms->seed,
+      .trials = terms->trials,
+      .n_likely = search_first(tuning->baseline, space->has_default, space->default_ordinal,
+                               warm_starts, n_warm_starts, first),
+      .likely = first,
+  };
 }
 
 void key_tuning_tell(const struct key_tuning *tuning, struct search *search, const uint64_t *batch,

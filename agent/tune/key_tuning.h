@@ -12,7 +12,7 @@
 
 /* The options, for every key. */
 struct campaign_terms {
-  int64_t processes; /* of the finals, at least */
+  int64_t processes; /* least number of the finals' processes */
   size_t finalists;  /* at most; the best config and the baseline are in any case */
   int64_t seed;
   const char *regime;
@@ -45,10 +45,10 @@ struct key_tuning {
   char *job; /* a text that identifies kernel and key */
   uint64_t baseline;
   size_t n, capacity;
-  struct key_config *configs; /* from the place `sorted_from` on in rising order */
+  struct key_config *configs; /* rising from index `sorted_from` on */
   size_t sorted_from;         /* where the last batch of a search begins; 0 once it has ended */
   struct build_objects *objects;
-  int64_t n_leases; /* that have begun: what was measured in the same one raced together */
+  int64_t n_leases; /* begun; configs of one lease raced together */
   int64_t screen_outcomes[OUTCOME_COUNT];
   size_t n_halved, halved_capacity;
   struct campaign_candidate *halved; /* correct in the halving */
@@ -102,12 +102,13 @@ must_check bool key_tuning_take(struct key_tuning *tuning, const struct lease *l
 /* Adds the time of opening the kernel in one of its leases (0: it was open already). */
 void key_tuning_opened(struct key_tuning *tuning, enum stage stage, int64_t opening_us);
 
-/* Starts the search of the key's screen; reports the ratios of one of its batches. */
-must_check bool key_tuning_search(const struct key_tuning *tuning, const struct space *space,
-                                  const struct space_facts *facts,
-                                  const struct campaign_terms *terms, const uint64_t *warm_starts,
-                                  size_t n_warm_starts, struct search **ret_search,
-                                  struct error *error);
+/* Options of the search of the key's screen, which begins with the warm starts. `first` is where
+ * the options have their first configs. */
+struct search_options key_tuning_search(const struct key_tuning *tuning, const struct space *space,
+                                        const struct campaign_terms *terms,
+                                        const uint64_t *warm_starts, size_t n_warm_starts,
+                                        uint64_t first[SEARCH_FIRST_MAX]);
+/* Reports the ratios of a batch of the search. */
 void key_tuning_tell(const struct key_tuning *tuning, struct search *search, const uint64_t *batch,
                      size_t n);
 

@@ -292,7 +292,7 @@ static bool keys_read(struct tuning *tuning, struct error *error) {
   }
 
   return tuning->campaign.n > n ||
-         error_set(error, "%s holds no key; write one a line, e.g. %s=…", file, example);
+         error_set(error, "%s has no key; write one per line, e.g. %s=…", file, example);
 }
 
 /* Reads and checks all that the user gave. */
@@ -301,8 +301,7 @@ static bool tuning_read(struct tuning *tuning, struct error *error) {
   const char *samples = option_text(tuning->options, "samples");
   if (options_arguments(tuning->options, &places) != 1)
     return error_set(
-        error,
-        "give one folder of a kernel: wavetune-agent tune kernels/softmax --key rows=4096,…");
+        error, "name one kernel folder: wavetune-agent tune kernels/softmax --key rows=4096,…");
   if (!kernel_folder_load(places[0], &tuning->folder, error))
     return false;
 
@@ -568,8 +567,7 @@ static const struct option_spec tune_options[] = {
      "even beyond it; default: no bound",
      true},
     {"search", OPTION_TEXT, "STRATEGY", NULL, 0, 0,
-     "random, descent or evolution: looks for good configs instead of measuring the whole space",
-     true},
+     "search the space by random, descent or evolution instead of measuring all of it", true},
     {"trials", OPTION_INTEGER, "N", "200", 1, SEARCH_TRIALS_MAX, "configs that --search measures",
      true},
     {"exhaustive", OPTION_INTEGER, "ROUNDS", "0", 0, 100000,
@@ -582,19 +580,19 @@ static const struct option_spec tune_options[] = {
     {"samples", OPTION_TEXT, "FILE", NULL, 0, 0,
      "write every measurement to this file, one JSON object per line", true},
     {"finalists", OPTION_INTEGER, "N", "16", 1, 1024,
-     "how many configs go from the screen to the finals at most", false},
+     "greatest number of configs that go from the screen to the finals", false},
     {"only", OPTION_INTEGER, "CONFIG", "-1", -1, INT64_MAX,
      "measure only this config, beside the default", true},
     {"profile", OPTION_TEXT, "FOLDER", NULL, 0, 0,
      "at the end, run the winner once under rocprof, which writes to this folder", true},
     {"processes", OPTION_INTEGER, "N", "3", VERDICT_PROCESSES_MIN, 1000,
-     "in how many fresh processes the finalists are measured at least", false},
+     "least number of fresh processes that measure the finalists", false},
     {"regime", OPTION_TEXT, "cold|warm", "cold", 0, 0,
-     "whether kernels find their data in memory or in the caches", false},
+     "whether kernels find their data in memory (cold) or in the caches (warm)", false},
     {"seed", OPTION_INTEGER, "N", "1", 0, INT32_MAX,
      "seed of the input data, of the order of trials and of --search", false},
     {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "where compiled objects are kept; default: ~/.cache/wavetune", false},
+     "the folder of compiled objects; default: ~/.cache/wavetune", false},
     MEASURE_OPTIONS,
 };
 

@@ -357,7 +357,7 @@ def test_a_kernel_is_registered_while_blobs_are_added_and_removed():
     assert done.returncode == 4 and "files are missing" in done.stderr
     with FakeServer(lambda *_: (409, {"detail": "no", "missing": ["sha256:" + "0" * 64]})) as fake:
         done = wavetune(fake, "kernel", "push", harness.QUICK, check=False)
-    assert done.returncode == 4 and "no file of" in done.stderr
+    assert done.returncode == 4 and "not a file of" in done.stderr
 
 
 def test_a_space_is_counted_and_expanded_without_a_server(tmp_path):

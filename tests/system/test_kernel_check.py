@@ -493,7 +493,7 @@ def test_show_refuses_bytes_that_do_not_match_their_digest(tmp_path):
     assert shown((404, {"detail": "gone"})).returncode == 4
     assert shown((503, {"detail": "later"})).returncode == 3
     named = {**job["winner"], "resources": [{"config": 3, "object": "x"}]}
-    assert "no digest" in shown((200, b""), winner=named).stderr
+    assert "not a digest" in shown((200, b""), winner=named).stderr
     text = b"hello"
     named = {**job["winner"], "resources": [{"config": 3, "object": sha(text)}]}
     assert "no compiled GPU code" in shown((200, text), winner=named).stderr

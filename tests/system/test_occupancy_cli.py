@@ -51,8 +51,8 @@ def test_waves_per_eu_is_advised_only_a_few_registers_above_a_boundary():
     far = answer("occupancy", "--arch", "gfx942", "--vgprs", 200, "--warps", 4)
     by_lds = answer("occupancy", "--arch", "gfx942", "--vgprs", 64, "--lds", 65536, "--warps", 4)
     assert "waves_per_eu=3 is worth a try: 170 registers" in advice(near)
-    assert "waves_per_eu=3 is no use" in advice(far) and "200 are 32 above" in advice(far)
-    assert "waves_per_eu is no use: LDS" in advice(by_lds)
+    assert "waves_per_eu=3 does not help" in advice(far) and "200 are 32 above" in advice(far)
+    assert "waves_per_eu does not help: LDS" in advice(by_lds)
     assert all(finding["source"] for document in (near, far, by_lds) for finding in document["advice"])
 
 
@@ -129,7 +129,7 @@ def test_occupancy_names_missing_and_superfluous_options(tmp_path):
     text = tmp_path / "text"
     text.write_text("no code object at all")
     assert "code object, or give --arch" in refused("occupancy")
-    assert "give --warps or --threads" in refused("occupancy", "--arch", "gfx942")
+    assert "the size of a workgroup: --warps or --threads" in refused("occupancy", "--arch", "gfx942")
     assert "not both" in refused("occupancy", "--arch", "gfx942", "--warps", 4, "--threads", 256)
     assert "known are gfx90a, gfx942, gfx950, sm_80, sm_90" in refused("occupancy", "--arch", "gfx900", "--warps", 4)
     assert "one code object" in refused("occupancy", CUBIN, CUBIN)

@@ -353,7 +353,7 @@ def test_an_object_that_was_changed_is_not_loaded_but_compiled_anew(tmp_path):
         shutil.copy(tmp_path / "evil.so", path)
     again = tune(tmp_path / "state")
     assert again.returncode == 0 and "SUCCEEDED" not in again.stderr, again.stderr
-    assert objects and again.stderr.count("is compiled anew") == len(objects)
+    assert objects and again.stderr.count("is compiled again") == len(objects)
 
 
 def test_the_log_says_once_whether_workers_have_cgroups(tmp_path):

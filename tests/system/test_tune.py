@@ -179,7 +179,7 @@ def test_what_cannot_be_read_is_refused_with_one_sentence(tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("n=1\n")
     for arguments, word in (
-        (("tune",), "give one folder"),
+        (("tune",), "name one kernel folder"),
         (("tune", tmp_path, "--key", "n=1"), "kernel.json"),
         (("tune", harness.QUICK), "--key"),
         (("tune", harness.QUICK, "--key", "m=1"), "m"),

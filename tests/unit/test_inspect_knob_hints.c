@@ -84,16 +84,17 @@ Test(knob_hints, num_stages_0_is_refused_since_triton_3_2) {
                   "num_stages = -1"));
 }
 
-Test(knob_hints, num_stages_that_the_kind_of_kernel_wants_is_missed) {
+Test(knob_hints, num_stages_that_is_recommended_for_the_kind_of_kernel_is_missed) {
   cr_assert(finds("\"num_stages\": [1, 2]", (struct query){301, KIND_GEMM}, REVIEW_HINT,
                   "before Triton 3.2"));
-  cr_assert(
-      finds("\"num_stages\": [1, 3]", (struct query){306, KIND_GEMM}, REVIEW_HINT, "wants 2"));
-  cr_assert(finds("\"num_stages\": [1, 3]", (struct query){0, KIND_GEMM}, REVIEW_HINT, "wants 2"));
-  cr_assert(
-      finds("\"num_stages\": [2, 3]", (struct query){306, KIND_FUSED}, REVIEW_HINT, "want 1"));
-  cr_assert(
-      finds("\"num_stages\": [1, 2]", (struct query){306, KIND_INDIRECT}, REVIEW_HINT, "want 3"));
+  cr_assert(finds("\"num_stages\": [1, 3]", (struct query){306, KIND_GEMM}, REVIEW_HINT,
+                  "2 is recommended"));
+  cr_assert(finds("\"num_stages\": [1, 3]", (struct query){0, KIND_GEMM}, REVIEW_HINT,
+                  "2 is recommended"));
+  cr_assert(finds("\"num_stages\": [2, 3]", (struct query){306, KIND_FUSED}, REVIEW_HINT,
+                  "1 is recommended"));
+  cr_assert(finds("\"num_stages\": [1, 2]", (struct query){306, KIND_INDIRECT}, REVIEW_HINT,
+                  "3 is recommended"));
   cr_assert_not(finds("\"num_stages\": [1, 2, 3]", (struct query){306, KIND_GEMM}, REVIEW_HINT,
                       "num_stages"));
   cr_assert_not(finds("\"num_stages\": [4]", (struct query){306, KIND_ELEMENTWISE}, REVIEW_HINT,
@@ -136,11 +137,11 @@ Test(knob_hints, kpack_2_for_a_gemm_and_1_on_gfx950) {
   cr_assert_not(
       finds("\"kpack\": [1]", (struct query){306, KIND_GEMM, "gfx950"}, REVIEW_HINT, "kpack"));
   cr_assert(finds("\"kpack\": [1, 2]", (struct query){306, KIND_GEMM, "gfx950"}, REVIEW_HINT,
-                  "kpack = 2: Triton makes it 1"));
+                  "kpack = 2: Triton changes it to 1"));
   cr_assert(finds("\"kpack\": [1, 2]", (struct query){304, KIND_GEMM, "gfx950"}, REVIEW_REFUSED,
                   "kpack = 2"));
   cr_assert(finds("\"kpack\": [2, 4]", (struct query){306, KIND_GEMM}, REVIEW_HINT,
-                  "kpack = 4: kpack is 1 or 2"));
+                  "kpack = 4: kpack must be 1 or 2"));
 }
 
 Test(knob_hints, a_knob_that_the_space_does_not_have_is_named) {
@@ -201,7 +202,7 @@ Test(knob_hints, what_tl_arange_runs_over_is_a_power_of_two) {
   struct review_findings findings = findings_of(folder, (struct query){306, KIND_ELEMENTWISE});
   cr_assert_eq(findings.n, 1u);
   cr_assert_str_eq(findings.items[0].sentence,
-                   "BLOCK = 96: tl.arange over it takes powers of two only");
+                   "BLOCK = 96: tl.arange over it accepts only powers of two");
   cr_assert_eq(findings.items[0].severity, REVIEW_REFUSED);
   review_findings_release(&findings);
 }

@@ -413,12 +413,12 @@ static size_t recorded_search(struct story *story, const json_t *recorded,
                               const uint64_t *warm_starts, size_t n_warm_starts, const char *name) {
   cleanup_search struct search *search = NULL;
   struct space_facts facts = facts_of(story);
-  uint64_t batch[SEARCH_BATCH_MAX];
+  uint64_t starts[SEARCH_FIRST_MAX], batch[SEARCH_BATCH_MAX];
   struct error error;
   size_t n, rounds = 0;
-  cr_assert(key_tuning_search(&story->tuning, story->space, &facts, &story->terms, warm_starts,
-                              n_warm_starts, &search, &error),
-            "%s", error.message);
+  struct search_options options = key_tuning_search(&story->tuning, story->space, &story->terms,
+                                                    warm_starts, n_warm_starts, starts);
+  cr_assert(search_new(story->space, &facts, &options, &search, &error), "%s", error.message);
   while ((n = both_ask(story, search, warm_starts, n_warm_starts, (int64_t)rounds, name, batch)) >
          0) {
     size_t first = story->n;
@@ -658,12 +658,12 @@ static size_t winners_make(struct story *story, struct generator *generator,
 static void search_make(struct story *story, struct generator *generator, const char *name) {
   cleanup_search struct search *search = NULL;
   struct space_facts facts = facts_of(story);
-  uint64_t warm_starts[WARM_STARTS_MAX], batch[SEARCH_BATCH_MAX];
+  uint64_t warm_starts[WARM_STARTS_MAX], starts[SEARCH_FIRST_MAX], batch[SEARCH_BATCH_MAX];
   size_t n_warm_starts = winners_make(story, generator, warm_starts), n;
   struct error error;
-  cr_assert(key_tuning_search(&story->tuning, story->space, &facts, &story->terms, warm_starts,
-                              n_warm_starts, &search, &error),
-            "%s", error.message);
+  struct search_options options = key_tuning_search(&story->tuning, story->space, &story->terms,
+                                                    warm_starts, n_warm_starts, starts);
+  cr_assert(search_new(story->space, &facts, &options, &search, &error), "%s", error.message);
   for (int64_t round = 0;
        (n = both_ask(story, search, warm_starts, n_warm_starts, round, name, batch)) > 0; round++) {
     screen(story, generator, batch, n, round, false);

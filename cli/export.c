@@ -178,6 +178,7 @@ static int command_export(struct options *options) {
     return cli_refuse(EXIT_USAGE,
                       "name what and where to export: wavetune export RELEASE|FILE|CHANNEL "
                       "--format FORMAT --to FOLDER|FILE.tar");
+
   if (!formats_of_option(options, &formats, &n_formats, &error) ||
       !identity_of_option(options, &identity, &error))
     return cli_fail(EXIT_USAGE, &error);
@@ -186,6 +187,7 @@ static int command_export(struct options *options) {
         EXIT_USAGE, "--to %s is no UTF-8, so files of caches cannot name it; export elsewhere", to);
   if (n_formats > 1)
     return cli_refuse(EXIT_USAGE, "export writes one format at a time; give one --format");
+
   int code = release_read(options, arguments[0], &client, &release);
   if (code != EXIT_OK)
     return code;
@@ -200,6 +202,7 @@ static int command_export(struct options *options) {
                                    .source = source ? http_source_interface(source) : &none,
                                    .identity = identity,
                                    .root = folder};
+
   bool is_rendered = formats[0]->render(&request, &files, &error);
   if (source && !http_source_check(source, &error))
     return cli_failed(&error);

@@ -397,6 +397,7 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
                         const struct error *error) {
   bool as_json = option_flag(options, "json");
   int code = EXIT_OK;
+
   if (succeeded) {
     if (fetch->keys.n == 0)
       fputs("wavetune: nothing but digests was verified: name the publisher's key with "

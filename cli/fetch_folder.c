@@ -256,6 +256,7 @@ static bool staging_move(const struct fetch *fetch, const char *name, const char
   bool ok = true;
   if (rename(staging, final) == 0)
     return true;
+
   if (errno == ENOTDIR) {
     /* The release's place has a link or a file. That was not read as a release, so the staging
      * folder is complete. */

@@ -100,6 +100,7 @@ static bool entry_take(FTS *tree, FTSENT *entry, const char *folder, struct name
   case FTS_SLNONE: {
     cleanup_free char *target = realpath(path, NULL);
     size_t length = string_equal(folder, "/") ? 0 : strlen(folder);
+
     if (!target)
       return error_set(error, "%s is a link that leads nowhere; remove it", path);
     return (strncmp(target, folder, length) == 0 && target[length] == '/') ||

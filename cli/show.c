@@ -249,6 +249,7 @@ static void devices_name(json_t *devices, const json_t *agents) {
         agent = cli_member(other, "name");
         break;
       }
+
     cleanup_free char *name = xasprintf("%s %s", agent, cli_member(device, "device"));
     json_put(device, "name", json_string(name));
   }
@@ -277,6 +278,7 @@ static void ratios_add(json_t *devices, const struct device_ratios *ratios) {
       json_t *finalist =
           json_pack("{s:I, s:f, s:f, s:I}", "config", (json_int_t)row->config, "ratio", row->ratio,
                     "median_us", row->median_us, "processes", (json_int_t)row->n_processes);
+
       if (isfinite(row->upper)) {
         json_put(finalist, "lower", json_real(row->lower));
         json_put(finalist, "upper", json_real(row->upper));

@@ -463,6 +463,7 @@ bool isa_review_make(const char *text, const struct code_object *object,
       }
       if (!*line)
         break;
+
       instructions = name ? instructions : 0;
       name = label;
       length = label_length;
@@ -478,6 +479,7 @@ bool isa_review_make(const char *text, const struct code_object *object,
       GROW(reading.instructions, reading.n, reading.capacity);
       reading.instructions[reading.n++] = instruction;
     }
+
     line += strcspn(line, "\n");
     line += *line == '\n';
   }

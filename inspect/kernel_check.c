@@ -332,6 +332,7 @@ static void configs_check(const struct check *check, const struct space *space,
     review_find(findings, REVIEW_WARNING, SOURCE_CONDITIONS,
                 "the default config is not valid for %s: another one becomes the baseline",
                 key_text);
+
   json_put(answer, "configs", json_integer((json_int_t)count));
   if (!check->as_json)
     printf("  %" PRIu64 " of %" PRIu64 " configs are valid for %s on %s\n", count, space->raw_count,

@@ -409,6 +409,7 @@ static void find_boundaries(const struct knob_question *question, const struct g
     if (registers <= 0 || !workgroup_fits(target, &wave, &ignored))
       continue;
     known++;
+
     int64_t waves = occupancy_of(target, &wave).waves_per_eu_by_registers + 1;
     if (waves > target->waves_per_eu_max)
       continue;
@@ -416,6 +417,7 @@ static void find_boundaries(const struct knob_question *question, const struct g
         target->registers_per_eu / waves / target->register_granule * target->register_granule;
     int64_t above = registers - boundary;
     near += above <= OCCUPANCY_REGISTERS_NEAR;
+
     if (above < nearest) {
       nearest = above;
       nearest_registers = registers;

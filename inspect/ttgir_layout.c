@@ -230,6 +230,7 @@ static bool linear_distribution(struct span layout, const int64_t *shape, size_t
       if (bits->n++ == BITS_MAX || !ttgir_integers(basis, adds, TTGIR_DIMENSIONS_MAX, &n_values) ||
           n_values != n)
         return false;
+
       for (size_t d = 0; d < n; d++)
         adds[d] = adds[d] < shape[d] ? adds[d] : 0;
       list = span_skip(list, basis.length);

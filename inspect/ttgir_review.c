@@ -274,6 +274,7 @@ static void load_read(struct walk *walk, struct line line) {
 
 static void operation_read(struct walk *walk, struct line line) {
   struct span operation = line.operation;
+
 #define X(member, name, heading)                                                                   \
   if (span_is(operation, name)) {                                                                  \
     walk->review->all.member++;                                                                    \
@@ -396,7 +397,7 @@ static void find_all(const struct walk *walk) {
   if (walk->dot_results)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%" PRId64 " results of matrix instructions pass through LDS outside of loops; "
-                           "OPTIMIZE_EPILOGUE removes the one before the last store",
+                "OPTIMIZE_EPILOGUE removes the one before the last store",
                 walk->dot_results);
 
   for (size_t i = 0; i < review->n_dots; i++) {

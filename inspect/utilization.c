@@ -146,10 +146,12 @@ static void advise_row(const struct row *row, const struct machine *machine, int
                                  ? xstrdup("")
                                  : xasprintf(", or split-K by %" PRId64 " in a GEMM",
                                              (WORKGROUPS_WANTED - 1) / row->workgroups + 1);
+
   if (row->workgroups < WORKGROUPS_WANTED)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%s%" PRId64 " workgroups; at least %d keep an MI300X busy: try smaller tiles%s",
                 tile, row->workgroups, WORKGROUPS_WANTED, split);
+
   if (element_bytes && row->tile.n == 3 && row->tile.values[2] * element_bytes != ROW_BYTES_WANTED)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%sBLOCK_K %" PRId64 " is %" PRId64

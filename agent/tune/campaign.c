@@ -79,6 +79,7 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key,
   qsort(sorted, piece->n, sizeof *sorted, compare_ordinals);
   for (size_t i = 0; i < piece->n; i++)
     config_ranges_add(&configs, sorted[i]);
+
   struct lease lease = {
       .id = nothing,
       .job = key->job,
@@ -101,6 +102,7 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key,
   };
   struct lease_hooks hooks = {
       .context = campaign, .measured = campaign_measured, .stopped = campaign_stopped};
+
   struct error error;
   int64_t began_ns = clock_monotonic_ns();
   campaign->current = (size_t)(key - campaign->keys);

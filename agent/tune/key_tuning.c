@@ -271,6 +271,7 @@ void key_tuning_next(const struct key_tuning *tuning, const struct campaign_term
   const char *example = tuning->examples[OUTCOME_CORRECTNESS];
   for (size_t i = 0; i < OUTCOME_COUNT && !example; i++)
     example = tuning->examples[i];
+
   struct campaign_facts facts = {
       .baseline = tuning->baseline, /* the default where there is one */
       .seed = (uint64_t)terms->seed,
@@ -297,6 +298,7 @@ void key_tuning_next(const struct key_tuning *tuning, const struct campaign_term
       candidates[facts.screen.n++] = (struct campaign_candidate){config->config, config->ratio,
                                                                  config->left_early, config->lease};
   }
+
   campaign_next(&facts, ret_step);
 }
 

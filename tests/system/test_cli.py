@@ -217,7 +217,7 @@ def test_wrong_inputs_are_one_sentence(world, tmp_path):
             (("promote", world.published["release"], "No Channel"), 4, "channel"),
             (("diff", world.published["release"]), 2, "two releases"),
             (("diff", "sha256:" + "0" * 64, world.published["release"]), 4, "0" * 64),
-            (("diff", world.published["release"], tmp_path / "list.json"), 2, "no release"),
+            (("diff", world.published["release"], tmp_path / "list.json"), 2, "not a release"),
             (("fetch",), 2, "--to FOLDER"),
             (("fetch", "--to", tmp_path / "c", "--format", "xml"), 2, "unknown format \"xml\""),
             (("fetch", "--to", tmp_path / "c", "--environment", "x"), 2, "--environment"),

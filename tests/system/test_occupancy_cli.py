@@ -93,7 +93,7 @@ def test_occupancy_of_a_code_object():
 def test_occupancy_of_a_cubin():
     document = answer("occupancy", CUBIN, "--kernel", "reversed")
     assert document["workgroup"] == {"threads": 256, "waves": 8, "vgprs": 14, "lds_bytes": 1024}
-    assert "256 bytes a thread" in advice(answer("occupancy", CUBIN, "--kernel", "on_stack", "--warps", 4))
+    assert "256 bytes per thread" in advice(answer("occupancy", CUBIN, "--kernel", "on_stack", "--warps", 4))
 
 
 SPILLING = """
@@ -208,7 +208,7 @@ def test_the_compute_units_of_a_gpu_are_known_by_its_name(gpu, units):
 
 def test_small_grids_are_advised_smaller_tiles_or_split_k():
     text = advice(answer("utilization", "--output", "512,512", "--tile", "64,64", "--gpu", "MI300X"))
-    assert text.startswith("tile 64,64: 64 workgroups, ") and "smaller tiles" in text and "split-K by 16" in text
+    assert text.startswith("tile 64,64: 64 workgroups; ") and "smaller tiles" in text and "split-K by 16" in text
     assert advice(answer("utilization", "--grid", 1024, "--gpu", "MI300X")) == ""
     assert advice(answer("utilization", "--grid", 64, "--gpu", "H200")) == ""
     assert "split-K" not in advice(answer("utilization", "--output", "512", "--tile", "64", "--gpu", "MI300X"))

@@ -1,9 +1,9 @@
 /* Checks of a server's answer: signature, question, expiry, counter, digest. No file is written
  * here.
  *
- * A server that is not trusted can withhold a release, and no more: an entry that no trusted key
- * signed, one for another GPU, and one that is older than what was seen are refused, and so is a
- * release with other bytes than its entry names.
+ * A server that is not trusted can only withhold a release: an entry that no trusted key signed,
+ * one for another GPU, one that is older than the newest entry seen, and a release whose digest is
+ * not its entry's are refused.
  *
  * The state's "seen" has the counters that were seen, the newest first:
  *   {"channel", "environment", "tag", "regime", "counter", "release", "keys": [id, …]},

@@ -303,7 +303,7 @@ static bool body_make(struct import *import, struct error *error) {
                    size >> 20, BODY_MAX >> 20);
 }
 
-/* The server's answer, as far as it is known without the server. */
+/* The members of the server's answer that are known without the server. */
 static bool dry_answer(const struct import *import, json_t **ret_answer, struct error *error) {
   cleanup_json json_t *kernels = json_array();
   for (size_t i = 0; i < import->imported.n_kernels; i++) {

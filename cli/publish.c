@@ -320,7 +320,7 @@ static int release_before_get(struct http_client *client, const struct channel_e
     cleanup_channel_entry struct channel_entry served = {0};
     struct error error;
     if (!channel_entry_parse(before, &served, &error)) {
-      error_prefix(&error, "the server's channel entry is none: ");
+      error_prefix(&error, "the server's answer is not a channel entry: ");
       return cli_fail(EXIT_REFUSED, &error);
     }
     if (!string_equal(served.channel, present->channel) ||

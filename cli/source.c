@@ -93,7 +93,7 @@ static struct cached *fail(struct http_source *source, const struct error *error
 }
 
 /* The kernel, build or blob with this digest, downloaded and verified when it is new. `kernel` is
- * of a build only. NULL: the server does not have it, or the source has failed. */
+ * used for a build only. NULL: the server does not have it, or the source has failed. */
 static struct cached *cached_get(struct http_source *source, enum kind kind,
                                  const struct digest *digest, const struct kernel *kernel,
                                  struct error *error) {

@@ -10,7 +10,7 @@
 #define FINDINGS_MAX 20 /* refused objects that are listed */
 #define SOURCE_BUILDS "docs/builds.md"
 
-/* An object that was read: its code, or why there is none. */
+/* An object that was read: its code, or the reason why it was refused. */
 struct loaded {
   struct code_object *code; /* NULL: `refused` is the reason */
   char *refused;

@@ -39,7 +39,7 @@ size_t review_count(const struct review_findings *findings, enum review_severity
 
 /* [{"severity", "sentence", "source"}] */
 must_check json_t *review_findings_to_json(const struct review_findings *findings);
-/* A line each, "  warning: sentence", and below it its source; the most severe first. */
+/* Prints each as "  warning: sentence" with its source on the next line; the most severe first. */
 void review_findings_print(const struct review_findings *findings, FILE *out);
 
 /* Appends to a text that the caller owns and frees. */

@@ -258,8 +258,8 @@ static bool text_check(struct check *check, const char *place, const char *text,
     error_set(
         &error,
         "it is not of a kind that is reviewed: an ELF file (a code object or a cubin), a TTGIR "
-        "module "
-        "(`module attributes {…}`), lines of one (ttg.convert_layout and the like over tensors "
+        "module (`module attributes {…}`), lines of one (ttg.convert_layout and the like over "
+        "tensors "
         "with layouts), or a disassembly of AMD's instructions (what llvm-objdump -d prints)");
     return check_refuse(check, place, "file", &error);
   }
@@ -317,10 +317,10 @@ static void configs_check(const struct check *check, const struct space *space,
                               .arch = option_text(check->options, "arch")};
   uint64_t count;
   struct error error;
-  bool holds = true;
+  bool is_default_valid = true;
   if (!space_count(space, &facts, SPACE_STEP_LIMIT_DEFAULT, UINT64_MAX, &count, &error) ||
       (space->has_default &&
-       !space_is_valid(space, &facts, space->default_ordinal, &holds, &error))) {
+       !space_is_valid(space, &facts, space->default_ordinal, &is_default_valid, &error))) {
     review_find(findings, REVIEW_REFUSED, SOURCE_CONDITIONS, "%s", error.message);
     return;
   }
@@ -328,7 +328,7 @@ static void configs_check(const struct check *check, const struct space *space,
   cleanup_free char *key_text = key_format(key);
   if (count == 0)
     review_find(findings, REVIEW_REFUSED, SOURCE_CONDITIONS, "no config is valid for %s", key_text);
-  else if (!holds)
+  else if (!is_default_valid)
     review_find(findings, REVIEW_WARNING, SOURCE_CONDITIONS,
                 "the default config is not valid for %s: another one becomes the baseline",
                 key_text);

@@ -11,7 +11,7 @@
 #define SOURCE_TRITON_LANGUAGE "Triton's language, tl.arange"
 #define VALUES_MAX 256 /* of one parameter that are looked at */
 
-/* What `when` may read. */
+/* The facts that `when` may read. */
 static const char *const fact_names[] = {"value",     "kind",   "triton",     "arch",    "is_amd",
                                          "warp_size", "arange", "atomic_add", "language"};
 enum {

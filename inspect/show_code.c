@@ -152,10 +152,9 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
   __attribute__((cleanup(found_release))) struct found found = {0};
   const json_t *winner = json_object_get(job, "winner");
   struct error error;
-  if (!json_is_object(winner)) {
+  if (!json_is_object(winner))
     return cli_refuse(EXIT_FAILED, "job %s has no winner whose code could be shown; it is %s",
                       cli_member(job, "job"), cli_member(job, "state"));
-  }
 
   int code = cli_member(job, "build")[0] ? find_in_build(client, job, wants_asm, &found)
                                          : find_in_winner(client, job, wants_asm, &found);
@@ -177,11 +176,10 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
   }
 
   json_t *text = json_stringn(found.bytes, found.size);
-  if (!text) {
+  if (!text)
     return cli_refuse(EXIT_FAILED,
                       "%s is no UTF-8 text; without --json it is printed as far as it is text",
                       found.digest);
-  }
 
   cleanup_json json_t *answer =
       json_pack("{s:s, s:O, s:O, s:s, s:b, s:o, s:o}", "job", cli_member(job, "job"), "config",

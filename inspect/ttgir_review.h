@@ -43,8 +43,7 @@ struct ttgir_counts {
   TTGIR_COUNTS(X)
 #undef X
   int64_t conversions[TTGIR_CONVERSIONS];
-  int64_t lds_trips; /* tensors that are written to LDS and read from there again, by conversions or
-                        by name */
+  int64_t lds_trips; /* tensors that are written to LDS and read again, by conversions or by name */
 };
 
 struct ttgir_convert {

@@ -214,11 +214,10 @@ static int command_utilization(struct options *options) {
   const char *dtype_text = option_text(options, "dtype");
   enum dtype dtype;
   struct error error;
-  if (dtype_text && !dtype_parse(dtype_text, &dtype)) {
+  if (dtype_text && !dtype_parse(dtype_text, &dtype))
     return cli_refuse(
         EXIT_USAGE, "--dtype \"%s\" is not known; known ones are float16 and float32, among others",
         dtype_text);
-  }
 
   if (!machine_load(options, &machine, &error) || !rows_load(options, &rows, &n, &error))
     return cli_fail(EXIT_USAGE, &error);

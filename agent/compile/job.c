@@ -19,7 +19,7 @@
 #define OUTPUT_MAX ((size_t)64 << 10)
 #define DETAIL_MAX 400
 
-/* Whether `text` contains the name of a definition ("NAME=VALUE") as a word. */
+/* Whether `text` has the name of a definition ("NAME=VALUE") as a word. */
 static bool mentions(const char *text, const char *define) {
   size_t length = strcspn(define, "=");
   for (const char *at = text; (at = memmem(at, strlen(at), define, length)); at++)

@@ -269,7 +269,8 @@ bool settings_of_config(const struct compile_request *request, struct settings *
       settings_add(defines, text);
   }
 
-  /* Of two definitions of one name compilers take the last, or none: neither is the space's. */
+  /* Of two definitions of one name a compiler uses the last one or none, which is not what the
+   * space states. */
   for (size_t i = 0; i < defines->n; i++) {
     size_t length = strcspn(defines->texts[i], "=") + 1;
     for (size_t k = 0; k < i; k++)

@@ -14,8 +14,8 @@ struct source_reader {
   void *context;
 };
 
-/* Returns the folder of the files. Unless it has all of them undamaged, it is made again from what
- * the reader returns. */
+/* Returns the folder of the files. Unless all of them are undamaged, it is made again from the
+ * bytes of the reader. */
 must_check bool sources_prepare(const char *root, const struct kernel *kernel,
                                 const struct source_reader *reader, char **ret_folder,
                                 struct error *error);

@@ -42,7 +42,7 @@ static bool default_is_excluded(struct error *error) {
                   "is compared with it, so choose a valid one");
 }
 
-static bool nothing_holds(struct error *error) {
+static bool no_config_is_valid(struct error *error) {
   return error_set(error, "no config of the space satisfies its conditions for this key; loosen a "
                           "condition or add values");
 }
@@ -74,7 +74,7 @@ bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
   if (step == SPACE_ERROR)
     return false;
   if (tuning->n == 0)
-    return nothing_holds(error);
+    return no_config_is_valid(error);
   if (space->has_default && !key_tuning_find(tuning, space->default_ordinal))
     return default_is_excluded(error);
 
@@ -93,16 +93,16 @@ bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
 bool key_tuning_find_baseline(struct key_tuning *tuning, const struct space *space,
                               const struct space_facts *facts, struct error *error) {
   cleanup_space_iterator struct space_iterator *iterator = NULL;
-  bool holds = false;
+  bool is_valid = false;
   tuning->baseline = space->default_ordinal;
   if (space->has_default)
-    return space_is_valid(space, facts, space->default_ordinal, &holds, error) &&
-           (holds || default_is_excluded(error));
+    return space_is_valid(space, facts, space->default_ordinal, &is_valid, error) &&
+           (is_valid || default_is_excluded(error));
   if (!space_iterator_new(space, facts, SPACE_STEP_LIMIT_DEFAULT, &iterator, error))
     return false;
 
   enum space_step step = space_iterator_next(iterator, &tuning->baseline, error);
-  return step == SPACE_POINT || (step == SPACE_END && nothing_holds(error));
+  return step == SPACE_POINT || (step == SPACE_END && no_config_is_valid(error));
 }
 
 void key_tuning_add(struct key_tuning *tuning, const uint64_t *configs, size_t n) {

@@ -110,8 +110,8 @@ static bool build_choose(struct tuning *tuning, struct error *error) {
                      "pack` and give the folder that this writes with --build",
                      kernel->name);
   if (!is_needed && folder)
-    return error_set(error, "%s is in %s, which is compiled here: it takes no --build",
-                     kernel->name, language_name(kernel->language));
+    return error_set(error, "%s is in %s, which is compiled here: leave out --build", kernel->name,
+                     language_name(kernel->language));
 
   return !folder || build_folder_read(folder, &tuning->build, error);
 }
@@ -154,11 +154,11 @@ static bool terms_read(const struct options *options, struct campaign_terms *ter
       {!terms->is_exhaustive && option_integer(options, "margin"),
        "--margin drops configs from --exhaustive: give both, or neither"},
       {terms->is_exhaustive && (search || budget),
-       "--exhaustive measures every config to the end: it takes neither --search nor --budget"},
+       "--exhaustive measures every config to the end: leave out --search and --budget"},
       {search && option_integer(options, "only") >= 0,
-       "--only measures one config: it takes no --search"},
+       "--only measures one config: leave out --search"},
       {option_text(options, "profile") && option_text(options, "keys"),
-       "--profile runs the winner of one key: give that with --key, without --keys"},
+       "--profile runs the winner of one key: give the key with --key, not with --keys"},
   };
 
   for (size_t i = 0; i < ARRAY_LENGTH(pairs); i++)
@@ -240,7 +240,8 @@ static bool key_add(struct reading *reading, const char *text, size_t line, stru
   return true;
 }
 
-/* The line without its comment and the blanks around it. A `#` within quotes begins no comment. */
+/* The line without its comment and the blanks at its ends. A `#` within quotes does not begin a
+ * comment. */
 static char *line_trim(char *line) {
   char quote = '\0';
   for (char *at = line; *at; at++) {
@@ -295,7 +296,7 @@ static bool keys_read(struct tuning *tuning, struct error *error) {
          error_set(error, "%s has no key; write one per line, e.g. %s=…", file, example);
 }
 
-/* Reads and checks all that the user gave. */
+/* Reads and checks the options and the files that they name. */
 static bool tuning_read(struct tuning *tuning, struct error *error) {
   char *const *places;
   const char *samples = option_text(tuning->options, "samples");

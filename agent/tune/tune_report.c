@@ -139,7 +139,7 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
 
 void tune_report_campaign(const struct campaign *campaign, double seconds, bool is_json) {
   size_t failed = 0;
-  int64_t processes = 0; /* the most that the finals of a key took */
+  int64_t processes = 0; /* of the key with the most */
   for (size_t i = 0; i < campaign->n; i++) {
     const struct key_tuning *key = &campaign->keys[i];
     failed += !key->is_decided;
@@ -183,7 +183,7 @@ void samples_file_free(struct samples_file *file) {
   free(file);
 }
 
-/* A measurement with all its members: null where it has none. */
+/* A measurement with all members of its record; null for those that it lacks. */
 static json_t *measurement_write(const struct lease *lease, const struct measurement *measurement) {
   struct measurement whole = *measurement; /* borrows */
   double none[1];

@@ -247,9 +247,9 @@ def test_every_key_has_its_line_in_its_order(five):
 
 def test_a_key_that_fails_does_not_end_the_campaign(five):
     assert five.done.returncode == 1 and five.whole["failed"] == 2
-    assert "baseline: " in five.lines[2]["error"] and "no point" in five.lines[3]["error"]
+    assert "baseline: " in five.lines[2]["error"] and "no config of the space" in five.lines[3]["error"]
     assert all("verdict" not in line and "winner" not in line for line in five.lines[2:4])
-    assert all(word in five.done.stderr for word in ("tune: n=13: nothing can be compared", "tune: n=7: no point"))
+    assert all(word in five.done.stderr for word in ("tune: n=13: nothing can be compared", "tune: n=7: no config of the space"))
     assert five.done.stderr.count("\n") == 2
 
 
@@ -361,7 +361,7 @@ def test_a_search_finds_the_best_of_a_large_space(tmp_path):
 def test_a_search_of_a_space_without_valid_configs_is_refused(tmp_path):
     folder = sleeper(tmp_path / "kernel", (100,), conditions=["US < 0"])
     done = tune(folder, "n=1000", tmp_path / "state", "--search", "random")
-    assert done.returncode == 2 and "no point" in done.stderr
+    assert done.returncode == 2 and "no config of the space" in done.stderr
 
 
 # US 0: 2 ms in one process, 8 ms in the next.
@@ -417,7 +417,7 @@ def test_a_kernel_that_the_device_cannot_run_is_refused():
 def test_a_build_is_for_kernels_that_need_one_and_for_no_other(tmp_path):
     kernel = as_triton(tmp_path / "kernel")
     for arguments, word in (
-        ((harness.QUICK, "--build", tmp_path), "takes no --build"),
+        ((harness.QUICK, "--build", tmp_path), "leave out --build"),
         ((kernel,), "python3 -m wavetune pack"),
         ((kernel, "--build", tmp_path / "absent"), "absent/build.json"),
     ):
@@ -441,7 +441,7 @@ def test_a_default_that_does_not_work_is_reported(tmp_path):
     space = {"parameters": {"MODE": ["wrong", "slow"]}, "conditions": ["MODE == 'none'"]}
     (folder / "space.json").write_text(json.dumps(space))
     done = tune(folder, "n=1000", tmp_path / "state")
-    assert done.returncode == 2 and "no point" in done.stderr
+    assert done.returncode == 2 and "no config of the space" in done.stderr
 
 
 def children_of(pid):

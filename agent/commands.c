@@ -68,19 +68,18 @@ bool pool_make(const struct options *options, const char *cache, const struct cu
     return error_set(error, SANDBOX_VARIABLE " must be none, seccomp or landlock, not \"%.40s\"",
                      given);
   if (given && allowed < level)
-    return error_set(error,
-                     "--require-sandbox=%s: " SANDBOX_VARIABLE "=%s takes it away; unset that",
+    return error_set(error, "--require-sandbox=%s: " SANDBOX_VARIABLE "=%s disables it; unset that",
                      wanted, given);
   if (given && allowed < SANDBOX_LANDLOCK)
     log_warning("agent: " SANDBOX_VARIABLE
-                "=%s: kernels and compilers are not confined as they should be; never "
-                "where others may submit",
+                "=%s: kernels and compilers are less confined than by default; never use "
+                "it where others may submit kernels",
                 given);
   if (sandbox_level() < level)
     return error_set(
         error,
-        "--require-sandbox=%s: this kernel confines kernels and compilers by: %s; they could read "
-        "this machine's files; boot Linux 5.13 or later with lsm=…,landlock or require less",
+        "--require-sandbox=%s: on this Linux kernels and compilers are confined by: %s; they could "
+        "read this machine's files; boot Linux 5.13 or later with lsm=…,landlock or require less",
         wanted, sandbox_kind());
   if (!compile_pool_new(cache, (unsigned)option_integer(options, "compilers"), ret_pool, error))
     return false;

@@ -1,7 +1,7 @@
 /* The commands of wavetune-agent, each of which returns its exit code, and what `run` and `tune`
  * share: the options of measuring, and the default folders.
  *
- * Threads: at start, one. */
+ * Threads: the first one, before others are started. */
 #ifndef WAVETUNE_AGENT_COMMANDS_H
 #define WAVETUNE_AGENT_COMMANDS_H
 

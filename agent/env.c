@@ -1,5 +1,5 @@
-/* `probe`: the devices of this machine; `env`: the environment of one; `env check|set|reset`: the
- * settings of the machine that it measures in. */
+/* The commands `probe` (the devices of this machine), `env` (the environment of a device) and `env
+ * check|set|reset` (the settings of this machine that affect measurements). */
 #include "agent/commands.h"
 #include "agent/node/machine_settings.h"
 #include "agent/worker/devices.h"
@@ -188,11 +188,12 @@ static int reset_run(struct options *options) {
       !machine_settings_reset(root_of(options), saved, &changes, &error))
     return command_failed("env reset", EXIT_FAILED, &error);
   if (changes.n)
-    changes_print(&changes, "put back");
+    changes_print(&changes, "restored");
   else
     fprintf(stderr, "nothing was set: there is no %s\n", saved);
   if (settings_changes_failed(&changes))
-    fprintf(stderr, "what was there is still in %s; run `wavetune-agent env reset` again\n", saved);
+    fprintf(stderr, "the former settings are still in %s; run `wavetune-agent env reset` again\n",
+            saved);
   puts("unset HIP_FORCE_DEV_KERNARG");
 
   return settings_changes_failed(&changes) ? EXIT_FAILED : EXIT_OK;
@@ -200,8 +201,8 @@ static int reset_run(struct options *options) {
 
 static const struct option_spec env_options[] = {
     OPTION_PYTHON,
-    {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first",
-     false},
+    {"device", OPTION_TEXT, "NAME", NULL, 0, 0,
+     "the device's name, as `probe` prints it; default: the first", false},
     {"query", OPTION_FLAG, NULL, NULL, 0, 0, "print a URL query for GET /v1/cache: rocm=…&gpu=…",
      true},
 };
@@ -216,7 +217,7 @@ const struct command_spec env_command = {
 };
 
 #define OPTION_ROOT                                                                                \
-  {"root", OPTION_TEXT, "FOLDER", NULL, 0, 0, "read /proc and /sys below this folder instead", true}
+  {"root", OPTION_TEXT, "FOLDER", NULL, 0, 0, "use /proc and /sys below this folder instead", true}
 
 static const struct option_spec check_options[] = {
     {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object instead of a table", false},
@@ -224,7 +225,7 @@ static const struct option_spec check_options[] = {
 };
 static const struct option_spec change_options[] = {
     {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "where the former settings are kept; default: the agent's state", false},
+     "folder with the saved settings; default: the agent's state folder", false},
     OPTION_ROOT,
 };
 
@@ -233,7 +234,7 @@ const struct command_spec env_check_command = {
     .arguments = "",
     .summary = "list the settings of this machine that disturb measurements; changes nothing",
     .description =
-        "Exit code 0: none differs; 1: some do. Settings that the machine or its GPU does "
+        "Exit code 0: no setting differs; 1: some do. Settings that the machine or its GPU does "
         "not have are ignored.",
     .options = check_options,
     .n_options = ARRAY_LENGTH(check_options),
@@ -243,10 +244,11 @@ const struct command_spec env_check_command = {
 const struct command_spec env_set_command = {
     .name = "env set",
     .arguments = "",
-    .summary = "set them for measuring, and keep the former values (root)",
+    .summary = "change these settings for measuring, and save the former values (root)",
     .description = "Prints what the shell has to export: eval \"$(wavetune-agent env set)\". "
                    "Setting twice keeps the values from before the first time. The result for each "
-                   "is printed on stderr. Exit code 1: one was refused; the others are set.",
+                   "setting is printed on stderr. Exit code 1: a setting could not be changed; the "
+                   "others are set.",
     .options = change_options,
     .n_options = ARRAY_LENGTH(change_options),
     .run = set_run,
@@ -255,9 +257,9 @@ const struct command_spec env_set_command = {
 const struct command_spec env_reset_command = {
     .name = "env reset",
     .arguments = "",
-    .summary = "put back what `env set` found (root)",
-    .description =
-        "Exit code 1: something was refused; the rest is put back, and it can be run again.",
+    .summary = "restore the settings that `env set` saved (root)",
+    .description = "Exit code 1: a setting could not be changed; the others are restored. Run it "
+                   "again for the rest.",
     .options = change_options,
     .n_options = ARRAY_LENGTH(change_options),
     .run = reset_run,

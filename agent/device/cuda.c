@@ -301,7 +301,8 @@ static bool cuda_facts_read(int ordinal, struct gpu_facts *ret_facts, struct err
       cuda_api.device_name(name, sizeof name, device) != 0 ||
       cuda_api.device_pci(pci, sizeof pci, device) != 0 ||
       cuda_api.device_memory(&memory_bytes, device) != 0 || cuda_api.version(&version) != 0)
-    return error_set(error, "the CUDA driver does not describe the GPU; `nvidia-smi` may tell why");
+    return error_set(error,
+                     "the CUDA driver does not describe the GPU; run `nvidia-smi` to see why");
 
   int l2_bytes = attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   int shared_bytes = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
@@ -363,7 +364,7 @@ static const char sentinel_ptx[] = ".version 7.0\n"
                                    "  st.global.u32 [%out], %x;\n"
                                    "  ret;\n"
                                    "}\n";
-_Static_assert(SENTINEL_STEPS == 64, "the PTX above says 64 too");
+_Static_assert(SENTINEL_STEPS == 64, "the PTX above has 64 steps");
 
 static const char *const visible_variables[] = {"CUDA_VISIBLE_DEVICES", NULL};
 

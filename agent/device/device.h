@@ -1,9 +1,9 @@
 /* The interface between measuring and a device's runtime: a table of functions for each back end.
  *
  * A back end opens devices, allocates buffers on them, loads compiled objects, launches and times
- * them. Callers use the table through device->ops and do not depend on the back end. The
- * CPU back end (cpu.c) loads shared objects; the GPU back ends (gpu.h) load code objects through a
- * vendor's runtime.
+ * them. Callers use the table through device->ops and do not depend on the back end.
+ * The CPU back end (cpu.c) loads shared objects; the GPU back ends (gpu.h) load code objects
+ * through a vendor's runtime.
  *
  * Work is done in order, as on a GPU's stream: launches and copies may still run when the call
  * returns, and a later call may report their failure; synchronize() waits for them. time() waits
@@ -80,8 +80,7 @@ struct device_rotation {
                               was called */
 };
 
-/* Whether each sample is prepared. Only its first call benefits from that: such a sample has one.
- */
+/* Whether each sample is prepared. That affects only its first call, so such a sample has one. */
 static inline bool rotation_prepares(const struct device_rotation *rotation) {
   return rotation->displace || rotation->flush_instructions;
 }
@@ -167,8 +166,8 @@ struct device_ops {
   must_check bool (*synchronize)(struct device *device, struct error *error);
 
   /* Takes the samples in order, back to back, and waits once, for the last: a larger batch costs
-   * less a sample. With a rotation that restores, each call is timed by itself and the sample is
-   * the mean; with any other, one interval around all calls is divided. */
+   * less for each sample. With a rotation that restores, each call is timed by itself and the
+   * sample is the mean; with any other, one interval around all calls is divided. */
   must_check bool (*time)(struct device *device, struct device_timing *timings, size_t n,
                           struct error *error);
   /* Loads the object of agent/compile/helper_kernels.h, for rotations that flush instruction

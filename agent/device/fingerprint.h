@@ -1,6 +1,5 @@
 /* A fingerprint of memory: 128 bits that show whether two buffers of one size are equal, without
- * copying them to the host. Not cryptographic: a kernel could
- * forge it.
+ * copying them to the host. It is not cryptographic: a kernel could forge it.
  *
  * The memory is a list of little-endian 64-bit words, the last one filled up with zeros. Word i
  * becomes h(i) = mix(word + (i + 1) * 0x9e3779b97f4a7c15), where mix is the finalizer of splitmix64

@@ -26,7 +26,7 @@
 #define FINGERPRINT_GROUPS_PER_CU 8
 /* A workgroup of a fingerprint costs more than it gains where it has fewer bytes to read. */
 #define FINGERPRINT_BYTES_PER_GROUP 32768
-#define FINGERPRINT_TRIAL_BYTES 1000003 /* odd, so that the last word is not a whole one */
+#define FINGERPRINT_TRIAL_BYTES 1000003 /* odd, so that the last word is incomplete */
 
 struct gpu_buffer {
   struct device_buffer base;
@@ -474,7 +474,7 @@ static bool sentinel(struct device *base, struct error *error) {
   return passed || error_prefix(error, "the GPU did not pass the sentinel: ");
 }
 
-/* Workgroups that are enough for any size. */
+/* The number of workgroups that suffices for any size. */
 static uint32_t fingerprint_groups_max(const struct device *device) {
   return (uint32_t)(device->compute_units > 0 ? device->compute_units : 1) *
          FINGERPRINT_GROUPS_PER_CU;

@@ -6,7 +6,7 @@
  * H200s, docs/measurements.md) and cannot reach them. The variables: CUDA's programming guide,
  * "CUDA environment variables"; ROCm's documentation, "GPU isolation techniques".
  *
- * Memory: how a runtime was started is known until the process ends. Threads: one. */
+ * Memory: static; a process remembers for which GPUs it started a runtime. Threads: one. */
 #include <dirent.h>
 #include <dlfcn.h>
 
@@ -73,8 +73,8 @@ static char *item_find(const char *list, int number) {
 
 bool gpu_start(const struct gpu_api *api, struct error *error) {
   if (hiding)
-    return error_set(error, "this process is %s%d's and hides all other GPUs", hiding->ops->backend,
-                     number_seen);
+    return error_set(error, "this process was started for %s%d and sees no other GPU",
+                     hiding->ops->backend, number_seen);
   if (!api->load(error))
     return false;
   sees_all = true;
@@ -87,7 +87,7 @@ bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal
   size_t length = strspn(digits, "0123456789");
   int n = 0, number = length < 1 || length > 4 || digits[length] ? NUMBER_NONE : atoi(digits);
 
-  /* A variable that is set is changed only where it certainly includes that GPU. */
+  /* A variable that is set is changed only where it is certain that it lists that GPU. */
   if (!sees_all && !hiding && number != NUMBER_NONE) {
     const char *list = NULL;
     for (size_t i = 0; !list && api->visible_variables[i]; i++)
@@ -100,8 +100,8 @@ bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal
   }
 
   if (hiding && (hiding != api || number != number_seen))
-    return error_set(error, "no device %s: this process is %s%d's and hides all other GPUs", name,
-                     hiding->ops->backend, number_seen);
+    return error_set(error, "no device %s: this process was started for %s%d and sees no other GPU",
+                     name, hiding->ops->backend, number_seen);
   if (!api->load(error) || !gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
     return error_prefix(error, "no device %s: ", name);
 

@@ -29,9 +29,9 @@
 #define CALL_HOST_US 4
 #define RESTORED_CALL_HOST_US 12
 #define EVENTS_HOST_US 4
-#define RESERVE_US 15 /* that the device is kept busy beyond that */
-/* A longer one is useless: after so many calls the device is behind without it, or never will be.
- */
+#define RESERVE_US 15 /* how much longer than that the device is kept busy */
+/* A longer one has no effect: after so many calls the host is ahead of the device, or never will
+ * be. */
 #define HEAD_START_US_MAX 400
 #define HEAD_START_BYTES ((size_t)5 << 20) /* of one copy: 100 us over a PCIe 5 link */
 #define HEAD_START_COPIES_MAX 16

@@ -97,13 +97,13 @@ static bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct erro
   if (hip_api.device_get(&device, ordinal) != 0 ||
       hip_api.device_name(name, sizeof name, device) != 0 || !name[0] ||
       hip_api.device_pci(pci, sizeof pci, device) != 0 || hip_api.version(&version) != 0)
-    return error_set(error, "the HIP runtime does not describe the GPU; `rocminfo` may tell why");
+    return error_set(error, "the HIP runtime does not describe the GPU; run `rocminfo` to see why");
   if (!kfd_node_find(kfd_topology_folder(), pci, &node, &no_node) && !(arch && *arch))
-    return error_set(error,
-                     "the gfx target of the %s is not known: %s; show the container /sys, or "
-                     "name the gfx target in "
-                     "WAVETUNE_ARCH",
-                     name, no_node.message);
+    return error_set(
+        error,
+        "the gfx target of the %s is not known: %s; show the container /sys, or name the "
+        "gfx target in WAVETUNE_ARCH",
+        name, no_node.message);
 
   /* Values that the topology lacks may be attributes. hipDeviceAttribute_t was renumbered before
    * HIP 5; in 5, 6 and 7 those used here are the same (headers of 5.2.3, 6.2 and 7.1). Other
@@ -126,7 +126,7 @@ static bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct erro
 
   if (node.compute_units < 1)
     return error_set(
-        error, "how many compute units the GPU (%s) has is not known; show the container /sys",
+        error, "the number of compute units of the GPU (%s) is not known; show the container /sys",
         name);
 
   json_t *facts = json_object();
@@ -198,7 +198,7 @@ struct gpu_api hip_api = {
      * hipFuncSetAttribute is for functions that were linked into the program, not for those of
      * modules. */
     .launch_special = hip_launch_cooperative,
-    .no_clusters = "HIP on AMD GPUs has none",
+    .no_clusters = "HIP has none on AMD GPUs",
     /* sentinel_image is NULL: the runtime loads no code that fits every gfx target. The sentinel
      * runs the runtime's own fill and copy kernels; the baseline, checked against the kernel's
      * reference when a lease opens, covers launches. */

@@ -130,8 +130,9 @@ static bool scalars_agree(const struct build_request *request, const struct vari
   return true;
 }
 
-/* Reads how an object is launched. A launch must pass the arguments that the code takes: with fewer
- * or others, the kernel reads memory behind them. False: the object cannot be used, and why. */
+/* Reads how an object is launched. A launch must pass the arguments that the code takes: with
+ * fewer, the kernel would read memory after them. False: the object cannot be used, *error says
+ * why. */
 static bool object_understand(const struct build_code *code, const struct variant *variant,
                               const json_t *entry, const char *bytes, size_t size,
                               struct launch_spec *spec, struct error *error) {

@@ -226,9 +226,9 @@ bool fault_code_window(const char *disassembly, uint64_t address, char **ret_win
 
   cleanup_free char *accessed = access.name ? instruction_text(&access) : NULL;
   *ret_sentence =
-      accessed ? xasprintf("it had come to `%s` (%s+0x%" PRIx64 "), behind `%s` (+0x%" PRIx64 ")",
+      accessed ? xasprintf("it had reached `%s` (%s+0x%" PRIx64 "), after `%s` (+0x%" PRIx64 ")",
                            here, name, address - begin, accessed, access.address - begin)
-               : xasprintf("it had come to `%s` (%s+0x%" PRIx64 "), behind no access to memory",
+               : xasprintf("it had reached `%s` (%s+0x%" PRIx64 "), after no access to memory",
                            here, name, address - begin);
   *ret_window = window;
   return true;
@@ -288,11 +288,11 @@ static bool config_run(struct execution *execution, struct lease_config *config,
   return true;
 }
 
-/* Moves what another user wrote to our folder, except links and large files. */
+/* Moves the files that another user wrote in `from` to `folder`, except links and large files. */
 static bool files_take(const char *from, const char *folder, struct error *error) {
   struct dirent *entry;
   if (lchown(from, geteuid(), getegid()) < 0) /* no other user can change it now */
-    return error_set(error, "cannot take %s back: %s", from, strerror(errno));
+    return error_set(error, "cannot take over %s: %s", from, strerror(errno));
 
   DIR *entries = opendir(from);
   for (int n = 0; entries && n < FILES_MAX && (entry = readdir(entries)); n++) {

@@ -99,8 +99,8 @@ enum step batch_finish(struct execution *execution, const struct race_batch *bat
 /* Races the configs, in new workers when one dies, until all are over, or STEP_SPENT. */
 enum step batch_run(struct execution *execution, struct race_batch *batch);
 
-/* Report a failure to the hook; the config is over then. A failure of the baseline ends the lease:
- * nothing can be paired with it. */
+/* Report a failure to the hook; the config is over after it. A failure of the baseline ends the
+ * lease: nothing can be paired with it. */
 enum step report_failure(struct execution *execution, struct lease_config *config,
                          enum outcome outcome, const char *detail, int64_t device_us);
 enum step end_with_baseline(struct execution *execution, enum outcome outcome, const char *detail);

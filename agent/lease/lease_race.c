@@ -287,8 +287,8 @@ static enum step race_alone(struct execution *execution, const struct race_batch
     deaths += is_first;
     if (deaths < DEATHS_ALONE)
       continue;
-    cleanup_free char *detail = xasprintf("the worker died beside it alone, in %d processes: %s",
-                                          deaths, result.end.detail);
+    cleanup_free char *detail = xasprintf(
+        "the worker died with this config alone, in %d processes: %s", deaths, result.end.detail);
     return report_failure(execution, config, end_outcome(result.event), detail, result.end.turn_us);
   }
 }
@@ -311,8 +311,8 @@ static enum step batch_isolate(struct execution *execution, struct race_batch *b
     return STEP_ON;
 
   error_set(execution->error,
-            "%s cannot measure %s: workers die beside all finalists together and beside none of "
-            "them alone",
+            "%s cannot measure %s: workers die with all finalists together, and with none of them "
+            "alone",
             execution->executor->device, execution->lease->kernel->name);
   return STEP_FAILED;
 }

@@ -276,10 +276,9 @@ static enum step cannot_measure(struct execution *execution, const char *what, c
 
 static enum step device_unfit(struct execution *execution, const char *reason) {
   execution->executor->is_suspect = true;
-  error_set(
-      execution->error,
-      "%s is not trusted any more, nothing is measured on it before it passes its sentinel: %s",
-      execution->executor->device, reason);
+  error_set(execution->error,
+            "%s is not trusted: nothing is measured on it until it passes its sentinel: %s",
+            execution->executor->device, reason);
   return STEP_FAILED;
 }
 
@@ -312,7 +311,7 @@ static enum step open_died(struct execution *execution, enum worker_event event,
     return end_with_baseline(execution, end_outcome(event), end->detail);
 
   error_set(execution->error,
-            "%s does not work any more, though it did at the start of the lease: a worker was %s",
+            "%s worked at the start of the lease and no longer does: a worker was %s",
             executor->device, end->detail);
   return STEP_FAILED;
 }
@@ -360,9 +359,9 @@ static bool is_fresh_for(const struct executor *executor, const struct executor_
   return worker->client && !is_used_up(executor, worker) && !worker_has_seen(worker, job);
 }
 
-/* A running worker that has not seen the job, and that of the screens only if there is no other;
- * else a place for a new worker: an empty one, else that of the least recently used worker, which
- * ends. */
+/* A running worker that has not seen the job; the worker of the screens only if there is no other.
+ * Else a place for a new worker: an empty one, else that of the least recently used worker, which
+ * is ended. */
 static struct executor_worker *worker_for_final(struct executor *executor, uint64_t job) {
   struct executor_worker *empty = NULL, *oldest = NULL;
   for (size_t i = 1; i < EXECUTOR_WORKERS; i++) {

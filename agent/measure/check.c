@@ -212,7 +212,7 @@ static bool canaries_check(struct problem *problem, struct error *error) {
   return intact;
 }
 
-/* Finds out whether an output has passed before. A new output is downloaded. */
+/* Sets is_known: whether this output has passed before. If not, it is downloaded. */
 static bool output_take(struct problem *problem, struct operand *operand, struct error *error) {
   struct device *device = problem->device;
   bool has_fingerprint = device->has_fingerprint;
@@ -436,7 +436,7 @@ bool problem_inputs_check(struct problem *problem, struct error *error) {
   if (is_compared)
     return true;
 
-  /* It is not known what the inputs hold now, nor which config changed them. */
+  /* The inputs' data are not known any more, nor which config changed them. */
   problem_check_device(problem, true);
   problem->is_lost |= !problem->is_spoiled;
   problem->is_spoiled = true;

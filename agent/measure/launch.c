@@ -99,7 +99,7 @@ static bool block_make(const struct kernel *kernel, const struct launch_spec *sp
                        struct error *error) {
   if (!kernel->launch.n_block && !spec->threads)
     return error_set(
-        error, "neither the manifest nor the object of %s says how many threads a workgroup has",
+        error, "neither the manifest nor the object of %s states how many threads a workgroup has",
         kernel->name);
   if (!extents_evaluate("the block", kernel->launch.block, kernel->launch.n_block, scope, 1, block,
                         error))

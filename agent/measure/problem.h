@@ -8,9 +8,9 @@
  *   when that would take more than `rotation_bytes_max` or than the device has left, the checked
  *   copy with the caches displaced before every sample, one call a sample. Address translations
  *   (TLB) are then as cold as the data. Instructions are cold only if `instruction_flush` is given
- * and the device can flush them, also with one call a sample. Work that does not depend on the
- * config is done once: inputs are uploaded, outputs are marked on the device, and an output that
- * has the fingerprint of one that was verified before is right.
+ *   and the device can flush them, also with one call a sample.
+ *
+ * Inputs are filled and uploaded once, outputs are marked on the device.
  *
  * Checks (check.c). A config runs once on marked outputs, and every element is compared. An element
  * is wrong when |value - reference| > atol + rtol * |reference| and the reference rounded to the
@@ -22,14 +22,14 @@
  * are checked only for writes outside of them. A write outside of the buffers, and a launch after
  * which the device does not pass its sentinel, spoil the problem.
  *
- * Samples do not find the one tile that is wrong. So all elements of an output are compared with
+ * Samples may miss a single wrong tile. So all elements of an output are compared with
  * those of the first one that was right, which is the baseline's: where they differ by more than
  * CHECK_FAR tolerances the reference is computed, for one element of each piece (half a million
  * elements) in turn, for CHECK_FAR_MAX elements in all and for one of every piece in any case;
- * what is more than CHECK_FAR tolerances off is wrong. (So many, because of a hundred million
- * rounding errors the largest is about twice the largest of a thousand: 5.7 and 3.3 standard
- * deviations.) Where it is the baseline that is wrong, problem->baseline_wrong says so: nothing
- * that is paired with it is valid.
+ * an element that is more than CHECK_FAR tolerances off is wrong. (The largest of a hundred million
+ * rounding errors is about twice the largest of a thousand: 5.7 and 3.3 standard deviations.) Where
+ * it is the baseline that is wrong, problem->baseline_wrong says so: nothing that is paired with it
+ * is valid.
  *
  * An output that has the fingerprint (agent/device/fingerprint.h) of one that passed before is
  * right at once: most configs of a kernel agree to the last bit, and those outputs need not come to
@@ -37,9 +37,9 @@
  * a mark: there, bytes that were written cannot be distinguished from bytes that were not.
  *
  * Inputs must be unchanged. They are checked with the first config, then after every
- * CHECK_INPUTS_EVERY configs, when a config is found wrong, and by problem_inputs_check. What was
- * changed is restored, and the configs checked since the last time are checked again, one by one
- * with the inputs after each: only the one that changes inputs is wrong.
+ * CHECK_INPUTS_EVERY configs, when a config is found wrong, and by problem_inputs_check. Changed
+ * data are restored, and the configs checked since the last time are checked again, one by one,
+ * with the inputs after each: only the config that changes inputs is wrong.
  *
  * Memory: a problem owns its buffers and expectations, borrows device, kernel, key and space.
  * Threads: one; large outputs are compared by a few more (element.h). */
@@ -107,7 +107,7 @@ struct problem {
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
   int64_t reference_ns; /* spent on its samples */
   bool has_checked;     /* a config */
-  /* Not empty: the baseline's output is wrong, in an element that is not among the samples. */
+  /* Not empty: why the baseline's output is wrong, in an element that is not among the samples. */
   struct error baseline_wrong;
   size_t n_ran; /* checks since the inputs were checked last, with any outcome */
   /* Of those, the configs that are still loaded, and right as far as that is known. */

@@ -166,8 +166,8 @@ static void warm_up_all(struct running *running) {
   running->race->warm_up_ns = clock_monotonic_ns() - running->start_ns;
 }
 
-/* Warms up for longer the configs that looked slow and are still in after a round: their long first
- * call was not their fault. */
+/* Warms up for longer the configs whose first call looked slow and that are still in after a round:
+ * something else had slowed that call. */
 static void warm_up_rest(struct running *running) {
   const struct race_setup *setup = running->setup;
   for (size_t i = 0; i < setup->n && !is_over(running); i++) {
@@ -225,8 +225,8 @@ static void block_run(struct running *running, const size_t *places, size_t n) {
   }
 }
 
-/* Samples every config once and pairs the samples with the baseline's median. The configs share the
- * round's time in proportion to their samples. */
+/* Samples every config once and pairs the samples with the baseline's median. The
+ * round's time is charged to the configs in proportion to their samples. */
 static void round_run(struct running *running) {
   const struct race_setup *setup = running->setup;
   const struct race_order *order = &running->order;

@@ -1,12 +1,13 @@
 /* A race: configs timed against one another in rounds until it is decided which of them can win.
  *
  * A round (race_rules.h) is a randomised complete block: every config still in is sampled once, in
- * random order, and amid at most RACE_BLOCK of them the baseline, at least RACE_BASELINES times in
- * all. Sample i of every config is from round i, so that samples of two configs can be paired too;
- * baseline_us[i] is the median of the baseline's samples of that round: a single slow one would
- * make all that are paired with it look fast, and of the few samples of a screen the median cannot
- * undo it. A block is given to the device at once and read once, unless the device is synchronous
- * or the race serial: then each sample is given alone, in a turn of its own.
+ * random order, in blocks of at most RACE_BLOCK configs. The baseline is sampled once in each
+ * block, at least RACE_BASELINES times in all. Sample i of every config is from round i, so that
+ * samples of two configs can be paired too; baseline_us[i] is the median of the baseline's samples
+ * of that round: a single slow one would make all samples that are paired with it look fast, and a
+ * screen has too few samples for their median to correct that. A block is given to the device at
+ * once and read once, unless the device is synchronous or the race serial: then each sample is
+ * given alone, in a turn of its own.
  *
  * After each round configs are judged (race_rules.h). A config
  * - is far, and leaves after the first round, when it took more than RACE_FAR times the best of
@@ -28,8 +29,8 @@
 
 #include "agent/measure/problem.h"
 
-/* The shortest sample: a shorter kernel is called several times in it. The time
- * of a call varies by about half a microsecond, however short it is (softmax on an H200:
+/* The shortest sample: a shorter kernel is called several times in it. The time of a call
+ * varies by about half a microsecond, however short it is (softmax on an H200:
  * docs/measurements.md), and the work around a sample takes longer than 20 us: in samples of that
  * length a kernel of 5 us varied by 4 %. */
 #define SAMPLE_US 60

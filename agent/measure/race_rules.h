@@ -1,10 +1,10 @@
 /* The pure rules of a race, without device or clock: the order of a round, and which configs leave
  * after it.
  *
- * Order. Round 2k is drawn: the configs in random order, cut into blocks of like size, and the
+ * Order. Round 2k is drawn: the configs in random order, cut into blocks of similar size, and the
  * baseline at a random place of each. Round 2k + 1 is round 2k in reverse, so that each config
- * comes as often before its baseline as behind it, and a steady change falls on all alike; configs
- * that have left since are left out, and blocks that would have none. A round has at least
+ * comes as often before its baseline as behind it, and a steady change falls on all alike; without
+ * the configs that have left since, and without blocks that would have none. A round has at least
  * RACE_BASELINES blocks, if need be of the baseline alone.
  *
  * Statistics. x[i][r] is the logarithm of config i's sample in round r, b[r] that of the

@@ -2,12 +2,12 @@
  * values of sampled elements of an output.
  *
  * The same argument, extent and seed give the same bytes on every machine with the same libm.
- * Random data, because equal or zero operands switch fewer bits and run faster at a power limit
- * (ROCm/rocBLAS#1486). A GPU's buffers have billions of elements, so drawing is made cheap: each
- * INPUTS_BLOCK elements have a generator of their own and are drawn by a team (element.h); normal
- * deviates, which cost tens of nanoseconds each, are computed for one block and then picked from it
- * at random; and in a buffer with more than INPUTS_PERIOD elements the first INPUTS_PERIOD are
- * repeated. The period is a prime, so that no two rows are equal.
+ * The data are random, because equal or zero operands switch fewer bits and run faster at a power
+ * limit (ROCm/rocBLAS#1486). A GPU's buffers have billions of elements, so drawing must be cheap:
+ * each INPUTS_BLOCK elements have a generator of their own, and a team (element.h) draws them;
+ * normal deviates, which take tens of nanoseconds each, are computed for one block, and the other
+ * blocks pick from it at random; and in a buffer with more than INPUTS_PERIOD elements the first
+ * INPUTS_PERIOD are repeated. The period is a prime, so that no two rows are equal.
  *
  * A reference is C that runs on the host whatever the device is: agent/compile/launch_source.h. It
  * is called for different elements by several threads at once, and so must keep nothing between

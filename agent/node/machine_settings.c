@@ -17,7 +17,7 @@
 
 #define VALUE_MAX 256
 #define SAVED_MAX ((size_t)4 << 20)
-/* AMD's MI300X tuning guide: steady under load, below what the power limit forces */
+/* AMD's MI300X tuning guide: under load the power limit does not force a lower clock */
 #define CLOCK_MHZ "1900"
 /* {"/sys/…": "0x74a2", …}: files, PCI device ids */
 #define UNSUPPORTED "/run/wavetune-agent/unsupported-settings.json"
@@ -52,31 +52,29 @@ static const struct setting settings[] = {
         .name = "perf_determinism",
         .kind = SETTING_CLOCK_LIMIT,
         .should = "perf_determinism at " CLOCK_MHZ " MHz",
-        .why =
-            "the core clock stays below what the power limit forces, so that runs are comparable",
+        .why = "the power limit does not lower such a clock further, so that runs are comparable",
         .pattern = "/sys/class/drm/card*/device/power_dpm_force_performance_level",
         .value = "perf_determinism",
     },
     {
         .name = "numa_balancing",
         .should = "0",
-        .why =
-            "the kernel's page migration faults stop the GPU's host threads for a while at a time",
+        .why = "page faults for NUMA balancing interrupt the host threads that launch GPU kernels",
         .pattern = "/proc/sys/kernel/numa_balancing",
         .value = "0",
     },
     {
         .name = "cpu_governor",
         .should = "performance",
-        .why = "a CPU that has to speed up first launches kernels late",
+        .why = "launches are late while the CPU raises its clock",
         .pattern = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",
         .value = "performance",
     },
     {
         .name = "cpu_idle_state_1",
         .should = "1 (disabled)",
-        .why = "waking from an idle state delays launches and the end of waits; what `cpupower "
-               "idle-set -d 1` does",
+        .why = "waking from an idle state delays launches and the end of waits; `cpupower "
+               "idle-set -d 1` disables it",
         .pattern = "/sys/devices/system/cpu/cpu[0-9]*/cpuidle/state1/disable",
         .value = "1",
     },
@@ -236,7 +234,7 @@ bool settings_changes_failed(const struct settings_changes *changes) {
 /* The results of changing the files of one setting. */
 struct tally {
   size_t n, n_changed, n_refused, n_unsupported;
-  struct error refused, unsupported; /* why, of the first and of the last one */
+  struct error refused, unsupported; /* reasons: the first of n_refused, the last of the other */
 };
 
 static void tally_add(struct tally *tally, bool is_changed, const struct error *error) {
@@ -355,7 +353,7 @@ static enum smi_answer smi_limit(const struct smi *smi, const char *file, bool l
 
   error_set(error, "`%s %s` %s: %s", smi->path, command.arguments[1],
             result.timed_out ? "did not end within 30 s"
-            : is_unsupported ? "says"
+            : is_unsupported ? "reports"
                              : "failed",
             words[0] ? words : "it printed nothing");
   return is_unsupported ? SMI_UNSUPPORTED : SMI_FAILED;
@@ -417,7 +415,7 @@ static struct setting_change setting_set(const char *root, const struct setting 
     bool is_good = string_equal(getenv(setting->name), setting->value);
     return (struct setting_change){
         setting->name, is_good ? CHANGE_ALREADY : CHANGE_DONE,
-        xstrdup(is_good ? "" : "by the shell that evaluates what is printed")};
+        xstrdup(is_good ? "" : "in the shell that evaluates the printed `export`")};
   }
 
   case SETTING_FILE:
@@ -432,7 +430,7 @@ static struct setting_change setting_set(const char *root, const struct setting 
   limits_set(root, setting, &files, unsupported, &tally);
   struct setting_change change = tally_result(&tally, setting->name);
 
-  /* Stored for `check`. */
+  /* `check` reads this file. */
   cleanup_free char *path = xasprintf("%s" UNSUPPORTED, root);
   cleanup_free char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
   cleanup_free char *text = json_canonical(unsupported);
@@ -443,7 +441,7 @@ static struct setting_change setting_set(const char *root, const struct setting 
                              error_set(&error, "cannot remove %s: %s", path, strerror(errno));
   if (!is_stored) {
     cleanup_free char *why = change.why;
-    change.why = xasprintf("%s; `env check` will not know that: %s", why, error.message);
+    change.why = xasprintf("%s; `env check` will not report that: %s", why, error.message);
   }
   return change;
 }
@@ -481,8 +479,8 @@ static const struct setting *setting_of(const char *path) {
   return NULL;
 }
 
-/* Restores one setting from the values of `files`. The tool lifts a limit first; where it cannot,
- * the driver does when the file is written. */
+/* Restores one setting from the values of `files`. A clock limit is lifted by the tool; where that
+ * fails, writing the file makes the driver lift it. */
 static struct setting_change setting_reset(const char *root, const struct setting *setting,
                                            json_t *files) {
   cleanup_smi struct smi smi = setting->kind == SETTING_CLOCK_LIMIT ? smi_find() : (struct smi){0};
@@ -531,8 +529,8 @@ bool machine_settings_reset(const char *root, const char *saved,
     is_whole = is_whole && path[0] == '/' && !strstr(path, "/../") && setting_of(path) &&
                json_is_string(value);
   if (!is_whole)
-    return error_set(
-        error, "%s does not hold settings that `env set` saved; look at it and remove it", saved);
+    return error_set(error, "%s has no settings that `env set` saved; inspect and remove it",
+                     saved);
 
   changes.all = xcalloc(ARRAY_LENGTH(settings), sizeof *changes.all);
   for (size_t i = 0; i < ARRAY_LENGTH(settings); i++)

@@ -1,9 +1,9 @@
 /* Settings of a node that make kernels slower or their times noisier, as AMD's env_check.sh checks
  * them: checking them, setting them, and restoring the earlier values.
  *
- * Checking only reads. Setting first writes the present values to a file and never overwrites such
- * a file, so that reset restores the values before the first set. A root folder other than "" takes
- * the place of / (tests). Memory: findings and changes own their texts. Threads: one at a time. */
+ * Checking only reads. Setting first writes the present values to a file, unless that exists: reset
+ * restores the values from before the first set. A root folder other than "" replaces / (tests).
+ * Memory: findings and changes own their texts. Threads: one at a time. */
 #ifndef WAVETUNE_AGENT_NODE_MACHINE_SETTINGS_H
 #define WAVETUNE_AGENT_NODE_MACHINE_SETTINGS_H
 
@@ -39,7 +39,7 @@ must_check json_t *settings_findings_differing(const struct settings_findings *f
 
 enum change_result {
   CHANGE_DONE,
-  CHANGE_ALREADY,     /* it was right */
+  CHANGE_ALREADY,     /* it already had the right value */
   CHANGE_REFUSED,     /* some or all of its files could not be changed */
   CHANGE_UNSUPPORTED, /* this GPU does not have it: no failure */
   CHANGE_ABSENT,      /* this machine does not have it */

@@ -70,7 +70,7 @@ struct agent {
   bool stopping;
   bool is_working; /* it has enrolled, and its threads run */
   bool must_enrol;
-  bool must_post;     /* without waiting for more */
+  bool must_post;     /* at once, without waiting for more records */
   bool must_renew;    /* a lease came or went: the keeper checks again */
   size_t n_measuring; /* device threads that have not ended */
   bool is_measured;   /* all device threads have ended */

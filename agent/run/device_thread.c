@@ -14,10 +14,10 @@
 #define IDLE_LEAST_MS 1000 /* between two requests for leases without result */
 #define BACKOFF_LEAST_MS 250
 #define BACKOFF_MOST_MS 10000
-/* after a lease of which nothing was measured, as it had ended or all of it was given away */
+/* after a lease without a measurement: it had ended, or all its configs had been given away */
 #define EMPTY_LEAST_MS 20
 #define EMPTY_MOST_MS 10000
-/* after a lease that could not be executed: another agent may be able to */
+/* after a lease that could not be executed: another agent may be able to execute it */
 #define FAILED_LEAST_MS 1000
 #define FAILED_MOST_MS 60000
 #define QUARANTINE_LEAST_MS 1000
@@ -44,8 +44,7 @@ static bool granted_is_ours(void *context, uint64_t config) {
 }
 
 /* `object`: the file of the code that a measurement names; NULL: none. Each record has the time of
- * opening the kernel in the lease so far: the server counts the most, whichever of them it gets
- * first. */
+ * opening the kernel so far: the server uses the greatest that it got, in any order. */
 static bool record_append(const struct granted *granted, const char *member, json_t *taken,
                           const char *object) {
   const struct lease_terms *terms = granted->terms;
@@ -63,8 +62,8 @@ static bool record_append(const struct granted *granted, const char *member, jso
   return ok;
 }
 
-/* The code of a final is kept: the measurement names it, and the poster uploads it, as the device
- * would wait here. */
+/* The code of a final is stored: the measurement names it. The poster uploads it, because here the
+ * device would wait. */
 static bool granted_measured(void *context, const struct lease *lease,
                              const struct measurement *measurement,
                              const struct lease_object *object) {
@@ -75,7 +74,7 @@ static bool granted_measured(void *context, const struct lease *lease,
   return record_append(granted, "measurement", json, is_kept ? object->path : NULL);
 }
 
-/* Downloads a part of a lease, for as long as the lease lives. `what` is for the error. */
+/* Downloads a part of a lease, and tries again until the lease ends. `what` is for the error. */
 static bool bytes_get(struct granted *granted, const char *path, const char *what, char **ret_bytes,
                       size_t *ret_size, struct error *error) {
   struct http_request request = {.method = "GET", .path = path, .timeout_ms = BLOB_MS};
@@ -97,7 +96,7 @@ static bool bytes_get(struct granted *granted, const char *path, const char *wha
     agent_back_off(granted->thread->agent, &granted->backoff, response.retry_after_s);
   }
 
-  return error_set(error, "the lease ended before %s was there", what);
+  return error_set(error, "the lease ended before %s was downloaded", what);
 }
 
 static bool blob_read(void *context, const struct source *source, char **ret_bytes,
@@ -108,8 +107,8 @@ static bool blob_read(void *context, const struct source *source, char **ret_byt
   return bytes_get(context, path, what, ret_bytes, ret_size, error);
 }
 
-/* The objects of a lease whose kernel is built ahead. The build is kept for the next lease of the
- * same job. */
+/* Gets the objects of a lease whose kernel was built ahead. The build is cached for the next lease
+ * of the same job. */
 static bool lease_objects_get(struct granted *granted, struct lease *lease, struct error *error) {
   struct device_thread *thread = granted->thread;
   char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE];
@@ -127,7 +126,7 @@ static bool lease_objects_get(struct granted *granted, struct lease *lease, stru
     thread->build = json;
     thread->build_digest = json_digest(json);
     if (!digest_equal(&thread->build_digest, &lease->build))
-      return error_set(error, "the server answered another build to GET %s", path);
+      return error_set(error, "the server sent another build in answer to GET %s", path);
   }
 
   size_t n = (size_t)config_ranges_count(&lease->configs);
@@ -202,9 +201,9 @@ static enum lease_end lease_work(struct granted *granted, const json_t *json, st
                               .stopped = granted_stopped,
                               .is_ours = granted_is_ours};
 
-  /* Workers start while the sources are fetched and compiled. With four workers to each device,
-   * four H200s of one host had their first job screened after 4.2 s and one of them alone after 1.6
-   * s: several begin with fewer, as they have one another's for finals. */
+  /* Workers start while the sources are fetched and compiled. With four workers to each device
+   * the first job was screened after 4.2 s on a host of four H200s, and after 1.6 s with one of
+   * them. So each of several devices starts fewer: finals can run on any of the devices. */
   size_t devices = granted->thread->agent->n_threads;
   if (executor->is_gpu)
     executor_start_workers(executor, (EXECUTOR_WORKERS + devices - 1) / devices);
@@ -219,7 +218,7 @@ static enum lease_end lease_work(struct granted *granted, const json_t *json, st
 
 /* Spools how the lease ended, so that the server is informed after its last measurement. */
 static bool end_append(struct granted *granted, enum lease_end end, const struct error *error) {
-  const char *reason = "the agent could not renew it in time or store what it measured";
+  const char *reason = "the agent could not renew it in time, or could not store a measurement";
   if (end == LEASE_DONE)
     return record_append(granted, "done", json_true(), NULL);
   if (end == LEASE_FAILED)
@@ -233,8 +232,8 @@ static bool end_append(struct granted *granted, enum lease_end end, const struct
   return record_append(granted, "release", words_to_json(text), NULL);
 }
 
-/* Executes a lease. True: also when it ended through no fault of this device. *ret_n_measured:
- * configs, in either case. */
+/* Executes a lease. False: it could not be executed here, or its end not be spooled.
+ * *ret_n_measured: configs, in either case. */
 static bool lease_granted(struct device_thread *thread, const json_t *json, int64_t requested_ms,
                           size_t *ret_n_measured) {
   struct agent *agent = thread->agent;
@@ -319,7 +318,7 @@ static void device_quarantine(struct device_thread *thread) {
 }
 
 struct requesting {
-  char nonce[33]; /* kept while an answer may have been lost: the same lease is granted again */
+  char nonce[33]; /* sent again if an answer may be lost: the server then grants the same lease */
   struct backoff backoff, failed, empty;
 };
 
@@ -338,7 +337,7 @@ static void device_step(struct device_thread *thread, struct requesting *request
   if (!answer.is_ok) {
     if (agent_is_stopping(agent))
       return;
-    log_warning("lease: %s gets none: %s", thread->executor.device, answer.error.message);
+    log_warning("lease: %s gets no lease: %s", thread->executor.device, answer.error.message);
     if (answer_is(&answer, ERROR_MISSING)) {
       agent_signal(agent, &agent->must_enrol);
       agent_signal(agent, &agent->must_renew);
@@ -376,7 +375,7 @@ static void device_step(struct device_thread *thread, struct requesting *request
     agent_back_off(agent, &requesting->failed, 0);
 }
 
-/* Logs what the device was busy with. */
+/* Logs how long the thread did what. */
 static void times_log(const struct device_thread *thread, int64_t began_ms) {
   cleanup_json json_t *spent = executor_spent_to_json(&thread->executor.spent);
   cleanup_free char *text = NULL;

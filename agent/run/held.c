@@ -6,7 +6,7 @@
 
 #define MARGIN_MAX_MS 2000 /* long enough to kill a worker */
 #define RETRY_MS 500       /* before a renewal that failed is tried again */
-/* the least interval, whatever the server requests: two or three in the shortest lease */
+/* the least interval between renewals, even if the server requests a shorter one */
 #define RENEW_LEAST_MS 20
 
 struct held {

@@ -1,8 +1,8 @@
 /* The leases that this agent holds: from the grant until the server has stored their last result.
  *
- * A lease is renewed in time, also while its results wait to be posted. It is given up here before
- * the server may grant it to another agent: held_is_alive turns false a margin before it expires.
- * Memory: the table owns its entries; an entry lives until held_drop. Threads: any. */
+ * A lease is renewed in time, also while its results wait to be posted. The agent gives it up
+ * before the server may grant it to another agent: held_is_alive is false from a margin before it
+ * expires. Memory: the table owns its entries; an entry lives until held_drop. Threads: any. */
 #ifndef WAVETUNE_AGENT_RUN_HELD_H
 #define WAVETUNE_AGENT_RUN_HELD_H
 
@@ -48,8 +48,8 @@ struct held_due {
   uint64_t config; /* UINT64_MAX: none */
   int64_t left_ms; /* until it expires */
 };
-/* Finds the lease to renew next. True: *ret_due is due now, and is not returned again for a moment.
- * False: none is due for *ret_wait_ms; INT64_MAX: there is no lease. */
+/* Finds the lease to renew next. True: *ret_due is due now; it is not returned again before its
+ * next retry. False: none is due for *ret_wait_ms; INT64_MAX: there is no lease. */
 bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *ret_wait_ms);
 void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t requested_ms,
                   int64_t expires_in_ms);

@@ -251,8 +251,8 @@ static struct server_answer enrol_ask(struct agent *agent, struct enrolment_answ
       string_equal(json_string_value(json_object_get(answer.json, "pointer")), "/trusted_keys"))
     error_prefix(
         &answer.error,
-        "the server keeps no signatures of kernels, so that with --trusted-key there is no work "
-        "here; upgrade it: ");
+        "the server does not store signatures of kernels, so that an agent with --trusted-key gets "
+        "no work; upgrade the server: ");
   if (answer.is_ok && !enrolment_answer_read(answer.json, ret_enrolment, &answer.error))
     answer_refuse(&answer, "POST /v1/agents");
   if (!answer.is_ok)
@@ -334,7 +334,7 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
     return;
   }
 
-  log_warning("agent: its token is not replaced yet: %s", answer.error.message);
+  log_warning("agent: its token was not replaced yet: %s", answer.error.message);
   keeper->rotate_again_ms = now_ms + backoff_next_ms(&keeper->backoff, answer.retry_after_s);
 }
 

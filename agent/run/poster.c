@@ -4,8 +4,8 @@
  * A record is {"lease", "epoch"} with "measurement": {…}, "done": true or "release": "why", and
  * "opening_us" where a kernel was opened for it: the time of that so far. Its number is the
  * measurement's seq. Code that a measurement names ("object", stored in the record's "object_path")
- * is uploaded before it. Nothing is forgotten before the server has answered; what it refuses for
- * good is appended to STATE/refused.jsonl. Threads: one at a time posts. */
+ * is uploaded before it. No record is removed before the server has answered; a record that the
+ * server refuses for good is appended to STATE/refused.jsonl. Threads: one at a time posts. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -19,13 +19,13 @@
 #define BACKOFF_LEAST_MS 250
 #define BACKOFF_MOST_MS 5000
 #define OBJECT_MS 10000
-#define OBJECT_ATTEMPTS 3 /* then results go without their code, where the server takes them */
+#define OBJECT_ATTEMPTS 3 /* then results are posted without their code */
 
 struct batch {
   size_t n;
   struct spool_record records[BATCH_RECORDS];
   bool is_posted[BATCH_RECORDS];
-  int64_t retry_after_s; /* of a server that is away */
+  int64_t retry_after_s; /* of the request that the server may accept later */
 };
 
 /* The records of one lease and epoch that are posted together, in order: indices of a batch. */
@@ -33,12 +33,12 @@ struct group {
   const char *lease;
   int64_t epoch;
   size_t n;  /* measurements */
-  bool done; /* its end is the index behind them */
+  bool done; /* with the lease's end, whose index is after theirs */
   size_t indices[BATCH_RECORDS];
 };
 
-/* Whether the server may take the same later: it is away or busy, or does not know the token
- * (yet). */
+/* Whether the server may accept the same request later: it is away or busy, or does not accept the
+ * token (yet). */
 static bool is_for_later(enum error_kind kind) {
   return error_is_retryable(kind) || kind == ERROR_UNAUTHENTICATED || kind == ERROR_FORBIDDEN;
 }
@@ -103,8 +103,8 @@ struct part {
 #define PARTS_MAX 16
 _Static_assert(BATCH_RECORDS < 1 << (PARTS_MAX - 1), "halves of halves fit in the list");
 
-/* Posts a group, and what is refused as a whole in halves, until the bad measurement is alone.
- * False: the server may take it later. */
+/* Posts a group; a part that is refused is posted again in halves, until a refused measurement is
+ * alone. False: the server may accept it later. */
 static bool results_post(struct agent *agent, struct batch *batch, const struct group *group) {
   struct part parts[PARTS_MAX] = {{0, group->n, group->done}}; /* the last is posted first */
   for (size_t n_parts = 1; n_parts > 0;) {
@@ -119,7 +119,8 @@ static bool results_post(struct agent *agent, struct batch *batch, const struct 
       return false;
     }
 
-    /* The server has another holder for the lease, or none: it stores late results as evidence. */
+    /* The server granted the lease again, or ended it, and stored these results as evidence only.
+     */
     if (answer.error.kind == ERROR_CONFLICT && json_object_get(answer.json, "epoch")) {
       log_warning("lease: lost lease=%s epoch=%lld; %zu late results were kept as evidence",
                   group->lease, (long long)group->epoch, part.n);
@@ -189,7 +190,7 @@ static bool release_post(struct agent *agent, struct batch *batch, const json_t 
   }
 
   if (!answer.is_ok) /* it expired before: nothing is left to release */
-    log_info("lease: lease=%s was not ours any more: %s", lease, answer.error.message);
+    log_info("lease: lease=%s had ended before it was released: %s", lease, answer.error.message);
   held_drop(agent->held, lease, record_epoch(record));
   return true;
 }
@@ -207,7 +208,7 @@ static bool object_put(struct agent *agent, const char *path, const char *digest
 
   struct digest digest = digest_of(bytes, size);
   if (!string_equal(digest_format(&digest, text), digest_text))
-    return error_set(error, "%s is not any more what was measured", path);
+    return error_set(error, "%s has changed since it was measured", path);
 
   cleanup_free char *target = xasprintf("/v1/blobs/%s", digest_text);
   struct http_request request = {.method = "PUT",
@@ -230,8 +231,8 @@ static bool object_put(struct agent *agent, const char *path, const char *digest
   return true;
 }
 
-/* Uploads the code of a batch's measurements. A server that is away is waited for, as results do.
- * One that takes results and, OBJECT_ATTEMPTS times, no code gets them without. */
+/* Uploads the code of a batch's measurements. False: the results wait with it. After
+ * OBJECT_ATTEMPTS failures in a row results are posted without their code. */
 static bool objects_post(struct agent *agent, struct batch *batch) {
   bool is_refused = false;
   for (size_t i = 0; i < batch->n; i++) {
@@ -252,7 +253,7 @@ static bool objects_post(struct agent *agent, struct batch *batch) {
         log_warning("poster: results wait in the spool for their compiled code: %s", error.message);
         return false;
       }
-      log_warning("poster: results of lease=%s go without their compiled code: %s",
+      log_warning("poster: results of lease=%s are posted without their compiled code: %s",
                   record_lease(record), error.message);
     }
     json_object_del(measurement, "object");
@@ -261,8 +262,8 @@ static bool objects_post(struct agent *agent, struct batch *batch) {
   return true;
 }
 
-/* Posts at most one batch of the spool. *ret_more: there may be more than that. False: try again
- * later, *ret_retry_after_s as the server requests. */
+/* Posts at most one batch of the spool. *ret_more: the spool may have more records. False: try
+ * again later; *ret_retry_after_s is what the server requests. */
 static bool spool_post(struct agent *agent, bool *ret_more, int64_t *ret_retry_after_s) {
   struct error error;
   cleanup_free struct batch *batch = xcalloc(1, sizeof *batch);
@@ -275,7 +276,8 @@ static bool spool_post(struct agent *agent, bool *ret_more, int64_t *ret_retry_a
                         ? release_post(agent, batch, batch->records[i].json)
                         : group_post(agent, batch, i);
     if (!is_posted)
-      agent->object_failures = 0; /* it was away: its code comes with the results when it is back */
+      agent->object_failures =
+          0; /* the server is away: then the code is uploaded when it is back */
   }
 
   if (is_posted && batch->n)
@@ -317,7 +319,7 @@ void *poster_run(void *context) {
     spool_wait(agent->spool, BATCH_WAIT_MS);
     if (spool_is_empty(agent->spool))
       continue;
-    if (!more) /* else a lease's end may be behind what a batch held */
+    if (!more) /* else the end of a lease may be in the next batch */
       agent_wait(agent, BATCH_WAIT_MS, &agent->must_post);
     if (spool_post(agent, &more, &retry_after_s))
       backoff_reset(&backoff);
@@ -325,8 +327,8 @@ void *poster_run(void *context) {
       agent_wait(agent, backoff_next_ms(&backoff, retry_after_s), &agent->must_post);
   }
 
-  /* The devices have ended: what is left in the spool is posted within a moment, or by the next
-   * run. */
+  /* The devices have ended: what is left in the spool is posted within LAST_POSTS_MS, or by the
+   * next run. */
   int64_t until_ms = clock_monotonic_ms() + LAST_POSTS_MS;
   backoff_reset(&backoff);
 

@@ -161,8 +161,8 @@ static bool agent_prepare(struct agent *agent, struct error *error) {
   return true;
 }
 
-/* Prepares one thread for each device. Where there are GPUs, the CPU is used only if it is named:
- * it has to serve the GPUs. */
+/* Prepares one thread for each device. Where there are GPUs, the CPU is measured only if it is
+ * named: the GPUs need it. */
 static bool threads_prepare(struct agent *agent, struct error *error) {
   const char *const *names;
   const struct device_seen *found;
@@ -263,7 +263,7 @@ static int run_work(struct supervisor *supervisor, void *context) {
 static void run_stop(void *context) {
   struct agent *agent = context;
   MAGIC_CHECK(agent, AGENT_MAGIC);
-  log_info("agent: ending on a signal; it stops measuring and returns its leases");
+  log_info("agent: ends on a signal; it stops measuring and releases its leases");
   agent_stop(agent);
 }
 
@@ -292,8 +292,7 @@ static const struct option_spec run_options[] = {
     OPTION_CLIENT_KEY,
     {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
      "folder of the agent's id, token, spool and compiled objects; default: "
-     "/var/lib/wavetune-agent, "
-     "for users other than root ~/.local/state/…",
+     "/var/lib/wavetune-agent, for users other than root ~/.local/state/…",
      false},
     {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "a name for people; default: the host's name", false},
     {"device", OPTION_LIST, "NAME", NULL, 0, 0,
@@ -313,7 +312,7 @@ const struct command_spec run_command = {
     .arguments = "",
     .summary = "work for a server: lease, compile, measure, post",
     .description =
-        "Works until SIGTERM or SIGINT, then returns its leases; a second signal ends "
+        "Works until SIGTERM or SIGINT, then releases its leases; a second signal ends "
         "it at once. Measurements are written to the disk before they are posted: nothing "
         "is lost when the server is away or the agent dies.",
     .options = run_options,

@@ -58,7 +58,7 @@ struct server_answer server_answer_read(const char *method, const char *path,
               "the server answered %d to %s %s: %s", response->status, method, path,
               detail        ? detail
               : is_redirect ? "redirects are not followed, so give the URL that it leads to"
-                            : "it did not say why");
+                            : "it gave no reason");
   http_error_name_request(response, &answer.error);
 
   return answer;

@@ -1,4 +1,4 @@
-/* Requests of the agent's threads to the server: sending one and judging its answer, the bodies of
+/* Requests of the agent's threads to the server: sending one and checking its answer, the bodies of
  * answers and of measurements, and waiting between tries.
  *
  * A server may be broken, or another program: values that are not of the right type and range are
@@ -42,7 +42,7 @@ must_check static inline bool answer_is_for_later(const struct server_answer *an
  * it becomes ERROR_UNAVAILABLE. */
 must_check enum error_kind server_error_kind(const struct http_response *response);
 
-/* Judges an answer: whatever the server sends, the result is ok or an error with a sentence. */
+/* Checks an answer: whatever the server sends, the result is ok or an error with a sentence. */
 struct server_answer server_answer_read(const char *method, const char *path,
                                         const struct http_response *response);
 

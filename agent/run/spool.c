@@ -295,9 +295,10 @@ static bool bytes_copy(int from, uint64_t at, size_t size, int to, uint64_t to_a
   return read_at(from, bytes, size, at) && write_at(to, bytes, size, to_at);
 }
 
-/* Replaces the file by one with only the records that are not acknowledged: a busy agent always has
- * some. Devices append meanwhile without waiting for the disk: records that are appended during the
- * sync are copied after it. The calling thread also peeks, which syncs those before they are used.
+/* Replaces the file by one with only the records that are not acknowledged. (The file of a busy
+ * agent always has some, and so cannot just be emptied.) Devices append meanwhile without waiting
+ * for the disk: records that are appended during the sync are copied after it. The calling thread
+ * also peeks, which syncs those before they are used.
  */
 static bool spool_shorten(struct spool *spool, uint64_t end, struct error *error) {
   cleanup_free char *path = xasprintf("%s.new", spool->path);
@@ -339,12 +340,12 @@ bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error
   spool->first = first;
   pthread_mutex_unlock(&spool->mutex);
 
-  /* The numbers continue from the acknowledged one, which is on the disk by now. Never more bytes
-   * are copied than are dropped. */
+  /* The numbers continue from the acknowledged one, which is on the disk by now. At most
+   * as many bytes are copied as are dropped. */
   struct error reason;
   if (ok && first > spool->shorten_at && end - first <= first &&
       !spool_shorten(spool, end, &reason))
-    log_warning("spool: it cannot drop what the server has: %s", reason.message);
+    log_warning("spool: cannot remove the acknowledged records: %s", reason.message);
   return ok;
 }
 

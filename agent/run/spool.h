@@ -6,7 +6,7 @@
  * FOLDER/spool.acknowledged holds a number: the server has stored all records up to that. An
  * incomplete record at the end, after a crash, is dropped when the spool is opened. Records are
  * synced to the disk before they are read, so nothing is posted that a crash could lose.
- * FOLDER/lock is held while the spool is open: two agents on one folder would mix their numbers.
+ * FOLDER/lock is locked while the spool is open: two agents in one folder would mix their numbers.
  *
  * Memory: owns its files. Threads: append from any, peek and acknowledge from one. */
 #ifndef WAVETUNE_AGENT_RUN_SPOOL_H

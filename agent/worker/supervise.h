@@ -3,12 +3,12 @@
  *
  * Workers are started from the main thread only, because PR_SET_PDEATHSIG follows the parent
  * thread: a worker that a device thread had forked would die with that thread. A worker is this
- * program again (/proc/self/exe worker) in a new process group. It has open only the two file
- * descriptors of agent/worker/worker.h and a pipe for its output, gets no new privileges, and is
- * the first to be killed when memory runs out. The token is not in its environment: supervise()
+ * program again (/proc/self/exe worker) in a new process group. It inherits only the two file
+ * descriptors of agent/worker/worker.h and a pipe for its output, cannot gain privileges, and is
+ * killed first when memory runs out. The token is not in its environment: supervise()
  * removes it from this process's.
  *
- * The first SIGTERM or SIGINT requests the work to end (supervisor_stopped); a second one ends the
+ * After the first SIGTERM or SIGINT the work should end (supervisor_stopped); a second one ends the
  * program at once, and its workers with it.
  *
  * Memory: spawned is a plain value; its owner closes the socket and the pipe, unmaps the page and

@@ -11,7 +11,8 @@
  *                      "facts": {…}}],
  *         "absent": [{"backend": "hip", "reason": "…"}]}
  *   {"do": "sentinel", "device": "cuda0"}
- *     opens the device, which stays open, runs work on it whose result is known, and checks that
+ *     opens the device, which stays open, runs work with a known result on it, and checks the
+ * result
  *     -> {"passed": true} or {"passed": false, "error": "…"}
  *   {"do": "open", "device": "cpu0", "kernel": {manifest}, "key": {…}, "space": {…}, "seed": 7,
  *    "regime": "cold", "reference": true,
@@ -36,7 +37,7 @@
  *     Loads and checks the configs in this order, then races them (agent/measure/race.h; with a
  *     null margin none leaves early). On a device that runs asynchronously a block of configs is
  *     enqueued at once, and the page names no config meanwhile, unless "serial". With "whole",
- *     device_us leaves out no config and ends nothing before rounds_min rounds.
+ *     every config gets rounds_min rounds, whatever device_us is.
  *     -> one line for each config, as soon as its sampling has ended:
  *        {"config": 17, "outcome": "correct", "timer": "clock_monotonic_raw", "samples_us": […],
  *         "baseline_us": […], "end": "behind", "clock_mhz": 3600 or null, "device_us": 41234,
@@ -45,9 +46,9 @@
  *        A config without a sample because of the budget has no line.
  *     -> {"done": true, "over_budget": false,
  *         "spent": {"load_us": …, "check_us": …, "warm_up_us": …, "timing_us": …}}
- *     -> or, in place of "done", {"baseline_wrong": "…"}: an element of the baseline's output that
- *        its check had not compared is wrong, which a comparison with another config's output
- *        showed (agent/measure/problem.h)
+ *     -> or, in place of "done", {"baseline_wrong": "…"}: a comparison with another config's output
+ *        showed that the baseline's output is wrong, in an element that its check had not compared
+ *        (agent/measure/problem.h)
  *   {"do": "close"}    frees what "open" allocated and keeps the device
  *     -> {"closed": true}
  *

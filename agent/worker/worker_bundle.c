@@ -15,8 +15,8 @@
 #define SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
 #define DESCRIPTORS_AT_ONCE 4
 
-/* Whether the sealed memory has the objects that were compiled: detects every change of a file, or
- * of the memory before it was sealed. */
+/* Whether the sealed memory has the objects that were compiled. This detects a change of a file,
+ * and of the memory before it was sealed. */
 static bool objects_check(int fd, size_t size, const json_t *bundle, json_t *objects,
                           struct error *error) {
   /* Private: before Linux 6.7 sealed memory cannot be mapped shared. */

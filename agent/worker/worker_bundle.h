@@ -1,7 +1,8 @@
 /* How a worker gets objects: as bytes in sealed memory, whose file descriptor is sent with the
- * request. Paths would not do, because a confined process cannot open the agent's files. Once the
- * memory is sealed nothing can change it; then each object in it must have the digest that it had
- * when it was compiled. A worker cannot change the objects of another worker.
+ * request. A path would not suffice, because a confined process cannot open the agent's files. Once
+ * the memory is sealed nothing can change it; after that the digest of each object in it is
+ * compared with the digest from when it was compiled. A worker cannot change the objects of another
+ * worker.
  *
  * Threads: any. */
 #ifndef WAVETUNE_AGENT_WORKER_WORKER_BUNDLE_H

@@ -265,7 +265,7 @@ static enum worker_event worker_crashed(struct worker_client *worker, struct wor
   int64_t turn_us = (clock_monotonic_ms() - worker->changed_ms) * 1000;
   bool has_ended = worker_has_ended(worker, LEAVE_MS), is_dead = worker_kill(worker, &status);
   if (!has_ended || !is_dead)
-    end_describe(worker, ret_end, "the worker closed its socket and went on");
+    end_describe(worker, ret_end, "the worker closed its socket and did not exit");
   else if (WIFSIGNALED(status))
     end_describe(worker, ret_end, "killed by signal %d (%s) while %s", WTERMSIG(status),
                  strsignal(WTERMSIG(status)), phase_verb(worker));
@@ -328,7 +328,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
     }
     if (clock_monotonic_ms() - worker->requested_ms >= worker->whole_ms) {
       end_describe(worker, ret_end,
-                   "killed after %.3g s in all, more than the limits of its turns add up to",
+                   "killed after %.3g s in all, the sum of the limits of its turns",
                    (double)worker->whole_ms / 1000);
       event = WORKER_HUNG;
       break;

@@ -53,7 +53,7 @@ must_check bool worker_request_with(struct worker_client *worker, const json_t *
 
 enum worker_event {
   WORKER_ANSWER,  /* *ret_answer holds a line's object */
-  WORKER_CRASHED, /* it ended by a signal or an exit, or was killed because of a wrong answer */
+  WORKER_CRASHED, /* it ended by a signal or an exit, or was killed after an invalid answer */
   WORKER_HUNG,    /* it missed a deadline and was killed */
   WORKER_STOPPED, /* `stopped` returned true; it was killed */
 };

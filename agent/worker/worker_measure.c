@@ -35,7 +35,7 @@ static const struct field measure_fields[] = {
 };
 static const struct record measure_record = RECORD(NULL, struct measure_request, measure_fields);
 
-/* A request while it is worked on. */
+/* A request that is being answered. */
 struct measuring {
   struct worker *worker;
   size_t n; /* configs that are loaded and not known to be wrong */
@@ -147,7 +147,7 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
 
   if (problem_reference_is_lost(worker->problem))
     worker->problem->is_spoiled = worker->problem->is_lost =
-        true; /* no reference is left to compare with */
+        true; /* nothing can be compared without the reference */
   worker->is_trusted &= outcome != OUTCOME_RUNTIME;
   if (worker->problem->is_lost)
     return true;

@@ -52,7 +52,7 @@ static const struct field reference_fields[] = {
 static const struct record open_record = RECORD(NULL, struct open_request, open_fields);
 static const struct record reference_record = RECORD(NULL, struct open_request, reference_fields);
 
-/* What opening took. */
+/* The times of opening. */
 struct open_spent {
   int64_t device_ns, inputs_ns, reference_ns, baseline_ns;
 };
@@ -93,8 +93,8 @@ void worker_release(struct worker *worker) {
   json_decref(TAKE(worker->settings));
 }
 
-/* Opens the device unless it is open, and runs its sentinel unless it is trusted. Then the worker
- * is confined, and may load what others wrote. */
+/* Opens the device unless it is open, and runs its sentinel unless it is trusted. After this the
+ * worker is confined, and may load untrusted code. */
 static bool device_trust(struct worker *worker, const char *name, struct error *error) {
   if (!string_equal(worker->device_name, name)) {
     device_drop(worker);
@@ -138,7 +138,7 @@ bool worker_answer_close(struct worker *worker, const json_t *json) {
   return worker_answer(json_pack("{s:b}", "closed", 1));
 }
 
-/* Parses what the problem is made of, with a config that must be in the space. */
+/* Parses the kernel, key and space of a request, whose config must be in the space. */
 static bool problem_parse(struct worker *worker, const struct open_request *request, int64_t config,
                           const char *config_pointer, struct error *error) {
   if (!kernel_parse(request->kernel, &worker->kernel, error) ||
@@ -155,7 +155,7 @@ static bool problem_parse(struct worker *worker, const struct open_request *requ
                   (unsigned long long)worker->space->raw_count);
 }
 
-/* Opens everything but the baseline: a failure here is one of every config. */
+/* Opens everything but the baseline: after a failure here no config can be measured. */
 static bool problem_open(struct worker *worker, const struct open_request *open,
                          struct open_spent *spent, struct error *error) {
   if (!problem_parse(worker, open, open->baseline.config, "/baseline/config", error))
@@ -293,7 +293,7 @@ bool worker_answer_reference(struct worker *worker, const json_t *json) {
   record_init(&reference_record, &request);
   if (worker->n_fds < 2)
     return worker_answer_error(
-        (error_set(&error, "a reference is given its object and a socket"), &error));
+        (error_set(&error, "\"reference\" comes with a bundle and a socket"), &error));
   if (!record_read(&reference_record, json, "", &request, &error) ||
       !problem_parse(worker, &request, request.config, "/config", &error) ||
       !reference_host_new(

@@ -18,7 +18,8 @@ static const char *const host_places[] = {
     "/proc", /* where the sanitizers look up this process's memory */
 #endif
 };
-/* /proc: drivers' versions and this process. Landlock denies what is secret of other processes. */
+/* /proc: drivers' versions and this process. Landlock denies access to
+ * other processes' secrets. */
 static const char *const gpu_places[] = {
     "/proc",       "/bin",           "/etc/nvidia",        "/etc/localtime",
     "/opt/rocm*",  "/opt/amdgpu*",   "/usr/local/cuda*",   "/etc/amd",
@@ -134,6 +135,6 @@ bool worker_confine_calls(struct sandbox *taken, struct error *error) {
 #ifdef WAVETUNE_SANITIZED
   is_confined = true;
 #endif
-  process_hide(); /* from workers beside this one, where nothing else keeps them out */
+  process_hide(); /* from other workers, where nothing else denies them access */
   return entered(sandbox_enter_calls(sandbox), error);
 }

@@ -102,11 +102,11 @@ Test(agent_answers, whatever_a_server_sends_is_ok_or_an_error_with_a_sentence) {
       {200, html, ERROR_UNAVAILABLE, "the server's answer to POST /v1/x is not a JSON document"},
       {302, html, ERROR_UNAVAILABLE,
        "the server answered 302 to POST /v1/x: redirects are not followed"},
-      {404, html, ERROR_UNAVAILABLE, "the server answered 404 to POST /v1/x: it did not say why"},
+      {404, html, ERROR_UNAVAILABLE, "the server answered 404 to POST /v1/x: it gave no reason"},
       {404, pointer, ERROR_MISSING, "the server answered 404 to POST /v1/x: no"},
-      {418, list, ERROR_INVALID, "it did not say why"},
-      {0, none, ERROR_UNAVAILABLE, "it did not say why"},
-      {999, none, ERROR_INTERNAL, "it did not say why"},
+      {418, list, ERROR_INVALID, "it gave no reason"},
+      {0, none, ERROR_UNAVAILABLE, "it gave no reason"},
+      {999, none, ERROR_INTERNAL, "it gave no reason"},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(answers); i++) {
     struct http_response response = {

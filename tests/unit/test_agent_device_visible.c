@@ -41,11 +41,12 @@ Test(device_visible, a_process_sees_the_gpu_that_it_opens_and_no_other) {
   cr_expect_eq(gpu_opened("hip2"), 2);
   cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "2");
   cr_expect_eq(gpu_opened("hip2"), 2);
-  expect_refused("hip0", "no device hip0: this process is hip2's and hides all other GPUs");
-  expect_refused("cuda0", "no device cuda0: this process is hip2's and hides all other GPUs");
-  expect_refused("hip", "no device hip: this process is hip2's and hides all other GPUs");
+  expect_refused("hip0", "no device hip0: this process was started for hip2 and sees no other GPU");
+  expect_refused("cuda0",
+                 "no device cuda0: this process was started for hip2 and sees no other GPU");
+  expect_refused("hip", "no device hip: this process was started for hip2 and sees no other GPU");
   cr_expect_not(hip_ops.probe(&devices, &error));
-  cr_expect_str_eq(error.message, "this process is hip2's and hides all other GPUs");
+  cr_expect_str_eq(error.message, "this process was started for hip2 and sees no other GPU");
 }
 
 Test(device_visible, a_process_that_has_probed_opens_any) {
@@ -133,6 +134,6 @@ Test(device_visible, a_runtime_that_did_not_start_is_started_for_the_same_gpu) {
   cr_expect(string_starts(error.message, "no device hip2: the HIP runtime is not installed"), "%s",
             error.message);
   setenv("WAVETUNE_HIP_LIBRARY", FAKE_HIP, 1);
-  expect_refused("hip1", "no device hip1: this process is hip2's and hides all other GPUs");
+  expect_refused("hip1", "no device hip1: this process was started for hip2 and sees no other GPU");
   cr_expect_eq(gpu_opened("hip2"), 2);
 }

@@ -87,8 +87,8 @@ Test(fault_code, the_saved_object_is_disassembled_around_the_pc) {
     cr_skip_test("clang-19 or llvm-objdump-19 is not here");
   cleanup_free char *printed = printed_of(BASE + address_of(text, "s_endpgm"));
   cleanup_free char *sentence = fault_code_keep(printed, folder);
-  cr_expect(strstr(sentence, "it had come to `s_endpgm` (copy+0x"), "%s", sentence);
-  cr_expect(strstr(sentence, "), behind `global_store_dword v"), "%s", sentence);
+  cr_expect(strstr(sentence, "it had reached `s_endpgm` (copy+0x"), "%s", sentence);
+  cr_expect(strstr(sentence, "), after `global_store_dword v"), "%s", sentence);
 
   struct error error;
   size_t size;
@@ -156,7 +156,7 @@ Test(fault_code, a_window_stays_in_its_function_and_is_bounded) {
   struct error error = {0};
   cr_assert(fault_code_window(text, 0x100 + 4 * 55, &window, &sentence, &error), "%s",
             error.message);
-  cr_expect_str_eq(sentence, "it had come to `s_nop 55` (f+0xdc), behind no access to memory");
+  cr_expect_str_eq(sentence, "it had reached `s_nop 55` (f+0xdc), after no access to memory");
   cr_expect(string_starts(window, "f:\n    +0x5c     s_nop 23\n"), "%s", window);
   cr_expect(strstr(window, " => +0xdc     s_nop 55\n    +0xe0     s_nop 56\n"), "%s", window);
   cr_expect_null(strstr(window, "s_endpgm"), "%s", window);

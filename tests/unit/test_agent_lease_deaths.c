@@ -111,7 +111,7 @@ Test(agent_lease_deaths, finds_the_finalist_that_kills_the_baseline) {
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 2);
   expect_outcome(&trial, 1, OUTCOME_RUNTIME,
-                 "the worker died beside it alone, in 2 processes: killed by signal 9");
+                 "the worker died with this config alone, in 2 processes: killed by signal 9");
   expect_correct(&trial, 2, FINAL_ROUNDS);
   trial_free(&trial);
 }
@@ -122,7 +122,7 @@ Test(agent_lease_deaths, blames_no_finalist_when_the_baseline_dies_beside_none_o
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_FAILED);
   cr_expect_eq(trial.n, 0);
-  cr_expect_not_null(strstr(trial.error.message, "beside none of them alone"), "%s",
+  cr_expect_not_null(strstr(trial.error.message, "with none of them alone"), "%s",
                      trial.error.message);
   trial_free(&trial);
 }

@@ -133,7 +133,6 @@ int main(int argc, char **argv) {
   json_object_seed(0);
   struct bench bench = {0};
   struct error error = {0};
-  struct reference *reference = NULL;
   char cache[] = "/tmp/wavetune-bench-XXXXXX";
   int64_t rounds = ROUNDS_DEFAULT;
   if (argc < 4 || argc > 5 || (argc == 5 && (rounds = atoll(argv[4])) < 1) || rounds > 100000)
@@ -149,12 +148,17 @@ int main(int argc, char **argv) {
   const char *colon = strrchr(argv[2], ':');
   bench.sources = colon ? xstrndup(argv[2], (size_t)(colon - argv[2])) : xstrdup(argv[2]);
   struct compile_result host = compile(&bench, true), object = compile(&bench, false);
-  struct problem_options options = {bench.folder->space->default_ordinal, 1, true,
-                                    ROTATION_BYTES_MAX, NULL};
+  struct problem_setup setup = {.device = bench.device,
+                                .kernel = bench.folder->kernel,
+                                .key = &bench.key,
+                                .space = bench.folder->space,
+                                .baseline = bench.folder->space->default_ordinal,
+                                .seed = 1,
+                                .is_cold = true,
+                                .rotation_bytes_max = ROTATION_BYTES_MAX};
   struct problem *problem = NULL;
-  if (!reference_load(host.object, &reference, &error) ||
-      !problem_new(bench.device, bench.folder->kernel, &bench.key, bench.folder->space, reference,
-                   &options, &problem, &error))
+  if (!reference_load(host.object, &setup.reference, &error) ||
+      !problem_new(&setup, &problem, &error))
     die("%s", error.message);
   measure(&bench, problem, &object, (size_t)rounds);
   problem_free(problem);

@@ -26,7 +26,7 @@ static size_t stride_of(size_t bytes) {
 
 /* Chooses how a cold regime is reached where `taken` bytes of the device's memory are used already,
  * and returns how many more it takes. */
-static size_t rotation_choose(struct problem *problem, const struct problem_options *options,
+static size_t rotation_choose(struct problem *problem, const struct problem_setup *setup,
                               size_t taken) {
   struct device_rotation *rotation = &problem->rotation;
   size_t memory = problem->device->memory_bytes, displacement = problem->device->displacement_bytes,
@@ -35,14 +35,14 @@ static size_t rotation_choose(struct problem *problem, const struct problem_opti
   for (size_t i = 0; i < problem->kernel->n_arguments; i++)
     total += stride_of(problem->operands[i].bytes);
   rotation->n_copies = 1;
-  if (!options->is_cold || !total)
+  if (!setup->is_cold || !total)
     return 0;
 
-  rotation->flush_instructions = options->instruction_flush != NULL;
+  rotation->flush_instructions = setup->instruction_flush != NULL;
   size_t needed = (displacement + total - 1) / total;
   needed = needed < 2 ? 2 : needed;
   bool has_room = !memory || (taken < memory && needed <= (memory - taken) / total);
-  rotation->displace = !has_room || needed > options->rotation_bytes_max / total;
+  rotation->displace = !has_room || needed > setup->rotation_bytes_max / total;
   rotation->n_copies = rotation->displace ? 1 : needed;
   return rotation->displace ? displacement : needed * total;
 }
@@ -51,7 +51,7 @@ static size_t rotation_choose(struct problem *problem, const struct problem_opti
  * the process would be killed, and the baseline blamed. The config is not in scope: buffers are
  * made once and shared by all configs. */
 static bool operands_size(struct problem *problem, const struct scope *scope,
-                          const struct problem_options *options, struct error *error) {
+                          const struct problem_setup *setup, struct error *error) {
   size_t on_device = 0, on_host = 0, memory = problem->device->memory_bytes;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     const struct argument *argument = &problem->kernel->arguments[i];
@@ -69,11 +69,11 @@ static bool operands_size(struct problem *problem, const struct scope *scope,
   }
 
   if (problem->kernel->language == LANGUAGE_C) { /* runs in the host's memory */
-    on_device += rotation_choose(problem, options, on_device + on_host);
+    on_device += rotation_choose(problem, setup, on_device + on_host);
     return memory_suffices("memory", on_device + on_host, memory, error);
   }
 
-  on_device += rotation_choose(problem, options, on_device);
+  on_device += rotation_choose(problem, setup, on_device);
   return memory_suffices("the device's memory", on_device, memory, error) &&
          memory_suffices("the host's memory", on_host, cpu_memory_available(), error);
 }
@@ -165,14 +165,17 @@ static bool scalars_evaluate(const struct problem *problem, uint64_t config, str
   return true;
 }
 
-bool problem_new(struct device *device, const struct kernel *kernel, const struct key *key,
-                 const struct space *space, struct reference *reference,
-                 const struct problem_options *options, struct problem **ret_problem,
+bool problem_new(const struct problem_setup *setup, struct problem **ret_problem,
                  struct error *error) {
+  struct device *device = setup->device;
+  const struct kernel *kernel = setup->kernel;
   cleanup_problem struct problem *problem = xcalloc(1, sizeof *problem);
-  *problem = (struct problem){
-      .device = device, .kernel = kernel, .key = key, .space = space, .reference = reference};
-  const char *flush = options->is_cold ? options->instruction_flush : NULL;
+  *problem = (struct problem){.device = device,
+                              .kernel = kernel,
+                              .key = setup->key,
+                              .space = setup->space,
+                              .reference = setup->reference};
+  const char *flush = setup->is_cold ? setup->instruction_flush : NULL;
   if (flush && !device->ops->instruction_flush_set)
     return error_set(error,
                      "the back end %s cannot flush instruction caches; leave "
@@ -182,20 +185,19 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
     return false;
 
   struct error reason; /* a device that refuses the fingerprint works without it */
-  if (options->fingerprint && device->ops->fingerprint_set &&
-      !device->ops->fingerprint_set(device, options->fingerprint, &reason))
+  if (setup->fingerprint && device->ops->fingerprint_set &&
+      !device->ops->fingerprint_set(device, setup->fingerprint, &reason))
     log_warning("device: outputs are copied to the host to be compared: %s", reason.message);
 
   struct space_facts facts = facts_of(problem);
   struct scope scope = {0}, baseline_scope = {0};
-  if (!facts_scope_add(&facts, &scope, error) || !operands_size(problem, &scope, options, error))
+  if (!facts_scope_add(&facts, &scope, error) || !operands_size(problem, &scope, setup, error))
     return false;
 
   for (size_t i = 0; i < kernel->n_arguments; i++)
-    if (kernel->arguments[i].is_buffer && !operand_new(problem, i, options->seed, error))
+    if (kernel->arguments[i].is_buffer && !operand_new(problem, i, setup->seed, error))
       return false;
-  if (!scalars_evaluate(problem, options->baseline, &baseline_scope, problem->host_scalars,
-                        error) ||
+  if (!scalars_evaluate(problem, setup->baseline, &baseline_scope, problem->host_scalars, error) ||
       !rotation_new(problem, error))
     return false;
 
@@ -207,10 +209,11 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
                                                                 : (void *)&problem->host_scalars[i];
   }
 
-  for (size_t i = 0; i < kernel->n_arguments && reference; i++)
+  for (size_t i = 0; i < kernel->n_arguments && setup->reference; i++)
     if (kernel->arguments[i].reference_entry)
-      expectation_compute(reference, i, problem->operands[i].elements, kernel->reference.samples,
-                          options->seed, problem->host_arguments, &problem->operands[i].expected);
+      expectation_compute(setup->reference, i, problem->operands[i].elements,
+                          kernel->reference.samples, setup->seed, problem->host_arguments,
+                          &problem->operands[i].expected);
   problem->reference_ns = clock_monotonic_ns() - start;
   *ret_problem = TAKE(problem);
   return true;

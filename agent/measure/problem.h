@@ -83,8 +83,13 @@ struct operand {
   struct expectation expected;    /* the reference's samples of it */
 };
 
-struct problem_options {
-  uint64_t baseline; /* the config whose scalars the reference gets */
+struct problem_setup {
+  struct device *device;
+  const struct kernel *kernel;
+  const struct key *key;
+  const struct space *space;
+  struct reference *reference; /* NULL: outputs are not compared */
+  uint64_t baseline;           /* the config whose scalars the reference gets */
   uint64_t seed;
   bool is_cold;
   size_t rotation_bytes_max;
@@ -131,11 +136,9 @@ struct loaded_config {
   struct error error;
 };
 
-/* Takes `reference`, also on failure. */
-must_check bool problem_new(struct device *device, const struct kernel *kernel,
-                            const struct key *key, const struct space *space,
-                            struct reference *reference, const struct problem_options *options,
-                            struct problem **ret_problem, struct error *error);
+/* Takes the reference, also on failure; borrows the rest. */
+must_check bool problem_new(const struct problem_setup *setup, struct problem **ret_problem,
+                            struct error *error);
 void problem_free(struct problem *problem);
 DEFINE_CLEANUP(struct problem *, cleanup_problem_free, problem_free)
 #define cleanup_problem __attribute__((cleanup(cleanup_problem_free)))

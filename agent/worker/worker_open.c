@@ -163,9 +163,12 @@ static bool problem_open(struct worker *worker, const struct open_request *open,
   if (open->has_reference && worker->n_fds == 0)
     return error_at(error, "/reference", "there is no socket to a reference");
 
-  struct reference *reference =
-      open->has_reference ? reference_connect(worker->fds[--worker->n_fds]) : NULL;
-  struct problem_options options = {
+  struct problem_setup setup = {
+      .device = worker->device,
+      .kernel = worker->kernel,
+      .key = &worker->key,
+      .space = worker->space,
+      .reference = open->has_reference ? reference_connect(worker->fds[--worker->n_fds]) : NULL,
       .baseline = (uint64_t)open->baseline.config,
       .seed = worker->seed,
       .is_cold = open->regime == REGIME_COLD,
@@ -174,8 +177,7 @@ static bool problem_open(struct worker *worker, const struct open_request *open,
       .fingerprint = open->fingerprint,
   };
   int64_t start = clock_monotonic_ns();
-  if (!problem_new(worker->device, worker->kernel, &worker->key, worker->space, reference, &options,
-                   &worker->problem, error))
+  if (!problem_new(&setup, &worker->problem, error))
     return false;
 
   spent->reference_ns = worker->problem->reference_ns;

@@ -22,10 +22,14 @@ static struct checked check(const char *source, struct fixture_options options) 
   cr_assert(device_open("cpu0", &device, &checked.error));
   cr_assert(reference_load(reference_object, &reference, &checked.error), "%s",
             checked.error.message);
-  struct problem_options problem_options = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX};
-  cr_assert(problem_new(device, fixture.kernel, &fixture.key, fixture.space, reference,
-                        &problem_options, &problem, &checked.error),
-            "%s", checked.error.message);
+  struct problem_setup setup = {.device = device,
+                                .kernel = fixture.kernel,
+                                .key = &fixture.key,
+                                .space = fixture.space,
+                                .reference = reference,
+                                .seed = 1,
+                                .rotation_bytes_max = ROTATION_BYTES_MAX};
+  cr_assert(problem_new(&setup, &problem, &checked.error), "%s", checked.error.message);
   struct launch_spec launch = launch_spec_default();
   cr_assert_eq(config_load(problem, 0, object, &launch, &loaded, &checked.error), OUTCOME_CORRECT,
                "%s", checked.error.message);
@@ -229,15 +233,16 @@ static void several_open(struct several *several, const char *source,
                          struct fixture_options options) {
   struct error error = {0};
   *several = (struct several){.fixture = fixture_new(source, options)};
-  struct reference *reference;
-  struct problem_options problem_options = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX};
+  struct problem_setup setup = {.kernel = several->fixture.kernel,
+                                .key = &several->fixture.key,
+                                .space = several->fixture.space,
+                                .seed = 1,
+                                .rotation_bytes_max = ROTATION_BYTES_MAX};
   char *object = fixture_object(&several->fixture, 0, true);
   cr_assert(device_open("cpu0", &several->device, &error));
-  cr_assert(reference_load(object, &reference, &error), "%s", error.message);
-  cr_assert(problem_new(several->device, several->fixture.kernel, &several->fixture.key,
-                        several->fixture.space, reference, &problem_options, &several->problem,
-                        &error),
-            "%s", error.message);
+  cr_assert(reference_load(object, &setup.reference, &error), "%s", error.message);
+  setup.device = several->device;
+  cr_assert(problem_new(&setup, &several->problem, &error), "%s", error.message);
   free(object);
 }
 

@@ -60,14 +60,17 @@ static void problem_open(struct opened *opened, int setup) {
   cr_assert(file_write_atomically(opened->object, "\177ELF", 4, 0600, &error), "%s", error.message);
   cr_assert(device_open("hip0", &opened->device, &error), "%s", error.message);
   cr_assert(reference_load(opened->reference_object, &reference, &error), "%s", error.message);
-  struct problem_options options = {.seed = 1,
-                                    .rotation_bytes_max = ROTATION_BYTES_MAX,
-                                    .is_cold = setup & COLD,
-                                    .instruction_flush = setup & COLD ? opened->object : NULL,
-                                    .fingerprint = setup & FINGERPRINTS ? opened->object : NULL};
-  cr_assert(problem_new(opened->device, opened->fixture.kernel, &opened->fixture.key,
-                        opened->fixture.space, reference, &options, &opened->problem, &error),
-            "%s", error.message);
+  struct problem_setup problem = {.device = opened->device,
+                                  .kernel = opened->fixture.kernel,
+                                  .key = &opened->fixture.key,
+                                  .space = opened->fixture.space,
+                                  .reference = reference,
+                                  .seed = 1,
+                                  .rotation_bytes_max = ROTATION_BYTES_MAX,
+                                  .is_cold = setup & COLD,
+                                  .instruction_flush = setup & COLD ? opened->object : NULL,
+                                  .fingerprint = setup & FINGERPRINTS ? opened->object : NULL};
+  cr_assert(problem_new(&problem, &opened->problem, &error), "%s", error.message);
 }
 
 static struct loaded_config *loaded_config_of(struct opened *opened, enum config config) {

@@ -62,10 +62,15 @@ static void check_key(struct checker *checker, const char *key_text) {
   cr_assert(reference_load(object.object, &reference, &error), "%s", error.message);
   compile_result_release(&object);
   cr_assert(space->has_default);
-  struct problem_options options = {space->default_ordinal, 1, false, ROTATION_BYTES_MAX};
-  cr_assert(problem_new(checker->device, kernel, &checker->key, space, reference, &options,
-                        &problem, &error),
-            "%s", error.message);
+  struct problem_setup setup = {.device = checker->device,
+                                .kernel = kernel,
+                                .key = &checker->key,
+                                .space = space,
+                                .reference = reference,
+                                .baseline = space->default_ordinal,
+                                .seed = 1,
+                                .rotation_bytes_max = ROTATION_BYTES_MAX};
+  cr_assert(problem_new(&setup, &problem, &error), "%s", error.message);
   check_config(checker, problem, space->default_ordinal);
   struct space_facts facts = {&checker->key, checker->device->gpu_name, checker->device->arch};
   for (int found = 0; found < OTHER_CONFIGS;) {

@@ -5,8 +5,8 @@
 
 enum { N = 100000, BYTES = 4 * N };
 
-static const struct problem_options warm = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX};
-static const struct problem_options cold = {
+static const struct problem_setup warm = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX};
+static const struct problem_setup cold = {
     .seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX, .is_cold = true};
 
 struct opened {
@@ -18,14 +18,18 @@ struct opened {
 
 /* y = x + 1 with N floats each, on a device whose caches `displacement` bytes displace and which
  * has so much memory beside them (0: not known). */
-static void problem_open(struct opened *opened, const struct problem_options *options,
+static void problem_open(struct opened *opened, const struct problem_setup *regime,
                          size_t displacement, size_t beside) {
+  struct problem_setup setup = *regime;
   *opened = (struct opened){.fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.n = N})};
   cr_assert(device_open("cpu0", &opened->device, &opened->error), "%s", opened->error.message);
   opened->device->displacement_bytes = displacement;
   opened->device->memory_bytes = beside ? 4 * BYTES + beside : 0;
-  if (!problem_new(opened->device, opened->fixture.kernel, &opened->fixture.key,
-                   opened->fixture.space, NULL, options, &opened->problem, &opened->error))
+  setup.device = opened->device;
+  setup.kernel = opened->fixture.kernel;
+  setup.key = &opened->fixture.key;
+  setup.space = opened->fixture.space;
+  if (!problem_new(&setup, &opened->problem, &opened->error))
     opened->problem = NULL;
 }
 
@@ -44,8 +48,12 @@ Test(problem, a_key_that_does_not_fit_into_memory_is_refused_before_anything_is_
       fixture_new(FIXTURE_GOOD, (struct fixture_options){.n = (int64_t)1 << 40});
   cr_assert(device_open("cpu0", &device, &error));
   cr_expect_gt(device->memory_bytes, 0);
-  cr_expect_not(problem_new(device, fixture.kernel, &fixture.key, fixture.space, NULL, &warm,
-                            &problem, &error));
+  struct problem_setup setup = {.device = device,
+                                .kernel = fixture.kernel,
+                                .key = &fixture.key,
+                                .space = fixture.space,
+                                .rotation_bytes_max = ROTATION_BYTES_MAX};
+  cr_expect_not(problem_new(&setup, &problem, &error));
   cr_expect_not_null(strstr(error.message, "its buffers need 16384.00 GiB of memory and "), "%s",
                      error.message);
   device_close(device);
@@ -78,10 +86,10 @@ Test(regime, cold_rotates_over_what_displaces_the_caches) {
   problem_close(&opened);
 }
 
-static void expect_displaced(const struct problem_options *options, size_t displacement,
+static void expect_displaced(const struct problem_setup *regime, size_t displacement,
                              size_t beside) {
   struct opened opened;
-  problem_open(&opened, options, displacement, beside);
+  problem_open(&opened, regime, displacement, beside);
   cr_assert_not_null(opened.problem, "%s", opened.error.message);
   cr_expect(opened.problem->rotation.displace);
   cr_expect(rotation_prepares(&opened.problem->rotation));
@@ -98,9 +106,9 @@ Test(regime, two_copies_of_operands_larger_than_the_caches_need_room_too) {
 }
 
 Test(regime, cold_displaces_the_caches_when_copies_take_too_much) {
-  struct problem_options options = cold;
-  options.rotation_bytes_max = 3 * BYTES;
-  expect_displaced(&options, 2 << 20, 0);
+  struct problem_setup setup = cold;
+  setup.rotation_bytes_max = 3 * BYTES;
+  expect_displaced(&setup, 2 << 20, 0);
 }
 
 Test(regime, memory_for_displacing_is_counted) {
@@ -112,16 +120,16 @@ Test(regime, memory_for_displacing_is_counted) {
 }
 
 Test(regime, instruction_caches_that_a_device_cannot_flush_are_an_error_of_a_cold_problem_only) {
-  struct problem_options options = cold;
-  options.instruction_flush = "/nowhere/flush.co";
+  struct problem_setup setup = cold;
+  setup.instruction_flush = "/nowhere/flush.co";
   struct opened opened;
-  problem_open(&opened, &options, 1 << 20, 0);
+  problem_open(&opened, &setup, 1 << 20, 0);
   cr_assert_null(opened.problem);
   cr_expect_not_null(strstr(opened.error.message, "cpu cannot flush instruction caches"), "%s",
                      opened.error.message);
   problem_close(&opened);
-  options.is_cold = false;
-  problem_open(&opened, &options, 1 << 20, 0);
+  setup.is_cold = false;
+  problem_open(&opened, &setup, 1 << 20, 0);
   cr_assert_not_null(opened.problem, "%s", opened.error.message);
   cr_expect_not(opened.problem->rotation.flush_instructions);
   problem_close(&opened);

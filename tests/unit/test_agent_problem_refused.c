@@ -6,14 +6,18 @@
 
 static void expect_refused(const char *arguments, const char *space, const char *expected) {
   struct error error = {0};
-  const struct problem_options options = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX};
   struct fixture fixture =
       fixture_new(FIXTURE_GOOD, (struct fixture_options){.arguments = arguments, .space = space});
   struct device *device;
   struct problem *problem;
   cr_assert(device_open("cpu0", &device, &error));
-  cr_expect_not(problem_new(device, fixture.kernel, &fixture.key, fixture.space, NULL, &options,
-                            &problem, &error));
+  struct problem_setup setup = {.device = device,
+                                .kernel = fixture.kernel,
+                                .key = &fixture.key,
+                                .space = fixture.space,
+                                .seed = 1,
+                                .rotation_bytes_max = ROTATION_BYTES_MAX};
+  cr_expect_not(problem_new(&setup, &problem, &error));
   cr_expect_not_null(strstr(error.message, expected), "%s", error.message);
   device_close(device);
   fixture_free(&fixture);

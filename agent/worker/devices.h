@@ -1,11 +1,11 @@
 /* The devices of this machine, as a worker reports them: the supervisor never loads a GPU runtime.
+ * And which torch and triton a Python interpreter has.
  *
- * Memory: devices own their texts and JSON. Threads: any but the main one
+ * Memory: devices and versions own their texts and JSON. Threads: any but the main one
  * (agent/worker/supervise.h). */
 #ifndef WAVETUNE_AGENT_WORKER_DEVICES_H
 #define WAVETUNE_AGENT_WORKER_DEVICES_H
 
-#include "agent/node/python_versions.h"
 #include "agent/worker/supervise.h"
 #include "common/node/environment.h"
 
@@ -22,11 +22,25 @@ struct devices {
   json_t *absent; /* back ends without a device: [{"backend", "reason"}]; may be NULL */
 };
 
+/* The packages of a Python interpreter, read from their files without importing them: an import
+ * takes seconds and touches the GPU. */
+struct python_versions {
+  char *torch, *triton; /* torch.__version__ and triton.__version__; NULL: not installed */
+  char *torch_hip;      /* torch.version.hip; NULL: none */
+};
+
+/* `interpreter` is a path or a name in $PATH. */
+must_check bool python_versions_read(const char *interpreter, struct python_versions *ret_versions,
+                                     struct error *error);
+void python_versions_release(struct python_versions *versions);
+#define cleanup_python_versions __attribute__((cleanup(python_versions_release)))
+
 /* Probes the devices in a worker. Incomplete environments are refused. `python` (NULL: none) is the
  * interpreter that runs kernels on this machine: the environments of GPUs state its torch and
  * triton. */
 must_check bool devices_query(struct spawner *spawner, const char *python,
                               struct devices *ret_devices, struct error *error);
+
 /* The option of all commands that probe devices. */
 #define OPTION_PYTHON                                                                              \
   {"python",                                                                                       \
@@ -37,6 +51,7 @@ must_check bool devices_query(struct spawner *spawner, const char *python,
    0,                                                                                              \
    "the Python whose torch and triton GPU environments state",                                     \
    false}
+
 /* Sets torch and triton in the environments of all devices but CPUs. */
 void devices_set_python(struct devices *devices, const struct python_versions *versions);
 void devices_release(struct devices *devices);

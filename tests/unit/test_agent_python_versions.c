@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/node/python_versions.h"
+#include "agent/worker/devices.h"
 #include "common/base/file.h"
 
 static char *folder;

@@ -133,9 +133,9 @@ static bool scalars_agree(const struct build_request *request, const struct vari
 /* Reads how an object is launched. A launch must pass the arguments that the code takes: with
  * fewer, the kernel would read memory after them. False: the object cannot be used, *error says
  * why. */
-static bool object_understand(const struct build_code *code, const struct variant *variant,
-                              const json_t *entry, const char *bytes, size_t size,
-                              struct launch_spec *spec, struct error *error) {
+static bool object_launch_read(const struct build_code *code, const struct variant *variant,
+                               const json_t *entry, const char *bytes, size_t size,
+                               struct launch_spec *spec, struct error *error) {
   cleanup_code_object struct code_object *object = NULL;
   const struct kernel *kernel = code->kernel;
   const struct code_kernel *compiled;
@@ -196,7 +196,7 @@ static bool entry_read(const struct build_code *code, const struct variant *vari
   object->digest = source.digest;
   object->launch = launch_spec_default();
   object->is_ok =
-      object_understand(code, variant, entry->json, bytes, size, &object->launch, &reason);
+      object_launch_read(code, variant, entry->json, bytes, size, &object->launch, &reason);
   if (!object->is_ok)
     object_cannot_be_used(object, &reason);
   return entry->is_read = true;

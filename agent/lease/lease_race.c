@@ -245,8 +245,8 @@ enum step batch_finish(struct execution *execution, const struct race_batch *bat
 }
 
 /* Reports the config that killed its worker. */
-static enum step blame(struct execution *execution, struct lease_config *config,
-                       const struct race_result *result) {
+static enum step death_report(struct execution *execution, struct lease_config *config,
+                              const struct race_result *result) {
   cleanup_free char *fault =
       result->event == WORKER_CRASHED ? fault_rerun(execution, config) : NULL;
   cleanup_free char *detail = xasprintf("%s%s%s", result->end.detail,
@@ -273,6 +273,7 @@ static enum step race_alone(struct execution *execution, const struct race_batch
     enum step step = race_ready(execution, false);
     if (step != STEP_ON)
       return step;
+
     bool is_first = execution->worker->configs == 0;
     struct race_result result;
     step = batch_race(execution, &alone, &result);
@@ -283,7 +284,7 @@ static enum step race_alone(struct execution *execution, const struct race_batch
       return step;
 
     if (result.end.config == config->ordinal)
-      return blame(execution, config, &result);
+      return death_report(execution, config, &result);
     deaths += is_first;
     if (deaths < DEATHS_ALONE)
       continue;
@@ -341,7 +342,7 @@ static enum step batch_step(struct execution *execution, struct race_batch *batc
       result.end.config == execution->lease->baseline ? NULL : batch_find(batch, result.end.config);
   answers_drop(batch);
   if (config)
-    return blame(execution, config, &result);
+    return death_report(execution, config, &result);
   if (!result.has_failed) {
     batch->is_serial = true;
     batch->unexplained_deaths++;

@@ -487,6 +487,7 @@ static enum step worker_open(struct execution *execution, const json_t *request,
     worker_end(worker);
     if (opening.event == WORKER_STOPPED)
       return STEP_STOPPED;
+
     if (!opening.is_refused) {
       deaths += opening.is_first;
       if (deaths == OPEN_ATTEMPTS)
@@ -495,6 +496,7 @@ static enum step worker_open(struct execution *execution, const json_t *request,
     }
     if (++refusals == SENTINEL_ATTEMPTS)
       return device_unfit(execution, answer_reason(answer));
+
     struct timespec pause = {.tv_nsec = PAUSE_STEP_MS * 1000000};
     int64_t until_ms = clock_monotonic_ms() + refusals * SENTINEL_WAIT_MS;
     while (clock_monotonic_ms() < until_ms) {

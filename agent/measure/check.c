@@ -131,6 +131,7 @@ static bool far_settle(struct problem *problem, size_t i, int64_t k, struct erro
   double value = element_get(argument->dtype, operand->written, k);
   double first = element_get(argument->dtype, operand->first, k);
   double allowed = allowed_difference(problem, reference, CHECK_FAR);
+
   if (!is_right(problem, argument->dtype, value, reference, CHECK_FAR))
     return error_set(error,
                      "%s[%lld] is %.9g, the reference has %.9g and the baseline %.9g (allowed "
@@ -390,8 +391,9 @@ static bool inputs_compare(struct problem *problem, size_t *ret_changed, struct 
   return true;
 }
 
-static void config_blame(const struct problem *problem, struct loaded_config *loaded,
-                         size_t argument) {
+/* Sets the outcome of a config that changed an input. */
+static void config_fail(const struct problem *problem, struct loaded_config *loaded,
+                        size_t argument) {
   loaded->outcome = OUTCOME_CORRECTNESS;
   error_set(&loaded->error, "argument \"%s\": it is only to be read, and its data were changed",
             problem->kernel->arguments[argument].name);
@@ -413,7 +415,7 @@ static bool unsettled_recheck(struct problem *problem, struct error *error) {
     if (!inputs_compare(problem, &changed, error))
       return false;
     if (changed != problem->kernel->n_arguments)
-      config_blame(problem, loaded, changed);
+      config_fail(problem, loaded, changed);
   }
 
   return true;
@@ -427,7 +429,7 @@ bool problem_inputs_check(struct problem *problem, struct error *error) {
   bool is_compared = inputs_compare(problem, &changed, error);
   if (is_compared && changed != problem->kernel->n_arguments) {
     if (problem->n_ran == 1 && problem->n_unsettled == 1)
-      config_blame(problem, problem->unsettled[0], changed);
+      config_fail(problem, problem->unsettled[0], changed);
     else
       is_compared = unsettled_recheck(problem, error);
   }

@@ -229,7 +229,7 @@ static bool end_append(struct granted *granted, enum lease_end end, const struct
     reason = "the agent ends";
   bool is_untrusted = end == LEASE_FAILED && error->kind == ERROR_UNTRUSTED;
   cleanup_free char *text = xasprintf("%s%s", is_untrusted ? RELEASE_REASON_UNSIGNED : "", reason);
-  return record_append(granted, "release", words_to_json(text), NULL);
+  return record_append(granted, "release", text_to_json(text), NULL);
 }
 
 /* Executes a lease. False: it could not be executed here, or its end not be spooled.
@@ -334,6 +334,7 @@ static void device_step(struct device_thread *thread, struct requesting *request
                 requesting->nonce, "wait", (json_int_t)wait_s);
   cleanup_server_answer struct server_answer answer =
       server_ask(thread->client, "POST", "/v1/leases", body, wait_s * 1000 + LEASE_ANSWER_MS);
+
   if (!answer.is_ok) {
     if (agent_is_stopping(agent))
       return;
@@ -365,6 +366,7 @@ static void device_step(struct device_thread *thread, struct requesting *request
   size_t n_measured;
   bool ok = lease_granted(thread, answer.json, requested_ms, &n_measured);
   leases_count(agent, -1);
+
   if (ok)
     backoff_reset(&requesting->failed);
   if (n_measured)

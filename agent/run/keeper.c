@@ -327,6 +327,7 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
   cleanup_agent_token_answer struct agent_token_answer new_token = {0};
   if (answer.is_ok && !agent_token_answer_read(answer.json, &new_token, &answer.error))
     answer_refuse(&answer, path);
+
   if (answer.is_ok && tokens_keep(agent, new_token.token, agent->own_token, &answer.error)) {
     rotation_plan(agent, new_token.rotate_in_ms);
     keeper->heartbeat_ms = now_ms;
@@ -377,6 +378,7 @@ static void lease_renew(struct agent *agent, const struct held_due *due) {
   timeout_ms = timeout_ms < RENEW_LEAST_MS  ? RENEW_LEAST_MS
                : timeout_ms > RENEW_MOST_MS ? RENEW_MOST_MS
                                             : timeout_ms;
+
   cleanup_free char *path = xasprintf("/v1/leases/%s/renew", due->lease);
   cleanup_json json_t *body =
       json_pack("{s:I, s:o}", "epoch", (json_int_t)due->epoch, "config",
@@ -387,6 +389,7 @@ static void lease_renew(struct agent *agent, const struct held_due *due) {
   struct renewed renewed;
   if (answer.is_ok && !renewed_read(answer.json, &renewed, &answer.error))
     answer_refuse(&answer, path);
+
   if (answer.is_ok) {
     held_renewed(agent->held, due->lease, due->epoch, requested_ms, renewed.expires_in_ms);
     if (renewed.is_limited)
@@ -421,6 +424,7 @@ void agent_keep(struct agent *agent) {
       keeper.heartbeat_ms = now_ms + (int64_t)((double)keeper.every_ms * spread);
       heartbeat_send(&keeper);
     }
+
     token_rotate(&keeper, now_ms);
     /* One a turn: a server that is slow, or requests renewals very often, delays nothing else. */
     if (held_next_due(agent->held, &due, &wait_ms))

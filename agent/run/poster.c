@@ -127,6 +127,7 @@ static bool results_post(struct agent *agent, struct batch *batch, const struct 
       held_lose(agent->held, group->lease, group->epoch);
       continue;
     }
+
     bool is_missing = answer.error.kind == ERROR_MISSING;
     if (part.n > 1 && !is_missing) {
       size_t half = part.n / 2;
@@ -134,6 +135,7 @@ static bool results_post(struct agent *agent, struct batch *batch, const struct 
       parts[n_parts++] = (struct part){part.from, half, false};
       continue;
     }
+
     for (size_t i = part.from; i < part.from + part.n; i++)
       refused_keep(agent, batch->records[group->indices[i]].json, &answer.error);
     if (part.n == 1 && part.done && !is_missing)

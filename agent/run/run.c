@@ -72,16 +72,19 @@ static void agent_release(struct agent *agent) {
     http_client_free(agent->keeper_client);
   if (agent->poster_client)
     http_client_free(agent->poster_client);
+
   if (agent->pool)
     compile_pool_free(agent->pool);
   if (agent->cgroups)
     cgroups_free(agent->cgroups);
   if (agent->spool)
     spool_close(agent->spool);
+
   held_table_free(agent->held);
   json_decref(agent->stored);
   devices_release(&agent->devices);
   trusted_keys_release(&agent->trusted);
+
   free(agent->state);
   free(agent->faults);
   free(agent->name);
@@ -141,6 +144,7 @@ static bool agent_prepare(struct agent *agent, struct error *error) {
   if (!trusted_prepare(agent, error) || !client_new(agent, &agent->poster_client, error) ||
       !client_new(agent, &agent->keeper_client, error))
     return false;
+
   if (!name && (gethostname(host, sizeof host - 1) != 0 || !host[0]))
     name = "agent";
   agent->name = xstrdup(name ? name : host);

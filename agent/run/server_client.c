@@ -177,7 +177,7 @@ bool renewed_read(const json_t *json, struct renewed *ret, struct error *error) 
   return true;
 }
 
-json_t *words_to_json(const char *text) {
+json_t *text_to_json(const char *text) {
   size_t size = strlen(text);
   if (size > MEASUREMENT_DETAIL_MAX) {
     size = MEASUREMENT_DETAIL_MAX;
@@ -206,7 +206,7 @@ static void key_note(json_t *conditions, const char *member, bool is_verified,
 json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement,
                             const struct digest *object) {
   struct measurement posted = *measurement; /* borrows */
-  cleanup_json json_t *detail = measurement->detail ? words_to_json(measurement->detail) : NULL;
+  cleanup_json json_t *detail = measurement->detail ? text_to_json(measurement->detail) : NULL;
   cleanup_json json_t *conditions = NULL;
   if (measurement->conditions || lease->is_signed) {
     /* The worker may run untrusted code: the keys are those that were verified here. */

@@ -79,7 +79,7 @@ must_check json_t *measurement_to_json(const struct lease *lease,
                                        const struct digest *object);
 
 /* A JSON string (a new reference) from a text of any encoding and length, such as a compiler's. */
-must_check json_t *words_to_json(const char *text);
+must_check json_t *text_to_json(const char *text);
 
 /* A condition whose waits end by the monotonic clock, and the end of a wait that begins now. */
 void condition_init(pthread_cond_t *condition);

@@ -82,12 +82,14 @@ no_return static void worker_exec(const struct custody *custody, const struct cg
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   setpgid(0, 0);
+
   if ((cgroup && !cgroup_enter(cgroup)) || !custody_become_user(custody))
     _exit(127);
   prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which resets it */
   if (getppid() != parent)
     _exit(127);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+
   /* What a kernel prints must neither mix with the program's output nor fill its log. */
   dup2(inherited->null, STDIN_FILENO);
   dup2(inherited->output, STDOUT_FILENO);

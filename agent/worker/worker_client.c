@@ -123,6 +123,7 @@ static void output_log(struct worker_client *worker) {
     bytes[n] = '\0';
     for (char *nul = bytes; (nul = memchr(nul, '\0', (size_t)(bytes + n - nul)));)
       *nul = ' '; /* else the text behind it would be lost */
+
     char *rest = bytes;
     for (char *text; worker->printed < PRINTED_MAX && (text = strsep(&rest, "\n"));) {
       worker->printed += strlen(text) + PRINTED_LINE;
@@ -204,6 +205,7 @@ bool worker_request_with(struct worker_client *worker, const json_t *request, in
       die("cannot duplicate a file descriptor: %s", strerror(errno));
     worker->out_fds[worker->n_out_fds++] = duplicate;
   }
+
   /* Not canonical: the order of a space's parameters has a meaning. */
   cleanup_free char *text = json_dumps(whole, JSON_COMPACT);
   ALWAYS(text != NULL);
@@ -340,6 +342,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
         {worker->is_mute ? -1 : worker->process.output, POLLIN, 0}};
     if (poll(fds, ARRAY_LENGTH(fds), POLL_MS) <= 0)
       continue;
+
     if (fds[1].revents)
       output_log(worker);
     worker->is_mute = worker->is_mute || (fds[1].revents & (POLLHUP | POLLERR));

@@ -194,10 +194,10 @@ Test(agent_answers, words_of_any_length_and_encoding_are_posted_as_far_as_a_serv
   for (size_t i = 0; i + 1 < MEASUREMENT_DETAIL_MAX + 100; i += 2)
     memcpy(text + 1 + i, "ä", 2);
   text[0] = 'x';
-  cleanup_json json_t *cut = words_to_json(text);
+  cleanup_json json_t *cut = text_to_json(text);
   cr_expect_eq(json_string_length(cut), MEASUREMENT_DETAIL_MAX - 1u, "no half of a letter");
   text[1] = '\xff';
-  cleanup_json json_t *plain = words_to_json(text);
+  cleanup_json json_t *plain = text_to_json(text);
   cr_expect_eq(json_string_length(plain), MEASUREMENT_DETAIL_MAX - 1u);
   cr_expect_eq(strncmp(json_string_value(plain), "x???", 4), 0);
 }

@@ -1,7 +1,7 @@
 /* What the agent's unit tests share: a scratch folder, kernels made from C text, and their objects.
  *
- * Each test makes one fixture and frees it, so that leak checks see what the code under test leaves
- * behind. */
+ * Each test makes one fixture and frees it, so that leak checks find what the code under test did
+ * not free. */
 #ifndef WAVETUNE_TESTS_AGENT_FIXTURE_H
 #define WAVETUNE_TESTS_AGENT_FIXTURE_H
 
@@ -11,7 +11,7 @@
 #include "common/base/file.h"
 
 /* A compile pool starts /proc/self/exe with "rtc": without this a test program would run its tests
- * again in there, and those would do the same. */
+ * again in that process, which would do the same. */
 __attribute__((constructor)) static void be_a_runtime_compiler(int argc, char **argv) {
   if (argc >= 2 && string_equal(argv[1], "rtc"))
     rtc_main(argc, argv);

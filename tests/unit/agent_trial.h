@@ -1,4 +1,4 @@
-/* An agent that has only what talking to a server needs, and a server that answers by a script.
+/* An agent that has only what its requests to a server need, and a server that answers by a script.
  *
  * Each test makes one trial and releases it. */
 #ifndef WAVETUNE_TESTS_AGENT_TRIAL_H

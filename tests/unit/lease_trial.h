@@ -47,8 +47,8 @@ struct trial {
   struct lease lease;
   size_t stop_after; /* measurements; 0: never */
   size_t refuse_after;
-  bool stop_at_work;   /* as soon as a config is at work */
-  size_t stop_at_poll; /* the so manieth time that it is asked for; 0: never */
+  bool stop_at_work;   /* as soon as a config is running */
+  size_t stop_at_poll; /* at this number of polls; 0: never */
   size_t n_polls;
   bool (*is_ours)(void *context, uint64_t config);
   int leases;              /* how often it is executed */
@@ -164,8 +164,8 @@ static inline struct trial trial_new(const char *body, int modes, enum stage sta
   return trial;
 }
 
-/* The file that $WAVETUNE_TEST_FILE names to kernels: how they leave a trace beyond their
- * process. */
+/* The file that $WAVETUNE_TEST_FILE names to kernels, which keep state in it beyond their process.
+ */
 static inline char *test_file(const struct trial *trial) {
   char *path = xasprintf("%s/trace", trial->fixture.folder);
   setenv("WAVETUNE_TEST_FILE", path, 1);

@@ -1,4 +1,4 @@
-/* What an agent takes of a server's answers, and what a server takes of an agent's measurements. */
+/* Which answers of a server an agent accepts, and measurements as a server accepts them. */
 #include "agent/run/server_client.h"
 
 #include <criterion/criterion.h>
@@ -52,7 +52,7 @@ Test(agent_answers, a_token_that_is_due_at_once_is_replaced_in_a_moment) {
   }
 }
 
-Test(agent_answers, nonsense_is_refused_with_its_pointer) {
+Test(agent_answers, invalid_values_are_refused_with_their_pointer) {
   static const struct {
     const char *text, *pointer;
   } enrolments[] = {{"[]", ""},
@@ -125,7 +125,7 @@ static struct server_answer answer_of(int status, const char *body) {
   return server_answer_read("POST", "/v1/x", &response);
 }
 
-/* Older servers send no kinds, and proxies neither. */
+/* Older servers and proxies send no kind. */
 Test(agent_answers, without_a_kind_the_status_decides) {
   for (int status = 100; status < 600; status++) {
     cleanup_server_answer struct server_answer answer = answer_of(status, "{\"detail\": \"x\"}");
@@ -189,7 +189,7 @@ Test(agent_answers, another_agents_lease_is_missing_and_a_proxys_404_means_away)
   }
 }
 
-Test(agent_answers, words_of_any_length_and_encoding_are_posted_as_far_as_a_server_takes_them) {
+Test(agent_answers, texts_of_any_length_and_encoding_are_posted_as_far_as_a_server_accepts_them) {
   cleanup_free char *text = xcalloc(1, 2 * MEASUREMENT_DETAIL_MAX);
   for (size_t i = 0; i + 1 < MEASUREMENT_DETAIL_MAX + 100; i += 2)
     memcpy(text + 1 + i, "ä", 2);

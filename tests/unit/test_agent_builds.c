@@ -24,7 +24,7 @@ struct packed {
   struct space *space;
   json_t *build;
   struct digest code; /* of the object */
-  size_t n_read;      /* blobs that were asked for */
+  size_t n_read;      /* blobs that were requested */
 };
 
 static json_t *json_of(const char *text) {
@@ -82,8 +82,8 @@ static void code_compile(const char *folder, char **ret_bytes, size_t *ret_size)
   "\"launch_cooperative_grid\": false, \"scratch\": 2, \"global_scratch_size\": 0, "               \
   "\"profile_scratch_size\": 0}"
 
-/* A build of two variants; that for n == 1 has no argument n. BLOCK 64 is packed with members in
- * another order, 128 failed, 256 is not there. */
+/* A build of two variants; the variant for n == 1 has no argument n. The config of BLOCK 64 has its
+ * members in another order, 128 failed, 256 is absent. */
 static struct packed packed_new(const char *metadata) {
   struct packed packed = {0};
   struct error error = {0};
@@ -270,7 +270,7 @@ Test(builds, a_blob_that_was_damaged_on_the_disk_is_fetched_again) {
   packed_free(&packed);
 }
 
-/* The code takes n all the same: what is launched would not be what was compiled. */
+/* The code takes n: the launch would not pass the arguments that were compiled. */
 Test(builds, code_that_takes_other_arguments_than_are_passed_is_not_used) {
   struct packed packed = packed_new(METADATA);
   struct build_objects *objects = prepared(&packed, 1);
@@ -283,7 +283,7 @@ Test(builds, code_that_takes_other_arguments_than_are_passed_is_not_used) {
   packed_free(&packed);
 }
 
-/* Sets what the variant for all keys but 1 says of its arguments. */
+/* Sets the arguments that the variant for all keys but 1 states. */
 static void arguments_set(struct packed *packed, const char *signature, const char *constexprs) {
   json_t *variant = json_array_get(json_object_get(packed->build, "variants"), 1);
   json_object_set_new(variant, "signature", json_of(signature));
@@ -341,7 +341,7 @@ Test(builds, threads_are_counted_in_the_wavefronts_of_the_code) {
   packed_free(&packed);
 }
 
-/* The variant's `when` may say nothing of it. */
+/* The variant's `when` need not exclude it. */
 Test(builds, a_value_other_than_the_compiled_one_is_refused) {
   struct packed packed = packed_new(METADATA);
   json_t *variant = json_array_get(json_object_get(packed.build, "variants"), 0);
@@ -350,7 +350,7 @@ Test(builds, a_value_other_than_the_compiled_one_is_refused) {
   packed_free(&packed);
 }
 
-Test(builds, a_value_that_the_code_takes_in_too_few_bits_is_noticed) {
+Test(builds, a_value_that_the_code_takes_in_too_few_bits_is_refused) {
   struct packed packed = packed_new(METADATA);
   packed.kernel->arguments[2].dtype = DTYPE_INT64;
   expect_unusable(&packed, INT64_C(1) << 31,
@@ -359,7 +359,7 @@ Test(builds, a_value_that_the_code_takes_in_too_few_bits_is_noticed) {
   packed_free(&packed);
 }
 
-Test(builds, a_scalar_that_cannot_be_computed_for_a_config_costs_that_config) {
+Test(builds, a_config_fails_when_its_scalar_cannot_be_computed) {
   struct packed packed = packed_new(METADATA);
   packed.kernel->arguments[2].dtype = DTYPE_INT64;
   free(packed.kernel->arguments[2].value);
@@ -449,7 +449,7 @@ Test(builds, a_variant_with_other_arguments_than_the_manifest_is_refused) {
   packed_free(&packed);
 }
 
-Test(builds, a_blob_that_cannot_be_had_is_an_error) {
+Test(builds, a_blob_that_cannot_be_read_is_an_error) {
   struct packed packed = packed_new(METADATA);
   char digest[DIGEST_TEXT_SIZE];
   cleanup_free char *path = xasprintf("%s/objects/%s", packed.folder,

@@ -1,4 +1,4 @@
-/* What the check of a config finds, and what it lets pass. */
+/* What the check of a config finds, and what it accepts. */
 #include "tests/unit/agent_fixture.h"
 
 #include "agent/measure/problem.h"
@@ -34,7 +34,7 @@ static struct checked check(const char *source, struct fixture_options options) 
   cr_assert_eq(config_load(problem, 0, object, &launch, &loaded, &checked.error), OUTCOME_CORRECT,
                "%s", checked.error.message);
   checked.outcome = config_check(problem, loaded, &checked.error);
-  /* The check leaves nothing behind that would blame the next config. */
+  /* After the check the next config cannot fail because of this one. */
   if (checked.outcome != OUTCOME_CORRECT) {
     struct error error;
     for (size_t i = 0; i < fixture.kernel->n_arguments; i++)
@@ -220,7 +220,7 @@ Test(check, every_kind_of_scalar_reaches_the_kernel) {
   cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
-/* One problem whose configs are what the source does for each BLOCK. */
+/* One problem with several configs: the source does something else for each BLOCK. */
 struct several {
   struct fixture fixture;
   struct device *device;
@@ -250,7 +250,7 @@ static void several_unload_last(struct several *several) {
   config_unload(several->problem, several->configs[--several->n]);
 }
 
-/* Loads a config as another loaded and checks it. */
+/* Loads one more config and checks it. */
 static enum outcome several_check(struct several *several, uint64_t config) {
   struct error error = {0};
   struct launch_spec launch = launch_spec_default();
@@ -279,10 +279,10 @@ static void several_close(struct several *several) {
   fixture_free(&several->fixture);
 }
 
-/* After they have computed what is right, BLOCK 1 changes the last input, which every sample has,
- * and BLOCK 2 another in its last bits. BLOCK 3 computes what is right to the last bit but one,
- * BLOCK 4 an element wrong that no sample has, BLOCK 5 one that is off by 3e-6, where CHECK_FAR
- * tolerances are at least 4e-6. */
+/* After they have computed a right output, BLOCK 1 changes the last input, which is always a
+ * sample, and BLOCK 2 the last bits of another input. The output of BLOCK 3 differs in the last bit
+ * but one. In that of BLOCK 4 an element that is no sample is wrong, in that of BLOCK 5 one is off
+ * by 3e-6, where CHECK_FAR tolerances are at least 4e-6. */
 #define CHANGERS                                                                                   \
   LOOP "if (BLOCK == 1) ((float *)x)[n - 1] = 77;\nif (BLOCK == 2) ((float *)x)[54321] *= "        \
        "1.0000002f;\n"                                                                             \
@@ -326,18 +326,19 @@ Test(check_several, a_config_that_changes_inputs_is_found_before_timing) {
   several_close(&several);
 }
 
-Test(check_several, inputs_are_looked_at_after_so_many_configs) {
+Test(check_several, inputs_are_checked_after_every_sixteen_configs) {
   struct several several;
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   for (size_t i = 0; i < CHECK_INPUTS_EVERY; i++)
     cr_expect_eq(several_check(&several, i == 5 ? 2 : 0), OUTCOME_CORRECT);
-  cr_expect_eq(several.configs[5]->outcome, OUTCOME_CORRECT, "nobody has looked since the first");
+  cr_expect_eq(several.configs[5]->outcome, OUTCOME_CORRECT,
+               "the inputs were not checked since the first config");
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   expect_blamed(&several, 5);
   several_close(&several);
 }
 
-Test(check_several, one_that_is_unloaded_is_not_looked_at_any_more) {
+Test(check_several, an_unloaded_config_is_not_checked_again) {
   struct several several;
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
@@ -349,7 +350,7 @@ Test(check_several, one_that_is_unloaded_is_not_looked_at_any_more) {
   several_close(&several);
 }
 
-Test(check_several, changes_of_an_unloaded_config_are_undone_without_blame) {
+Test(check_several, changes_of_an_unloaded_config_are_undone_and_no_config_fails) {
   struct several several;
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
@@ -375,7 +376,7 @@ Test(check_several, outputs_that_are_right_and_differ_are_each_kept_once) {
   several_close(&several);
 }
 
-Test(check_several, an_output_that_lacks_an_element_is_none_that_passed_before) {
+Test(check_several, an_output_without_an_element_does_not_count_as_one_that_passed) {
   struct several several;
   several_open(&several,
                "#include <stdint.h>\nvoid f(float *y, const float *x, int64_t n) {\n"
@@ -388,7 +389,7 @@ Test(check_several, an_output_that_lacks_an_element_is_none_that_passed_before) 
   several_close(&several);
 }
 
-Test(check_several, an_output_that_holds_a_mark_is_not_kept) {
+Test(check_several, an_output_with_a_mark_is_not_kept) {
   struct several several;
   several_open(&several,
                "#include <stdint.h>\nvoid f(uint8_t *y, int64_t n) {\nfor (int64_t i = 0; i < "
@@ -405,7 +406,7 @@ Test(check_several, an_output_that_holds_a_mark_is_not_kept) {
   several_close(&several);
 }
 
-Test(check_several, an_element_that_no_sample_has_is_held_against_the_first_output) {
+Test(check_several, an_element_that_is_no_sample_is_compared_with_the_first_output) {
   struct several several;
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
@@ -459,7 +460,7 @@ Test(check_several, the_reference_decides_when_the_first_output_is_wrong) {
   several_close(&several);
 }
 
-Test(check_several, an_output_of_changed_inputs_is_none_that_others_are_held_against) {
+Test(check_several, others_are_not_compared_with_an_output_of_changed_inputs) {
   struct several several;
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   cr_expect_eq(several_check(&several, 2), OUTCOME_CORRECTNESS,
@@ -475,7 +476,7 @@ Test(check_several, an_output_of_changed_inputs_is_none_that_others_are_held_aga
   several_close(&several);
 }
 
-Test(check_several, nothing_is_held_where_the_samples_are_all_elements) {
+Test(check_several, no_output_is_kept_where_all_elements_are_samples) {
   struct several several;
   several_open(&several, CHANGERS,
                (struct fixture_options){.n = 100, .space = "{\"parameters\": {\"BLOCK\": [0]}}"});

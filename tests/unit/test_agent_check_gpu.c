@@ -1,5 +1,5 @@
-/* Problems and checks over a GPU's back end: a HIP runtime without a GPU, whose kernel goes wrong
- * as the width of its block says (tests/fake_hip). */
+/* Problems and checks with a GPU's back end, over a HIP runtime without a GPU. The width of a
+ * kernel's block selects its fault (tests/fake_hip). */
 #include "tests/unit/agent_fixture.h"
 
 #include <dlfcn.h>
@@ -139,8 +139,8 @@ static size_t copies_of_a_check(struct opened *opened, enum config config) {
   return n;
 }
 
-/* Of what passed before, only the canaries of two buffers and the parts of its fingerprint come to
- * the host. */
+/* Of an output that passed before, only the canaries of two buffers and the parts of its
+ * fingerprint are copied to the host. */
 Test(check_gpu, an_output_with_a_known_fingerprint_is_not_copied_to_the_host) {
   enum { CANARIES = 4, PARTS = 1, OUTPUT = 1, INPUT = 1 };
   struct opened opened;
@@ -211,7 +211,7 @@ Test(check_gpu, a_fault_spoils_the_problem) {
   expect_spoiled(PLAIN, FAULT, OUTCOME_RUNTIME, "illegal memory access");
 }
 
-Test(check_gpu, a_device_that_faults_between_two_configs_is_refused_by_the_look_at_the_inputs) {
+Test(check_gpu, a_fault_between_two_configs_is_found_when_inputs_are_checked) {
   struct opened opened;
   struct error error = {0};
   problem_open(&opened, PLAIN);
@@ -232,8 +232,9 @@ Test(check_gpu, a_device_that_faults_between_two_configs_is_refused_by_the_look_
   problem_close(&opened);
 }
 
-/* Its sentinel passes: what the configs before it left of their inputs would never be looked at. */
-Test(check_gpu, a_device_that_refuses_one_look_at_the_inputs_has_no_verdict_on_those_it_was_for) {
+/* Its sentinel passes. Without spoiling, the inputs of the configs before it would never be
+ * checked. */
+Test(check_gpu, a_device_that_refuses_to_check_the_inputs_spoils_the_problem) {
   struct opened opened;
   struct error error = {0};
   struct loaded_config *loaded[1 + CHECK_INPUTS_EVERY];

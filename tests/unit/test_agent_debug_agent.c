@@ -1,11 +1,11 @@
-/* What ROCdebug-agent says of a fault, and how a worker is put under it. The text has the form that
- * its user guide shows; none was printed by a GPU here. */
+/* What ROCdebug-agent prints of a fault, and the environment of a worker under it. The text has the
+ * form that its user guide shows; no GPU printed it. */
 #include <criterion/criterion.h>
 #include <unistd.h>
 
 #include "agent/lease/fault.h"
 
-Test(debug_agent, a_fault_is_one_sentence) {
+Test(debug_agent, a_fault_is_summarised_in_one_sentence) {
   static const char printed[] =
       "Queue error (HSA_STATUS_ERROR_EXCEPTION: An operation resulted in a hardware exception.)\n\n"
       "--------------------------------------------------------\n"

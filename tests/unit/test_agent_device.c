@@ -84,7 +84,7 @@ Test(device, a_buffer_larger_than_memory_is_an_error) {
   device_close(device);
 }
 
-Test(device, what_is_no_object_cannot_be_loaded) {
+Test(device, a_file_that_is_no_object_cannot_be_loaded) {
   struct error error = {0};
   struct device_module *module;
   struct device *device = open_cpu();
@@ -141,7 +141,7 @@ static double counted_time(struct counted *counted, unsigned calls) {
   return timing.us;
 }
 
-Test(device, a_sample_makes_its_calls_on_one_copy_after_the_other) {
+Test(device, the_calls_of_a_sample_use_the_copies_in_turn) {
   struct fixture fixture = fixture_new(COUNTER, (struct fixture_options){0});
   struct counted counted;
   counted_open(&counted, &fixture);

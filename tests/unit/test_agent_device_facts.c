@@ -1,4 +1,4 @@
-/* What is known of GPUs without one: the files of AMD's driver, and what is said where a runtime or
+/* Facts of GPUs, tested without a GPU: the files of AMD's driver, and the errors where a runtime or
  * a GPU is missing. */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -42,7 +42,7 @@ Test(kfd, a_partition_of_an_mi300x_is_found_by_its_function) {
   cr_expect_eq(node.llc_bytes, 256 << 20, "gfx942 has one also where the driver lists none");
 }
 
-Test(kfd, a_partition_whose_function_no_node_has_is_like_the_others) {
+Test(kfd, a_partition_without_a_node_of_its_function_is_like_the_others) {
   cr_expect_eq(node_at(DATA "mi300x_cpx", "0001:05:00.7").gpu_id, 2000);
 }
 
@@ -88,7 +88,7 @@ static void expect_partition(const char *pci, const char *expected) {
 Test(kfd, the_partition_is_that_of_the_gpu_for_each_of_its_parts) {
   expect_partition("0000:05:00.0", "SPX/NPS1");
   expect_partition("0000:05:00.3", "SPX/NPS1");
-  expect_partition("0001:05:00.0", "CPX"); /* the driver does not tell the memory's */
+  expect_partition("0001:05:00.0", "CPX"); /* the driver does not report the memory partition */
   expect_partition("0000:c1:00.0", "");    /* cannot be partitioned */
   expect_partition("0000:ff:00.0", "");
   expect_partition("nonsense", "");
@@ -107,7 +107,7 @@ Test(kfd, conditions_are_read_in_their_units) {
   json_decref(conditions);
 }
 
-Test(kfd, older_names_of_conditions_are_known_and_what_is_not_told_is_left_out) {
+Test(kfd, older_names_of_conditions_are_read_and_absent_values_are_left_out) {
   json_t *conditions = kfd_conditions(DATA "pci", "0000:c1:00.0");
   cr_expect_eq(json_number_value(json_object_get(conditions, "power_w")), 93);
   cr_expect_eq(json_number_value(json_object_get(conditions, "temperature_c")), 44);
@@ -169,9 +169,9 @@ static pid_t idle_child(void) {
   return child;
 }
 
-/* A process of another name has called exec: a worker is named as its siblings are. Those of the
- * test itself are other tests, which come and go. */
-Test(kfd, workers_of_the_same_parent_are_no_others) {
+/* A process of another name has called exec: all workers have the same name. The siblings of this
+ * process are other tests, which start and end. */
+Test(kfd, workers_of_the_same_parent_are_not_counted) {
   cr_expect(gpu_process_is_own(getpid()));
   cr_expect_not(gpu_process_is_own(getppid()));
   cr_expect_not(gpu_process_is_own(INT32_MAX));
@@ -199,7 +199,7 @@ static void expect_rocm(const char *folder, int version, const char *expected) {
   free(rocm);
 }
 
-Test(hip_facts, the_rocm_version_is_the_installations_else_the_runtimes) {
+Test(hip_facts, the_rocm_version_is_that_of_the_installation_else_of_the_runtime) {
   expect_rocm(DATA "rocm", 60241134, "6.4.1");
   expect_rocm("/nowhere", 60241134, "6.2");
   expect_rocm("/nowhere", 50221153, "5.2");
@@ -213,26 +213,26 @@ static void expect_absent(const struct device_ops *ops, const char *part) {
   cr_expect_not_null(strstr(error.message, part), "%s", error.message);
 }
 
-Test(gpu_absent, a_runtime_that_is_not_installed_is_a_sentence) {
+Test(gpu_absent, a_runtime_that_is_not_installed_is_reported) {
   setenv("WAVETUNE_HIP_LIBRARY", "/nowhere/libamdhip64.so", 1);
   expect_absent(&hip_ops,
                 "the HIP runtime is not installed or cannot be loaded: /nowhere/libamdhip64.so");
 }
 
-Test(gpu_absent, a_library_without_the_calls_is_a_sentence_that_names_the_first) {
+Test(gpu_absent, a_library_without_the_calls_is_reported_with_the_first_of_them) {
   setenv("WAVETUNE_HIP_LIBRARY", "libm.so.6", 1);
   expect_absent(&hip_ops, "libm.so.6 has no hipInit");
 }
 
-/* The shim has every call of the back end, and without CUDA's driver no GPU. */
-Test(gpu_absent, a_runtime_without_a_gpu_is_a_sentence_with_its_words) {
+/* The shim has every call of the back end; without CUDA's driver it has no GPU. */
+Test(gpu_absent, a_runtime_without_a_gpu_is_reported_with_its_error) {
   if (access("/dev/nvidiactl", F_OK) == 0)
     cr_skip("there is an NVIDIA GPU");
   setenv("WAVETUNE_HIP_LIBRARY", HIP_SHIM, 1);
   expect_absent(&hip_ops, "hipErrorNoDevice");
 }
 
-Test(gpu_absent, the_real_hip_runtime_without_a_gpu_is_a_sentence_with_its_words) {
+Test(gpu_absent, the_real_hip_runtime_without_a_gpu_is_reported_with_its_error) {
   struct error error = {0};
   json_t *devices = NULL;
   unsetenv("WAVETUNE_HIP_LIBRARY");
@@ -246,7 +246,7 @@ Test(gpu_absent, the_real_hip_runtime_without_a_gpu_is_a_sentence_with_its_words
   cr_expect_not_null(strstr(error.message, "(hipErrorNoDevice, 100)"), "%s", error.message);
 }
 
-Test(gpu_absent, a_cuda_driver_that_is_not_installed_is_a_sentence) {
+Test(gpu_absent, a_cuda_driver_that_is_not_installed_is_reported) {
   if (access("/dev/nvidiactl", F_OK) == 0)
     cr_skip("there is an NVIDIA GPU");
   expect_absent(&cuda_ops, "the CUDA driver ");
@@ -260,7 +260,7 @@ Test(gpu_absent, a_device_that_cannot_be_opened_is_named) {
   cr_expect_not_null(strstr(error.message, "no device hip0"), "%s", error.message);
 }
 
-Test(gpu_absent, probing_goes_on_without_them_and_says_why) {
+Test(gpu_absent, probing_continues_without_them_and_gives_the_reasons) {
   struct error error = {0};
   json_t *devices = NULL, *absent = NULL, *row;
   size_t i;

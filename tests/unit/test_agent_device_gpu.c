@@ -33,7 +33,7 @@ static struct criterion_test_params back_end_parameters(void) {
   }                                                                                                \
   static void test_##name(struct device *gpu)
 
-/* Without an AMD GPU, HIP is the shim; the arch, which no topology tells then, is stated. */
+/* Without an AMD GPU, HIP is the shim; then no topology has the arch, so it is set here. */
 static void hip_choose(void) {
   if (access("/dev/kfd", F_OK) == 0)
     return;
@@ -150,7 +150,7 @@ static struct device_launch add_launch(struct add *add, struct device_module *mo
   return (struct device_launch){module, line_of(N), add->arguments};
 }
 
-/* Looked at and opened by one process, which only one that looks first can do. */
+/* One process probes and opens it: that works only in this order. */
 ParameterizedTestParameters(device_gpu, describes_itself) { return back_end_parameters(); }
 ParameterizedTest(char (*back_end)[8], device_gpu, describes_itself) {
   struct error error = {0};
@@ -415,7 +415,7 @@ GPU_TEST(shared_memory_is_as_large_as_asked_for) {
   exchange_with(gpu, "exchange", is_amd(gpu) ? 64 << 10 : 100 << 10, false);
 }
 
-/* 60 KiB together, neither of them more than what CUDA gives without being asked. */
+/* 60 KiB together, neither of them more than CUDA gives without opting in. */
 GPU_TEST(shared_memory_is_asked_for_also_where_the_kernel_has_some_of_its_own) {
   exchange_with(gpu, "exchange_beside", 20 << 10, false);
 }
@@ -530,8 +530,8 @@ GPU_TEST(a_gpu_that_is_not_there_is_not_opened) {
   }
 }
 
-/* Without an AMD driver's files nothing tells what HIP's GPU is. */
-Test(device_gpu, a_hip_gpu_of_unknown_kind_is_a_sentence_that_says_what_to_do) {
+/* Without the files of an AMD driver the target of HIP's GPU is not known. */
+Test(device_gpu, a_hip_gpu_of_unknown_target_is_an_error_with_what_to_do) {
   struct error error;
   struct device *gpu;
   hip_choose();
@@ -583,7 +583,7 @@ static void child_faults(struct device *gpu) {
   struct device_launch launch = {module, {.grid = {1, 1, 1}, .block = {1, 1, 1}}, arguments};
   CHILD_EXPECT(!gpu->ops->launch(gpu, &launch, &error) || !gpu->ops->synchronize(gpu, &error));
   CHILD_EXPECT(strstr(error.message, "illegal"));
-  /* All that follows fails, in words. */
+  /* All later calls fail with an error sentence. */
   error.message[0] = '\0';
   CHILD_EXPECT(!gpu->ops->buffer_new(gpu, 4096, &buffer, &error) && error.message[0]);
   CHILD_EXPECT(!gpu->ops->sentinel(gpu, &error) && strstr(error.message, "sentinel"));
@@ -615,7 +615,7 @@ static void child_probes(const char *back_end, int fd) {
   _exit(0);
 }
 
-/* It sees no other, so its runtime counts it as the first. */
+/* The process sees no other GPU, so its runtime counts this one as the first. */
 ParameterizedTestParameters(device_gpu, a_process_of_its_own_opens_the_gpu_that_probe_named) {
   return back_end_parameters();
 }
@@ -647,7 +647,7 @@ ParameterizedTest(char (*back_end)[8], device_gpu,
   device_close(gpu);
 }
 
-/* An AMD GPU that faults ends the process: HIP has no words for it. */
+/* A fault on an AMD GPU ends the process: HIP returns no error for it. */
 ParameterizedTestParameters(device_gpu,
                             a_fault_ends_in_words_and_the_next_process_passes_the_sentinel) {
   return back_end_parameters();

@@ -1,5 +1,5 @@
-/* Which calls a GPU's runtime gets, in which order, and what is made of its events: over a HIP
- * runtime without a GPU. */
+/* Which calls a GPU's runtime gets, in which order, and the times that are computed from its
+ * events; over a HIP runtime without a GPU. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 
@@ -138,7 +138,7 @@ static double samples_take(const struct setting *setting, struct device_rotation
   return us;
 }
 
-Test(device_order, what_an_empty_interval_lasts_is_taken_off_and_stated) {
+Test(device_order, the_time_of_an_empty_interval_is_subtracted_and_stated) {
   setenv("FAKE_HIP_LAUNCH_US", "10", 1);
   struct setting setting = setting_make();
   struct device_rotation rotation = {.n_copies = 1};
@@ -158,7 +158,7 @@ Test(device_order, a_tenth_of_an_interval_is_left_in_any_case) {
   setting_end(&setting);
 }
 
-/* A second a call: the host is never behind again. */
+/* A call takes a second: from then on the host is ahead of the device. */
 Test(device_order, samples_that_keep_the_device_busy_share_one_head_start_and_one_wait) {
   setenv("FAKE_HIP_LAUNCH_US", "1e6", 1);
   struct setting setting = setting_make();
@@ -174,8 +174,8 @@ Test(device_order, samples_that_keep_the_device_busy_share_one_head_start_and_on
   setting_end(&setting);
 }
 
-/* The device has some milliseconds to do when the events run out. */
-Test(device_order, a_host_that_made_events_gives_a_head_start_again) {
+/* The device has work for some milliseconds when the events are used up. */
+Test(device_order, after_making_events_the_host_gives_a_head_start_again) {
   setenv("FAKE_HIP_LAUNCH_US", "60", 1);
   setenv("FAKE_HIP_SLOW", "N", 1);
   struct setting setting = setting_make();
@@ -189,8 +189,8 @@ Test(device_order, a_host_that_made_events_gives_a_head_start_again) {
   setting_end(&setting);
 }
 
-/* What a call takes counts from when it was given, and here it is over before the host has given
- * the next. */
+/* The time of a call counts from its launch; here it has ended before the host launches the next.
+ */
 Test(device_order, a_device_that_is_faster_than_its_host_gets_a_head_start_for_each_sample) {
   setenv("FAKE_HIP_LAUNCH_US", "1000", 1);
   setenv("FAKE_HIP_SLOW", "L", 1);
@@ -203,7 +203,7 @@ Test(device_order, a_device_that_is_faster_than_its_host_gets_a_head_start_for_e
   setting_end(&setting);
 }
 
-Test(device_order, a_device_that_was_waited_for_after_an_error_is_not_taken_for_busy) {
+Test(device_order, a_device_is_not_busy_after_a_wait_that_followed_an_error) {
   setenv("FAKE_HIP_LAUNCH_US", "1e6", 1);
   struct setting setting = setting_make();
   struct error error = {0};
@@ -246,7 +246,7 @@ Test(device_order, data_and_instruction_caches_are_emptied_right_before_the_firs
   setting_end(&setting);
 }
 
-Test(device_order, a_flush_that_was_not_given_is_an_error) {
+Test(device_order, a_flush_without_its_kernel_is_an_error) {
   struct setting setting = setting_make();
   struct error error = {0};
   struct device_rotation rotation = {.n_copies = 1, .flush_instructions = true};
@@ -272,7 +272,7 @@ Test(device_order, a_fill_repeats_its_word_and_cuts_the_last) {
   setting_end(&setting);
 }
 
-Test(device_order, a_write_on_either_side_of_a_buffer_is_found_once) {
+Test(device_order, a_write_on_either_side_of_a_buffer_is_reported_once) {
   struct setting setting = setting_make();
   const struct device_ops *ops = setting.gpu->ops;
   static const ptrdiff_t offsets[] = {-1, N * sizeof(float) + 5};
@@ -289,7 +289,7 @@ Test(device_order, a_write_on_either_side_of_a_buffer_is_found_once) {
   setting_end(&setting);
 }
 
-Test(device_order, host_memory_that_was_given_back_is_used_again_for_what_needs_most_of_it) {
+Test(device_order, freed_host_memory_is_used_again_for_buffers_that_need_most_of_it) {
   struct setting setting = setting_make();
   const struct device_ops *ops = setting.gpu->ops;
   enum { BYTES = 1 << 20 };
@@ -307,13 +307,13 @@ Test(device_order, host_memory_that_was_given_back_is_used_again_for_what_needs_
   setting_end(&setting);
 }
 
-Test(device_order, what_displaces_an_mi300xs_caches_is_not_what_a_runtime_reports) {
+Test(device_order, the_displacement_size_of_an_mi300x_is_not_the_size_that_a_runtime_reports) {
   struct setting setting = setting_make();
   cr_expect_eq(setting.gpu->displacement_bytes, (size_t)512 << 20);
   setting_end(&setting);
 }
 
-Test(device_order, another_size_may_be_tried_for_displacing_the_caches) {
+Test(device_order, a_variable_sets_another_displacement_size) {
   setenv("WAVETUNE_DISPLACEMENT_BYTES", "1073741824", 1);
   struct setting setting = setting_make();
   cr_expect_eq(setting.gpu->displacement_bytes, (size_t)1 << 30);

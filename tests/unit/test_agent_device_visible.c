@@ -49,7 +49,7 @@ Test(device_visible, a_process_sees_the_gpu_that_it_opens_and_no_other) {
   cr_expect_str_eq(error.message, "this process was started for hip2 and sees no other GPU");
 }
 
-Test(device_visible, a_process_that_has_probed_opens_any) {
+Test(device_visible, a_process_that_has_probed_opens_any_gpu) {
   struct error error = {0};
   json_t *devices = NULL;
   cr_assert(hip_ops.probe(&devices, &error), "%s", error.message);
@@ -63,19 +63,19 @@ Test(device_visible, a_process_that_has_probed_opens_any) {
 
 Test(device_visible, the_number_counts_in_the_list_that_is_set) {
   setenv("HIP_VISIBLE_DEVICES", "3,1,0", 1);
-  setenv("CUDA_VISIBLE_DEVICES", "2", 1); /* HIP heeds its own first */
+  setenv("CUDA_VISIBLE_DEVICES", "2", 1); /* HIP prefers its own variable */
   cr_expect_eq(gpu_opened("hip2"), 0);
   cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "0");
 }
 
-Test(device_visible, ids_are_taken_as_they_are) {
+Test(device_visible, ids_are_passed_on_unchanged) {
   setenv("HIP_VISIBLE_DEVICES", "GPU-3,GPU-1", 1);
   cr_expect_eq(gpu_opened("hip1"), 1);
   cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "GPU-1");
 }
 
-/* The same GPU as for the process that probed, which sees it as the runtime reads the list. */
-Test(device_visible, where_the_list_is_not_clear_nothing_more_is_hidden) {
+/* The same GPU as in the process that probed, where the runtime read the same list. */
+Test(device_visible, no_further_gpu_is_hidden_where_the_list_is_ambiguous) {
   static const struct {
     const char *list, *name;
     int gpu;
@@ -101,14 +101,14 @@ Test(device_visible, where_the_list_is_not_clear_nothing_more_is_hidden) {
   expect_refused("hip0", "no device hip0: the HIP runtime sees 0 GPUs, counted from 0");
 }
 
-Test(device_visible, hip_heeds_the_list_of_cuda_where_it_has_none) {
+Test(device_visible, hip_uses_the_list_of_cuda_where_it_has_none) {
   setenv("CUDA_VISIBLE_DEVICES", "2,3", 1);
   cr_expect_eq(gpu_opened("hip1"), 3);
   cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "3");
   cr_expect_str_eq(getenv("CUDA_VISIBLE_DEVICES"), "2,3");
 }
 
-Test(device_visible, a_list_that_ends_before_the_number_stays_as_it_is) {
+Test(device_visible, a_list_that_is_too_short_for_the_number_is_not_changed) {
   setenv("HIP_VISIBLE_DEVICES", "1", 1);
   expect_refused("hip1", "no device hip1: the HIP runtime sees 1 GPU, counted from 0");
   cr_expect_str_eq(getenv("HIP_VISIBLE_DEVICES"), "1");
@@ -120,12 +120,12 @@ Test(device_visible, a_name_without_a_number_hides_nothing) {
   cr_expect_null(getenv("HIP_VISIBLE_DEVICES"));
 }
 
-Test(device_visible, a_runtime_that_hides_none_is_asked_by_the_number) {
+Test(device_visible, a_runtime_that_hides_no_gpu_opens_the_number) {
   setenv("FAKE_HIP_DEAF", "1", 1);
   cr_expect_eq(gpu_opened("hip2"), 2);
 }
 
-/* As after a GPU that was away for a while. */
+/* For example, the GPU was absent for a while. */
 Test(device_visible, a_runtime_that_did_not_start_is_started_for_the_same_gpu) {
   struct error error = {0};
   struct device *device;

@@ -45,7 +45,7 @@ Test(elements, the_first_difference_is_found_at_any_place) {
   }
 }
 
-Test(elements, as_much_as_the_tolerance_is_near) {
+Test(elements, a_difference_as_large_as_the_tolerance_is_near) {
   for (size_t i = 0; i < ARRAY_LENGTH(floats); i++) {
     struct pair *pair = pair_of(floats[i], 4);
     for (int64_t k = 0; k < ELEMENTS; k++)
@@ -68,7 +68,8 @@ Test(elements, nan_and_infinity_are_near_only_themselves) {
         struct pair *pair = pair_of(floats[i], 1);
         element_set(floats[i], pair->a, 7, values[a]);
         element_set(floats[i], pair->b, 7, values[b]);
-        element_set(floats[i], pair->b, 8, 1.25); /* near: the block is looked at all the same */
+        element_set(floats[i], pair->b, 8,
+                    1.25); /* near: but the block is not equal, and is compared */
         cr_expect_eq(elements_far(floats[i], pair->a, pair->b, 0, ELEMENTS, 0.5, 0.5),
                      a == b ? -1 : 7, "%s %g %g", dtype_name(floats[i]), values[a], values[b]);
         free(pair);

@@ -1,9 +1,9 @@
-/* Enrolling, and the choice of a token: what an agent makes of each answer. */
+/* Enrolling and the choice of a token: what an agent does after each answer. */
 #include "agent_trial.h"
 
 static const struct scripted enrolled = {200, "{\"agent\": \"ab\"}"};
 
-/* The options that a run has beside its own token. */
+/* The options of a run. */
 static struct options *options_of_token(void) {
   static const struct option_spec specs[] = {
       {.name = "token", .type = OPTION_TEXT, .argument = "TOKEN", .help = "x"}};
@@ -15,7 +15,7 @@ static struct options *options_of_token(void) {
   return options;
 }
 
-/* Enrols where the first answer is this, and the next is good. */
+/* Enrols with this first answer; the next is good. */
 static void expect_enrolment(int status, const char *body, size_t n_requests) {
   struct trial trial;
   const struct scripted script[] = {{status, body}, enrolled};

@@ -1,5 +1,5 @@
-/* The instructions around a fault: a code object that clang-19 makes for gfx942, and the words that
- * ROCdebug-agent prints by its sources, written here. No GPU faulted. */
+/* The instructions around a fault: in a code object that clang-19 compiles for gfx942, with output
+ * that was written after the sources of ROCdebug-agent. No GPU faulted. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -26,7 +26,7 @@ static void folder_end(void) {
 }
 TestSuite(fault_code, .init = folder_begin, .fini = folder_end);
 
-/* What the agent prints of a wave that stopped at `pc`, behind one that did not. */
+/* What the agent prints of a wave that stopped at `pc`, after a wave that did not. */
 static char *printed_of(uint64_t pc) {
   return xasprintf(
       "--------------------------------------------------------\n"

@@ -73,7 +73,7 @@ static void renew_now(struct held_table *table) {
   held_renewed(table, "91", 3, held_clock_ms() - LONG_MS / 2, LONG_MS);
 }
 
-Test(agent_held, a_due_renewal_names_the_config_at_work) {
+Test(agent_held, a_due_renewal_names_the_config_that_is_measured) {
   struct held_table *table = table_with("91", LONG_MS, LONG_MS / 3);
   struct held_due due;
   int64_t wait_ms;
@@ -89,7 +89,7 @@ Test(agent_held, a_due_renewal_names_the_config_at_work) {
   held_table_free(table);
 }
 
-Test(agent_held, a_server_that_wants_renewals_all_the_time_does_not_get_them) {
+Test(agent_held, a_server_cannot_make_an_agent_renew_all_the_time) {
   struct held_table *table = table_with("91", LONG_MS, 1);
   int64_t until_ms = held_clock_ms() + 200, wait_ms;
   struct held_due due;
@@ -171,7 +171,7 @@ Test(agent_held, a_lease_has_all_its_configs_until_the_server_gives_some_away) {
   held_table_free(table);
 }
 
-Test(agent_held, limits_of_a_lease_that_is_not_held_any_more_are_forgotten) {
+Test(agent_held, limits_of_a_lease_that_is_no_longer_held_are_ignored) {
   struct held_table *table = table_with("91", LONG_MS, LONG_MS);
   limit_to(table, "91", 2, "[[0, 1]]");
   cr_expect(held_has(table, "91", 3, 40));

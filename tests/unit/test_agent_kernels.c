@@ -6,7 +6,7 @@
 #include "common/base/numbers.h"
 #include "common/kernel/kernel_folder.h"
 
-#define OTHER_CONFIGS 3 /* drawn from the space, beside the default */
+#define OTHER_CONFIGS 3 /* drawn from the space, in addition to the default */
 
 struct checker {
   struct kernel_folder *folder;
@@ -46,7 +46,7 @@ static void check_config(struct checker *checker, struct problem *problem, uint6
   free(text);
 }
 
-/* The default, and configs drawn from those that hold. */
+/* Checks the default and random valid configs. */
 static void check_key(struct checker *checker, const char *key_text) {
   struct error error = {0};
   const struct kernel *kernel = checker->folder->kernel;

@@ -1,5 +1,5 @@
-/* How a config is launched: what goes between supervisor and worker, and what a worker makes of it.
- * No device is opened: plans are made for a device that is written down here. */
+/* How a config is launched: the spec that the supervisor sends, and the plan that a worker makes of
+ * it. No device is opened: plans are for a device whose facts are here. */
 #include "agent/measure/launch.h"
 
 #include <criterion/criterion.h>
@@ -52,7 +52,7 @@ Test(launch_spec, an_empty_spec_is_the_default) {
   cr_expect_null(json_object_get(written, "arguments"), "all of the manifest's");
 }
 
-Test(launch_spec, refuses_nonsense) {
+Test(launch_spec, refuses_invalid_values) {
   static const struct {
     const char *text, *pointer;
   } cases[] = {
@@ -158,7 +158,7 @@ Test(launch_plan, takes_the_block_from_the_object_where_the_manifest_has_none) {
                   (uint32_t[]){8, 1, 1}, (uint32_t[]){256, 1, 1});
 }
 
-Test(launch_plan, needs_a_block_from_somewhere) {
+Test(launch_plan, needs_a_block_from_the_manifest_or_the_object) {
   expect_refused(plan_on("gfx942", "triton", "{" GRID "}", "{}"), OUTCOME_RUNTIME,
                  "how many threads a workgroup has");
 }
@@ -249,7 +249,7 @@ Test(launch_plan, programs_of_a_clustered_object_are_clusters) {
   cr_expect(planned.plan.geometry.cooperative);
 }
 
-Test(launch_plan, refuses_extents_that_cannot_be) {
+Test(launch_plan, refuses_extents_that_no_launch_can_have) {
   static const struct {
     const char *launch, *message;
   } cases[] = {

@@ -1,5 +1,6 @@
-/* What executing leases asks of workers: which process, in which order, with which limits. Workers
- * are scripted here: they measure nothing, answer at once, and note every request. */
+/* Which requests workers get when leases are executed: which process, in which order, with which
+ * limits. These workers are scripted: they measure nothing, answer at once, and log every request.
+ */
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -10,8 +11,8 @@ static int scripted_worker(void);
 #include "lease_trial.h"
 
 #define CLANG "/usr/bin/clang-19"
-#define CONFIG_US 1000 /* that a config costs */
-#define DEVICE_US 400  /* that opening the device takes */
+#define CONFIG_US 1000 /* time of a config */
+#define DEVICE_US 400  /* time of opening the device */
 #define OPEN_US 30000
 #define LEFT_EARLY (SCREEN_BATCH + 5)
 
@@ -103,7 +104,7 @@ struct request {
   json_t *json;
 };
 
-/* What the workers were asked, in order; no file: nothing. */
+/* The requests that workers got, in order; no file: none. */
 struct requests {
   size_t n;
   struct request all[REQUESTS_MAX];
@@ -129,7 +130,7 @@ static void requests_free(struct requests *requests) {
     json_decref(requests->all[i].json);
 }
 
-/* The so manieth request of a kind, which has to be there. */
+/* The request of a kind with this index, which must exist. */
 static const struct request *request_of(const struct requests *requests, const char *what,
                                         size_t index) {
   for (size_t i = 0; i < requests->n; i++) {
@@ -302,7 +303,7 @@ Test(agent_lease_batches, of_equal_occupancy_the_grid_that_leaves_less_idle_come
     cr_expect_eq(configs[i]->place, expected[i]);
 }
 
-Test(agent_lease_batches, neighbours_in_the_space_do_not_travel_together) {
+Test(agent_lease_batches, neighbours_in_the_space_are_not_tried_in_a_row) {
   size_t n_neighbours = 0;
   struct batches batches = batches_new(64, STAGE_SCREEN);
   batches_run(&batches);
@@ -383,7 +384,7 @@ Test(agent_lease_batches, a_later_batch_gets_the_remaining_device_time) {
   batches_free(&batches);
 }
 
-/* The clock says how long it took; nothing says how long at most. */
+/* The clock gives a lower bound of the time; there is no upper bound. */
 static void expect_opened_for(const struct batches *batches, int64_t least_us) {
   cr_expect_geq(batches->trial.executor.opening_us, least_us, "%lld us",
                 (long long)batches->trial.executor.opening_us);
@@ -412,7 +413,7 @@ Test(agent_lease_batches, an_attempt_to_open_that_dies_is_counted_too) {
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, a_kernel_that_is_open_costs_the_next_lease_nothing) {
+Test(agent_lease_batches, an_open_kernel_takes_no_opening_time_of_the_next_lease) {
   struct batches batches = batches_new(2, STAGE_SCREEN);
   batches.trial.leases = 2;
   batches_run(&batches);
@@ -421,7 +422,7 @@ Test(agent_lease_batches, a_kernel_that_is_open_costs_the_next_lease_nothing) {
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, nothing_is_measured_where_opening_took_all_that_the_stage_may_spend) {
+Test(agent_lease_batches, nothing_is_measured_when_opening_took_the_whole_budget_of_the_stage) {
   for (enum stage stage = STAGE_SCREEN; stage <= STAGE_HALVING; stage++) {
     struct batches batches = batches_new(10, stage);
     setenv("WAVETUNE_TEST_OPEN_US", "30000", 1);
@@ -435,7 +436,7 @@ Test(agent_lease_batches, nothing_is_measured_where_opening_took_all_that_the_st
   }
 }
 
-Test(agent_lease_batches, an_opening_that_is_more_than_the_leases_share_leaves_it_some) {
+Test(agent_lease_batches, an_opening_longer_than_the_leases_share_leaves_time_to_measure) {
   struct batches batches = batches_new(10, STAGE_SCREEN);
   setenv("WAVETUNE_TEST_OPEN_US", "30000", 1);
   batches.trial.lease.device_us = 5 * CONFIG_US;
@@ -448,7 +449,7 @@ Test(agent_lease_batches, an_opening_that_is_more_than_the_leases_share_leaves_i
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, a_final_pays_for_its_opening_and_is_measured_whole) {
+Test(agent_lease_batches, a_final_is_charged_for_its_opening_and_is_measured_whole) {
   struct batches batches = batches_new(10, STAGE_FINAL);
   setenv("WAVETUNE_TEST_OPEN_US", "30000", 1);
   batches.trial.lease.device_us = batches.trial.lease.budget_us = OPEN_US - DEVICE_US;
@@ -485,7 +486,7 @@ Test(agent_lease_batches, configs_given_to_another_device_are_left_out_of_a_scre
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, a_screen_of_which_nothing_is_left_is_done) {
+Test(agent_lease_batches, a_screen_without_remaining_configs_is_done) {
   struct batches batches = batches_new(2, STAGE_SCREEN);
   config_ranges_release(&batches.trial.lease.configs);
   config_ranges_add(&batches.trial.lease.configs, 1);
@@ -497,7 +498,7 @@ Test(agent_lease_batches, a_screen_of_which_nothing_is_left_is_done) {
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, after_a_death_in_no_configs_turn_the_rest_races_serially) {
+Test(agent_lease_batches, after_a_death_in_the_turn_of_no_config_the_others_race_serially) {
   struct batches batches = batches_new(8, STAGE_SCREEN);
   setenv("WAVETUNE_TEST_KILLER", "5", 1);
   batches_run(&batches);
@@ -547,7 +548,7 @@ Test(agent_lease_batches, finals_of_several_jobs_share_a_process_that_has_one_pr
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, a_final_replaces_the_worker_that_was_used_longest_ago) {
+Test(agent_lease_batches, a_final_replaces_the_least_recently_used_worker) {
   static const char *const jobs[] = {"1", "1", "1", "1", "1"};
   struct batches batches = batches_new(1, STAGE_FINAL);
   batches.trial.jobs = jobs;
@@ -572,7 +573,7 @@ Test(agent_lease_batches, screens_of_several_jobs_share_a_worker) {
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, workers_that_were_started_ahead_open_the_device_and_then_serve) {
+Test(agent_lease_batches, workers_that_are_started_ahead_open_the_device_and_then_answer) {
   static const char *const jobs[] = {"1", "1", "1"};
   struct batches batches = batches_new(1, STAGE_FINAL);
   batches.trial.n_started = EXECUTOR_WORKERS;
@@ -584,7 +585,7 @@ Test(agent_lease_batches, workers_that_were_started_ahead_open_the_device_and_th
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, a_worker_that_is_there_serves_a_final_of_a_job_that_it_has_not_seen) {
+Test(agent_lease_batches, a_running_worker_measures_a_final_of_a_job_that_it_has_not_seen) {
   static const char *const jobs[] = {"1", "2", "1"};
   struct batches batches = batches_new(1, STAGE_FINAL);
   batches.trial.n_started = 1; /* the one that screens */
@@ -599,7 +600,7 @@ Test(agent_lease_batches, a_worker_that_is_there_serves_a_final_of_a_job_that_it
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, adds_up_the_parts_of_its_time) {
+Test(agent_lease_batches, adds_the_times_in_answers) {
   struct batches batches = batches_new(3, STAGE_SCREEN);
   batches_run(&batches);
   cr_expect_eq(batches.trial.executor.spent.timing_us, 3 * CONFIG_US);

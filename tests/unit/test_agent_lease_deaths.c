@@ -1,8 +1,8 @@
-/* Leases whose configs kill or hang the worker: who did it has its outcome, and all others their
- * measurement. */
+/* Leases with configs that kill or hang the worker: these configs get their outcome, all others
+ * their measurement. */
 #include "lease_trial.h"
 
-Test(agent_lease_deaths, goes_on_after_a_config_that_crashes_while_it_is_checked) {
+Test(agent_lease_deaths, continues_after_a_config_that_crashes_while_it_is_checked) {
   struct trial trial = trial_new("if (MODE == 1) kill(getpid(), SIGKILL);", 3, STAGE_SCREEN);
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
@@ -19,7 +19,7 @@ Test(agent_lease_deaths, names_the_exit_of_a_config_that_exits) {
   trial_free(&trial);
 }
 
-Test(agent_lease_deaths, goes_on_after_a_config_that_hangs) {
+Test(agent_lease_deaths, continues_after_a_config_that_hangs) {
   struct trial trial = trial_new("if (MODE == 1) for (;;) sleep(1);", 3, STAGE_SCREEN);
   trial.executor.limits.config_ms = 4000;
   trial_run(&trial);
@@ -116,7 +116,7 @@ Test(agent_lease_deaths, finds_the_finalist_that_kills_the_baseline) {
   trial_free(&trial);
 }
 
-Test(agent_lease_deaths, blames_no_finalist_when_the_baseline_dies_beside_none_of_them_alone) {
+Test(agent_lease_deaths, reports_no_finalist_when_the_baseline_dies_with_none_of_them_alone) {
   struct trial trial = trial_with_mortal_baseline("ran == 6");
   cleanup_free char *path = test_file(&trial);
   trial_run(&trial);
@@ -148,12 +148,12 @@ Test(agent_lease_deaths,
   trial_free(&trial);
 }
 
-/* As a worker that finds its device lost: the page names nobody when it exits. */
+/* Like a worker that finds its device lost: the page names no config when it exits. */
 #define DIES_FOR_NOBODY                                                                            \
   " uint64_t *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, 4, 0); *page = "            \
   "UINT64_MAX; _exit(3); "
 
-Test(agent_lease_deaths, measures_again_after_a_death_in_no_configs_turn) {
+Test(agent_lease_deaths, measures_again_after_a_death_in_the_turn_of_no_config) {
   struct trial trial =
       trial_new("if (MODE == 1 && calls == 1 && access(getenv(\"WAVETUNE_TEST_FILE\"), F_OK)) {"
                 "fclose(fopen(getenv(\"WAVETUNE_TEST_FILE\"), \"w\"));" DIES_FOR_NOBODY "}",
@@ -167,7 +167,7 @@ Test(agent_lease_deaths, measures_again_after_a_death_in_no_configs_turn) {
   trial_free(&trial);
 }
 
-Test(agent_lease_deaths, blames_a_config_alone_with_which_workers_keep_dying) {
+Test(agent_lease_deaths, reports_a_config_when_workers_keep_dying_with_it_alone) {
   struct trial trial = trial_new("if (MODE == 1) {" DIES_FOR_NOBODY "}", 3, STAGE_SCREEN);
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
@@ -176,8 +176,8 @@ Test(agent_lease_deaths, blames_a_config_alone_with_which_workers_keep_dying) {
   trial_free(&trial);
 }
 
-/* A kernel whose config 1 kills its worker, and which stands in for ROCdebug-agent when it runs
- * under it: it writes what that would print to the file that the options name. */
+/* A kernel whose config 1 kills its worker. It also replaces ROCdebug-agent: run under it, the
+ * kernel writes what that would print to the file that the options name. */
 #define FAULT_AND_TELL                                                                             \
   "const char *o = getenv(\"ROCM_DEBUG_AGENT_OPTIONS\");"                                          \
   "if (MODE == 1 && o) {"                                                                          \
@@ -191,7 +191,7 @@ Test(agent_lease_deaths, blames_a_config_alone_with_which_workers_keep_dying) {
 Test(agent_lease_deaths, runs_a_config_that_killed_its_worker_under_a_debug_agent) {
   struct trial trial = trial_new(FAULT_AND_TELL, 3, STAGE_SCREEN);
   cleanup_free char *faults = xasprintf("%s/faults", trial.fixture.folder);
-  setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1); /* any file that is there */
+  setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1); /* any file that exists */
   trial.executor.faults = faults;
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
@@ -204,7 +204,7 @@ Test(agent_lease_deaths, runs_a_config_that_killed_its_worker_under_a_debug_agen
   trial_free(&trial);
 }
 
-/* Which cannot write to the agent's folder, nor even enter it. */
+/* That user can neither write to the agent's folder nor enter it. */
 Test(agent_lease_deaths, keeps_a_debug_agents_files_of_another_user) {
   if (geteuid() != 0)
     cr_skip("only root can let workers be another user");
@@ -222,7 +222,7 @@ Test(agent_lease_deaths, keeps_a_debug_agents_files_of_another_user) {
   trial_free(&trial);
 }
 
-Test(agent_lease_deaths, reports_that_the_debug_agent_saw_nothing) {
+Test(agent_lease_deaths, reports_that_the_debug_agent_found_no_fault) {
   struct trial trial = trial_new("if (MODE == 1) kill(getpid(), SIGABRT);", 2, STAGE_SCREEN);
   cleanup_free char *faults = xasprintf("%s/faults", trial.fixture.folder);
   setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
@@ -232,7 +232,7 @@ Test(agent_lease_deaths, reports_that_the_debug_agent_saw_nothing) {
   trial_free(&trial);
 }
 
-Test(agent_lease_deaths, reports_that_nothing_of_a_fault_can_be_kept) {
+Test(agent_lease_deaths, reports_that_the_debug_agent_has_no_folder) {
   struct trial trial = trial_new("if (MODE == 1) kill(getpid(), SIGABRT);", 2, STAGE_SCREEN);
   setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
   trial.executor.faults = "/dev/null/faults";
@@ -241,7 +241,7 @@ Test(agent_lease_deaths, reports_that_nothing_of_a_fault_can_be_kept) {
   trial_free(&trial);
 }
 
-Test(agent_lease_deaths, runs_only_so_many_again) {
+Test(agent_lease_deaths, limits_how_many_configs_it_runs_again) {
   struct trial trial = trial_new("if (MODE == 1) kill(getpid(), SIGABRT);", 2, STAGE_SCREEN);
   cleanup_free char *faults = xasprintf("%s/faults", trial.fixture.folder);
   setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
@@ -254,7 +254,7 @@ Test(agent_lease_deaths, runs_only_so_many_again) {
 
 #define WRITES_BEHIND_ITS_BUFFER "if (MODE == 1) y[n] = 7;"
 
-Test(agent_lease_deaths, a_screen_goes_on_in_a_fresh_worker_after_a_write_out_of_bounds) {
+Test(agent_lease_deaths, a_screen_continues_in_a_fresh_worker_after_a_write_out_of_bounds) {
   struct trial trial = trial_new(WRITES_BEHIND_ITS_BUFFER NOTE_PID, 3, STAGE_SCREEN);
   cleanup_free char *path = test_file(&trial);
   trial_run(&trial);

@@ -1,4 +1,4 @@
-/* Executing leases: every config has its measurement, in the stage's way. */
+/* Executing leases: every config gets its measurement, as the stage requires. */
 #include "lease_trial.h"
 
 Test(agent_lease_execute, measures_every_config_of_a_screen) {
@@ -50,7 +50,7 @@ Test(agent_lease_execute, ends_with_the_baselines_outcome_when_it_is_wrong) {
   trial_free(&trial);
 }
 
-/* The element is none of the samples: it shows when the other config's output is held against
+/* The element is not among the samples: it is found when the other config's output is compared with
  * it. */
 Test(agent_lease_execute,
      ends_with_the_baselines_outcome_when_another_config_shows_that_it_is_wrong) {
@@ -120,7 +120,7 @@ Test(agent_lease_execute, stops_between_batches) {
   trial_free(&trial);
 }
 
-Test(agent_lease_execute, stops_in_the_middle_of_a_config_that_would_run_on) {
+Test(agent_lease_execute, stops_while_a_config_is_running) {
   struct trial trial = trial_new("if (MODE == 1) for (;;) sleep(1);", 2, STAGE_SCREEN);
   trial.executor.limits.config_ms = 3600 * 1000;
   config_ranges_release(&trial.lease.configs);
@@ -132,7 +132,7 @@ Test(agent_lease_execute, stops_in_the_middle_of_a_config_that_would_run_on) {
   trial_free(&trial);
 }
 
-Test(agent_lease_execute, stops_when_a_measurement_cannot_be_taken) {
+Test(agent_lease_execute, stops_when_the_hook_refuses_a_measurement) {
   struct trial trial = trial_new("", 3, STAGE_FINAL);
   trial.refuse_after = 2;
   trial_run(&trial);
@@ -141,7 +141,7 @@ Test(agent_lease_execute, stops_when_a_measurement_cannot_be_taken) {
   trial_free(&trial);
 }
 
-Test(agent_lease_execute, fails_and_blames_no_config_when_nothing_can_be_compiled_here) {
+Test(agent_lease_execute, fails_and_reports_no_config_when_nothing_can_be_compiled) {
   struct trial trial = trial_new("", 2, STAGE_SCREEN);
   struct error error;
   cleanup_free char *cache = xasprintf("%s/cache", trial.fixture.folder);

@@ -211,7 +211,7 @@ Test(agent_lease_read, refuses_more_configs_than_a_lease_can_have) {
   fixture_free(&fixture);
 }
 
-Test(agent_lease_read, takes_an_id_as_the_server_wrote_it) {
+Test(agent_lease_read, accepts_an_id_as_the_server_wrote_it) {
   static const char *const ids[] = {"91", "9223372036854775807.ZxRJKBw0HktcVqxMdFiJdw",
                                     "1.-_-_-_-_-_-_-_-_-_-_-_"};
   for (size_t i = 0; i < ARRAY_LENGTH(ids); i++) {
@@ -224,7 +224,7 @@ Test(agent_lease_read, takes_an_id_as_the_server_wrote_it) {
   }
 }
 
-Test(agent_lease_read, refuses_terms_without_sense) {
+Test(agent_lease_read, refuses_invalid_terms) {
   static const struct refusal refusals[] = {
       {"lease", "\"../1\"", "/lease", "A-Z"},
       {"lease", "\"..\"", "/lease", "A-Z"},

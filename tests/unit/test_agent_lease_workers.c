@@ -44,8 +44,8 @@ Test(agent_lease_workers, measures_each_final_in_a_fresh_worker) {
   trial_free(&trial);
 }
 
-Test(agent_lease_workers, blames_the_device_when_the_baseline_stops_working) {
-  /* Config 1 breaks the device: from then on a file is there, at whose sight the baseline dies. */
+Test(agent_lease_workers, suspects_the_device_when_the_baseline_stops_working) {
+  /* Config 1 breaks the device: it makes a file, and the baseline dies where that file exists. */
   struct trial trial =
       trial_new("const char *broken = getenv(\"WAVETUNE_TEST_FILE\");\n"
                 "  if (MODE == 1) { fclose(fopen(broken, \"w\")); kill(getpid(), SIGKILL); }\n"
@@ -122,7 +122,7 @@ Test(agent_lease_workers, a_sentinel_that_hangs_is_not_passed) {
   trial_free(&trial);
 }
 
-Test(agent_lease_workers, blames_a_gpu_whose_workers_die_before_the_first_turn) {
+Test(agent_lease_workers, suspects_a_gpu_whose_workers_die_before_the_first_turn) {
   struct trial trial = trial_new("", 1, STAGE_SCREEN);
   trial.executor.is_gpu = true;
   trial.executor.limits.open_ms = 0;

@@ -1,6 +1,6 @@
-/* `env check|set|reset` over a folder that stands in for /, with an amd-smi and a rocm-smi of the
- * test's own in $PATH: shell scripts whose words are those of the real ones (amdsmi_cli and
- * rocm_smi.py in their sources). No AMD GPU took part. */
+/* `env check|set|reset` over a folder in place of /, with an amd-smi and a rocm-smi in $PATH that
+ * the test makes: shell scripts that print what the real ones print (amdsmi_cli and rocm_smi.py in
+ * their sources). No AMD GPU is used. */
 #include <criterion/criterion.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -73,9 +73,8 @@ static void gpu_add(const char *card, const char *folder, const char *vendor, co
   cr_assert_eq(symlink(target, link), 0);
 }
 
-/* A program of the test in $PATH, which has nothing else (the machine may have a real one), and
- * which writes down what it was called with and then does `what` (a line of shell, in which $root
- * is the folder that stands in for /). */
+/* Makes a program in $PATH, which has nothing else (the machine may have a real one). It logs its
+ * arguments and then does `what` (a line of shell, in which $root is the folder in place of /). */
 static void tool_add(const char *name, const char *what) {
   cleanup_free char *script =
       xasprintf("#!/bin/sh\nroot=%s\necho %s \"$@\" >>$root/smi.log\n%s\n", root, name, what);
@@ -134,7 +133,7 @@ static const struct setting_finding *find(const struct settings_findings *findin
   die("no setting %s", name);
 }
 
-Test(machine_settings, check_says_what_each_is_and_should_be) {
+Test(machine_settings, check_lists_the_present_and_the_right_value_of_each_setting) {
   cleanup_settings_findings struct settings_findings findings = {0};
   machine_settings_check(root, &findings);
   const struct setting_finding *governor = find(&findings, "cpu_governor");
@@ -180,7 +179,7 @@ Test(machine_settings, differing_names_are_provenance) {
   cr_expect_str_eq(text, "[\"numa_balancing\",\"cpu_governor\"]");
 }
 
-Test(machine_settings, reset_puts_back_what_was_there_before_the_first_set) {
+Test(machine_settings, reset_restores_the_values_from_before_the_first_set) {
   cleanup_settings_changes struct settings_changes first = set(), again = {0}, changes = {0};
   expect_change(&first, "cpu_governor", CHANGE_DONE, "");
   expect_change(&first, "cpu_idle_state_1", CHANGE_ABSENT, "");
@@ -200,7 +199,7 @@ Test(machine_settings, reset_puts_back_what_was_there_before_the_first_set) {
   cr_expect_neq(access(saved, F_OK), 0);
 }
 
-Test(machine_settings, reset_of_what_was_never_set_says_so) {
+Test(machine_settings, reset_without_saved_settings_changes_nothing) {
   cleanup_settings_changes struct settings_changes changes = reset();
   cr_expect_eq(changes.n, 0);
 }
@@ -215,7 +214,7 @@ Test(machine_settings, a_gpus_clock_is_set_and_reset_by_rocm_smi) {
   cr_expect_str_eq(level, "auto");
 }
 
-Test(machine_settings, amd_smi_is_preferred_and_asked_for_each_gpu_by_its_pci_address) {
+Test(machine_settings, amd_smi_is_preferred_and_called_for_each_gpu_by_its_pci_address) {
   gpu_with_rocm_smi("exit 1");
   gpu_add("card2", SECOND_GPU, "0x1002", "0x74a1");
   tool_add("amd-smi",
@@ -249,8 +248,8 @@ Test(machine_settings, a_setting_that_is_refused_does_not_end_the_others) {
   cr_expect_eq(access(saved, F_OK), 0);
 }
 
-/* rocm-smi ends with 0 also where it was refused. */
-Test(machine_settings, a_rocm_smi_that_says_all_is_well_and_changes_nothing_is_a_sentence) {
+/* rocm-smi exits with 0 also after a refusal. */
+Test(machine_settings, a_rocm_smi_that_exits_with_0_and_changes_nothing_is_reported) {
   gpu_with_rocm_smi("exit 0");
   cleanup_settings_changes struct settings_changes changes = set();
   expect_change(&changes, "perf_determinism", CHANGE_REFUSED, "changed nothing: ");
@@ -268,7 +267,7 @@ Test(machine_settings, an_unknown_gpu_is_refused) {
 }
 
 /* In the words of amd-smi of ROCm 6 (exit 1), of ROCm 7 (exit 0), and of rocm-smi. */
-Test(machine_settings, a_gpu_without_clock_determinism_is_no_failure_and_is_remembered) {
+Test(machine_settings, a_gpu_without_clock_determinism_is_no_failure_and_is_stored) {
   static const struct {
     const char *tool, *what;
   } cases[] = {
@@ -301,8 +300,8 @@ Test(machine_settings, a_gpu_without_clock_determinism_is_no_failure_and_is_reme
   }
 }
 
-/* The driver may take the mode before the firmware refuses the limit. */
-Test(machine_settings, a_level_without_a_limit_is_taken_back) {
+/* The driver may accept the mode before the firmware refuses the limit. */
+Test(machine_settings, a_level_without_a_limit_is_undone) {
   gpu_add("card1", GPU, "0x1002", "0x75a0");
   tool_add("amd-smi", SETS_LEVEL "; echo AMDSMI_STATUS_NOT_SUPPORTED; exit 1");
   cleanup_settings_changes struct settings_changes changes = set();
@@ -326,8 +325,9 @@ Test(machine_settings, one_gpu_of_two_may_have_no_limit) {
   cr_expect_eq(find(&findings, "perf_determinism")->state, SETTING_GOOD);
 }
 
-/* Another GPU in the same place is asked again; so is the same one by the next set. */
-Test(machine_settings, what_was_not_supported_is_not_so_for_ever) {
+/* `check` counts another GPU in the same place as one that differs, and the next `set` tries again.
+ */
+Test(machine_settings, an_unsupported_setting_is_tried_again) {
   gpu_add("card1", GPU, "0x1002", "0x74a2");
   tool_add("amd-smi", "echo AMDSMI_STATUS_NOT_SUPPORTED");
   cleanup_settings_changes struct settings_changes changes = set(), again = {0};
@@ -344,7 +344,7 @@ Test(machine_settings, what_was_not_supported_is_not_so_for_ever) {
   cr_expect_neq(access(record, F_OK), 0);
 }
 
-Test(machine_settings, a_missing_tool_says_what_to_install_and_ends_nothing) {
+Test(machine_settings, a_missing_tool_is_reported_with_what_to_install_and_other_settings_are_set) {
   gpu_with_rocm_smi("exit 0");
   setenv("PATH", "/nonexistent", 1);
   if (access("/opt/rocm/bin/rocm-smi", X_OK) == 0 || access("/opt/rocm/bin/amd-smi", X_OK) == 0)
@@ -354,7 +354,7 @@ Test(machine_settings, a_missing_tool_says_what_to_install_and_ends_nothing) {
   expect_change(&changes, "numa_balancing", CHANGE_DONE, "");
 }
 
-/* A file of the machine that can be read and that nobody can write. */
+/* A file of the machine that can be read and cannot be written. */
 static void make_unwritable(const char *path) {
   cleanup_free char *file = xasprintf("%s%s", root, path);
   cr_assert_eq(unlink(file), 0);
@@ -363,14 +363,14 @@ static void make_unwritable(const char *path) {
     cr_skip("no /sys/kernel/notes here");
 }
 
-Test(machine_settings, a_file_that_cannot_be_written_is_named_and_ends_nothing) {
+Test(machine_settings, a_file_that_cannot_be_written_is_named_and_other_settings_are_set) {
   make_unwritable(BALANCING);
   cleanup_settings_changes struct settings_changes changes = set();
   expect_change(&changes, "numa_balancing", CHANGE_REFUSED, "cannot write 0 to ");
   expect_change(&changes, "cpu_governor", CHANGE_DONE, "");
 }
 
-Test(machine_settings, reset_goes_on_after_a_refusal_and_can_be_run_again) {
+Test(machine_settings, reset_continues_after_a_refusal_and_can_be_run_again) {
   struct settings_changes changes = set();
   settings_changes_release(&changes);
   make_unwritable(BALANCING);

@@ -1,4 +1,4 @@
-/* Posting the spool: what the server gets, in which order, and what becomes of what it refuses. */
+/* Posting the spool: what the server gets, in which order, and where refused records are stored. */
 #include "agent_trial.h"
 
 static void append(struct trial *trial, const char *lease, const char *member, json_t *taken) {
@@ -14,7 +14,7 @@ static void measured(struct trial *trial, const char *lease, int config) {
          json_pack("{s:i, s:s}", "config", config, "outcome", "compile"));
 }
 
-/* A record that says what opening the kernel took so far. */
+/* A record with the time of opening the kernel so far. */
 static void append_opened(struct trial *trial, const char *member, json_t *taken, int opening_us) {
   uint64_t number;
   struct error error;
@@ -28,7 +28,7 @@ static void measured_opened(struct trial *trial, int config, int opening_us) {
                 json_pack("{s:i, s:s}", "config", config, "outcome", "compile"), opening_us);
 }
 
-/* -1: the request does not say. */
+/* -1: the request has none. */
 static int opening_us_of(const struct trial *trial, size_t index) {
   const json_t *opening_us = json_object_get(trial->server.bodies[index], "opening_us");
   return opening_us ? (int)json_integer_value(opening_us) : -1;
@@ -127,7 +127,7 @@ Test(agent_poster, ends_a_lease_without_measurements) {
   trial_release(&trial);
 }
 
-Test(agent_poster, hands_a_lease_back_after_its_measurements) {
+Test(agent_poster, releases_a_lease_after_its_measurements) {
   static const struct scripted script[] = {{200, "{}"}, {409, "{\"epoch\": 4}"}};
   struct trial trial;
   trial_init(&trial, script, 2);
@@ -213,7 +213,7 @@ Test(agent_poster, takes_a_late_result_for_delivered_and_the_lease_for_lost) {
   trial_release(&trial);
 }
 
-Test(agent_poster, keeps_aside_the_one_measurement_that_is_refused_for_good) {
+Test(agent_poster, stores_a_measurement_that_is_refused_for_good_in_a_file) {
   static const struct scripted script[] = {{422, "{\"detail\": \"bad\"}"},
                                            {422, "{\"detail\": \"bad\"}"}};
   struct trial trial;
@@ -252,7 +252,7 @@ Test(agent_poster, ends_the_lease_also_when_its_last_measurement_is_refused) {
   trial_release(&trial);
 }
 
-Test(agent_poster, keeps_aside_all_results_of_a_lease_that_the_server_does_not_know) {
+Test(agent_poster, stores_all_results_of_a_lease_that_does_not_exist_in_a_file) {
   static const struct scripted script[] = {{404, "{\"detail\": \"no such lease\"}"}};
   struct trial trial;
   trial_init(&trial, script, 1);
@@ -267,7 +267,7 @@ Test(agent_poster, keeps_aside_all_results_of_a_lease_that_the_server_does_not_k
   trial_release(&trial);
 }
 
-Test(agent_poster, keeps_aside_all_results_of_a_lease_that_was_granted_to_another_identity) {
+Test(agent_poster, stores_all_results_of_a_lease_of_another_identity_in_a_file) {
   static const struct scripted script[] = {
       {403, "{\"detail\": \"it was not granted to you\", \"lease\": \"91\"}"},
       {403, "{\"detail\": \"it was not granted to you\", \"lease\": \"91\"}"}};
@@ -297,7 +297,7 @@ Test(agent_poster, posts_again_after_a_proxys_404) {
   trial_release(&trial);
 }
 
-/* What becomes of one measurement when its first answer is this, and the next are 200. */
+/* What happens to one measurement when the first answer is this, and the next are 200. */
 struct fate {
   struct scripted answer;
   size_t n_requests;  /* 2: it is posted again */
@@ -324,7 +324,7 @@ static void expect_fates(const struct fate *fates, size_t n) {
   }
 }
 
-Test(agent_poster, the_status_decides_the_fate_of_a_measurement) {
+Test(agent_poster, the_status_decides_whether_a_measurement_is_posted_again) {
   static const struct fate fates[] = {
       {{200, "{}"}, 1, false, false},
       {{302, "{}"}, 2, false, false},
@@ -361,9 +361,9 @@ Test(agent_poster, a_kind_decides_it_before_the_status) {
   expect_fates(fates, ARRAY_LENGTH(fates));
 }
 
-/* Results wait for a server that may take their code another time, three times, and go without
- * else. */
-Test(agent_poster, an_answer_decides_how_often_code_is_brought) {
+/* Results wait, three times, for a server that may accept their code later; then they are posted
+ * without it. */
+Test(agent_poster, an_answer_decides_how_often_code_is_uploaded) {
   static const struct {
     struct scripted answer;
     size_t n_puts;
@@ -416,7 +416,7 @@ Test(agent_poster, leaves_the_spool_when_the_agent_stops) {
   trial_release(&trial);
 }
 
-Test(agent_poster, waits_longer_from_try_to_try_and_as_long_as_the_server_asks) {
+Test(agent_poster, waits_longer_after_each_failure_and_as_long_as_the_server_requests) {
   struct backoff backoff = backoff_new(100, 400);
   int64_t bounds_ms[][2] = {{50, 100}, {100, 200}, {200, 400}, {200, 400}};
   for (size_t i = 0; i < ARRAY_LENGTH(bounds_ms); i++) {

@@ -1,4 +1,4 @@
-/* Buffers of a problem: how a regime is reached, and what there has to be room for. */
+/* Buffers of a problem: how a regime is reached, and which memory must suffice. */
 #include "tests/unit/agent_fixture.h"
 
 #include "agent/measure/problem.h"
@@ -16,8 +16,8 @@ struct opened {
   struct error error;
 };
 
-/* y = x + 1 with N floats each, on a device whose caches `displacement` bytes displace and which
- * has so much memory beside them (0: not known). */
+/* y = x + 1 with N floats each, on a device whose caches `displacement` bytes displace, and which
+ * has `beside` bytes of memory in addition to the buffers (0: not known). */
 static void problem_open(struct opened *opened, const struct problem_setup *regime,
                          size_t displacement, size_t beside) {
   struct problem_setup setup = *regime;
@@ -69,7 +69,7 @@ Test(regime, warm_uses_one_copy) {
   problem_close(&opened);
 }
 
-Test(regime, cold_rotates_over_what_displaces_the_caches) {
+Test(regime, cold_rotates_over_copies_that_displace_the_caches) {
   struct opened opened;
   problem_open(&opened, &cold, (6 << 20) + 1, 0);
   cr_assert_not_null(opened.problem, "%s", opened.error.message);
@@ -97,11 +97,11 @@ static void expect_displaced(const struct problem_setup *regime, size_t displace
   problem_close(&opened);
 }
 
-Test(regime, cold_displaces_the_caches_where_copies_have_no_room) {
+Test(regime, cold_displaces_the_caches_where_memory_does_not_suffice_for_copies) {
   expect_displaced(&cold, 2 << 20, 2 << 20);
 }
 
-Test(regime, two_copies_of_operands_larger_than_the_caches_need_room_too) {
+Test(regime, memory_for_two_copies_of_operands_larger_than_the_caches_is_counted) {
   expect_displaced(&cold, 2 << 16, (2 << 16) + 2 * BYTES);
 }
 

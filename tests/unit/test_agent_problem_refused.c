@@ -1,5 +1,4 @@
-/* Keys with which a problem cannot be made: scalars and buffers that their expressions do not
- * give. */
+/* Keys for which no problem can be made: expressions of scalars and buffers give no valid value. */
 #include "tests/unit/agent_fixture.h"
 
 #include "agent/measure/problem.h"

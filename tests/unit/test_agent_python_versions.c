@@ -58,7 +58,7 @@ Test(python_versions, what_is_not_installed_is_not_stated) {
   cr_expect_null(versions.triton);
 }
 
-Test(python_versions, an_interpreter_that_is_not_there_is_refused) {
+Test(python_versions, an_interpreter_that_does_not_exist_is_refused) {
   struct error error = {0};
   struct python_versions versions;
   cr_expect_not(python_versions_read("python-of-nobody", &versions, &error));

@@ -1,5 +1,5 @@
-/* Running a race, on a device that is a script: who is sampled when, in whose turn, who is told,
- * when it ends. */
+/* Running a race on a scripted device: which config is sampled when and in whose turn, which
+ * results the listener gets, and when the race ends. */
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -23,7 +23,7 @@ struct script {
   size_t n_samples[CONFIGS_MAX + 1];   /* timings given so far */
   size_t slow_sample[CONFIGS_MAX + 1]; /* this one (from 1) takes ten times as long */
   size_t slow_round[CONFIGS_MAX + 1];  /* and that of this round (from 1, the second) */
-  size_t fails_at[CONFIGS_MAX + 1];    /* this one (from 1) and those behind are refused */
+  size_t fails_at[CONFIGS_MAX + 1];    /* this one (from 1) and all after it are refused */
   bool fails_fatally;                  /* and then the sentinel is refused too */
   bool is_broken;
   double clocks[64]; /* of the rounds; 0: not known */
@@ -31,9 +31,9 @@ struct script {
   size_t n_calls_of_time, most_at_once;
   uint64_t turns[EVENTS_MAX];
   size_t n_turns;
-  size_t left[CONFIGS_MAX], n_left; /* who, in order */
+  size_t left[CONFIGS_MAX], n_left; /* which configs left, in order */
   size_t n_at_left[CONFIGS_MAX];    /* with how many samples */
-  size_t leaves_heard;              /* nobody listens after so many; 0: all are heard */
+  size_t leaves_heard;              /* the listener ends the race after so many; 0: never */
   struct race race;
 };
 
@@ -120,7 +120,7 @@ static void script_race(struct race_limits limits) {
            &script->race);
 }
 
-/* `rounds` for everybody. */
+/* `rounds` for every config. */
 static struct race_limits fixed(size_t rounds) {
   return (struct race_limits){.rounds_min = rounds, .rounds_max = rounds, .margin = INFINITY};
 }
@@ -153,7 +153,7 @@ Test(race, every_config_gets_a_pair_a_round) {
 Test(race, a_slow_sample_of_the_baseline_changes_no_pair) {
   script_new(1, (double[]){100});
   script->slow_sample[1] =
-      2; /* the first of the first round, behind the one that wakes the device */
+      2; /* the first of the first round, after the one that wakes the device */
   script_race(fixed(2));
   cr_expect_float_eq(script->configs[0].baseline_us[0], 100, 1e-9);
   cr_expect_float_eq(script->configs[0].baseline_us[1], 100, 1e-9);
@@ -226,7 +226,7 @@ Test(race, in_a_serial_race_each_sample_has_a_turn_of_its_own) {
   script_free();
 }
 
-Test(race, a_slow_machine_sends_no_good_config_away) {
+Test(race, a_slow_machine_removes_no_good_config) {
   script_new(3, (double[]){100, 101, 150});
   script->slow_sample[0] = 1; /* when it is warmed up */
   script->slow_round[1] = 1;
@@ -253,7 +253,7 @@ Test(race, a_config_that_is_far_slower_is_called_once_to_warm_up) {
   script_free();
 }
 
-Test(race, how_slow_a_short_config_is_one_call_tells_from_SLOW_US_on) {
+Test(race, one_call_shows_how_slow_a_config_is_from_SLOW_US_on) {
   script_new(3, (double[]){5, SLOW_US + 10, SLOW_US - 8});
   script_race(screen);
   cr_expect_eq(script->n_samples[1], 2, "once to warm up and in one round");
@@ -357,7 +357,7 @@ Test(race, rounds_of_a_clock_that_is_not_known_count) {
 }
 
 /* Whose turn it was when a config is refused in a block is not known at first. */
-Test(race, a_config_that_the_device_refuses_is_found_and_the_others_go_on) {
+Test(race, a_config_that_the_device_refuses_is_found_and_the_others_continue) {
   script_new(3, (double[]){100, 100, 100});
   script->us[1] = 1000; /* called once to warm up */
   script->fails_at[1] = 3;
@@ -380,7 +380,7 @@ Test(race, a_config_that_cannot_be_warmed_up_is_left_out) {
   script_free();
 }
 
-Test(race, where_all_are_refused_there_is_an_end) {
+Test(race, a_race_ends_when_all_configs_are_refused) {
   script_new(2, (double[]){100, 100});
   script->fails_at[0] = script->fails_at[1] = 1;
   script_race(fixed(3));

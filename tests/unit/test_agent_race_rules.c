@@ -1,5 +1,4 @@
-/* What the samples of a race say, and the order of its rounds: both fed by hand, without a
- * device. */
+/* What follows from the samples of a race, and the order of its rounds, without a device. */
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -87,7 +86,7 @@ Test(race_statistics, a_slow_sample_after_a_fast_warm_up_is_not_far) {
   field_free(field);
 }
 
-Test(race_statistics, a_config_far_from_the_best_ratio_of_elsewhere_leaves) {
+Test(race_statistics, a_config_far_from_the_best_ratio_of_another_lease_leaves) {
   struct racers *field = field_new(1, (double[]){1000});
   struct race_limits limits = screen;
   limits.best_ratio = 0.4;
@@ -155,7 +154,7 @@ Test(race_statistics, one_slow_sample_of_two_removes_no_config) {
   field_free(field);
 }
 
-Test(race_statistics, a_slow_round_cancels) {
+Test(race_statistics, a_slow_round_changes_no_ratio) {
   struct racers *field = field_new(3, (double[]){1000, 1010, 1200});
   static const double slow[] = {1.7, 1.7, 1.7};
   field_round(field, even, &screen);
@@ -176,7 +175,7 @@ Test(race_statistics, differences_below_the_timers_resolution_are_not_decided) {
   field_free(field);
 }
 
-Test(race_statistics, a_runner_elsewhere_is_compared_with) {
+Test(race_statistics, configs_are_compared_with_the_best_ratio_of_another_lease) {
   struct racers *field = field_new(2, (double[]){1000, 1040});
   struct race_limits limits = screen;
   limits.best_ratio = 0.9;
@@ -255,7 +254,7 @@ static size_t races_lost(const struct noise *noise, size_t races, size_t *ret_sa
   return n_lost;
 }
 
-Test(race_statistics, a_noisy_machine_keeps_the_best_and_comes_to_an_end) {
+Test(race_statistics, a_race_on_a_noisy_machine_keeps_the_best_config_and_ends) {
   size_t n_samples;
   size_t n_lost = races_lost(&(struct noise){0.02, 0.02, 5}, 1000, &n_samples);
   cr_expect_lt(n_lost, 5, "%zu of 1000", n_lost);

@@ -1,4 +1,4 @@
-/* The spool: order, numbers, torn tails, restarts, and one agent to a folder. */
+/* The spool: order, numbers, incomplete records, restarts, and one agent to a folder. */
 #include "agent/run/spool.h"
 
 #include <criterion/criterion.h>
@@ -67,7 +67,7 @@ static void append_bytes(const char *name, const void *bytes, size_t size) {
   cr_assert(fd >= 0 && fd_write_all(fd, bytes, size));
 }
 
-Test(agent_spool, numbers_records_from_one_and_hands_them_out_in_order) {
+Test(agent_spool, numbers_records_from_one_and_returns_them_in_order) {
   struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   cr_expect(spool_is_empty(spool));
   cr_expect_eq(append(spool, 1), 1);
@@ -130,7 +130,7 @@ Test(agent_spool, keeps_the_records_of_a_killed_agent) {
   spool_close(spool);
 }
 
-Test(agent_spool, drops_a_torn_tail_and_goes_on_behind_it) {
+Test(agent_spool, drops_an_incomplete_record_at_the_end_and_appends_after_it) {
   struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   append(spool, 1);
   off_t whole = file_size("spool");
@@ -148,7 +148,7 @@ Test(agent_spool, drops_a_torn_tail_and_goes_on_behind_it) {
   }
 }
 
-Test(agent_spool, drops_a_tail_with_changed_bytes) {
+Test(agent_spool, drops_a_changed_record_at_the_end) {
   struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   append(spool, 1);
   off_t whole = file_size("spool");
@@ -163,7 +163,7 @@ Test(agent_spool, drops_a_tail_with_changed_bytes) {
   spool_close(spool);
 }
 
-Test(agent_spool, reads_no_record_that_claims_to_be_huge) {
+Test(agent_spool, refuses_a_record_whose_header_states_a_huge_length) {
   struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   append(spool, 1);
   spool_close(spool);
@@ -174,7 +174,7 @@ Test(agent_spool, reads_no_record_that_claims_to_be_huge) {
   spool_close(spool);
 }
 
-Test(agent_spool, empties_the_file_when_all_is_acknowledged_and_counts_on) {
+Test(agent_spool, empties_the_file_when_all_is_acknowledged_and_continues_the_numbers) {
   struct spool *spool = open_spool(0);
   append(spool, 1);
   append(spool, 2);
@@ -191,7 +191,7 @@ Test(agent_spool, empties_the_file_when_all_is_acknowledged_and_counts_on) {
   spool_close(spool);
 }
 
-Test(agent_spool, is_shortened_while_something_always_waits) {
+Test(agent_spool, is_shortened_while_some_records_always_wait) {
   struct spool *spool = open_spool(0);
   append(spool, 1);
   off_t one = file_size("spool");
@@ -271,13 +271,13 @@ Test(agent_spool, refuses_a_second_agent_on_the_same_folder) {
   spool_close(spool);
 }
 
-Test(agent_spool, refuses_a_folder_that_is_not_there) {
+Test(agent_spool, refuses_a_folder_that_does_not_exist) {
   struct spool *spool;
   cr_expect_not(spool_open("/nonexistent/wavetune", 0, &spool, &error));
   cr_expect_not_null(strstr(error.message, "--state"));
 }
 
-Test(agent_spool, refuses_an_acknowledged_number_that_is_none) {
+Test(agent_spool, refuses_an_acknowledged_number_that_is_not_a_number) {
   cleanup_free char *path = file_path("spool.acknowledged");
   cr_assert(file_write_atomically(path, "many\n", 5, 0600, &error));
   struct spool *spool;
@@ -316,7 +316,7 @@ Test(agent_spool, refuses_a_record_that_is_too_large) {
   spool_close(spool);
 }
 
-Test(agent_spool, a_wait_ends_when_something_is_there_or_someone_wakes_it) {
+Test(agent_spool, a_wait_ends_when_a_record_is_appended_or_a_thread_wakes_it) {
   struct spool *spool = open_spool(0);
   spool_wake(spool);
   spool_wait(spool, 3600 * 1000);

@@ -110,7 +110,7 @@ static void objects_state(json_t *request) {
   json_object_set_new(request, "objects", objects);
 }
 
-/* With the objects that it names, and with another descriptor (-1: none). */
+/* Sends a request with the objects that it names, and with another descriptor (-1: none). */
 static void send_request_to(int socket, json_t *request, int fd) {
   struct error error;
   int fds[WORKER_REQUEST_FDS], bundle = -1;
@@ -281,7 +281,7 @@ Test(worker, a_screen_gives_pairs_for_one_config) {
   child_end(&child);
 }
 
-Test(worker, opening_tells_what_it_took) {
+Test(worker, opening_reports_its_times) {
   struct child child = child_start();
   send_open(&child, GOOD, "warm");
   json_t *answer = receive(&child);
@@ -339,7 +339,7 @@ Test(worker, a_budget_leaves_configs_without_a_line) {
   child_end(&child);
 }
 
-Test(worker, a_budget_leaves_out_none_of_a_race_that_is_to_be_whole) {
+Test(worker, a_budget_leaves_out_no_config_of_a_whole_race) {
   struct child child = child_start();
   open_good(&child);
   send_measure_within(&child, (enum mode[]){GOOD, SLOW}, 2,
@@ -354,7 +354,7 @@ Test(worker, a_budget_leaves_out_none_of_a_race_that_is_to_be_whole) {
   child_end(&child);
 }
 
-Test(worker, the_end_of_a_measurement_tells_what_it_took) {
+Test(worker, the_end_of_a_measurement_reports_its_times) {
   struct child child = child_start();
   open_good(&child);
   send_measure(&child, (enum mode[]){GOOD}, 1);
@@ -429,7 +429,7 @@ static void expect_incorrect_and_going_on(enum mode mode, const char *detail) {
   struct child child = child_start();
   expect_incorrect(&child, mode, detail);
   expect_member(&child, "done", NULL);
-  /* The next config is not blamed for it. */
+  /* The next config does not fail because of it. */
   send_measure(&child, (enum mode[]){GOOD}, 1);
   expect_member(&child, "samples_us", NULL);
   expect_member(&child, "done", NULL);
@@ -471,7 +471,7 @@ Test(worker, a_device_that_cannot_be_opened_does_not_pass_its_sentinel) {
   child_end(&child);
 }
 
-Test(worker, an_answer_tells_what_is_known_of_the_launch_and_of_the_device) {
+Test(worker, an_answer_has_the_facts_of_the_launch_and_of_the_device) {
   struct child child = child_start();
   open_good(&child);
   send_measure(&child, (enum mode[]){GOOD}, 1);
@@ -484,8 +484,7 @@ Test(worker, an_answer_tells_what_is_known_of_the_launch_and_of_the_device) {
   child_end(&child);
 }
 
-/* The worker is told that the kernel is for a GPU; its objects still are the CPU's, which has no
- * use for a geometry. */
+/* The manifest is for a GPU, but the objects are for the CPU, which ignores a geometry. */
 static void send_open_for_gpu(struct child *child) {
   char *object = object_of(child, GOOD, false), *reference = object_of(child, 0, true);
   json_t *manifest = json_deep_copy(child->folder->kernel->json);
@@ -551,13 +550,13 @@ Test(worker, a_hang_is_seen_in_the_page_and_can_be_killed) {
   cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-Test(worker, nobody_has_the_turn_between_requests) {
+Test(worker, no_config_has_the_turn_between_requests) {
   struct child child = child_start();
   open_good(&child);
   send_measure(&child, (enum mode[]){GOOD}, 1);
   expect_member(&child, "samples_us", NULL);
   expect_member(&child, "done", NULL);
-  send_text(&child, "{}"); /* its answer follows the end of the request before */
+  send_text(&child, "{}"); /* its answer comes after the end of the request before it */
   expect_member(&child, "error", NULL);
   cr_expect_eq(atomic_load(&child.status->config), WORKER_CONFIG_NONE);
   cr_expect_eq(atomic_load(&child.status->phase), WORKER_IDLE);

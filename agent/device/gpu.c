@@ -394,12 +394,12 @@ bool gpu_launch(struct device *base, const struct device_launch *launch, struct 
 
   if (shared_bytes > module->shared_allowed && api->shared_allow) {
     if (device->facts.shared_bytes && shared_bytes > device->facts.shared_bytes)
-      return error_set(error,
-                       "%s wants %u bytes of shared memory, a workgroup on this GPU has %u at most",
-                       module->entry, shared_bytes, device->facts.shared_bytes);
+      return error_set(
+          error, "%s needs %u bytes of shared memory, and a workgroup on this GPU has at most %u",
+          module->entry, shared_bytes, device->facts.shared_bytes);
     if (!gpu_check(api, api->shared_allow(module->function, shared_bytes), error,
                    "setting the shared memory size"))
-      return error_prefix(error, "%s wants %u bytes: ", module->entry, shared_bytes);
+      return error_prefix(error, "%s needs %u bytes: ", module->entry, shared_bytes);
     module->shared_allowed = shared_bytes;
   }
 

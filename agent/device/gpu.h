@@ -18,7 +18,7 @@
 struct gpu_facts {
   struct environment environment;
   int64_t warp_size;
-  size_t cache_bytes;    /* L2 and the levels behind it: all that one launch can use */
+  size_t cache_bytes;    /* L2 and the levels after it: all that one launch can use */
   uint32_t shared_bytes; /* of a workgroup, after opting in; 0: not known */
   char *pci;             /* "0000:05:00.0" */
   json_t *facts;         /* the rest, as provenance */

@@ -162,7 +162,7 @@ static bool is_access(enum isa_class class) {
          class == ISA_SCRATCH_LOAD || class == ISA_SCRATCH_STORE;
 }
 
-/* "global_store_dword v[0:1], v2, off", without the comment behind it. */
+/* "global_store_dword v[0:1], v2, off", without the comment after it. */
 static char *instruction_text(const struct isa_instruction *instruction) {
   size_t length = strcspn(instruction->name, "\n");
   const char *comment = memmem(instruction->name, length, "//", 2);

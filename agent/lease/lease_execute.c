@@ -216,10 +216,10 @@ static void helper_take(struct execution *execution, enum helper_kernel helper) 
   struct error error;
   if (!object->path || access(object->path, R_OK) < 0) {
     free(TAKE(object->path));
-    bool is_had = helper_kernel_object(executor->pool, helper, executor->arch, object, &error);
-    if (!is_had && !executor->is_helper_missed[helper])
+    bool is_compiled = helper_kernel_object(executor->pool, helper, executor->arch, object, &error);
+    if (!is_compiled && !executor->is_helper_missed[helper])
       log_warning("lease: %s", error.message);
-    executor->is_helper_missed[helper] = !is_had;
+    executor->is_helper_missed[helper] = !is_compiled;
   }
 
   execution->helpers[helper] = object->path ? object : NULL;

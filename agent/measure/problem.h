@@ -28,8 +28,8 @@
  * elements) in turn, for CHECK_FAR_MAX elements in all and for one of every piece in any case;
  * an element that is more than CHECK_FAR tolerances off is wrong. (The largest of a hundred million
  * rounding errors is about twice the largest of a thousand: 5.7 and 3.3 standard deviations.) Where
- * it is the baseline that is wrong, problem->baseline_wrong says so: nothing that is paired with it
- * is valid.
+ * it is the baseline that is wrong, problem->baseline_wrong states it: nothing that is paired with
+ * it is valid.
  *
  * An output that has the fingerprint (agent/device/fingerprint.h) of one that passed before is
  * right at once: most configs of a kernel agree to the last bit, and those outputs need not come to

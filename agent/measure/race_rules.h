@@ -3,9 +3,9 @@
  *
  * Order. Round 2k is drawn: the configs in random order, cut into blocks of similar size, and the
  * baseline at a random place of each. Round 2k + 1 is round 2k in reverse, so that each config
- * comes as often before its baseline as behind it, and a steady change falls on all alike; without
- * the configs that have left since, and without blocks that would have none. A round has at least
- * RACE_BASELINES blocks, if need be of the baseline alone.
+ * comes as often before its baseline as after it, and a steady change affects all equally. Configs
+ * that have left since are omitted, and so are blocks that would have no config. A round has at
+ * least RACE_BASELINES blocks, if need be of the baseline alone.
  *
  * Statistics. x[i][r] is the logarithm of config i's sample in round r, b[r] that of the
  * baseline's.

@@ -25,8 +25,8 @@
 #define INPUTS_PERIOD 16777259 /* the least prime above 2^24 */
 #define REFERENCE_EDGE 64      /* this many first and last elements are always among the samples */
 
-/* Fills a buffer argument of `elements` elements as its manifest says. Arguments of different index
- * get different data. */
+/* Fills a buffer argument of `elements` elements as its manifest states. Arguments of different
+ * index get different data. */
 void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements,
                  uint64_t seed, void *bytes);
 

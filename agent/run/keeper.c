@@ -72,7 +72,7 @@ static void token_worked(struct agent *agent) {
   if (tokens_keep(agent, agent->own_token, NULL, &error))
     log_info("agent: its new token works");
   else /* it is tried again after the next heartbeat */
-    log_warning("agent: its former token stays in %s/token: %s", agent->state, error.message);
+    log_warning("agent: its former token is still in %s/token: %s", agent->state, error.message);
 }
 
 /* Returns to the former token, because the server does not accept the present one. False: there is

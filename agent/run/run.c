@@ -298,7 +298,8 @@ static const struct option_spec run_options[] = {
      "folder of the agent's id, token, spool and compiled objects; default: "
      "/var/lib/wavetune-agent, for users other than root ~/.local/state/…",
      false},
-    {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "a name for people; default: the host's name", false},
+    {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "the agent's name in lists; default: the host's name",
+     false},
     {"device", OPTION_LIST, "NAME", NULL, 0, 0,
      "work on this device only; default: all GPUs, else the CPU", false},
     {"trusted-key", OPTION_LIST, "FILE|FOLDER", NULL, 0, 0,

@@ -67,7 +67,7 @@ static bool write_at(int fd, const void *bytes, size_t size, uint64_t offset) {
   return true;
 }
 
-/* Reads the record at *at of a file that ends at `end`, and moves *at behind it. False when the
+/* Reads the record at *at of a file that ends at `end`, and moves *at to its end. False when the
  * record is incomplete or damaged. */
 static bool record_next(int fd, uint64_t *at, uint64_t end, struct record_header *ret_header,
                         char **ret_text) {

@@ -67,7 +67,7 @@ static char **environment_make(char *const *added) {
   return environment;
 }
 
-/* What a worker inherits; -1: it could not be had. */
+/* File descriptors that a worker inherits; -1: opening it failed. */
 struct inherited {
   int socket, page, null, output;
 };

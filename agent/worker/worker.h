@@ -24,7 +24,7 @@
  *     -> {"opened": true,
  *         "spent": {"device_us": …, "inputs_us": …, "reference_us": …, "baseline_us": …}}
  *        or {"outcome": "runtime" | "correctness" | "constraints", "detail": "…"} (the baseline's)
- *        or {"passed": false, "error": "…"} (the device does not pass)
+ *        or {"passed": false, "error": "…"} (the device does not pass its sentinel)
  *        or {"error": "…"} (nothing can be measured here)
  *        or {"reference": "lost"} (its process has ended)
  *   {"do": "reference", "kernel": {manifest}, "key": {…}, "space": {…}, "seed": 7,

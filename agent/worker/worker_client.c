@@ -122,7 +122,7 @@ static void output_log(struct worker_client *worker) {
   for (ssize_t n; (n = read(worker->process.output, bytes, sizeof bytes - 1)) > 0;) {
     bytes[n] = '\0';
     for (char *nul = bytes; (nul = memchr(nul, '\0', (size_t)(bytes + n - nul)));)
-      *nul = ' '; /* else the text behind it would be lost */
+      *nul = ' '; /* else the text after it would be lost */
 
     char *rest = bytes;
     for (char *text; worker->printed < PRINTED_MAX && (text = strsep(&rest, "\n"));) {

@@ -89,7 +89,7 @@ must_check char *worker_answers_room(struct worker_answers *answers, size_t size
 enum worker_line {
   WORKER_LINE_WHOLE,   /* *ret_answer is the object in it, the caller's */
   WORKER_LINE_MISSING, /* more bytes must come */
-  WORKER_LINE_WRONG,   /* the worker cannot be trusted any more: *error says why */
+  WORKER_LINE_WRONG,   /* the answer is invalid, and the worker is not trusted: *error says why */
 };
 enum worker_line worker_answers_next(struct worker_answers *answers, json_t **ret_answer,
                                      struct error *error);

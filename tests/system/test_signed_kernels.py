@@ -450,7 +450,7 @@ def test_an_older_server_that_keeps_no_signatures_is_detected(world):
     with FakeServer(answer) as old:
         agent = world.start(harness.Agent, old, options=("--trusted-key", world.key("a")[1]))
         assert agent.wait() == 4
-        assert "no signatures of kernels" in agent.messages, agent.messages
+        assert "does not store signatures of kernels" in agent.messages, agent.messages
 
 
 # The route

@@ -110,7 +110,7 @@ static void *housekeep_main(void *context) {
   } duties[] = {
       {tokens_housekeep, 2000}, {channels_housekeep, 0},       {agents_look_up, 0},
       {agents_housekeep, 1000}, {leases_housekeep, 0},         {demand_housekeep, 0},
-      {fetches_housekeep, 0},   {evidence_housekeep, 3600000}, {remote_housekeep, 3600000}};
+      {fetches_housekeep, 0},   {evidence_housekeep, 60000}, {remote_housekeep, 60000}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
@@ -191,7 +191,8 @@ static struct server *server_new(const struct server_options *options) {
   server->fetches = fetches_new();
   server->demand_rate = demand_rate_new();
   server->evidence_rate = demand_rate_new();
-  server->documents = documents_new();
+  server->documents = documents_new(DOCUMENT_POLLS * options->poll_ms);
+  server->agreed = documents_new(DOCUMENT_POLLS * options->poll_ms);
   server->response_cache =
       response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_target, server->fetches);
   server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
@@ -307,6 +308,7 @@ void server_stop(struct server *server) {
   demand_rate_free(server->demand_rate);
   demand_rate_free(server->evidence_rate);
   documents_free(server->documents);
+  documents_free(server->agreed);
   blob_cache_free(server->blobs);
   agent_table_free(server->agents);
   pthread_mutex_destroy(&server->stop_lock);

@@ -117,5 +117,8 @@ SELECT id FROM c;
 SELECT hashtextextended(
          concat_ws(' ',
                    (SELECT sum(counter + signings) FROM channels),
+                   (SELECT sum(s.xmin::text::bigint)
+                    FROM (SELECT DISTINCT release FROM channels) c
+                    JOIN choices_signatures s USING (release)),
                    (SELECT string_agg(id || ':' || xmin, ' ' ORDER BY id) FROM compatibilities)),
          0) AS state;

@@ -2,6 +2,8 @@
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/choice/choices.h"
+
+#include "common/cache/format.h"
 #include "server/channel/channels.h"
 #include "server/choice/documents.h"
 #include "server/http/request.h"
@@ -10,24 +12,26 @@
 
 static const char no_functions[] = "{\"functions\":{}}";
 
-/* What there is for the environment, channel, tag and regime that a request's query states. */
+/* The choices for the environment, channel, tag and regime that a request's query states. */
 struct found {
-  struct documents *documents;
-  struct served_entry served; /* no answer: the channel has no entry for it */
-  struct document *document;  /* of the entry's release; NULL: there is none */
-  json_t *agreed, *signatures;
+  struct server *server;
+  struct served_entry served; /* no answer: the channel has no entry */
+  struct document *document;  /* of the entry's release; NULL: there is no entry */
+  struct document *agreed;    /* NULL: --agreed is off, or a release was requested */
+  json_t *signatures;
 };
 
 static void found_release(struct found *found) {
   served_entry_release(&found->served);
   if (found->document)
-    document_put(found->documents, found->document);
-  json_decref(found->agreed);
+    document_put(found->server->documents, found->document);
+  if (found->agreed)
+    document_put(found->server->agreed, found->agreed);
   json_decref(found->signatures);
 }
 #define cleanup_found __attribute__((cleanup(found_release)))
 
-/* Answers and returns false where the query is wrong, or the database fails. */
+/* When the query is wrong or the database fails, answers the request and returns false. */
 static bool found_find(struct worker *worker, struct request *request, struct found *ret) {
   static const char *const arguments[] = {SERVED_ARGUMENTS, NULL};
   struct served_entry *served = &ret->served;
@@ -42,34 +46,26 @@ static bool found_find(struct worker *worker, struct request *request, struct fo
   return false;
 }
 
-/* Adds the text of a line. */
-static void line_add(char **bytes, size_t *size, const char *text, size_t text_size) {
-  *bytes = xreallocarray(*bytes, *size + text_size + 2, 1);
-  memcpy(*bytes + *size, text, text_size);
-  *size += text_size;
-  (*bytes)[(*size)++] = '\n';
-  (*bytes)[*size] = '\0';
-}
-
-/* Answers three lines. They are remembered until a channel moves or a publisher signs, unless they
- * have what containers agree on, which changes without either. */
-static void lines_answer(struct request *request, struct found *found, const char *agreed) {
-  const struct document *document = found->document;
+/* Answers three lines. They are cached until a channel moves or a publisher signs, but only if
+ * nothing else can change them. A requested release is not cached: each request notes that the
+ * release is used. Neither is an answer without an entry: there are as many as there are names of
+ * channels and tags. */
+static void lines_answer(struct request *request, struct found *found) {
+  const struct document *document = found->document, *agreed = found->agreed;
   const char *match = found->served.match;
-  char etag[DIGEST_TEXT_SIZE], *bytes = NULL;
-  size_t size = 0;
+  char etag[DIGEST_TEXT_SIZE];
+  size_t size;
   cleanup_json json_t *head =
       found->served.answer ? json_copy(found->served.answer) : json_object();
   if (found->signatures)
     json_put(head, "choices", json_incref(found->signatures));
   cleanup_free char *entry = json_canonical(head);
-  line_add(&bytes, &size, entry, strlen(entry));
-  line_add(&bytes, &size, document ? document->text : no_functions,
-           document ? document->size : strlen(no_functions));
-  line_add(&bytes, &size, agreed, strlen(agreed));
+  char *bytes = xasprintf("%s\n%s\n%s\n", entry, document ? document->text : no_functions,
+                          agreed ? agreed->text : no_functions);
+  size = strlen(bytes);
   struct digest digest = digest_of(bytes, size);
   digest_format(&digest, etag);
-  if (!server_options(request->server)->agreed_nodes) {
+  if (found->served.answer && !document->may_change && !agreed) {
     request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/x-ndjson", bytes, size, etag,
                           match);
     return;
@@ -80,12 +76,12 @@ static void lines_answer(struct request *request, struct found *found, const cha
   request_answer_entity(request, "application/x-ndjson", bytes, size, etag, false);
 }
 
-/* Only one release, for programs whose ranks must all take the same. */
+/* Answers with one release, for programs whose ranks must all use the same one. */
 static void release_answer(struct worker *worker, struct request *request, const char *name) {
   static const char *const arguments[] = {"release", NULL};
   struct error error;
   struct digest digest;
-  cleanup_found struct found found = {.documents = worker->server->documents};
+  cleanup_found struct found found = {.server = worker->server};
   if (!request_query_only(request, arguments))
     return;
   if ((!digest_parse(name, &digest) &&
@@ -101,12 +97,12 @@ static void release_answer(struct worker *worker, struct request *request, const
     answer_failure(request, &error);
     return;
   }
-  lines_answer(request, &found, no_functions);
+  lines_answer(request, &found);
 }
 
 void route_choices_get(struct worker *worker, struct request *request) {
   const char *release = request_query(request, "release");
-  cleanup_found struct found found = {.documents = worker->server->documents};
+  cleanup_found struct found found = {.server = worker->server};
   if (release) {
     release_answer(worker, request, release);
     return;
@@ -116,13 +112,12 @@ void route_choices_get(struct worker *worker, struct request *request) {
 
   struct error error;
   struct document *document = found.document;
-  if (document && !choices_signatures_load(worker->db, &document->release, &document->digest,
+  if (document && !choices_signatures_load(worker->db, &document->id, &document->digest,
                                            &found.signatures, &error)) {
     answer_failure(request, &error);
     return;
   }
-  cleanup_free char *agreed = json_canonical(found.agreed);
-  lines_answer(request, &found, agreed);
+  lines_answer(request, &found);
 }
 
 /* Some keys */
@@ -152,25 +147,32 @@ static const struct field wanted_fields[] = {
 const struct record choices_request_record =
     RECORD("ChoicesRequest", struct wanted_choices, wanted_fields);
 
-/* Adds the release's choice for a key, else the agreed one. */
-static void choice_add(const json_t *of_release, const json_t *agreed, const json_t *all_code,
-                       const char *closure, json_t *key, json_t *choices, json_t *code) {
+/* Where choices are looked up, and the members of the answer. */
+struct chooser {
+  const json_t *of_release, *agreed, *all_code;
+  json_t *choices, *code;
+  json_t *names; /* "closure key" of those that were looked up */
+};
+
+/* Adds the release's choice for a key, else the agreed one. A repeated key has one choice:
+ * otherwise a small request could have an answer of any size. */
+static void choice_add(struct chooser *chooser, const char *closure, json_t *key) {
   cleanup_free char *text = json_canonical(key), *name = xasprintf("%s %s", closure, text);
-  const json_t *own = json_object_get(of_release, name),
-               *choice = own ? own : json_object_get(agreed, name);
-  if (!choice)
+  const json_t *own = json_object_get(chooser->of_release, name),
+               *choice = own ? own : json_object_get(chooser->agreed, name);
+  if (!choice || !set_add(chooser->names, name))
     return;
 
   const char *folder = json_string_value(json_object_get(choice, "code"));
-  json_push(choices, json_pack("{s:s*, s:O, s:s, s:O, s:s}", "code", folder, "config",
-                               json_object_get(choice, "config"), "function", closure, "key", key,
-                               "origin", own ? "release" : "agreed"));
+  json_push(chooser->choices, json_pack("{s:s*, s:O, s:s, s:O, s:s}", "code", folder, "config",
+                                        json_object_get(choice, "config"), "function", closure,
+                                        "key", key, "origin", own ? "release" : "agreed"));
   if (folder)
-    json_put(code, folder, json_incref(json_object_get(all_code, folder)));
+    json_put(chooser->code, folder, json_incref(json_object_get(chooser->all_code, folder)));
 }
 
 void route_choices_post(struct worker *worker, struct request *request) {
-  cleanup_found struct found found = {.documents = worker->server->documents};
+  cleanup_found struct found found = {.server = worker->server};
   struct wanted_choices wanted = {0};
   struct error error;
   if (!record_read(&choices_request_record, request->json, "", &wanted, &error)) {
@@ -180,18 +182,25 @@ void route_choices_post(struct worker *worker, struct request *request) {
 
   if (found_find(worker, request, &found)) {
     struct document *document = found.document;
-    const json_t *index = document ? document_index(found.documents, document) : NULL,
-                 *all_code = document ? json_object_get(document->json, "code") : NULL;
-    cleanup_json json_t *agreed = choices_index(json_object_get(found.agreed, "functions"));
-    json_t *choices = json_array(), *code = json_object(), *key;
+    cleanup_json json_t *names = json_object();
+    struct chooser chooser = {.choices = json_array(), .code = json_object(), .names = names};
+    json_t *key;
+    if (document) {
+      chooser.of_release = document_index(worker->server->documents, document);
+      chooser.all_code = json_object_get(document->json, "code");
+    }
+    if (found.agreed)
+      chooser.agreed = document_index(worker->server->agreed, found.agreed);
+
     for (size_t i = 0; i < wanted.n; i++) {
       char closure[DIGEST_TEXT_SIZE];
       size_t j;
       digest_format(&wanted.functions[i].function, closure);
       json_array_foreach (wanted.functions[i].keys, j, key)
-        choice_add(index, agreed, all_code, closure, key, choices, code);
+        choice_add(&chooser, closure, key);
     }
-    request_answer_json(request, 200, json_pack("{s:o, s:o}", "choices", choices, "code", code));
+    request_answer_json(request, 200,
+                        json_pack("{s:o, s:o}", "choices", chooser.choices, "code", chooser.code));
   }
   record_release(&choices_request_record, &wanted);
 }

@@ -1,13 +1,13 @@
-/* What programs ask at their first launch: which config to use for a key (GET and POST
- * /v1/choices), and what they measured themselves (POST /v1/evidence).
+/* Requests of programs at their first launch: which config to use for a key (GET and POST
+ * /v1/choices), and what their own autotuner measured (POST /v1/evidence).
  *
- * A choice is what a release has (common/formats/choices.c), or what containers agree on. Evidence
- * is what a container's own autotuner found. It is not trusted: it becomes a choice for others only
- * under the operator's rule --agreed NODES/MEASURED: at least MEASURED nodes of exactly that
- * environment measured the key within EVIDENCE_DAYS, and at least NODES of them found the config
- * best, or within 2 % of their best. Each token's nodes are counted by the names that the
- * containers state. A wrong choice costs a program time and never its results: it takes only
- * configs of its own.
+ * A choice comes from a release (common/formats/choices.c), or is one that containers agree on.
+ * Evidence is what a container's own autotuner found. It is not trusted: it becomes a choice for
+ * others only under the operator's rule --agreed NODES/MEASURED: at least MEASURED nodes of exactly
+ * that environment measured the key within EVIDENCE_DAYS, and at least NODES of them found the
+ * config best, or within 2 % of their best. Each token's nodes are counted by the names that the
+ * containers state, so one container with the token can invent nodes. A wrong choice costs a
+ * program time but does not change its results: a program uses only configs of its own.
  *
  * Memory: a report owns what it holds. Threads: reading is pure; the rest belongs to a worker. */
 #ifndef WAVETUNE_SERVER_CHOICE_CHOICES_H
@@ -20,23 +20,26 @@
 #define CHOICES_FUNCTIONS_MAX 1000 /* of a request */
 #define CHOICES_KEYS_MAX 1000      /* of each */
 #define EVIDENCE_ITEMS_MAX 1000
-#define EVIDENCE_NEAR_MAX 16     /* configs of an item */
-#define EVIDENCE_CONFIG_MAX 4096 /* bytes of a config's canonical JSON */
-#define EVIDENCE_KEY_MAX 256     /* texts of a key, each of at most EVIDENCE_TEXT_MAX bytes */
-#define EVIDENCE_TEXT_MAX 1024
-#define EVIDENCE_NODE_MAX 200 /* bytes of a node's name */
+#define EVIDENCE_NEAR_MAX 16        /* configs of an item */
+#define EVIDENCE_CONFIG_MAX 1024    /* bytes of a config's canonical JSON */
+#define EVIDENCE_KEY_MAX 256        /* texts of a key */
+#define EVIDENCE_KEY_BYTES_MAX 4096 /* of these texts together */
+#define EVIDENCE_NAME_MAX 1024      /* bytes of a function's name */
+#define EVIDENCE_NODE_MAX 200       /* bytes of a node's name */
 #define EVIDENCE_MS_MAX 1e9
 #define EVIDENCE_POSTS_PER_MINUTE 60
-#define EVIDENCE_ROWS_MAX 100000
+#define EVIDENCE_ROWS_MAX 100000      /* kept; beyond them new rows are dropped */
+#define EVIDENCE_TOKEN_ROWS_MAX 50000 /* the same of one token: one cannot take all rows */
+#define EVIDENCE_AT_ONCE 10000        /* rows that are removed in one statement */
 #define EVIDENCE_DAYS 30
 
 struct evidence_item {
   struct digest function; /* its closure */
   char *name;
-  RECORD_ARRAY(char *, n_key, key); /* as the autotuner has it: reprs */
+  RECORD_ARRAY(char *, n_key, key); /* Python's repr of each value of the autotuner's key */
   json_t *near;                     /* configs, the best first */
   int64_t configs;                  /* how many were measured */
-  double ms, tuning_ms;             /* of the best; of all. NaN: not known */
+  double ms, tuning_ms; /* of the best config; of the whole autotuning. NaN: not known */
 };
 struct evidence_report {
   struct environment environment;
@@ -53,15 +56,16 @@ void evidence_report_release(struct evidence_report *report);
 /* "3/4": at least 3 nodes of at least 4. "off": 0 and 0. */
 must_check bool agreed_parse(const char *text, int64_t *ret_nodes, int64_t *ret_measured);
 
-/* What containers agree on for an environment, as the third line of GET /v1/choices: {"functions":
- * {closure: {"name", "choices": [{"config", "key", "measured", "nodes"}]}}}; empty where the rule
- * is off. A new reference. */
+/* What containers agree on for an environment, the third line of GET /v1/choices: {"functions":
+ * {closure: {"name", "choices": [{"config", "key", "measured", "nodes"}]}}}. It is read from the
+ * database again after DOCUMENT_POLLS. Give it back with document_put; NULL: the rule is off. */
+struct document;
 must_check bool evidence_agreed(struct worker *worker, const struct environment *environment,
-                                const char *tag, enum regime regime, json_t **ret,
+                                const char *tag, enum regime regime, struct document **ret,
                                 struct error *error);
 
-/* {"digest": "sha256:…", "signatures": [{"key", "signature"}]} of the choices of a release with
- * this digest; a new reference. */
+/* {"digest": "sha256:…", "signatures": [{"key", "signature"}]}: the digest of a release's choices,
+ * and the signatures over it; a new reference. */
 struct db;
 must_check bool choices_signatures_load(struct db *db, const struct digest *release,
                                         const struct digest *choices, json_t **ret,

@@ -1,25 +1,30 @@
-/* Choices of releases in memory, each rendered outside of the lock: two workers may render one at
- * once, and the first stays. Memory and threads: documents.h. */
+/* Documents are made and parsed outside of the lock: two workers may make one at once, and the last
+ * stays. Memory and threads: documents.h. */
 #include "server/choice/documents.h"
 
 #include <pthread.h>
 
+#include "server/cache/fetches.h"
 #include "server/release/releases.h"
 #include "server/server_private.h"
 
 struct documents {
   pthread_mutex_t lock;
+  int64_t life_ms;
   size_t n, bytes;
   struct document *all[DOCUMENTS_MAX]; /* the most recently used last */
 };
 
-struct documents *documents_new(void) {
+struct documents *documents_new(int64_t life_ms) {
   struct documents *documents = xcalloc(1, sizeof *documents);
   pthread_mutex_init(&documents->lock, NULL);
+  documents->life_ms = life_ms;
   return documents;
 }
 
-static void document_free(struct document *document) {
+static void unreference(struct document *document) {
+  if (--document->users)
+    return;
   json_decref(document->index);
   json_decref(document->json);
   free(document->text);
@@ -31,99 +36,117 @@ void documents_free(struct documents *documents) {
     return;
 
   for (size_t i = 0; i < documents->n; i++)
-    document_free(documents->all[i]);
+    unreference(documents->all[i]);
   pthread_mutex_destroy(&documents->lock);
   free(documents);
 }
 
 void document_put(struct documents *documents, struct document *document) {
   pthread_mutex_lock(&documents->lock);
-  bool is_last = --document->users == 0;
+  unreference(document);
   pthread_mutex_unlock(&documents->lock);
-  if (is_last)
-    document_free(document);
 }
 
-/* The document of a release, now the most recently used; NULL: it is not in memory. */
-static struct document *find(struct documents *documents, const struct digest *release) {
-  for (size_t i = 0; i < documents->n; i++) {
-    struct document *found = documents->all[i];
-    if (!digest_equal(&found->release, release))
-      continue;
-    memmove(&documents->all[i], &documents->all[i + 1],
-            (documents->n - i - 1) * sizeof(struct document *));
-    documents->all[documents->n - 1] = found;
-    found->users++;
-    return found;
-  }
-  return NULL;
+/* Returns documents->n when it is not kept. */
+static size_t index_of(const struct documents *documents, const struct digest *id) {
+  size_t i = 0;
+  while (i < documents->n && !digest_equal(&documents->all[i]->id, id))
+    i++;
+  return i;
 }
 
-static bool document_render(struct worker *worker, const struct digest *digest,
-                            struct document **ret, struct error *error) {
-  static const char empty[] = "{\"code\":{},\"functions\":{},\"version\":1}";
-  const struct cache_format *format;
-  cleanup_release struct release *release = NULL;
-  cleanup_cache_files struct cache_files files = {0};
-  struct error why;
-  ALWAYS(cache_format_find("choices", &format, &why));
-  if (!release_load(worker, digest, &release, error))
-    return false;
-  /* A release without any choice is as good as one that has none for this program. */
-  if (!release_render(worker, release, format, NULL, &files, error) &&
-      (error->kind != ERROR_INVALID || !files.n_skipped))
-    return false;
-
-  struct document *document = xcalloc(1, sizeof *document);
-  document->release = *digest;
-  document->text = files.n ? TAKE(files.files[0].bytes) : xstrdup(empty);
-  document->size = strlen(document->text);
-  document->digest = digest_of(document->text, document->size);
-  *ret = document;
-  return true;
+/* Removes a document from the table, whose reference is the caller's then. */
+static struct document *take_out(struct documents *documents, size_t i) {
+  struct document *document = documents->all[i];
+  documents->n--;
+  documents->bytes -= document->cost;
+  memmove(&documents->all[i], &documents->all[i + 1],
+          (documents->n - i) * sizeof(struct document *));
+  return document;
 }
 
-/* Takes a document over, and drops the least recently used ones beyond the limits. */
-static void document_add(struct documents *documents, struct document *document) {
-  while (documents->n && (documents->n == DOCUMENTS_MAX ||
-                          documents->bytes + document->size > DOCUMENTS_BYTES_MAX)) {
-    struct document *oldest = documents->all[0];
-    documents->bytes -= oldest->size;
-    memmove(documents->all, documents->all + 1, --documents->n * sizeof(struct document *));
-    if (--oldest->users == 0)
-      document_free(oldest);
-  }
+static void put_last(struct documents *documents, struct document *document, size_t cost) {
+  document->cost = cost;
+  documents->bytes += cost;
   documents->all[documents->n++] = document;
-  documents->bytes += document->size;
+}
+
+static void drop(struct documents *documents, size_t i) {
+  struct document *document = take_out(documents, i);
+  document->cost = 0;
+  unreference(document);
+}
+
+struct document *documents_find(struct documents *documents, const struct digest *id) {
+  struct document *found = NULL;
+  int64_t now_ms = clock_monotonic_ms();
+  pthread_mutex_lock(&documents->lock);
+  size_t i = index_of(documents, id);
+  if (i < documents->n) {
+    found = take_out(documents, i);
+    put_last(documents, found, found->cost);
+    if (found->may_change && now_ms >= found->until_ms) {
+      found->until_ms = now_ms + documents->life_ms;
+      found = NULL;
+    } else {
+      found->users++;
+    }
+  }
+  pthread_mutex_unlock(&documents->lock);
+  return found;
+}
+
+struct document *documents_add(struct documents *documents, const struct digest *id, char *text,
+                               bool may_change) {
+  struct document *document = xcalloc(1, sizeof *document);
+  size_t size = strlen(text);
+  *document = (struct document){.id = *id,
+                                .may_change = may_change,
+                                .digest = digest_of(text, size),
+                                .text = text,
+                                .size = size,
+                                .users = 2, /* the table's, and the caller's */
+                                .until_ms = clock_monotonic_ms() + documents->life_ms};
+
+  pthread_mutex_lock(&documents->lock);
+  size_t older = index_of(documents, id);
+  if (older < documents->n)
+    drop(documents, older);
+  while (documents->n &&
+         (documents->n == DOCUMENTS_MAX || documents->bytes + size > DOCUMENTS_BYTES_MAX))
+    drop(documents, 0);
+  put_last(documents, document, size);
+  pthread_mutex_unlock(&documents->lock);
+  return document;
 }
 
 bool document_get(struct worker *worker, const struct digest *release, struct document **ret,
                   struct error *error) {
-  struct documents *documents = worker->server->documents;
-  pthread_mutex_lock(&documents->lock);
-  *ret = find(documents, release);
-  pthread_mutex_unlock(&documents->lock);
-  if (*ret)
+  static const char empty[] = "{\"code\":{},\"functions\":{},\"version\":1}";
+  const struct cache_format *format;
+  cleanup_release struct release *loaded = NULL;
+  cleanup_cache_files struct cache_files files = {0};
+  struct error why;
+  *ret = documents_find(worker->server->documents, release);
+  if (*ret) {
+    fetches_add(worker->server->fetches, release);
     return true;
+  }
 
-  struct document *made;
-  if (!document_render(worker, release, &made, error))
+  ALWAYS(cache_format_find("choices", &format, &why));
+  if (!release_load(worker, release, &loaded, error))
+    return false;
+  /* For a program, a release without any choice equals one without a choice for it. */
+  if (!release_render(worker, loaded, format, NULL, &files, error) &&
+      (error->kind != ERROR_INVALID || !files.n_skipped))
     return false;
 
-  pthread_mutex_lock(&documents->lock);
-  *ret = find(documents, release);
-  if (*ret) {
-    document_free(made);
-  } else {
-    made->users = 2; /* the documents', and the caller's */
-    document_add(documents, made);
-    *ret = made;
-  }
-  pthread_mutex_unlock(&documents->lock);
+  *ret = documents_add(worker->server->documents, release,
+                       files.n ? TAKE(files.files[0].bytes) : xstrdup(empty), files.n_skipped > 0);
   return true;
 }
 
-json_t *choices_index(const json_t *functions) {
+static json_t *index_make(const json_t *functions) {
   json_t *index = json_object(), *function, *choice;
   const char *closure;
   size_t i;
@@ -139,9 +162,25 @@ json_t *choices_index(const json_t *functions) {
 const json_t *document_index(struct documents *documents, struct document *document) {
   struct error error;
   pthread_mutex_lock(&documents->lock);
+  bool is_there = document->index != NULL;
+  pthread_mutex_unlock(&documents->lock);
+  if (is_there)
+    return document->index;
+
+  cleanup_json json_t *json = NULL;
+  ALWAYS(json_parse(document->text, document->size, &json, &error));
+  cleanup_json json_t *index = index_make(json_object_get(json, "functions"));
+
+  pthread_mutex_lock(&documents->lock);
   if (!document->index) {
-    ALWAYS(json_parse(document->text, document->size, &document->json, &error));
-    document->index = choices_index(json_object_get(document->json, "functions"));
+    document->json = TAKE(json);
+    document->index = TAKE(index);
+    if (document->cost) {
+      document->cost += DOCUMENT_INDEX_COST * document->size;
+      documents->bytes += DOCUMENT_INDEX_COST * document->size;
+    }
+    while (documents->n > 1 && documents->bytes > DOCUMENTS_BYTES_MAX)
+      drop(documents, 0);
   }
   pthread_mutex_unlock(&documents->lock);
   return document->index;

@@ -1,9 +1,10 @@
-/* POST /v1/evidence: what containers measured themselves; and what of it they agree on.
+/* POST /v1/evidence: what containers measured themselves; and which of it they agree on.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/choice/choices.h"
 
 #include "common/base/log.h"
+#include "server/choice/documents.h"
 #include "server/choice/evidence.sql.h"
 #include "server/db/db_record.h"
 #include "server/demand/demand.h"
@@ -19,7 +20,7 @@ static const struct field item_fields[] = {
     RECORD_FIELD(DIGEST, struct evidence_item, function, FIELD_REQUIRED,
                  .about = "the closure of the function"),
     RECORD_FIELD(TEXT, struct evidence_item, name, FIELD_REQUIRED | FIELD_LINE, .least = 1,
-                 .most = EVIDENCE_TEXT_MAX),
+                 .most = EVIDENCE_NAME_MAX),
     {"key", FIELD_TEXTS, offsetof(struct evidence_item, n_key), FIELD_REQUIRED | FIELD_NO_COLUMN,
      .least = 1, .most = EVIDENCE_KEY_MAX,
      .about = "the autotuner's key, each value as Python's repr writes it"},
@@ -48,7 +49,7 @@ static const struct field report_fields[] = {
 const struct record evidence_report_record =
     RECORD("EvidenceReport", struct evidence_report, report_fields);
 
-/* Configs are flat, and none is there twice: each is one vote. */
+/* Configs have no nested values and occur once: each is one vote. */
 static bool near_check(const json_t *near, const char *at, struct error *error) {
   cleanup_json json_t *seen = json_object();
   char pointer[JSON_POINTER_SIZE], below[JSON_POINTER_SIZE];
@@ -70,7 +71,7 @@ static bool near_check(const json_t *near, const char *at, struct error *error) 
     if (strlen(text) > EVIDENCE_CONFIG_MAX)
       return error_at(error, pointer, "a config has at most %d bytes", EVIDENCE_CONFIG_MAX);
     if (json_object_get(seen, text))
-      return error_at(error, pointer, "this config is there twice");
+      return error_at(error, pointer, "this config occurs twice");
     json_put(seen, text, json_true());
   }
 
@@ -87,10 +88,12 @@ bool evidence_report_parse(const json_t *json, struct evidence_report *ret, stru
     const struct evidence_item *item = &report.items[i];
     char at[JSON_POINTER_SIZE], below[JSON_POINTER_SIZE];
     json_pointer_index(at, sizeof at, "/items", i);
+    size_t key_bytes = 0;
     for (size_t j = 0; j < item->n_key; j++)
-      if (strlen(item->key[j]) > EVIDENCE_TEXT_MAX)
-        return error_at(error, json_pointer_member(below, sizeof below, at, "key"),
-                        "a value of the key has at most %d bytes", EVIDENCE_TEXT_MAX);
+      key_bytes += strlen(item->key[j]);
+    if (key_bytes > EVIDENCE_KEY_BYTES_MAX)
+      return error_at(error, json_pointer_member(below, sizeof below, at, "key"),
+                      "the values of a key have at most %d bytes", EVIDENCE_KEY_BYTES_MAX);
     if (!near_check(item->near, json_pointer_member(below, sizeof below, at, "near"), error))
       return false;
   }
@@ -116,7 +119,7 @@ bool agreed_parse(const char *text, int64_t *ret_nodes, int64_t *ret_measured) {
   return true;
 }
 
-/* Stores a report; *ret_stored: of its keys, each once. */
+/* Stores a report. *ret_stored: how many different keys of it. */
 static bool evidence_keep(struct worker *worker, const struct evidence_report *report,
                           int64_t token, int64_t *ret_stored, struct error *error) {
   struct db_array digests, keys, nears;
@@ -150,6 +153,7 @@ static bool evidence_keep(struct worker *worker, const struct evidence_report *r
   bind_text(&parameters, "node", report->node);
   bind_integer(&parameters, "token", token);
   bind_integer(&parameters, "rows_max", EVIDENCE_ROWS_MAX);
+  bind_integer(&parameters, "token_rows_max", EVIDENCE_TOKEN_ROWS_MAX);
   if (!db_run(worker->db, &sql_evidence_add, &parameters, &rows, error))
     return false;
 
@@ -188,24 +192,35 @@ void route_evidence_post(struct worker *worker, struct request *request) {
 }
 
 bool evidence_agreed(struct worker *worker, const struct environment *environment, const char *tag,
-                     enum regime regime, json_t **ret, struct error *error) {
+                     enum regime regime, struct document **ret, struct error *error) {
   const struct server_options *options = server_options(worker->server);
   struct digest digest = environment_digest(environment);
-  cleanup_json json_t *functions = json_object();
+  char text[DIGEST_TEXT_SIZE];
   cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
+  *ret = NULL;
+  if (!options->agreed_nodes)
+    return true;
+
+  cleanup_free char *name =
+      xasprintf("%s %s %s", digest_format(&digest, text), regime_name(regime), tag);
+  const struct digest id = digest_of(name, strlen(name));
+  *ret = documents_find(worker->server->agreed, &id);
+  if (*ret)
+    return true;
+
   bind_digest(&parameters, "environment_digest", &digest);
   bind_text(&parameters, "tag", tag);
   bind_text(&parameters, "regime", regime_name(regime));
   bind_integer(&parameters, "days", EVIDENCE_DAYS);
   bind_integer(&parameters, "nodes", options->agreed_nodes);
   bind_integer(&parameters, "measured", options->agreed_measured);
-  if (options->agreed_nodes && !db_run(worker->db, &sql_evidence_agreed, &parameters, &rows, error))
+  if (!db_run(worker->db, &sql_evidence_agreed, &parameters, &rows, error))
     return false;
 
-  for (int row = 0; rows && row < db_count(rows); row++) {
+  cleanup_json json_t *functions = json_object();
+  for (int row = 0; row < db_count(rows); row++) {
     struct digest closure = db_get_digest(rows, row, "function");
-    char text[DIGEST_TEXT_SIZE];
     digest_format(&closure, text);
     json_t *function = json_object_get(functions, text);
     if (!function) {
@@ -219,7 +234,8 @@ bool evidence_agreed(struct worker *worker, const struct environment *environmen
                         (json_int_t)db_get_integer(rows, row, "nodes")));
   }
 
-  *ret = json_pack("{s:O}", "functions", functions);
+  cleanup_json json_t *json = json_pack("{s:O}", "functions", functions);
+  *ret = documents_add(worker->server->agreed, &id, json_canonical(json), true);
   return true;
 }
 
@@ -227,6 +243,7 @@ void evidence_housekeep(struct worker *worker) {
   struct error error;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "days", EVIDENCE_DAYS);
+  bind_integer(&parameters, "at_once", EVIDENCE_AT_ONCE);
   if (!db_run(worker->db, &sql_evidence_collect, &parameters, NULL, &error))
     log_warning("evidence: %s", error.message);
 }

@@ -1,7 +1,8 @@
 -- Evidence: what containers measured themselves (choices.h).
 
--- Keeps what a node measured last of each key; the input may have a key twice. New rows beyond
--- :rows_max are dropped. Rows are locked in the order of the unique index.
+-- Keeps the last measurement of a node for each key; the input may have a key twice. New rows are
+-- dropped when there are :rows_max, or :token_rows_max of the token. Rows are locked in the order of
+-- the unique index.
 -- name: evidence_add
 INSERT INTO evidence AS e (environment_digest, environment, tag, regime, function, key_digest,
                            token_id, node, name, key, near, configs, ms, tuning_ms)
@@ -17,15 +18,19 @@ WHERE EXISTS (
           FROM evidence o
           WHERE (o.environment_digest, o.tag, o.regime, o.function, o.key_digest, o.token_id, o.node)
                 = (:environment_digest, :tag, :regime, r.function, r.key_digest, :token, :node))
-   OR (SELECT count(*) FROM (SELECT FROM evidence LIMIT :rows_max::bigint) kept) < :rows_max
+   OR ((SELECT count(*) FROM (SELECT FROM evidence LIMIT :rows_max::bigint) kept) < :rows_max
+       AND (SELECT count(*)
+            FROM (SELECT FROM evidence WHERE token_id = :token LIMIT :token_rows_max::bigint) kept)
+           < :token_rows_max)
 ORDER BY r.function, r.key_digest
 ON CONFLICT (environment_digest, tag, regime, function, key_digest, token_id, node) DO UPDATE
 SET name = excluded.name, near = excluded.near, configs = excluded.configs, ms = excluded.ms,
     tuning_ms = excluded.tuning_ms, last_at = now()
 RETURNING e.id;
 
--- For each key the config that most nodes found best, or within 2 % of their best: of keys that at
--- least :measured nodes measured, where at least :nodes agree. Of several the first by its text.
+-- For each key that at least :measured nodes measured: the config that most nodes, and at least
+-- :nodes, found best or within 2 % of their best. Of several configs with as many nodes the first by
+-- its text.
 -- name: evidence_agreed
 WITH lately AS (
     SELECT function, key_digest, name, key, near
@@ -52,7 +57,13 @@ FROM measured m
 JOIN votes v USING (function, key_digest)
 ORDER BY function, key_digest, v.nodes DESC, v.config;
 
--- Removes what no node measured again for :days.
+-- Removes rows that are older than :days. Rows that a report is changing are left out, so that two
+-- statements never wait for each other.
 -- name: evidence_collect
 DELETE FROM evidence
-WHERE last_at < now() - make_interval(days => :days::int);
+WHERE id IN (SELECT id
+             FROM evidence
+             WHERE last_at < now() - make_interval(days => :days::int)
+             ORDER BY last_at
+             LIMIT :at_once::bigint
+             FOR UPDATE SKIP LOCKED);

@@ -10,6 +10,7 @@
 #include "server/http/request.h"
 #include "server/records.h"
 #include "server/server_private.h"
+#include "server/token/tokens.h"
 
 struct choices_signing {
   struct digest choices;
@@ -43,7 +44,50 @@ bool choices_signatures_load(struct db *db, const struct digest *release,
   return true;
 }
 
-/* Stores a signature. ERROR_CONFLICT: the release has as many by other keys as there may be. */
+/* Whether the request's token may sign: an admin's may, a publisher's if it may move a channel that
+ * points at the release. Otherwise a publisher of one channel could replace the signatures of
+ * another. */
+static bool signer_check(struct db *db, const struct request *request, const struct digest *release,
+                         struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *rows = NULL;
+  bind_digest(&parameters, "release", release);
+  if (request->roles & TOKEN_ADMIN)
+    return true;
+  if (!db_run(db, &sql_choices_channels, &parameters, &rows, error))
+    return false;
+
+  for (int row = 0; row < db_count(rows); row++) {
+    cleanup_free char *patterns = NULL;
+    bool may;
+    if (!token_moves_channel(db, request->token_id, db_get(rows, row, "name"), &may, &patterns,
+                             error))
+      return false;
+    if (may)
+      return true;
+  }
+
+  return error_of(error, ERROR_FORBIDDEN,
+                  "no channel that the token \"%s\" may move points at this release",
+                  request->token_name);
+}
+
+/* Whether the operator's keys (--publisher-key) allow the signature; without any all are allowed.
+ */
+static bool signature_check(const struct server *server, const struct digest *release,
+                            const struct choices_signing *signing, struct error *error) {
+  const struct trusted_keys *keys = server_publisher_keys(server);
+  const struct signing_key *key = trusted_keys_find(keys, &signing->signature.key);
+  size_t size;
+  cleanup_free char *bytes = choices_signed_bytes(release, &signing->choices, &size);
+  return !keys->n || (key && signing_key_verify(key, bytes, size, signing->signature.text)) ||
+         error_of_at(error, ERROR_FORBIDDEN, "/signature",
+                     "this server accepts only signatures of its publishers over the choices, and "
+                     "this is %s",
+                     key ? "not what the key signed" : "by another key");
+}
+
+/* Stores a signature. ERROR_CONFLICT: the release has the most signatures by other keys. */
 static bool signature_store(struct db *db, struct request *request, const struct digest *release,
                             const struct choices_signing *signing, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
@@ -58,10 +102,10 @@ static bool signature_store(struct db *db, struct request *request, const struct
 
   bool ok = db_run(db, &sql_choices_sign, &parameters, &rows, error);
   if (ok && !db_count(rows))
-    ok = error_of(error, ERROR_CONFLICT,
-                  "the choices of this release have %d signatures by other "
-                  "keys, which is as many as there may be",
-                  CHANNEL_SIGNATURES_MAX);
+    ok =
+        error_of(error, ERROR_CONFLICT,
+                 "the choices of this release have %d signatures by other keys, which is the limit",
+                 CHANNEL_SIGNATURES_MAX);
   if (ok)
     ok = audit_note(db, request_author(request), AUDIT_SIGN, request->segments[0],
                     json_pack("{s:o, s:o}", "choices", json_digest_text(&signing->choices), "key",
@@ -89,14 +133,16 @@ void route_choices_sign(struct worker *worker, struct request *request) {
     return;
   }
 
-  /* A signature over other bytes would serve nobody, and may show that one side is wrong. */
+  /* A signature over other bytes is of no use, and may show that one side is wrong. */
   bool is_same = digest_equal(&document->digest, &signing.choices);
   if (!is_same)
     answer_refusal(request, ERROR_CONFLICT, "/choices",
-                   "the choices of this release have the digest %s here: the publisher's programs "
-                   "are of another version, or one of the two is wrong",
+                   "the choices of this release have the digest %s here: the server and the "
+                   "publisher's programs have different versions, or one of them is wrong",
                    digest_format(&document->digest, text));
-  else if (!signature_store(worker->db, request, &release, &signing, &error) ||
+  else if (!signer_check(worker->db, request, &release, &error) ||
+           !signature_check(worker->server, &release, &signing, &error) ||
+           !signature_store(worker->db, request, &release, &signing, &error) ||
            !choices_signatures_load(worker->db, &release, &signing.choices, &answer, &error))
     answer_failure(request, &error);
   else {

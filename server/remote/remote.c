@@ -21,7 +21,7 @@ bool remote_name_check(const char *name, struct error *error) {
 }
 
 bool remote_group_check(const char *bytes, size_t size, struct error *error) {
-  const char *end = memchr(bytes, '\n', size);
+  const char *end = memchr(bytes, '\n', size < REMOTE_HEAD_MAX ? size : REMOTE_HEAD_MAX);
   cleanup_json json_t *head = NULL, *names = json_object();
   const json_t *entry;
   size_t i, total = 0;
@@ -55,13 +55,13 @@ bool remote_share_is(const char *share, const char *token, const char *image) {
          strncmp(share, token, strlen(token)) == 0 && strcmp(slash + 1, image) == 0;
 }
 
-/* One of the two kinds of place that the paths name. */
+/* A group, or one file, as the path and query name it. */
 struct place {
   const char *folder, *name, *image;
   bool is_group;
 };
 
-/* Reads the place from the path and query; answers and returns false where it is wrong. */
+/* Reads the place from the path and query. When it is wrong, answers and returns false. */
 static bool place_read(struct request *request, bool is_group, struct place *ret) {
   static const char *const arguments[] = {"image", NULL};
   const char *image = request_query(request, "image");
@@ -94,7 +94,7 @@ static void missing_answer(struct request *request, const struct place *place) {
                  place->folder);
 }
 
-/* Answers with what a build has; false: no build has this folder. */
+/* Answers with the files of a build; false: no build has them. */
 static bool build_answer(struct worker *worker, struct request *request,
                          const struct place *place) {
   struct error error;
@@ -126,8 +126,12 @@ static bool build_answer(struct worker *worker, struct request *request,
       return true;
     }
     cleanup_blob struct blob *blob = loaded;
-    if (!blob) /* collected meanwhile, with its build */
+    if (!blob) /* it was collected meanwhile, with its build */
       return false;
+    if (bytes.size + blob->size > REMOTE_BODY_MAX) {
+      missing_answer(request, place);
+      return true;
+    }
     json_push(head, json_pack("[s, I]", name, (json_int_t)blob->size));
     text_add(&bytes, (const char *)blob->bytes, blob->size);
   }
@@ -142,12 +146,13 @@ static bool build_answer(struct worker *worker, struct request *request,
   text_add(&body, content, n);
   char *answer = text_finish(&body, &size), etag[DIGEST_TEXT_SIZE];
   struct digest digest = digest_of(answer, size);
-  request_answer_cached(request, RESPONSE_IMMUTABLE, "application/octet-stream", answer, size,
+  /* Not immutable: the path does not name the content, and a build may be removed. */
+  request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/octet-stream", answer, size,
                         digest_format(&digest, etag), NULL);
   return true;
 }
 
-/* Answers with what a container of the same token and image wrote. */
+/* Answers with what a container with the same token and image wrote. */
 static void shared_answer(struct worker *worker, struct request *request,
                           const struct place *place) {
   const struct server *server = worker->server;
@@ -165,9 +170,7 @@ static void shared_answer(struct worker *worker, struct request *request,
   }
 
   place_bind(&parameters, request, place);
-  if (!db_run(worker->db, &sql_remote_read, &parameters, &rows, &error) ||
-      (db_count(rows) && db_get_bool(rows, 0, "is_old") &&
-       !db_run(worker->db, &sql_remote_used, &parameters, NULL, &error))) {
+  if (!db_run(worker->db, &sql_remote_read, &parameters, &rows, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -175,6 +178,10 @@ static void shared_answer(struct worker *worker, struct request *request,
     missing_answer(request, place);
     return;
   }
+
+  if (db_get_bool(rows, 0, "is_old") &&
+      !db_run(worker->db, &sql_remote_used, &parameters, NULL, &error))
+    log_warning("remote: %s", error.message);
 
   cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
   struct digest digest = digest_of(bytes, size);
@@ -189,7 +196,7 @@ static void place_get(struct worker *worker, struct request *request, bool is_gr
     shared_answer(worker, request, &place);
 }
 
-/* Answers 204 whether or not it was stored: a program has no use for the difference. */
+/* Answers 204 whether or not the bytes were stored: a program does the same in both cases. */
 static void place_put(struct worker *worker, struct request *request, bool is_group) {
   struct place place;
   struct error error;
@@ -204,6 +211,7 @@ static void place_put(struct worker *worker, struct request *request, bool is_gr
 
   place_bind(&parameters, request, &place);
   bind_bytes(&parameters, "bytes", body, request->body_size);
+  bind_integer(&parameters, "file_cost", REMOTE_FILE_COST);
   bind_integer(&parameters, "bytes_max", server_options(worker->server)->remote_bytes);
   if (!db_run(worker->db, &sql_remote_write, &parameters, NULL, &error))
     answer_failure(request, &error);
@@ -231,6 +239,7 @@ void remote_housekeep(struct worker *worker) {
   struct error error;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "days", REMOTE_DAYS);
+  bind_integer(&parameters, "at_once", REMOTE_AT_ONCE);
   if (!db_run(worker->db, &sql_remote_collect, &parameters, NULL, &error))
     log_warning("remote: %s", error.message);
 }

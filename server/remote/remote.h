@@ -1,17 +1,17 @@
-/* Compiled code for programs, by the folders of Triton's cache: what builds hold is for all; what
- * containers wrote is untrusted.
+/* Compiled code for programs, by the folders of Triton's cache: code of builds is served to all
+ * readers; code that containers wrote is not trusted.
  *
- *   GET, PUT /v1/remote/triton/{folder}/group/{file}   what Triton keeps of one compiled kernel
+ *   GET, PUT /v1/remote/triton/{folder}/group/{file}   the files of one compiled kernel
  *   GET, PUT /v1/remote/triton/{folder}/{file}         one file (NAME.autotune.json)
  *
  * A group is one body: a line of JSON, [["add.hsaco", 5800], …], then the bytes of these files in
  * that order.
  *
- * The name of a folder is a hash of the source, the options and the compiler, and the server cannot
- * check that what a container writes there is what that source compiles to. So it is kept apart by
- * the token and the image that the container states, for REMOTE_DAYS after it was used last, and
- * served to no other; and to these only where the operator opened that namespace (--remote-share
- * TOKEN/IMAGE). Native code for the host (.so) is never taken.
+ * The name of a folder is a hash of the source, the options and the compiler. The server cannot
+ * check that a container's code was compiled from that source. So it stores the code by the token
+ * and by the image that the container states, until REMOTE_DAYS after its last use, and serves it
+ * only to containers with the same token and image, and only if the operator opened that namespace
+ * (--remote-share TOKEN/IMAGE). It never accepts native code for the host (.so).
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers; the parser is
  * pure. */
@@ -21,18 +21,25 @@
 #include "common/base/json.h"
 
 #define REMOTE_FILES_MAX 64
+#define REMOTE_HEAD_MAX 32768 /* bytes of a group's first line */
 #define REMOTE_NAME_MAX 200
 #define REMOTE_IMAGE_MAX 200
 #define REMOTE_DAYS 30
+#define REMOTE_BODY_MAX                                                                            \
+  ((size_t)64 << 20) /* of an answer; a larger group of a build is not served */
+/* How much a stored file counts in addition to its size, so that --remote-mib limits small files
+ * too. */
+#define REMOTE_FILE_COST 4096
+#define REMOTE_AT_ONCE 100 /* files that are removed in one statement, of at most 16 MiB each */
 
-/* Whether a name may be that of a file in Triton's cache which a container may write. */
+/* Whether a container may write a file of this name into Triton's cache. */
 must_check bool remote_name_check(const char *name, struct error *error);
 
-/* Whether the bytes are a group: names that may be written, each once, and as many bytes as they
- * state. */
+/* Whether the bytes are a group: names that may be written, each once, and as many bytes as the
+ * first line states. */
 must_check bool remote_group_check(const char *bytes, size_t size, struct error *error);
 
-/* Whether "TOKEN/IMAGE", one of the operator's, names this token and image. */
+/* Whether `share`, TOKEN/IMAGE of --remote-share, names this token and image. */
 bool remote_share_is(const char *share, const char *token, const char *image);
 
 #endif

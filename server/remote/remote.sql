@@ -23,16 +23,22 @@ WHERE token_id = :token::bigint
   AND name = :name
   AND is_group = :is_group::boolean;
 
--- What is there stays as it was written first. Beyond :bytes_max bytes of a token nothing is stored.
+-- A stored file is never replaced. A file that would exceed :bytes_max of the token, where each counts
+-- :file_cost more than its size, is not stored. Files that are written at the same time may exceed it.
 -- name: remote_write
 INSERT INTO remote_files (token_id, image, folder, name, is_group, bytes)
 SELECT :token::bigint, :image, :folder, :name, :is_group::boolean, :bytes::bytea
-WHERE (SELECT COALESCE(sum(octet_length(bytes)), 0)
+WHERE (SELECT COALESCE(sum(size + :file_cost::bigint), 0)
        FROM remote_files
-       WHERE token_id = :token) + octet_length(:bytes) <= :bytes_max::bigint
+       WHERE token_id = :token) + octet_length(:bytes) + :file_cost <= :bytes_max::bigint
 ON CONFLICT (token_id, image, folder, name, is_group) DO NOTHING
 RETURNING id;
 
 -- name: remote_collect
 DELETE FROM remote_files
-WHERE used_at < now() - make_interval(days => :days::int);
+WHERE id IN (SELECT id
+             FROM remote_files
+             WHERE used_at < now() - make_interval(days => :days::int)
+             ORDER BY used_at
+             LIMIT :at_once::bigint
+             FOR UPDATE SKIP LOCKED);

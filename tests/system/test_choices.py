@@ -1,8 +1,9 @@
-"""Choices: what a release says to programs, what containers found and agree on, in one request or for some keys. The builds
-and the winners are written by hand."""
+"""Choices: the configs of a release and those that containers agree on, read in one request or for some keys. The builds and
+the winners are written by hand."""
 
 import base64
 import json
+import time
 import urllib.parse
 
 import harness
@@ -136,6 +137,33 @@ def test_some_keys_are_asked_for_in_one_request(server, reader, publish):
     assert ask(server, reader, KEY, function=OTHER) == {"choices": [], "code": {}}
 
 
+def test_a_repeated_key_has_one_choice(server, reader, publish):
+    publish(1)
+    assert len(ask(server, reader, *[KEY] * 100)["choices"]) == 1
+
+
+def test_a_release_that_programs_pin_counts_as_used(start, database, postgres, publish, reader):
+    release, server = publish(1), start(harness.Server, database, options=(*harness.UNHURRIED, "--poll-ms", "10"))
+
+    def is_noted():
+        server.request("GET", f"/v1/choices?release={release}", token=reader)
+        return postgres.sql("SELECT count(*) FROM release_fetches", conninfo=database) == "1"
+
+    harness.wait_until(is_noted)
+    postgres.sql("DELETE FROM release_fetches", conninfo=database)
+    harness.wait_until(is_noted, what="a note when the choices are in memory")
+
+
+@pytest.mark.parametrize("options", [("--poll-ms", "10")])
+def test_choices_that_were_left_out_are_looked_for_again(server, reader, publish, postgres):
+    postgres.sql("CREATE TABLE complete AS SELECT digest, build FROM builds", conninfo=server.database)
+    postgres.sql("UPDATE builds SET build = (build::jsonb - 'record')::json", conninfo=server.database)
+    publish(1)
+    assert lines(server, reader)[1]["functions"] == {}, "the build has no record of its function"
+    postgres.sql("UPDATE builds b SET build = c.build FROM complete c WHERE c.digest = b.digest", conninfo=server.database)
+    harness.wait_until(lambda: lines(server, reader)[1]["functions"])
+
+
 @pytest.mark.parametrize("body, pointer", [
     ({}, "/functions"), ({"functions": []}, "/functions"), ({"functions": [{"function": CLOSURE}]}, "/functions/0/keys"),
     ({"functions": [{"function": "add", "keys": []}]}, "/functions/0/function")])
@@ -200,6 +228,44 @@ def test_a_signature_over_other_choices_is_refused(server, database, publish):
         assert answer.status == (200 if i < 8 else 409), answer
 
 
+def test_another_server_serves_a_new_signature_too(start, server, reader, publish, tmp_path):
+    release = publish(1)
+    other = start(harness.Server, server.database, options=(*harness.UNHURRIED, "--poll-ms", "10"))
+    signed(server, tmp_path, release)
+    harness.wait_until(lambda: len(lines(other, reader)[0].get("signatures", [])) == 1)
+    lines(other, reader)
+    wavetune(None, "key", "new", tmp_path / "second")
+    digest = lines(server, reader)[0]["choices"]["digest"]
+    signature = {"key": OTHER, "signature": base64.b64encode(b"x" * 64).decode()}
+    answer = server.request("POST", f"/v1/releases/{release}/signatures", {"choices": digest, "signature": signature})
+    assert answer.status == 200
+    harness.wait_until(lambda: len(lines(other, reader)[0]["choices"]["signatures"]) == 2)
+
+
+def test_a_publisher_of_other_channels_does_not_sign(server, database, publish):
+    release = publish(1)
+    digest = sha(server.request("GET", f"/v1/releases/{release}/export/choices").body)
+    body = {"choices": digest, "signature": {"key": OTHER, "signature": base64.b64encode(b"x" * 64).decode()}}
+    statuses = {}
+    for channel in ("dev", "stab*"):
+        token = make_token(database, f"of-{channel[:3]}", "publisher", "--channel", channel)
+        statuses[channel] = server.request("POST", f"/v1/releases/{release}/signatures", body, token=token).status
+    assert statuses == {"dev": 403, "stab*": 200}
+
+
+def test_publisher_keys_also_hold_for_choices(start, server, reader, publish, tmp_path):
+    release = publish(1)
+    wavetune(None, "key", "new", tmp_path / "publisher")
+    strict = start(harness.Server, server.database, options=(*harness.UNHURRIED, "--publisher-key", tmp_path / "publisher.pub"))
+    wavetune(strict, "promote", release, "stable", "--sign-key", tmp_path / "publisher")
+    (signature,) = lines(strict, reader)[0]["choices"]["signatures"]
+    digest = lines(strict, reader)[0]["choices"]["digest"]
+    wrong = base64.b64encode(b"x" * 64).decode()
+    for given, word in (({**signature, "signature": wrong}, "not what the key signed"), ({"key": OTHER, "signature": wrong}, "another")):
+        refused = strict.request("POST", f"/v1/releases/{release}/signatures", {"choices": digest, "signature": given})
+        assert (refused.status, refused.json["pointer"]) == (403, "/signature") and word in refused.json["detail"]
+
+
 def test_choices_that_cannot_be_rendered_leave_the_entry_signed(server, reader, publish, tmp_path, postgres):
     release = publish(1)
     postgres.sql("UPDATE builds SET build = '{}'", conninfo=server.database)
@@ -230,16 +296,20 @@ def test_evidence_is_no_choice_unless_the_operator_says_so(server, reader):
     assert lines(server, reader)[2] == {"functions": {}}
 
 
-@pytest.mark.parametrize("options", [("--agreed", "2/3")])
+QUICK = ("--poll-ms", "10")  # what containers agree on is read again after ten polls
+
+
+@pytest.mark.parametrize("options", [("--agreed", "2/3", *QUICK)])
 def test_what_enough_nodes_found_best_or_nearly_so_is_a_choice(server, reader):
     tell(server, reader, "a", found(near=[BEST]))
     tell(server, reader, "b", found(near=[NEAR, BEST]))
     assert lines(server, reader)[2] == {"functions": {}}, "two nodes are not enough"
     tell(server, reader, "b", found(near=[NEAR, BEST]))
+    time.sleep(0.2)
     assert lines(server, reader, tag="default")[2] == {"functions": {}}, "a node counts once"
     tell(server, reader, "c", found(near=[{"BLOCK": 32}]), found(key=["1"], near=[{"BLOCK": 32}]))
-    assert lines(server, reader, channel="stable")[2] == {"functions": {OTHER: {"name": "own", "choices": [
-        {"config": BEST, "key": KEY, "measured": 3, "nodes": 2}]}}}
+    agreed = {"functions": {OTHER: {"name": "own", "choices": [{"config": BEST, "key": KEY, "measured": 3, "nodes": 2}]}}}
+    harness.wait_until(lambda: lines(server, reader, channel="stable")[2] == agreed)
     answer = ask(server, reader, KEY, function=OTHER)
     assert answer["choices"] == [{"config": BEST, "function": OTHER, "key": KEY, "origin": "agreed"}]
     other = {**ENVIRONMENT, "rocm": "7.0.0"}
@@ -265,7 +335,7 @@ def test_evidence_is_forgotten_after_a_month(server, reader, postgres, start):
 @pytest.mark.parametrize("item, pointer", [
     (found(near=[]), "/items/0/near"), (found(near=[BEST, BEST]), "/items/0/near/1"), (found(near=[1]), "/items/0/near/0"),
     (found(near=[{"BLOCK": [1]}]), "/items/0/near/0/BLOCK"), (found(near=[{"B": "x" * 5000}]), "/items/0/near/0"),
-    (found(key=["x" * 2000]), "/items/0/key"), (found(key=[]), "/items/0/key"), (found(configs=0), "/items/0/configs"),
+    (found(key=["x" * 2000] * 3), "/items/0/key"), (found(key=[]), "/items/0/key"), (found(configs=0), "/items/0/configs"),
     (found(ms=-1.0), "/items/0/ms"), (found() | {"more": 1}, "/items/0/more")])
 def test_wrong_evidence_is_refused_with_its_place(server, reader, item, pointer):
     refused = tell(server, reader, "a", item)

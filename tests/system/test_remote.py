@@ -1,5 +1,5 @@
-"""Compiled code for programs: what builds hold is served to readers; what containers write only to the same token and image,
-and only where the operator opened that namespace."""
+"""Compiled code for programs: code of builds is served to all readers, code that containers wrote only to the same token and
+image, and only if the operator opened that namespace."""
 
 import json
 
@@ -49,7 +49,7 @@ def test_what_a_build_holds_is_read_as_a_group_and_as_files(server, reader, publ
     assert (json.loads(head), rest) == ([["add.json", 2]], b"{}")
     assert get(server, reader, folder=FOLDER, group=False).body == b"{}"
     again = server.request("GET", place(folder=FOLDER, image=None), token=reader, headers={"If-None-Match": answer.headers["ETag"]})
-    assert again.status == 304
+    assert again.status == 304 and "immutable" not in answer.headers["Cache-Control"], "a build may be removed"
     assert get(server, reader, folder=FOLDER, name="sub.json").status == 404
 
 
@@ -93,8 +93,15 @@ def test_a_token_keeps_only_so_much(server, reader):  # noqa: F811
     assert [get(server, reader, name=name).status for name in ("a.json", "b.json")] == [200, 404]
 
 
+@pytest.mark.parametrize("options", [("--remote-mib", "1")])
+def test_small_files_are_limited_too(server, reader, postgres):  # noqa: F811
+    for i in range(300):
+        assert put(server, reader, b"", group=False, name=f"{i}.json").status == 204
+    assert postgres.sql("SELECT count(*) FROM remote_files", conninfo=server.database) == "256"
+
+
 @SHARED
-def test_code_that_nobody_used_for_a_month_is_removed(server, reader, postgres, start):  # noqa: F811
+def test_code_that_was_not_used_for_a_month_is_removed(server, reader, postgres, start):  # noqa: F811
     put(server, reader)
     age = "UPDATE remote_files SET used_at = now() - interval '{} days'"
     postgres.sql(age.format(29), conninfo=server.database)

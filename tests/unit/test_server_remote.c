@@ -25,6 +25,8 @@ Test(remote, a_group_has_as_many_bytes_as_it_states) {
   check_group("[[1,0]]\n", "file 1 of the group");
   check_group("[[\"a\",0],[\"a\",0]]\n", "twice");
   check_group("[[\"a\",9007199254740993]]\n", "file 1 of the group");
+  cleanup_free char *long_head = xasprintf("[[\"a\",%*d]]\n", REMOTE_HEAD_MAX, 0);
+  check_group(long_head, "begins with a line");
 }
 
 Test(remote, a_name_cannot_leave_its_folder_or_be_code_for_the_host) {

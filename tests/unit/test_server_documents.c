@@ -1,0 +1,82 @@
+/* The documents with choices that a server keeps. */
+#include <criterion/criterion.h>
+
+#include "server/choice/documents.h"
+
+#define LIFE_MS 600000
+
+static struct digest id_of(size_t n) { return digest_of(&n, sizeof n); }
+
+static void add(struct documents *documents, size_t n, const char *text, bool may_change) {
+  struct digest id = id_of(n);
+  document_put(documents, documents_add(documents, &id, xstrdup(text), may_change));
+}
+
+static bool is_kept(struct documents *documents, size_t n) {
+  struct digest id = id_of(n);
+  struct document *found = documents_find(documents, &id);
+  if (found)
+    document_put(documents, found);
+  return found != NULL;
+}
+
+Test(documents, the_least_recently_used_are_dropped) {
+  struct documents *documents = documents_new(LIFE_MS);
+  for (size_t i = 0; i < DOCUMENTS_MAX; i++)
+    add(documents, i, "{}", false);
+  cr_expect(is_kept(documents, 0));
+  add(documents, DOCUMENTS_MAX, "{}", false);
+  cr_expect(is_kept(documents, 0) && !is_kept(documents, 1) && is_kept(documents, DOCUMENTS_MAX));
+  documents_free(documents);
+}
+
+Test(documents, a_document_lives_as_long_as_it_is_used) {
+  struct documents *documents = documents_new(LIFE_MS);
+  struct digest id = id_of(0);
+  struct document *used = documents_add(documents, &id, xstrdup("{\"first\":1}"), false);
+  add(documents, 0, "{}", false);
+  cr_expect_str_eq(used->text, "{\"first\":1}");
+  (void)document_index(documents, used);
+  document_put(documents, used);
+  cr_expect(is_kept(documents, 0));
+  documents_free(documents);
+}
+
+Test(documents, one_caller_makes_an_old_document_again) {
+  struct documents *documents = documents_new(LIFE_MS);
+  for (int may_change = 0; may_change < 2; may_change++) {
+    struct digest id = id_of(0);
+    struct document *document = documents_add(documents, &id, xstrdup("{}"), may_change);
+    cr_expect(is_kept(documents, 0));
+    document->until_ms = 0;
+    document_put(documents, document);
+    cr_expect(is_kept(documents, 0) == !may_change, "the first caller makes it");
+    cr_expect(is_kept(documents, 0), "meanwhile others use the old one");
+  }
+  documents_free(documents);
+}
+
+Test(documents, parsed_choices_count_too) {
+  static const char head[] = "{\"code\":{},\"functions\":{\"f\":{\"choices\":[{\"config\":1,"
+                             "\"key\":[\"1\"]}],\"name\":\"";
+  struct documents *documents = documents_new(LIFE_MS);
+  size_t size = DOCUMENTS_BYTES_MAX / 10;
+  char *text = xmalloc(size + sizeof head + 8), *at = stpcpy(text, head);
+  memset(at, 'x', size);
+  strcpy(at + size, "\"}}}");
+  add(documents, 0, "{}", false);
+  struct digest id = id_of(1);
+  struct document *large = documents_add(documents, &id, text, false);
+  add(documents, 2, "{}", false);
+  cr_expect(is_kept(documents, 1) && is_kept(documents, 0));
+  const json_t *index = document_index(documents, large);
+  cr_expect(json_object_get(index, "f [\"1\"]") != NULL && json_object_size(index) == 1);
+  cr_expect(document_index(documents, large) == index && large->json != NULL);
+  cr_expect(is_kept(documents, 0) && is_kept(documents, 1));
+  document_put(documents, large);
+
+  large = documents_add(documents, &(struct digest){{1}}, xstrdup(large->text), false);
+  cr_expect(!is_kept(documents, 2), "the two texts and the index exceed the limit");
+  document_put(documents, large);
+  documents_free(documents);
+}

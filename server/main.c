@@ -61,8 +61,8 @@ static int signals_wait(int also) {
 /* clang-format off */
 #define SERVE_OPTIONS \
   {"publisher-key", OPTION_LIST, "FILE|FOLDER", \
-   .help = "public key of a publisher; with one, channels accept only entries that a publisher " \
-           "signed"}, \
+   .help = "public key of a publisher; with one, the server accepts only entries of channels, " \
+           "and signatures over choices, that one of these keys signed"}, \
   {"listen", OPTION_TEXT, "ADDRESS", "127.0.0.1", \
    .help = "numeric address to listen on; 0.0.0.0 or :: for all"}, \
   {"port", OPTION_INTEGER, "PORT", "7200", 0, 65535, "0: any free one"}, \
@@ -85,14 +85,14 @@ static int signals_wait(int also) {
    "how many jobs --demand automatic queues in an hour at most"}, \
   {"agreed", OPTION_TEXT, "NODES/MEASURED", "off", \
    .help = \
-   "serve what containers found as choices where MEASURED nodes measured a key and NODES of them " \
-   "agree (3/4), or off"}, \
+   "serve the configs that containers found best: of a key that MEASURED nodes measured, the one " \
+   "that NODES of them found best or nearly so (3/4); or off"}, \
   {"remote-share", OPTION_LIST, "TOKEN/IMAGE", \
    .help = \
-   "containers with the token of this name that state this image share the code that they " \
-   "compile; they must trust one another"}, \
+   "serve compiled code that a container wrote to containers with the same token and image; they " \
+   "must trust each other"}, \
   {"remote-mib", OPTION_INTEGER, "MIB", "1024", 0, 1048576, \
-   "compiled code that is kept of the containers of a token"}, \
+   "how much compiled code the containers of one token may store"}, \
   {"require-enrolment", OPTION_FLAG, \
    .help = \
    "accept only agents that enrolled with a token of the role enrol and have their own token"}, \
@@ -122,8 +122,8 @@ static bool serve_options(const struct options *options, const char *database,
   if (!agreed_parse(option_text(options, "agreed"), &agreed_nodes, &agreed_measured))
     return error_set(
         error,
-        "--agreed \"%.32s\" is not NODES/MEASURED, two numbers of which the first is at "
-        "most the second, or off",
+        "--agreed \"%.32s\" must be off or NODES/MEASURED, two numbers of at least 1, the first at "
+        "most the second",
         option_text(options, "agreed"));
 
   enum request_log log_requests;

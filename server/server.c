@@ -107,10 +107,9 @@ static void *housekeep_main(void *context) {
   static const struct {
     void (*run)(struct worker *);
     int64_t every_ms; /* 0: the duty decides when it is due */
-  } duties[] = {
-      {tokens_housekeep, 2000}, {channels_housekeep, 0},       {agents_look_up, 0},
-      {agents_housekeep, 1000}, {leases_housekeep, 0},         {demand_housekeep, 0},
-      {fetches_housekeep, 0},   {evidence_housekeep, 60000}, {remote_housekeep, 60000}};
+  } duties[] = {{tokens_housekeep, 2000}, {channels_housekeep, 0},     {agents_look_up, 0},
+                {agents_housekeep, 1000}, {leases_housekeep, 0},       {demand_housekeep, 0},
+                {fetches_housekeep, 0},   {evidence_housekeep, 60000}, {remote_housekeep, 60000}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
@@ -289,7 +288,7 @@ void server_stop(struct server *server) {
   for (int i = 0; i < server->n_threads; i++) {
     struct worker_thread *thread = &server->threads[i];
     if (pthread_timedjoin_np(thread->thread, NULL, &until)) {
-      db_stop(thread->worker.db); /* what it runs fails */
+      db_stop(thread->worker.db); /* its running statement fails */
       pthread_join(thread->thread, NULL);
     }
     db_free(thread->worker.db);

@@ -22,10 +22,10 @@ struct server_options {
    * them. Read by server_start and not kept. */
   size_t n_publisher_keys;
   const char *const *publisher_keys;
-  /* TOKEN/IMAGE, in which containers share compiled code (remote/remote.h). Copied. */
+  /* TOKEN/IMAGE: containers with both share compiled code (remote/remote.h). Copied. */
   size_t n_remote_shares;
   const char *const *remote_shares;
-  int64_t remote_bytes; /* of compiled code that is kept of a token's containers */
+  int64_t remote_bytes; /* how much compiled code the containers of a token may store */
 
   /* PEM files, read again when they change; NULL: none. See http/tls.h. */
   const char *tls_certificate, *tls_key, *tls_client_ca;
@@ -126,7 +126,7 @@ void channels_housekeep(struct worker *worker);
 void tokens_housekeep(struct worker *worker);   /* reads tokens that other servers changed */
 void demand_housekeep(struct worker *worker);   /* makes jobs for reported misses (--demand) */
 void evidence_housekeep(struct worker *worker); /* removes old evidence */
-void remote_housekeep(struct worker *worker);   /* removes code that was not used for long */
+void remote_housekeep(struct worker *worker);   /* removes compiled code that is no longer used */
 void fetches_housekeep(struct worker *worker);  /* writes which releases were fetched */
 
 #endif

@@ -77,7 +77,7 @@ bool enrolment_parse(const json_t *json, struct enrolment *ret, struct error *er
   return false;
 }
 
-/* What a token of the role enrol admits. `environment` is JSON, NULL: any. */
+/* The agents that a token of the role enrol admits. `environment` is JSON; NULL: any. */
 struct enrolment_terms {
   bool is_live; /* the token is there, neither revoked nor expired */
   int64_t uses_left;
@@ -213,7 +213,7 @@ static void enrolling_clear(struct enrolling *enrolling) {
       .request = enrolling->request, .enrolment = enrolling->enrolment, .rotate_in_ms = -1};
 }
 
-/* Checks what the enrolment token admits, also when the agent enrols again with its own token. */
+/* Checks the limits of the enrolment token, also when the agent enrols again with its own token. */
 static bool terms_check(const struct enrolment *enrolment, const struct enrolment_terms *terms,
                         struct error *error) {
   struct environment wanted = {0};
@@ -493,10 +493,11 @@ void route_agent_token(struct worker *worker, struct request *request) {
     return;
   }
   if (!*agent) {
-    answer_refusal(request, ERROR_FORBIDDEN, "",
-                   "the token \"%s\" is no agent's own; agents that enrol with an enrolment token "
-                   "get one",
-                   request->token_name);
+    answer_refusal(
+        request, ERROR_FORBIDDEN, "",
+        "the token \"%s\" is not an agent's own token; agents get one when they enrol with "
+        "an enrolment token",
+        request->token_name);
     return;
   }
   if (!identity_fits(request, request->segments[0], ""))

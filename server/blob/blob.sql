@@ -97,8 +97,8 @@ SELECT count(*) AS n, coalesce(sum(size), 0) AS bytes
 FROM due
 WHERE NOT :remove OR digest IN (SELECT digest FROM gone);
 
--- Locks in the same order as reports of demand; PostgreSQL reads rows again that a report changed
--- meanwhile.
+-- Locks the rows in the same order as reports of demand do. After waiting for a row that a report
+-- changed, PostgreSQL reads it again.
 -- name: collect_demand
 WITH locked AS (
     SELECT id

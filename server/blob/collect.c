@@ -106,10 +106,8 @@ static bool collect(struct db *db, const struct collect_request *request,
 }
 
 void route_gc_post(struct worker *worker, struct request *request) {
-
   struct collect_request given = {.keep_days = COLLECT_KEEP_DAYS};
   struct error error;
-
   if (!request_query_only(request, NULL))
     return;
   if (!record_read(&gc_request_record, request->json, "", &given, &error)) {

@@ -16,7 +16,7 @@ void cache_store_release(struct cache_store *store) {
   *store = (struct cache_store){0};
 }
 
-/* A renderer skips what it does not get, so the first failure is kept for the answer. */
+/* A renderer leaves out files that it does not get, so the first failure is kept for the answer. */
 static bool failed(struct cache_store *store, const struct error *error) {
   if (!store->has_failed)
     store->failure = *error;

@@ -118,7 +118,7 @@ static void fitting_release(struct fitting *fitting) {
   free(fitting->all);
 }
 
-/* Adds the environment, which it takes over, if it fits and is not there yet. */
+/* Adds the environment (taken over) if it fits and was not added before. */
 static void fitting_add(struct fitting *fitting, const struct environment *partial,
                         struct environment environment) {
   struct digest digest = environment_digest(&environment);

@@ -16,13 +16,9 @@
 /* How often a move or a signature is tried while other clients change the channel. */
 #define CHANNEL_ATTEMPTS 16
 
-#define X(member, hardware) #member,
-#define LOOKUP_ARGUMENTS ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime"
-
 static const char *const release_arguments[] = {"release", NULL};
 static const char *const entry_arguments[] = {LOOKUP_ARGUMENTS, NULL};
 static const char *const history_arguments[] = {LOOKUP_ARGUMENTS, "limit", "after", NULL};
-#undef X
 
 /* Rows */
 
@@ -182,8 +178,7 @@ static void stale_answer(struct request *request, const struct channel_row *row)
 
 static void contended_answer(struct request *request) {
   answer_refusal(request, ERROR_UNAVAILABLE, "",
-                 "channel \"%s\" is being moved by others all the time; try again",
-                 request->segments[0]);
+                 "other requests keep changing channel \"%s\"; try again", request->segments[0]);
 }
 
 /* Whether the operator's keys (--publisher-key) allow the entry; without any all are allowed.
@@ -397,7 +392,7 @@ struct lookup {
   struct channel_rows rows;
   struct compatibilities declared;
   struct cache_resolved resolved;
-  bool may_be_none; /* that no entry is found is the caller's to answer: then is_none */
+  bool may_be_none; /* when no entry fits, sets is_none and leaves the answer to the caller */
   bool is_none;
 };
 
@@ -516,6 +511,7 @@ bool served_entry_find(struct worker *worker, struct request *request, const cha
     ret->release = entry->release;
     channel_etag(&state, ret->etag);
   }
+
   ret->asked = lookup.asked;
   lookup.asked = (struct environment){0};
   return true;

@@ -73,9 +73,9 @@ enum signing_decision {
 must_check enum signing_decision channel_signing_decide(const struct channel_entry *entry,
                                                         const struct channel_signing *signing);
 
-/* What a starting program asks for: the entry that the request's query means (GET /v1/cache). */
+/* The entry for a starting program: the one that the request's query means (GET /v1/cache). */
 struct served_entry {
-  json_t *answer; /* the entry as it is answered, with how it was found; NULL: there is none */
+  json_t *answer; /* the entry and "match", how it was found; NULL: there is no entry */
   char *match;    /* the header Wavetune-Match */
   char etag[CHANNEL_ETAG_SIZE];
   struct digest release;
@@ -83,8 +83,8 @@ struct served_entry {
   char *tag;
   enum regime regime;
 };
-/* Answers the request and returns false where none is found, unless none may be, and where the
- * query is wrong. `arguments`: those that the route takes, among them SERVED_ARGUMENTS. */
+/* When the query is wrong, or there is no entry and not may_be_none, answers the request and
+ * returns false. `arguments`: all that the route accepts, SERVED_ARGUMENTS among them. */
 struct worker;
 struct request;
 must_check bool served_entry_find(struct worker *worker, struct request *request,
@@ -92,8 +92,8 @@ must_check bool served_entry_find(struct worker *worker, struct request *request
                                   struct served_entry *ret);
 void served_entry_release(struct served_entry *served);
 #define cleanup_served_entry __attribute__((cleanup(served_entry_release)))
-#define SERVED_ARGUMENT(member, hardware) #member,
-#define SERVED_ARGUMENTS                                                                           \
-  ENVIRONMENT_TEXTS(SERVED_ARGUMENT) "compute_units", "tag", "regime", "channel", "match"
+#define LOOKUP_ARGUMENT(member, hardware) #member,
+#define LOOKUP_ARGUMENTS ENVIRONMENT_TEXTS(LOOKUP_ARGUMENT) "compute_units", "tag", "regime"
+#define SERVED_ARGUMENTS LOOKUP_ARGUMENTS, "channel", "match"
 
 #endif

@@ -162,11 +162,10 @@ static bool evidence_keep(struct worker *worker, const struct evidence_report *r
 }
 
 void route_evidence_post(struct worker *worker, struct request *request) {
-  static const char *const no_arguments[] = {NULL};
   cleanup_evidence_report struct evidence_report report = {0};
   struct error error;
   int64_t stored = 0, wait_s;
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, NULL))
     return;
 
   if (!demand_rate_take(worker->server->evidence_rate, request->token_name,
@@ -174,9 +173,10 @@ void route_evidence_post(struct worker *worker, struct request *request) {
     char text[24];
     snprintf(text, sizeof text, "%lld", (long long)wait_s);
     request_add_header(request, "Retry-After", text);
-    answer_refusal(request, ERROR_RATE, "",
-                   "the token %s posts more than %d reports a minute; join them, or wait %s s",
-                   request->token_name, EVIDENCE_POSTS_PER_MINUTE, text);
+    answer_refusal(
+        request, ERROR_RATE, "",
+        "the token %s posts more than %d reports a minute; put several into one, or wait %s s",
+        request->token_name, EVIDENCE_POSTS_PER_MINUTE, text);
     return;
   }
 

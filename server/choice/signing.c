@@ -115,7 +115,6 @@ static bool signature_store(struct db *db, struct request *request, const struct
 }
 
 void route_choices_sign(struct worker *worker, struct request *request) {
-  static const char *const no_arguments[] = {NULL};
   struct documents *documents = worker->server->documents;
   struct choices_signing signing = {0};
   struct document *document = NULL;
@@ -123,7 +122,7 @@ void route_choices_sign(struct worker *worker, struct request *request) {
   struct error error;
   char text[DIGEST_TEXT_SIZE];
   json_t *answer;
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, NULL))
     return;
   if ((!digest_parse(request->segments[0], &release) &&
        !error_of(&error, ERROR_MISSING, "there is no release %.100s", request->segments[0])) ||

@@ -159,8 +159,8 @@ void request_problem(struct request *request, int status, const char *format, ..
 void request_problem_extra(struct request *request, int status, const struct error *error,
                            json_t *extra);
 
-/* Limits events to `per_second` on average and `burst` at once. All 0 at first; under a lock of the
- * caller's. */
+/* Limits events to `per_second` on average and `burst` at once. All members are 0 at first. The
+ * caller holds a lock. */
 struct rate {
   double left;
   int64_t at_ms; /* clock_monotonic_ms of the last event; 0: none */

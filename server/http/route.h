@@ -142,21 +142,21 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         MAY_OPERATE, ROUTE_DATABASE, 0, \
         "Withdraw a declared compatibility") \
   ROUTE(choices_get, "GET", "/v1/choices", MAY_READ, ROUTE_DATABASE, 0, \
-        "Read the configs that programs are to use") \
+        "Read the configs that programs should use") \
   ROUTE(choices_post, "POST", "/v1/choices", MAY_READ, ROUTE_DATABASE, 1 * MIB, \
-        "Read the configs for some keys") \
+        "Read the configs for the given keys") \
   ROUTE(choices_sign, "POST", "/v1/releases/{digest}/signatures", \
         MAY_PUBLISH, ROUTE_DATABASE, 4 * KIB, "Add a signature to the choices of a release") \
   ROUTE(evidence_post, "POST", "/v1/evidence", MAY_REPORT, ROUTE_DATABASE, 1 * MIB, \
-        "Report what a program's own autotuner found") \
+        "Report the configs that a program's own autotuner found best") \
   ROUTE(remote_group_get, "GET", "/v1/remote/triton/{folder}/group/{file}", \
-        MAY_READ, ROUTE_DATABASE, 0, "Read what Triton keeps of a compiled kernel") \
+        MAY_READ, ROUTE_DATABASE, 0, "Read the files of a compiled kernel") \
   ROUTE(remote_group_put, "PUT", "/v1/remote/triton/{folder}/group/{file}", \
-        MAY_REPORT, ROUTE_DATABASE, 16 * MIB, "Keep what Triton compiled in a container") \
+        MAY_REPORT, ROUTE_DATABASE, 16 * MIB, "Store the files of a kernel that a container compiled") \
   ROUTE(remote_file_get, "GET", "/v1/remote/triton/{folder}/{file}", \
         MAY_READ, ROUTE_DATABASE, 0, "Read a file of Triton's cache") \
   ROUTE(remote_file_put, "PUT", "/v1/remote/triton/{folder}/{file}", \
-        MAY_REPORT, ROUTE_DATABASE, 1 * MIB, "Keep a file of Triton's cache from a container") \
+        MAY_REPORT, ROUTE_DATABASE, 1 * MIB, "Store a file of a container's Triton cache") \
   ROUTE(demand_post, "POST", "/v1/demand", MAY_REPORT, ROUTE_DATABASE, 1 * MIB, \
         "Report hits and misses of a deployment") \
   ROUTE(demand_get, "GET", "/v1/demand", MAY_READ, ROUTE_DATABASE, 0, \
@@ -171,8 +171,10 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(token_list, "GET", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 0, "List tokens") \
   ROUTE(token_delete, "DELETE", "/v1/tokens/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 0, \
         "Revoke a token") \
-  ROUTE(metrics_get, "GET", "/metrics", MAY_READ, ROUTE_EVENT_THREAD, 0, "Read Prometheus metrics") \
-  ROUTE(healthz_get, "GET", "/healthz", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, "Check that the process runs") \
+  ROUTE(metrics_get, "GET", "/metrics", MAY_READ, ROUTE_EVENT_THREAD, 0, \
+        "Read Prometheus metrics") \
+  ROUTE(healthz_get, "GET", "/healthz", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, \
+        "Check that the process runs") \
   ROUTE(readyz_get, "GET", "/readyz", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, \
         "Check that the database answers and is migrated") \
   ROUTE(openapi_get, "GET", "/openapi.json", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, \

@@ -1,4 +1,4 @@
-/* Decisions about channels: what a move or another signature changes.
+/* Decisions about channels: whether a move or another signature changes an entry.
  *
  * Memory: a request owns what it points to. Threads: pure functions, but for served_entry_find,
  * which belongs to a database worker. */

@@ -2,11 +2,11 @@
  *
  * A statement is a static object; it is prepared on a connection when it is first used there.
  * Parameters and results are text. Every run is counted and timed by the statement's name
- * (/metrics). A connection that is lost is made anew by the next db_run outside a transaction; the
- * statement that was running has failed and may or may not have been committed: every write is
- * idempotent, so the caller lets its client retry.
+ * (/metrics). After a lost connection the next db_run outside a transaction makes a new one. The
+ * statement that was running has failed, and may have been committed: every write is idempotent, so
+ * the caller lets its client try again.
  *
- * Every wait is bounded, also with a PostgreSQL that hangs (its processes stopped, its storage
+ * Every wait is bounded, even when PostgreSQL hangs (its processes are stopped, or its storage is
  * gone), which TCP does not notice: a run that passes its deadline fails with ERROR_DEADLINE, its
  * connection is closed, and the next run makes another. Connecting takes at most 5 s for each
  * address in the connection string, after their names are resolved.
@@ -75,7 +75,8 @@ void bind_number(struct db_parameters *parameters, const char *name, double numb
 void bind_bool(struct db_parameters *parameters, const char *name, bool is_true);
 void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes,
                 size_t size); /* bytea */
-/* Takes `text`, which was allocated. `may_be_unused`: the statement need not have the parameter. */
+/* Takes over `text`, which was allocated. `may_be_unused`: the statement need not have the
+ * parameter. */
 void bind_taken(struct db_parameters *parameters, const char *name, char *text, bool may_be_unused);
 
 /* A text array literal being built for unnest: {"a","b",NULL}. */
@@ -126,7 +127,7 @@ must_check bool db_send(struct db *db, const struct statement *statement,
 
 /* BEGIN is sent with the first statement: until then there is no snapshot and no now(). */
 must_check bool db_begin(struct db *db, struct error *error);
-/* Sends BEGIN at once: now() is before the return. */
+/* The same, but sends BEGIN before it returns, so that now() is not later than the return. */
 must_check bool db_begin_now(struct db *db, struct error *error);
 /* Calls `done` after the transaction is committed, once for each `what`, with the sum of its `n`.
  */
@@ -156,7 +157,7 @@ void db_statistics_visit(void (*visit)(void *context, const char *statement,
 struct author {
   int64_t token;     /* id; 0: none */
   const char *name;  /* of the token; else a name that no token can have */
-  const char *roles; /* of the token, with commas between */
+  const char *roles; /* of the token, separated by commas */
   const char *peer;  /* numeric address; NULL: none */
 };
 extern const struct author author_server;       /* writes of the server itself */

@@ -19,7 +19,7 @@ DEFINE_CLEANUP(struct migrations *, cleanup_migrations_free, migrations_free)
 #define cleanup_migrations __attribute__((cleanup(cleanup_migrations_free)))
 int64_t migrations_version(const struct migrations *migrations); /* of the newest file */
 
-/* Applies the missing files; *ret_applied counts them. */
+/* Applies the files that were not applied yet; *ret_applied is their number. */
 must_check bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied,
                         struct error *error);
 
@@ -34,7 +34,7 @@ must_check bool migrate_grant(struct db *db, const char *role, struct error *err
  * password. */
 must_check bool database_check(const char *conninfo, struct error *error);
 
-/* Waits at most timeout_ms for PostgreSQL to take connections; gives up early when `is_hopeless`
+/* Waits at most timeout_ms for PostgreSQL to accept connections; gives up early when `is_hopeless`
  * returns true. */
 must_check bool database_wait(const char *conninfo, int64_t timeout_ms,
                               bool (*is_hopeless)(void *context), void *context,

@@ -1,4 +1,4 @@
-/* Connections, requests and responses as server/http sees them.
+/* Connections, requests and responses inside server/http.
  *
  * A connection lives as long as its socket and keeps its last token, so that a keep-alive client's
  * token is hashed once. A request lives from its headers to NOTIFY_COMPLETED, which frees it. An
@@ -135,7 +135,7 @@ enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const 
 void dispatch_completed(void *server, struct MHD_Connection *mhd, void **connection,
                         enum MHD_RequestTerminationCode code);
 
-/* Copies what handlers see of the token into the request. */
+/* Copies the members of the token that handlers read into the request. */
 void request_set_token(struct request_private *request, const struct auth_token *token);
 
 /* Resumes the connection of a request, if it is suspended: its event thread continues. */

@@ -1,5 +1,5 @@
-/* The cache of responses that event threads send: from a path and query, as they were sent, to 200
- * with a body, or 304.
+/* The cache of responses that event threads send: by path and query, as the client sent them, the
+ * response, which is 200 with a body, or 304.
  *
  * Memory: owns the bodies, bounded in bytes, until they are sent to every client. The least
  * recently used entry is evicted first. Threads: any; a look-up takes a reader's lock. */

@@ -118,7 +118,7 @@ def test_an_unchanged_answer_is_304_until_the_channel_moves(server, reader, publ
         SPACE["configs"][0]
 
 
-def test_a_pinned_release_is_read_whatever_the_channel_says(server, reader, publish):
+def test_a_pinned_release_is_read_wherever_the_channel_points(server, reader, publish):
     first = publish(1)
     assert publish(0) != first
     answer = server.request("GET", f"/v1/choices?release={first}", token=reader)
@@ -129,7 +129,7 @@ def test_a_pinned_release_is_read_whatever_the_channel_says(server, reader, publ
         assert refused.status == status and "release" in refused.json["detail"]
 
 
-def test_some_keys_are_asked_for_in_one_request(server, reader, publish):
+def test_some_keys_are_read_in_one_request(server, reader, publish):
     publish(1)
     answer = ask(server, reader, KEY, ["65", "'torch.float16'"])
     assert answer == {"choices": [{"code": FOLDER, "config": SPACE["configs"][1], "function": CLOSURE, "key": KEY,
@@ -167,7 +167,7 @@ def test_choices_that_were_left_out_are_looked_for_again(server, reader, publish
 @pytest.mark.parametrize("body, pointer", [
     ({}, "/functions"), ({"functions": []}, "/functions"), ({"functions": [{"function": CLOSURE}]}, "/functions/0/keys"),
     ({"functions": [{"function": "add", "keys": []}]}, "/functions/0/function")])
-def test_a_wrong_question_is_refused_with_its_place(server, reader, body, pointer):
+def test_a_wrong_request_is_refused_with_its_place(server, reader, body, pointer):
     refused = server.request("POST", f"/v1/choices?{query()}", body, token=reader)
     assert (refused.status, refused.json["pointer"]) == (422, pointer)
 
@@ -290,7 +290,7 @@ def tell(server, token, node, *items, environment=ENVIRONMENT, **more):
                           token=token)
 
 
-def test_evidence_is_no_choice_unless_the_operator_says_so(server, reader):
+def test_evidence_is_no_choice_unless_the_operator_allows_it(server, reader):
     for node in "abc":
         assert tell(server, reader, node, found(ms=0.5, tuning_ms=100.0)).json == {"stored": 1, "dropped": 0}
     assert lines(server, reader)[2] == {"functions": {}}
@@ -347,7 +347,7 @@ def test_reports_of_a_token_are_limited(server, reader):
     assert answers[0].status == 202 and answers[-1].status == 429 and int(answers[-1].headers["Retry-After"]) >= 1
 
 
-def test_readers_tell_nothing_and_demand_alone_reads_nothing(server, database):
+def test_readers_report_nothing_and_demand_alone_reads_nothing(server, database):
     reads, tells = make_token(database, "reads", "reader"), make_token(database, "tells", "demand")
     assert tell(server, reads, "a", found()).status == 403
     assert tell(server, tells, "a", found()).status == 202

@@ -41,7 +41,7 @@ def get(server, token, **where):
     return server.request("GET", place(**where), token=token)
 
 
-def test_what_a_build_holds_is_read_as_a_group_and_as_files(server, reader, publish):  # noqa: F811
+def test_files_of_a_build_are_read_as_a_group_and_one_by_one(server, reader, publish):  # noqa: F811
     publish(1)
     assert ask(server, reader, KEY)["code"] == {FOLDER: {"add.json": sha(b"{}")}}
     answer = get(server, reader, folder=FOLDER, image=None)
@@ -53,7 +53,7 @@ def test_what_a_build_holds_is_read_as_a_group_and_as_files(server, reader, publ
     assert get(server, reader, folder=FOLDER, name="sub.json").status == 404
 
 
-def test_what_containers_write_is_not_served_unless_the_operator_says_so(server, reader, postgres):  # noqa: F811
+def test_files_of_containers_are_not_served_unless_the_operator_allows_it(server, reader, postgres):  # noqa: F811
     assert put(server, reader).status == 204
     assert get(server, reader).status == 404
     assert postgres.sql("SELECT count(*) FROM remote_files", conninfo=server.database) == "1", "it is kept as evidence"
@@ -71,7 +71,7 @@ def test_a_namespace_is_shared_by_one_token_and_image(server, reader, database):
 
 
 @SHARED
-def test_what_a_build_holds_comes_before_what_containers_wrote(server, reader, publish):  # noqa: F811
+def test_files_of_a_build_come_before_those_of_containers(server, reader, publish):  # noqa: F811
     put(server, reader, folder=FOLDER)
     publish(1)
     assert get(server, reader, folder=FOLDER).body.endswith(b"\n{}")
@@ -87,7 +87,7 @@ def test_wrong_writes_are_refused(server, reader, where, body, word):  # noqa: F
 
 
 @pytest.mark.parametrize("options", [("--remote-share", f"container/{IMAGE}", "--remote-mib", "1")])
-def test_a_token_keeps_only_so_much(server, reader):  # noqa: F811
+def test_the_files_of_a_token_are_limited(server, reader):  # noqa: F811
     body = group(add_hsaco="x" * (600 << 10))
     assert [put(server, reader, body, name=name).status for name in ("a.json", "b.json")] == [204, 204]
     assert [get(server, reader, name=name).status for name in ("a.json", "b.json")] == [200, 404]

@@ -79,7 +79,7 @@ bool enrolment_parse(const json_t *json, struct enrolment *ret, struct error *er
 
 /* The agents that a token of the role enrol admits. `environment` is JSON; NULL: any. */
 struct enrolment_terms {
-  bool is_live; /* the token is there, neither revoked nor expired */
+  bool is_live; /* the token exists and is neither revoked nor expired */
   int64_t uses_left;
   char *name; /* of the token */
   char *agent_name;

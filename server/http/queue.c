@@ -1,5 +1,5 @@
-/* The queue of the database workers, and the park: a hash of keys with a list each, and a wheel of
- * times. */
+/* The queue of the database workers, and the park: a hash of keys, each with a list of items, and a
+ * timer wheel. */
 #include "server/http/queue.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #define TICK_MS 20
 
 struct park_key {
-  /* Of the name. A collision is harmless: it wakes a request that then finds no work. */
+  /* The hash of the name. A collision is harmless: it wakes a request that then finds no work. */
   uint64_t hash;
   struct park_key *next;
   struct park_list items;

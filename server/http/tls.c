@@ -161,7 +161,7 @@ static void stamps_take(const struct tls *tls, struct stamp stamps[FILES]) {
   }
 }
 
-/* Logs when the certificate ends. */
+/* Logs until when the certificate is valid. */
 static void validity_log(const struct material *material, const char *path) {
   time_t until, now = time(NULL);
   char day[32];
@@ -232,7 +232,7 @@ static void reload(struct tls *tls, const struct stamp now[FILES]) {
   memcpy(tls->read, now, sizeof tls->read);
   memcpy(tls->seen, now, sizeof tls->seen);
   if (!material_read(tls, &material, &error)) {
-    log_error("tls: %s; what was read before stays in use", error.message);
+    log_error("tls: %s; the content that was read before stays in use", error.message);
     return;
   }
 

@@ -33,7 +33,7 @@ CROSS JOIN LATERAL (
       AND j.state = 'running'
       AND j.stage = h.stage
       AND f.age_us > 1000 * :age_ms::bigint
-      AND f.configs > 2 * :configs_min
+      AND f.configs >= :split_configs_min::bigint
       AND predicted.us > :left_us::bigint
       AND (h.agent <> a.id OR h.device <> d.device)
       AND (a.trusted_keys IS NULL

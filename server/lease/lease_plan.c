@@ -28,10 +28,10 @@ uint64_t lease_plan_size(uint64_t configs, uint64_t total, const struct lease_si
 
 static bool default_check(const struct space *space, const struct space_facts *facts,
                           struct error *error) {
-  bool holds;
-  if (!space_is_valid(space, facts, space->default_ordinal, &holds, error))
+  bool is_valid;
+  if (!space_is_valid(space, facts, space->default_ordinal, &is_valid, error))
     return false;
-  if (!holds)
+  if (!is_valid)
     return error_at(error, "/default",
                     "the default config is excluded by a condition for this key; every measurement "
                     "is compared with it, so choose one that holds");
@@ -121,10 +121,10 @@ void lease_plan_cut(uint64_t *configs, size_t n, uint64_t total, const struct le
 
 struct config_ranges lease_tail(const struct config_ranges *remaining) {
   struct config_ranges tail = {0};
-  uint64_t n = config_ranges_count(remaining), kept = n - n / 2;
-  if (n / 2 < LEASE_CONFIGS_MIN)
+  if (!lease_is_large(remaining))
     return tail;
 
+  uint64_t n = config_ranges_count(remaining), kept = n - n / SPLIT_PARTS;
   for (size_t i = 0; i < remaining->n; i++) {
     const struct config_range *range = &remaining->ranges[i];
     for (uint64_t k = kept < range->count ? kept : range->count; k < range->count; k++)

@@ -14,9 +14,12 @@
 #define LEASE_CONFIGS_MIN 8     /* of a screen lease, and of each part of a split one */
 #define LEASE_CONFIGS_MOST 4096 /* of a screen lease */
 #define CONFIG_US_DEFAULT 30000 /* device time of a config of a kernel that was never measured */
-/* A held lease may be split when it was granted at least SPLIT_AGE_MS ago and has more predicted
- * device time left than SPLIT_LEFT_US. Its holder renews it every RENEW_SPLITTABLE_MS, to learn
- * which configs remain. */
+/* An idle device takes over 1 / SPLIT_PARTS of a held lease's remaining configs, when these are at
+ * least SPLIT_CONFIGS_MIN, the lease was granted at least SPLIT_AGE_MS ago and has more predicted
+ * device time left than SPLIT_LEFT_US. The holder of a lease that may be split renews it every
+ * RENEW_SPLITTABLE_MS, to learn which configs remain. */
+#define SPLIT_PARTS 2
+#define SPLIT_CONFIGS_MIN (SPLIT_PARTS * LEASE_CONFIGS_MIN + 1)
 #define SPLIT_LEFT_US 4000000
 #define SPLIT_AGE_MS 2000
 #define RENEW_SPLITTABLE_MS 2000
@@ -69,11 +72,11 @@ void lease_plan_cut(uint64_t *configs, size_t n, uint64_t total, const struct le
 
 /* Whether a lease has enough configs to be split. */
 static inline bool lease_is_large(const struct config_ranges *configs) {
-  return config_ranges_count(configs) > 2 * LEASE_CONFIGS_MIN;
+  return config_ranges_count(configs) >= SPLIT_CONFIGS_MIN;
 }
 
-/* The later half of a lease's remaining configs; the caller's. Empty when either half would have
- * less than LEASE_CONFIGS_MIN. */
+/* The last 1 / SPLIT_PARTS of a lease's remaining configs, which an idle device takes over; the
+ * caller's. Empty unless the lease is large. */
 struct config_ranges lease_tail(const struct config_ranges *remaining);
 
 #endif

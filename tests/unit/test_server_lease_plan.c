@@ -95,10 +95,24 @@ Test(lease_plan, the_tail_is_the_later_half_of_what_remains) {
   cr_expect_str_eq(text, "[[15,5],[40,4]]");
 }
 
-Test(lease_plan, a_tail_of_less_than_8_configs_is_none) {
-  cleanup_config_ranges struct config_ranges remaining = ranges_of("[[0, 15]]");
+Test(lease_plan, a_lease_that_is_not_large_has_no_tail) {
+  cleanup_config_ranges struct config_ranges remaining = {0};
+  for (uint64_t n = 1; n <= 2 * SPLIT_CONFIGS_MIN; n++) {
+    config_ranges_add(&remaining, n);
+    cleanup_config_ranges struct config_ranges tail = lease_tail(&remaining);
+    cr_expect_eq(tail.n > 0, n >= SPLIT_CONFIGS_MIN, "%d configs", (int)n);
+    cr_expect_eq(lease_is_large(&remaining), n >= SPLIT_CONFIGS_MIN, "%d configs", (int)n);
+  }
+}
+
+Test(lease_plan, each_part_of_the_smallest_split_is_a_whole_lease) {
+  cleanup_config_ranges struct config_ranges remaining = {0};
+  for (uint64_t n = 0; n < SPLIT_CONFIGS_MIN; n++)
+    config_ranges_add(&remaining, n);
   cleanup_config_ranges struct config_ranges tail = lease_tail(&remaining);
-  cr_expect_eq(tail.n, 0);
+  uint64_t given = config_ranges_count(&tail);
+  cr_expect_geq(given, LEASE_CONFIGS_MIN);
+  cr_expect_geq(SPLIT_CONFIGS_MIN - given, LEASE_CONFIGS_MIN);
 }
 
 Test(lease_plan, a_space_that_is_not_enumerated_has_the_same_baseline) {
@@ -146,7 +160,7 @@ Test(lease_plan, the_baseline_is_the_default) {
   cr_expect_eq(plan.baseline_from, BASELINE_DEFAULT);
 }
 
-Test(lease_plan, without_a_default_the_baseline_is_the_first_point_that_holds) {
+Test(lease_plan, without_a_default_the_baseline_is_the_first_valid_config) {
   cleanup_lease_plan struct lease_plan plan =
       plan_of("{\"parameters\": {\"A\": [1,2,3]}, \"conditions\": [\"A > 1\"]}");
   cr_expect_eq(plan.baseline, 1);

@@ -10,6 +10,7 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
   cleanup_parameters struct db_parameters choice = {0}, parameters = {0};
   bind_record(&choice, &lease_wish_record, wish);
   bind_integer(&choice, "configs_min", LEASE_CONFIGS_MIN);
+  bind_integer(&choice, "split_configs_min", SPLIT_CONFIGS_MIN);
   bind_integer(&choice, "age_ms", SPLIT_AGE_MS);
   bind_integer(&choice, "left_us", SPLIT_LEFT_US);
   if (!db_run(db, &sql_leases_split_choose, &choice, &chosen, error))
@@ -22,6 +23,9 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
   cleanup_config_ranges struct config_ranges remaining =
       multirange_parse(db_get(chosen, 0, "remaining"));
   cleanup_config_ranges struct config_ranges tail = lease_tail(&remaining);
+  if (tail.n == 0)
+    return true;
+
   struct lease_change change = {.lease = db_get_integer(chosen, 0, "id"),
                                 .from = LEASE_HELD,
                                 .to = LEASE_HELD,

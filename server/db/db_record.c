@@ -418,14 +418,6 @@ json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record)
   return db_first_rows_to_json(rows, db_count(rows), record, NULL);
 }
 
-void db_page_to_json(const struct db_rows *rows, const struct record *record, int64_t limit,
-                     json_t **ret_items, int64_t *ret_next) {
-  bool has_more = db_count(rows) > limit;
-  int n = has_more ? (int)limit : db_count(rows);
-  *ret_items = db_first_rows_to_json(rows, n, record, NULL);
-  *ret_next = has_more ? db_get_integer(rows, n - 1, "id") : 0;
-}
-
 struct budget db_get_budget(const struct db_rows *rows, int row) {
   return (struct budget){.total_us = db_get_integer(rows, row, "budget_us"),
                          .spent_us = db_get_integer(rows, row, "spent_us"),

@@ -53,12 +53,6 @@ must_check json_t *db_first_rows_to_json(const struct db_rows *rows, int n,
                                          const struct record *record,
                                          json_t *(*write)(const void *object));
 
-/* A page of a list, from a statement that reads one row more than `limit`: the first `limit` rows
- * as that array; *ret_next: the column "id" of the last of them where there are more rows, else 0.
- */
-void db_page_to_json(const struct db_rows *rows, const struct record *record, int64_t limit,
-                     json_t **ret_items, int64_t *ret_next);
-
 /* A bytea literal, \x and 64 digits. */
 #define BYTEA_TEXT_SIZE (2 + 2 * DIGEST_SIZE + 1)
 char *digest_bytea(const struct digest *digest, char text[BYTEA_TEXT_SIZE]);

@@ -22,8 +22,6 @@
 #define QUEUE_AT_ONCE 16
 #define BUCKETS 1024
 
-static const char *const no_arguments[] = {NULL};
-
 /* Policies */
 
 const char *const demand_policy_names[] = {"off", "suggest", "automatic", NULL};
@@ -107,31 +105,26 @@ bool demand_rate_is_due(struct demand_rate *rate, int64_t every_ms, int64_t now_
 /* Reports */
 
 static const struct field item_fields[] = {
-    {"kernel", FIELD_TEXT, offsetof(struct demand_item, name), FIELD_REQUIRED,
-     .about = "its hash, or its name"},
-    {"key", FIELD_JSON, offsetof(struct demand_item, key), FIELD_REQUIRED | FIELD_OBJECT,
-     .schema = SCHEMA("Key")},
-    {"hits", FIELD_INTEGER, offsetof(struct demand_item, hits), FIELD_NOT_NULL,
-     .most = DEMAND_COUNT_MAX},
-    {"misses", FIELD_INTEGER, offsetof(struct demand_item, misses), FIELD_NOT_NULL,
-     .most = DEMAND_COUNT_MAX},
-    {"tuning_ms", FIELD_NUMBER, offsetof(struct demand_item, tuning_ms),
-     .most_number = DEMAND_MS_MAX},
-    {"kernel_ms", FIELD_NUMBER, offsetof(struct demand_item, kernel_ms),
-     .most_number = DEMAND_MS_MAX},
+    RECORD_FIELD_AS("kernel", TEXT, struct demand_item, name, FIELD_REQUIRED,
+                    .about = "its hash, or its name"),
+    RECORD_FIELD(JSON, struct demand_item, key, FIELD_REQUIRED | FIELD_OBJECT,
+                 .schema = SCHEMA("Key")),
+    RECORD_FIELD(INTEGER, struct demand_item, hits, FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX),
+    RECORD_FIELD(INTEGER, struct demand_item, misses, FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX),
+    RECORD_FIELD(NUMBER, struct demand_item, tuning_ms, .most_number = DEMAND_MS_MAX),
+    RECORD_FIELD(NUMBER, struct demand_item, kernel_ms, .most_number = DEMAND_MS_MAX),
 };
 static const struct record item_record = RECORD(NULL, struct demand_item, item_fields);
 
 static const struct field report_fields[] = {
-    {"environment", FIELD_CUSTOM, offsetof(struct demand_report, environment), FIELD_REQUIRED,
-     .custom = &environment_field},
-    {"image", FIELD_TEXT, offsetof(struct demand_report, image)},
-    {"tag", FIELD_TEXT, offsetof(struct demand_report, tag), FIELD_NOT_NULL, .least = 1,
-     .most = JOB_TEXT_MAX},
-    {"regime", FIELD_ENUM, offsetof(struct demand_report, regime), FIELD_NOT_NULL,
-     .names = regime_names, .schema = SCHEMA("Regime")},
-    {"items", FIELD_RECORDS, offsetof(struct demand_report, items), FIELD_REQUIRED, .least = 1,
-     .most = DEMAND_ITEMS_MAX, .of = &item_record},
+    RECORD_FIELD(CUSTOM, struct demand_report, environment, FIELD_REQUIRED,
+                 .custom = &environment_field),
+    RECORD_FIELD(TEXT, struct demand_report, image),
+    RECORD_FIELD(TEXT, struct demand_report, tag, FIELD_NOT_NULL, .least = 1, .most = JOB_TEXT_MAX),
+    RECORD_FIELD(ENUM, struct demand_report, regime, FIELD_NOT_NULL, .names = regime_names,
+                 .schema = SCHEMA("Regime")),
+    RECORD_FIELD(RECORDS, struct demand_report, items, FIELD_REQUIRED, .least = 1,
+                 .most = DEMAND_ITEMS_MAX, .of = &item_record),
 };
 const struct record demand_report_record =
     RECORD("DemandReport", struct demand_report, report_fields);
@@ -168,14 +161,15 @@ struct demand_row {
   int64_t hits, misses;
   double tuning_ms, kernel_ms;
 };
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct demand_row, member), __VA_ARGS__}
 static const struct field row_fields[] = {
-    FIELD(DIGEST, kernel),    FIELD(DIGEST, key_digest), FIELD(TEXT, key),
-    FIELD(INTEGER, hits),     FIELD(INTEGER, misses),    FIELD(NUMBER, tuning_ms),
-    FIELD(NUMBER, kernel_ms),
+    RECORD_FIELD(DIGEST, struct demand_row, kernel),
+    RECORD_FIELD(DIGEST, struct demand_row, key_digest),
+    RECORD_FIELD(TEXT, struct demand_row, key),
+    RECORD_FIELD(INTEGER, struct demand_row, hits),
+    RECORD_FIELD(INTEGER, struct demand_row, misses),
+    RECORD_FIELD(NUMBER, struct demand_row, tuning_ms),
+    RECORD_FIELD(NUMBER, struct demand_row, kernel_ms),
 };
-#undef FIELD
 static const struct record row_record = RECORD(NULL, struct demand_row, row_fields);
 
 /* An untuned key that was missed. */
@@ -189,8 +183,7 @@ struct demand_wanted {
   json_t *space;     /* of the kernel's newest job that tuned; NULL: there is none */
   int64_t budget_ms; /* of that job; FIELD_NONE: none */
 };
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct demand_wanted, member), __VA_ARGS__}
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct demand_wanted, member, __VA_ARGS__)
 static const struct field wanted_fields[] = {
     FIELD(INTEGER, id, FIELD_NO_JSON),
     FIELD(DIGEST, kernel, FIELD_ANSWER),
@@ -220,11 +213,11 @@ struct demand_queued {
   int64_t job; /* FIELD_NONE: it was refused */
 };
 static const struct field queued_fields[] = {
-    {"kernel", FIELD_DIGEST, offsetof(struct demand_queued, kernel), FIELD_ANSWER},
-    {"name", FIELD_TEXT, offsetof(struct demand_queued, name), FIELD_ANSWER},
-    {"key", FIELD_JSON, offsetof(struct demand_queued, key), FIELD_ANSWER, .schema = SCHEMA("Key")},
-    {"job", FIELD_ID, offsetof(struct demand_queued, job), FIELD_ANSWER | FIELD_OMITTED},
-    {"refused", FIELD_TEXT, offsetof(struct demand_queued, refused), FIELD_ANSWER | FIELD_OMITTED},
+    RECORD_FIELD(DIGEST, struct demand_queued, kernel, FIELD_ANSWER),
+    RECORD_FIELD(TEXT, struct demand_queued, name, FIELD_ANSWER),
+    RECORD_FIELD(JSON, struct demand_queued, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
+    RECORD_FIELD(ID, struct demand_queued, job, FIELD_ANSWER | FIELD_OMITTED),
+    RECORD_FIELD(TEXT, struct demand_queued, refused, FIELD_ANSWER | FIELD_OMITTED),
 };
 const struct record demand_queued_record =
     RECORD("DemandQueued", struct demand_queued, queued_fields);
@@ -301,10 +294,9 @@ struct demand_answer {
   enum demand_policy policy;
 };
 static const struct field answer_fields[] = {
-    {"accepted", FIELD_INTEGER, offsetof(struct demand_answer, accepted), FIELD_ANSWER},
-    {"ignored", FIELD_INTEGER, offsetof(struct demand_answer, ignored), FIELD_ANSWER},
-    {"policy", FIELD_ENUM, offsetof(struct demand_answer, policy), FIELD_ANSWER,
-     .names = demand_policy_names},
+    RECORD_FIELD(INTEGER, struct demand_answer, accepted, FIELD_ANSWER),
+    RECORD_FIELD(INTEGER, struct demand_answer, ignored, FIELD_ANSWER),
+    RECORD_FIELD(ENUM, struct demand_answer, policy, FIELD_ANSWER, .names = demand_policy_names),
 };
 const struct record demand_answer_record =
     RECORD("DemandAnswer", struct demand_answer, answer_fields);
@@ -315,7 +307,7 @@ void route_demand_post(struct worker *worker, struct request *request) {
   struct error error;
   int64_t wait_s;
   size_t accepted = 0;
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, NULL))
     return;
 
   if (!demand_rate_take(worker->server->demand_rate, request->token_name, DEMAND_POSTS_PER_MINUTE,
@@ -472,8 +464,8 @@ struct queue_request {
   int64_t top;
 };
 static const struct field queue_request_fields[] = {
-    {"top", FIELD_INTEGER, offsetof(struct queue_request, top), FIELD_REQUIRED, .least = 1,
-     .most = DEMAND_QUEUE_MAX},
+    RECORD_FIELD(INTEGER, struct queue_request, top, FIELD_REQUIRED, .least = 1,
+                 .most = DEMAND_QUEUE_MAX),
 };
 const struct record demand_queue_request_record =
     RECORD("DemandQueueRequest", struct queue_request, queue_request_fields);
@@ -482,7 +474,7 @@ void route_demand_queue(struct worker *worker, struct request *request) {
   struct queue_request asked;
   struct error error;
   json_t *answers;
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, NULL))
     return;
   if (!record_read(&demand_queue_request_record, request->json, "", &asked, &error)) {
     answer_failure(request, &error);

@@ -5,47 +5,47 @@
 #include "server/records.h"
 
 static const struct field entry_fields[] = {
-    {"key", FIELD_JSON, offsetof(struct import_entry, key), FIELD_REQUIRED | FIELD_OBJECT,
-     .schema = SCHEMA("Key")},
-    {"config", FIELD_JSON, offsetof(struct import_entry, config), FIELD_REQUIRED | FIELD_OBJECT,
-     .schema = SCHEMA("Flat")},
-    {"ms", FIELD_NUMBERS, offsetof(struct import_entry, ms), FIELD_NOT_NULL, .most = IMPORT_MS_MAX,
-     .schema = "{\"type\": \"array\", \"maxItems\": 3, \"items\": {\"type\": \"number\", "
-               "\"exclusiveMinimum\": 0}}",
-     .about = "none, the median, or the median and the 20th and 80th percentile"},
-    {"provenance", FIELD_JSON, offsetof(struct import_entry, provenance),
-     FIELD_NOT_NULL | FIELD_OBJECT, .schema = SCHEMA("Flat")},
+    RECORD_FIELD(JSON, struct import_entry, key, FIELD_REQUIRED | FIELD_OBJECT,
+                 .schema = SCHEMA("Key")),
+    RECORD_FIELD(JSON, struct import_entry, config, FIELD_REQUIRED | FIELD_OBJECT,
+                 .schema = SCHEMA("Flat")),
+    RECORD_FIELD(NUMBERS, struct import_entry, ms, FIELD_NOT_NULL, .most = IMPORT_MS_MAX,
+                 .schema =
+                     "{\"type\": \"array\", \"maxItems\": 3, \"items\": {\"type\": \"number\", "
+                     "\"exclusiveMinimum\": 0}}",
+                 .about = "none, the median, or the median and the 20th and 80th percentile"),
+    RECORD_FIELD(JSON, struct import_entry, provenance, FIELD_NOT_NULL | FIELD_OBJECT,
+                 .schema = SCHEMA("Flat")),
 };
 const struct record import_entry_record =
     RECORD("ImportedEntry", struct import_entry, entry_fields);
 
 static const struct field kernel_fields[] = {
-    {"manifest", FIELD_JSON, offsetof(struct import_kernel, manifest), FIELD_NOT_NULL,
-     .schema = SCHEMA("Manifest")},
-    {"kernel", FIELD_DIGEST, offsetof(struct import_kernel, hash), FIELD_NOT_NULL},
-    {"entries", FIELD_RECORDS, offsetof(struct import_kernel, entries), FIELD_REQUIRED, .least = 1,
-     .most = IMPORT_ENTRIES_MAX, .of = &import_entry_record},
+    RECORD_FIELD(JSON, struct import_kernel, manifest, FIELD_NOT_NULL,
+                 .schema = SCHEMA("Manifest")),
+    RECORD_FIELD_AS("kernel", DIGEST, struct import_kernel, hash, FIELD_NOT_NULL),
+    RECORD_FIELD(RECORDS, struct import_kernel, entries, FIELD_REQUIRED, .least = 1,
+                 .most = IMPORT_ENTRIES_MAX, .of = &import_entry_record),
 };
 static const struct record import_kernel_record = RECORD(NULL, struct import_kernel, kernel_fields);
 
 static const struct field post_fields[] = {
-    {"format", FIELD_TEXT, offsetof(struct import_post, format), FIELD_REQUIRED},
-    {"environment", FIELD_JSON, offsetof(struct import_post, environment_json), FIELD_REQUIRED,
-     .schema = SCHEMA("Environment")},
-    {"tag", FIELD_TEXT, offsetof(struct import_post, tag), FIELD_NOT_NULL, .least = 1,
-     .most = IMPORT_TAG_MAX},
-    {"kernels", FIELD_RECORDS, offsetof(struct import_post, kernels), FIELD_REQUIRED, .least = 1,
-     .of = &import_kernel_record},
+    RECORD_FIELD(TEXT, struct import_post, format, FIELD_REQUIRED),
+    RECORD_FIELD_AS("environment", JSON, struct import_post, environment_json, FIELD_REQUIRED,
+                    .schema = SCHEMA("Environment")),
+    RECORD_FIELD(TEXT, struct import_post, tag, FIELD_NOT_NULL, .least = 1, .most = IMPORT_TAG_MAX),
+    RECORD_FIELD(RECORDS, struct import_post, kernels, FIELD_REQUIRED, .least = 1,
+                 .of = &import_kernel_record),
 };
 const struct record import_post_record = RECORD("ImportRequest", struct import_post, post_fields);
 
 static const struct field row_fields[] = {
-    {"kernel", FIELD_DIGEST, offsetof(struct import_row, kernel)},
-    {"key_digest", FIELD_DIGEST, offsetof(struct import_row, key_digest)},
-    {"key", FIELD_TEXT, offsetof(struct import_row, key)},
-    {"config", FIELD_TEXT, offsetof(struct import_row, config)},
-    {"provenance", FIELD_TEXT, offsetof(struct import_row, provenance)},
-    {"ms", FIELD_TEXT, offsetof(struct import_row, ms)},
+    RECORD_FIELD(DIGEST, struct import_row, kernel),
+    RECORD_FIELD(DIGEST, struct import_row, key_digest),
+    RECORD_FIELD(TEXT, struct import_row, key),
+    RECORD_FIELD(TEXT, struct import_row, config),
+    RECORD_FIELD(TEXT, struct import_row, provenance),
+    RECORD_FIELD(TEXT, struct import_row, ms),
 };
 const struct record import_row_record = RECORD(NULL, struct import_row, row_fields);
 

@@ -25,24 +25,23 @@ struct import_item {
   struct numbers ms;
 };
 static const struct field item_fields[] = {
-    {"import", FIELD_ID, offsetof(struct import_item, id), FIELD_ANSWER, .column = "id"},
-    {"kernel", FIELD_DIGEST, offsetof(struct import_item, kernel), FIELD_ANSWER},
-    {"name", FIELD_TEXT, offsetof(struct import_item, name), FIELD_ANSWER},
-    {"key", FIELD_JSON, offsetof(struct import_item, key), FIELD_ANSWER,
-     .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
-    {"environment", FIELD_JSON, offsetof(struct import_item, environment), FIELD_ANSWER,
-     .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
-    {"tag", FIELD_TEXT, offsetof(struct import_item, tag), FIELD_ANSWER},
-    {"config", FIELD_JSON, offsetof(struct import_item, config), FIELD_ANSWER,
-     .schema = "{\"$ref\": \"#/components/schemas/Flat\"}"},
-    {"ms", FIELD_NUMBERS, offsetof(struct import_item, ms), FIELD_ANSWER},
-    {"provenance", FIELD_JSON, offsetof(struct import_item, provenance), FIELD_ANSWER,
-     .schema = "{\"$ref\": \"#/components/schemas/Flat\"}"},
-    {"format", FIELD_TEXT, offsetof(struct import_item, format), FIELD_ANSWER},
-    {"imported_by", FIELD_TEXT, offsetof(struct import_item, imported_by), FIELD_ANSWER},
-    {"imported_by_id", FIELD_ID, offsetof(struct import_item, imported_by_id), FIELD_ANSWER,
-     .schema = SCHEMA_BY_ID},
-    {"imported_at", FIELD_TIME, offsetof(struct import_item, imported_at), FIELD_ANSWER},
+    RECORD_FIELD_AS("import", ID, struct import_item, id, FIELD_ANSWER, .column = "id"),
+    RECORD_FIELD(DIGEST, struct import_item, kernel, FIELD_ANSWER),
+    RECORD_FIELD(TEXT, struct import_item, name, FIELD_ANSWER),
+    RECORD_FIELD(JSON, struct import_item, key, FIELD_ANSWER,
+                 .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
+    RECORD_FIELD(JSON, struct import_item, environment, FIELD_ANSWER,
+                 .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
+    RECORD_FIELD(TEXT, struct import_item, tag, FIELD_ANSWER),
+    RECORD_FIELD(JSON, struct import_item, config, FIELD_ANSWER,
+                 .schema = "{\"$ref\": \"#/components/schemas/Flat\"}"),
+    RECORD_FIELD(NUMBERS, struct import_item, ms, FIELD_ANSWER),
+    RECORD_FIELD(JSON, struct import_item, provenance, FIELD_ANSWER,
+                 .schema = "{\"$ref\": \"#/components/schemas/Flat\"}"),
+    RECORD_FIELD(TEXT, struct import_item, format, FIELD_ANSWER),
+    RECORD_FIELD(TEXT, struct import_item, imported_by, FIELD_ANSWER),
+    RECORD_FIELD(ID, struct import_item, imported_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
+    RECORD_FIELD(TIME, struct import_item, imported_at, FIELD_ANSWER),
 };
 const struct record import_item_record = RECORD("ImportItem", struct import_item, item_fields);
 
@@ -111,8 +110,6 @@ static bool all_store(struct db *db, const struct import_post *post, const struc
   return audit_note(db, author, AUDIT_IMPORT, post->format, detail, error);
 }
 
-static const char *const no_arguments[] = {NULL};
-
 /* Reads the kernels that the post names by hash; answers and returns false when one is missing. */
 static bool kernels_find(struct worker *worker, struct request *request,
                          struct import_post *import) {
@@ -155,9 +152,9 @@ struct answer_kernel {
   int64_t entries;
 };
 static const struct field answer_kernel_fields[] = {
-    {"kernel", FIELD_DIGEST, offsetof(struct answer_kernel, hash), FIELD_ANSWER},
-    {"name", FIELD_TEXT, offsetof(struct answer_kernel, name), FIELD_ANSWER},
-    {"entries", FIELD_INTEGER, offsetof(struct answer_kernel, entries), FIELD_ANSWER},
+    RECORD_FIELD_AS("kernel", DIGEST, struct answer_kernel, hash, FIELD_ANSWER),
+    RECORD_FIELD(TEXT, struct answer_kernel, name, FIELD_ANSWER),
+    RECORD_FIELD(INTEGER, struct answer_kernel, entries, FIELD_ANSWER),
 };
 static const struct record answer_kernel_record =
     RECORD(NULL, struct answer_kernel, answer_kernel_fields);
@@ -169,17 +166,16 @@ struct import_answer {
   struct import_counts counts;
 };
 static const struct field answer_fields[] = {
-    {"kernels", FIELD_RECORDS, offsetof(struct import_answer, kernels), FIELD_ANSWER,
-     .of = &answer_kernel_record},
-    {"environment", FIELD_JSON, offsetof(struct import_answer, environment), FIELD_ANSWER,
-     .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
-    {"missing", FIELD_JSON, offsetof(struct import_answer, missing), FIELD_ANSWER,
-     .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
-     .about = "members of a full environment that this one lacks"},
-    {"tag", FIELD_TEXT, offsetof(struct import_answer, tag), FIELD_ANSWER},
-    {"added", FIELD_INTEGER, offsetof(struct import_answer, counts.added), FIELD_ANSWER},
-    {"changed", FIELD_INTEGER, offsetof(struct import_answer, counts.changed), FIELD_ANSWER},
-    {"known", FIELD_INTEGER, offsetof(struct import_answer, counts.known), FIELD_ANSWER},
+    RECORD_FIELD(RECORDS, struct import_answer, kernels, FIELD_ANSWER, .of = &answer_kernel_record),
+    RECORD_FIELD(JSON, struct import_answer, environment, FIELD_ANSWER,
+                 .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
+    RECORD_FIELD(JSON, struct import_answer, missing, FIELD_ANSWER,
+                 .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
+                 .about = "members of a full environment that this one lacks"),
+    RECORD_FIELD(TEXT, struct import_answer, tag, FIELD_ANSWER),
+    RECORD_FIELD_AS("added", INTEGER, struct import_answer, counts.added, FIELD_ANSWER),
+    RECORD_FIELD_AS("changed", INTEGER, struct import_answer, counts.changed, FIELD_ANSWER),
+    RECORD_FIELD_AS("known", INTEGER, struct import_answer, counts.known, FIELD_ANSWER),
 };
 const struct record import_answer_record =
     RECORD("ImportAnswer", struct import_answer, answer_fields);
@@ -204,7 +200,7 @@ void route_import_post(struct worker *worker, struct request *request) {
   struct import_counts counts = {0};
   struct error error;
 
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, NULL))
     return;
   if (!import_post_parse(request->json, &import, &error)) {
     answer_failure(request, &error);
@@ -229,15 +225,11 @@ void route_import_post(struct worker *worker, struct request *request) {
 
 void route_import_list(struct worker *worker, struct request *request) {
   static const char *const known[] = {"limit", "after", "kernel", "format", "tag", NULL};
+  static const struct list list = {.statement = &sql_imports_list, .record = &import_item_record};
   const char *hash = request_query(request, "kernel");
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  struct error error;
   struct digest kernel;
-  json_t *items;
-  int64_t after, limit, next;
-
-  if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!request_query_only(request, known))
     return;
   if (hash && !digest_parse(hash, &kernel)) {
     answer_refusal(request, ERROR_INVALID, "",
@@ -248,15 +240,7 @@ void route_import_list(struct worker *worker, struct request *request) {
   bind_digest(&parameters, "kernel", hash ? &kernel : NULL);
   bind_text(&parameters, "format", request_query(request, "format"));
   bind_text(&parameters, "tag", request_query(request, "tag"));
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(worker->db, &sql_imports_list, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  db_page_to_json(rows, &import_item_record, limit, &items, &next);
-  request_answer_json(request, 200, page_to_json(items, next));
+  answer_page(worker, request, &list, &parameters);
 }
 
 /* `text` is canonical JSON and has this digest. */
@@ -299,7 +283,7 @@ void route_image_put(struct worker *worker, struct request *request) {
   char text[DIGEST_TEXT_SIZE];
   bool is_new;
 
-  if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
+  if (!request_query_only(request, NULL) || !digest_of_path(request, &digest))
     return;
   if (!identity_parse(request->json, &identity, &error)) {
     answer_failure(request, &error);
@@ -326,7 +310,7 @@ void route_image_get(struct worker *worker, struct request *request) {
   struct error error;
   char *text;
 
-  if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
+  if (!request_query_only(request, NULL) || !digest_of_path(request, &digest))
     return;
 
   if (!image_load(worker->db, &digest, &text, &error))

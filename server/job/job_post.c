@@ -13,31 +13,30 @@
 #define BUDGET_SECONDS_MAX 1e7
 
 static const struct field search_fields[] = {
-    {"strategy", FIELD_ENUM, offsetof(struct job_search, strategy), FIELD_REQUIRED,
-     "search_strategy", .names = search_strategy_names},
-    {"trials", FIELD_INTEGER, offsetof(struct job_search, trials), FIELD_REQUIRED, "search_trials",
-     .least = 1, .most = SEARCH_TRIALS_MAX},
+    RECORD_FIELD(ENUM, struct job_search, strategy, FIELD_REQUIRED, "search_strategy",
+                 .names = search_strategy_names),
+    RECORD_FIELD(INTEGER, struct job_search, trials, FIELD_REQUIRED, "search_trials", .least = 1,
+                 .most = SEARCH_TRIALS_MAX),
 };
 const struct record job_search_record = RECORD("Search", struct job_search, search_fields);
 
 static const struct field finals_fields[] = {
-    {"devices", FIELD_INTEGER, offsetof(struct job_finals, devices), FIELD_NOT_NULL,
-     "final_devices", .least = 1, .most = FINAL_DEVICES_MAX, .about = "1 where it is left out"},
+    RECORD_FIELD(INTEGER, struct job_finals, devices, FIELD_NOT_NULL, "final_devices", .least = 1,
+                 .most = FINAL_DEVICES_MAX, .about = "1 where it is left out"),
 };
 const struct record job_finals_record = RECORD("Finals", struct job_finals, finals_fields);
 
 static const struct field budget_fields[] = {
-    {"device_seconds", FIELD_NUMBER, offsetof(struct job_budget, device_seconds), FIELD_REQUIRED,
-     "budget_device_seconds", .least_number = BUDGET_LEAST_US * 1e-6,
-     .most_number = BUDGET_SECONDS_MAX, .about = "any final takes the least of them"},
+    RECORD_FIELD(NUMBER, struct job_budget, device_seconds, FIELD_REQUIRED, "budget_device_seconds",
+                 .least_number = BUDGET_LEAST_US * 1e-6, .most_number = BUDGET_SECONDS_MAX,
+                 .about = "any final takes the least of them"),
 };
 const struct record job_budget_record = RECORD("Budget", struct job_budget, budget_fields);
 
 const char *const job_purpose_names[] = {
     [PURPOSE_TUNE] = "tune", [PURPOSE_REVALIDATE] = "revalidate", NULL};
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct job_request, member), __VA_ARGS__}
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct job_request, member, __VA_ARGS__)
 static const struct field request_fields[] = {
     FIELD(DIGEST, kernel, FIELD_REQUIRED),
     FIELD(JSON, key, FIELD_REQUIRED | FIELD_OBJECT,
@@ -213,22 +212,21 @@ struct job_answer {
   enum baseline_from baseline_from;
   json_t *environment, *agents;
 };
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct job_answer, member), __VA_ARGS__}
 static const struct field answer_fields[] = {
-    FIELD(ID, job, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(BOOL, created, FIELD_ANSWER),
-    FIELD(ENUM, state, FIELD_ANSWER | FIELD_NOT_NULL, .names = job_state_names,
-          .schema = "{\"$ref\": \"#/components/schemas/JobState\"}"),
-    FIELD(INTEGER, configs, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(ENUM, baseline_from, FIELD_ANSWER | FIELD_NOT_NULL, .names = baseline_from_names,
-          .schema = "{\"$ref\": \"#/components/schemas/BaselineFrom\"}"),
-    FIELD(JSON, environment, FIELD_ANSWER | FIELD_NOT_NULL,
-          .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
-    FIELD(JSON, agents, FIELD_ANSWER | FIELD_NOT_NULL,
-          .schema = "{\"$ref\": \"#/components/schemas/MatchingAgents\"}"),
+    RECORD_FIELD(ID, struct job_answer, job, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(BOOL, struct job_answer, created, FIELD_ANSWER),
+    RECORD_FIELD(ENUM, struct job_answer, state, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .names = job_state_names,
+                 .schema = "{\"$ref\": \"#/components/schemas/JobState\"}"),
+    RECORD_FIELD(INTEGER, struct job_answer, configs, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(ENUM, struct job_answer, baseline_from, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .names = baseline_from_names,
+                 .schema = "{\"$ref\": \"#/components/schemas/BaselineFrom\"}"),
+    RECORD_FIELD(JSON, struct job_answer, environment, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
+    RECORD_FIELD(JSON, struct job_answer, agents, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .schema = "{\"$ref\": \"#/components/schemas/MatchingAgents\"}"),
 };
-#undef FIELD
 const struct record job_answer_record = RECORD("JobAnswer", struct job_answer, answer_fields);
 
 static void post_answer(struct request *request, struct job_post *post) {

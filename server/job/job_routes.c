@@ -17,22 +17,23 @@ struct job_winner {
   json_t *config_values, *verdict, *resources;
 };
 static const struct field winner_item_fields[] = {
-    {"config", FIELD_INTEGER, offsetof(struct job_winner, config), FIELD_ANSWER, "winner_config"},
-    {"config_values", FIELD_JSON, offsetof(struct job_winner, config_values), FIELD_ANSWER,
-     "winner_values", .schema = "{\"$ref\": \"#/components/schemas/Config\"}"},
+    RECORD_FIELD(INTEGER, struct job_winner, config, FIELD_ANSWER, "winner_config"),
+    RECORD_FIELD(JSON, struct job_winner, config_values, FIELD_ANSWER, "winner_values",
+                 .schema = "{\"$ref\": \"#/components/schemas/Config\"}"),
 };
 const struct record job_winner_item_record =
     RECORD("JobWinnerValues", struct job_winner, winner_item_fields);
 
 static const struct field winner_fields[] = {
-    {"config", FIELD_INTEGER, offsetof(struct job_winner, config), FIELD_ANSWER, "winner_config"},
-    {"config_values", FIELD_JSON, offsetof(struct job_winner, config_values), FIELD_ANSWER,
-     "winner_values", .schema = "{\"$ref\": \"#/components/schemas/Config\"}"},
-    {"verdict", FIELD_JSON, offsetof(struct job_winner, verdict), FIELD_ANSWER, "winner_verdict",
-     .schema = "{\"type\": \"object\"}"},
-    {"resources", FIELD_JSON, offsetof(struct job_winner, resources), FIELD_ANSWER,
-     "winner_resources",
-     .schema = "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/Resources\"}}"},
+    RECORD_FIELD(INTEGER, struct job_winner, config, FIELD_ANSWER, "winner_config"),
+    RECORD_FIELD(JSON, struct job_winner, config_values, FIELD_ANSWER, "winner_values",
+                 .schema = "{\"$ref\": \"#/components/schemas/Config\"}"),
+    RECORD_FIELD(JSON, struct job_winner, verdict, FIELD_ANSWER, "winner_verdict",
+                 .schema = "{\"type\": \"object\"}"),
+    RECORD_FIELD(
+        JSON, struct job_winner, resources, FIELD_ANSWER, "winner_resources",
+        .schema =
+            "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/Resources\"}}"),
 };
 const struct record job_winner_record = RECORD("JobWinner", struct job_winner, winner_fields);
 
@@ -61,10 +62,9 @@ struct job_summary {
 
 /* clang-format off */
 #define ALWAYS_THERE (FIELD_ANSWER | FIELD_NOT_NULL)
-#define FIELD(type, member, ...) \
-  {#member, FIELD_##type, offsetof(struct job_summary, member), __VA_ARGS__}
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct job_summary, member, __VA_ARGS__)
 #define SUMMARY_FIELDS \
-  {"job", FIELD_ID, offsetof(struct job_summary, id), ALWAYS_THERE}, \
+  RECORD_FIELD_AS("job", ID, struct job_summary, id, ALWAYS_THERE), \
   FIELD(ENUM, state, ALWAYS_THERE, .names = job_state_names, \
    .schema = "{\"$ref\": \"#/components/schemas/JobState\"}"), \
   FIELD(ENUM, stage, ALWAYS_THERE, .names = stage_names, \
@@ -189,9 +189,8 @@ static json_t *summary_load(struct worker *worker, struct request *request, int6
 }
 
 void route_job_get(struct worker *worker, struct request *request) {
-  static const char *const names[] = {NULL};
   int64_t job;
-  if (!request_query_only(request, names) || !answer_id(request, "job", &job))
+  if (!request_query_only(request, NULL) || !answer_id(request, "job", &job))
     return;
 
   json_t *summary = summary_load(worker, request, job);
@@ -205,7 +204,7 @@ void route_job_delete(struct worker *worker, struct request *request) {
   bool ended;
   if (!answer_id(request, "job", &job))
     return;
-  if (!job_end(worker, job, JOB_CANCELLED, NULL, request_author(request), &ended, &error)) {
+  if (!job_end(worker, job, NULL, request_author(request), &ended, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -223,10 +222,9 @@ void route_job_delete(struct worker *worker, struct request *request) {
 }
 
 void route_job_measurements(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", NULL};
   struct error error;
   int64_t job, limit, after;
-  if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after) ||
+  if (!request_query_only(request, list_arguments) || !page_by_id(request, 0, &limit, &after) ||
       !answer_id(request, "job", &job))
     return;
 
@@ -259,11 +257,10 @@ struct job_event {
   json_t *detail;
 };
 static const struct field event_fields[] = {
-    {"event", FIELD_INTEGER, offsetof(struct job_event, event), ALWAYS_THERE},
-    {"kind", FIELD_TEXT, offsetof(struct job_event, kind), ALWAYS_THERE},
-    {"at", FIELD_TIME, offsetof(struct job_event, at), ALWAYS_THERE},
-    {"detail", FIELD_JSON, offsetof(struct job_event, detail), ALWAYS_THERE,
-     .schema = "{\"type\": \"object\"}"},
+    RECORD_FIELD(INTEGER, struct job_event, event, ALWAYS_THERE),
+    RECORD_FIELD(TEXT, struct job_event, kind, ALWAYS_THERE),
+    RECORD_FIELD(TIME, struct job_event, at, ALWAYS_THERE),
+    RECORD_FIELD(JSON, struct job_event, detail, ALWAYS_THERE, .schema = "{\"type\": \"object\"}"),
 };
 const struct record job_event_record = RECORD("JobEvent", struct job_event, event_fields);
 

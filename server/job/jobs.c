@@ -84,13 +84,13 @@ static bool end_settle(struct worker *worker, const struct job_change *change, b
   return true;
 }
 
-bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason,
-             const struct author *author, bool *ret_ended, struct error *error) {
+bool job_end(struct worker *worker, int64_t job, const char *reason, const struct author *author,
+             bool *ret_ended, struct error *error) {
   cleanup_json json_t *detail = json_pack("{s:s*}", "reason", reason);
   struct job_change change = {.jobs = &job,
                               .n = 1,
                               .from = JOB_QUEUED,
-                              .to = to,
+                              .to = author ? JOB_CANCELLED : JOB_FAILED,
                               .reason = reason,
                               .detail = detail,
                               .author = author};
@@ -243,10 +243,10 @@ struct flag_row {
   struct flag flag;
 };
 static const struct field flag_fields[] = {
-    {"config_values", FIELD_TEXT, offsetof(struct flag_row, config_values)},
-    {"ratio", FIELD_NUMBER, offsetof(struct flag_row, flag.ratio)},
-    {"lower", FIELD_NUMBER, offsetof(struct flag_row, flag.lower)},
-    {"upper", FIELD_NUMBER, offsetof(struct flag_row, flag.upper)},
+    RECORD_FIELD(TEXT, struct flag_row, config_values),
+    RECORD_FIELD_AS("ratio", NUMBER, struct flag_row, flag.ratio),
+    RECORD_FIELD_AS("lower", NUMBER, struct flag_row, flag.lower),
+    RECORD_FIELD_AS("upper", NUMBER, struct flag_row, flag.upper),
 };
 static const struct record flag_record = RECORD(NULL, struct flag_row, flag_fields);
 
@@ -495,8 +495,7 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
          end_settle(worker, &failure, changed > 0, error);
 }
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct job_brief, member), __VA_ARGS__}
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct job_brief, member, __VA_ARGS__)
 static const struct field brief_fields[] = {
     FIELD(INTEGER, id),
     FIELD(ENUM, state, .names = job_state_names),

@@ -77,9 +77,10 @@ must_check bool job_change_state(struct db *db, const struct job_change *change,
  * logged; the housekeeper tries again. */
 void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n);
 
-/* Ends a job that is queued or running: as failed, with a reason, or cancelled by `author` (else
- * NULL), which is noted. *ret_ended: whether this call did. */
-must_check bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason,
+/* Ends a job that is queued or running. With an author it becomes cancelled, which the audit log
+ * notes; with a NULL author it becomes failed for `reason`. *ret_ended: whether this call ended it.
+ */
+must_check bool job_end(struct worker *worker, int64_t job, const char *reason,
                         const struct author *author, bool *ret_ended, struct error *error);
 
 #define FLAGS_MAX (FINALISTS_MAX + 1)

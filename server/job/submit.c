@@ -16,9 +16,9 @@
 /* What earlier jobs show */
 
 static const struct field past_fields[] = {
-    {"environment", FIELD_DIGEST, offsetof(struct past_winner, environment_digest)},
-    {"key", FIELD_JSON, offsetof(struct past_winner, key)},
-    {"config_values", FIELD_JSON, offsetof(struct past_winner, config_values)},
+    RECORD_FIELD_AS("environment", DIGEST, struct past_winner, environment_digest),
+    RECORD_FIELD(JSON, struct past_winner, key),
+    RECORD_FIELD(JSON, struct past_winner, config_values),
 };
 static const struct record past_record = RECORD(NULL, struct past_winner, past_fields);
 
@@ -311,62 +311,56 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
 
 /* Rows */
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct submission, member), __VA_ARGS__}
 #define REQUESTED(type, member, ...)                                                               \
-  {#member, FIELD_##type, offsetof(struct submission, request.member), __VA_ARGS__}
+  RECORD_FIELD_AS(#member, type, struct submission, request.member, __VA_ARGS__)
 static const struct field row_fields[] = {
     REQUESTED(DIGEST, kernel),
-    FIELD(DIGEST, key_digest),
-    FIELD(DIGEST, space_digest),
-    {"environment", FIELD_DIGEST, offsetof(struct submission, environment_digest)},
+    RECORD_FIELD(DIGEST, struct submission, key_digest),
+    RECORD_FIELD(DIGEST, struct submission, space_digest),
+    RECORD_FIELD_AS("environment", DIGEST, struct submission, environment_digest),
     REQUESTED(TEXT, tag),
     REQUESTED(TEXT, run),
     REQUESTED(ENUM, regime, .names = regime_names),
     REQUESTED(ENUM, purpose, .names = job_purpose_names),
-    FIELD(BOOL, is_plain),
-    {"key", FIELD_TEXT, offsetof(struct submission, key_text)},
+    RECORD_FIELD(BOOL, struct submission, is_plain),
+    RECORD_FIELD_AS("key", TEXT, struct submission, key_text),
     REQUESTED(INTEGER, priority),
     REQUESTED(INTEGER, budget_ms),
-    FIELD(DIGEST, build),
-    FIELD(DIGEST, device_class),
-    FIELD(INTEGER, seed),
-    {"baseline", FIELD_INTEGER, offsetof(struct submission, plan.baseline)},
-    {"baseline_from", FIELD_ENUM, offsetof(struct submission, known.baseline_from),
-     .names = baseline_from_names},
-    FIELD(INTEGER, default_config),
-    {"configs", FIELD_INTEGER, offsetof(struct submission, known.configs)},
-    {"config_us", FIELD_INTEGER, offsetof(struct submission, sizing.config_us)},
+    RECORD_FIELD(DIGEST, struct submission, build),
+    RECORD_FIELD(DIGEST, struct submission, device_class),
+    RECORD_FIELD(INTEGER, struct submission, seed),
+    RECORD_FIELD_AS("baseline", INTEGER, struct submission, plan.baseline),
+    RECORD_FIELD_AS("baseline_from", ENUM, struct submission, known.baseline_from,
+                    .names = baseline_from_names),
+    RECORD_FIELD(INTEGER, struct submission, default_config),
+    RECORD_FIELD_AS("configs", INTEGER, struct submission, known.configs),
+    RECORD_FIELD_AS("config_us", INTEGER, struct submission, sizing.config_us),
     REQUESTED(RECORD, search, .of = &job_search_record),
     REQUESTED(RECORD, finals, .of = &job_finals_record),
 };
-#undef FIELD
 #undef REQUESTED
 static const struct record row_record = RECORD(NULL, struct submission, row_fields);
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct job_known, member), __VA_ARGS__}
 static const struct field known_fields[] = {
-    FIELD(INTEGER, id),
-    FIELD(INTEGER, priority),
-    FIELD(INTEGER, configs),
-    FIELD(ENUM, state, .names = job_state_names),
-    FIELD(ENUM, baseline_from, .names = baseline_from_names),
-    FIELD(BOOL, created),
+    RECORD_FIELD(INTEGER, struct job_known, id),
+    RECORD_FIELD(INTEGER, struct job_known, priority),
+    RECORD_FIELD(INTEGER, struct job_known, configs),
+    RECORD_FIELD(ENUM, struct job_known, state, .names = job_state_names),
+    RECORD_FIELD(ENUM, struct job_known, baseline_from, .names = baseline_from_names),
+    RECORD_FIELD(BOOL, struct job_known, created),
 };
-#undef FIELD
 static const struct record known_record = RECORD(NULL, struct job_known, known_fields);
 
 static const struct field space_fields[] = {
-    {"digest", FIELD_DIGEST, offsetof(struct submission, space_digest)},
-    {"space", FIELD_TEXT, offsetof(struct submission, space_text)},
+    RECORD_FIELD_AS("digest", DIGEST, struct submission, space_digest),
+    RECORD_FIELD_AS("space", TEXT, struct submission, space_text),
 };
 static const struct record space_record = RECORD(NULL, struct submission, space_fields);
 
 static const struct field incumbent_fields[] = {
-    {"config", FIELD_JSON, offsetof(struct job_incumbent, config)},
-    {"baseline_from", FIELD_ENUM, offsetof(struct job_incumbent, from),
-     .names = baseline_from_names},
+    RECORD_FIELD(JSON, struct job_incumbent, config),
+    RECORD_FIELD_AS("baseline_from", ENUM, struct job_incumbent, from,
+                    .names = baseline_from_names),
 };
 static const struct record incumbent_record = RECORD(NULL, struct job_incumbent, incumbent_fields);
 

@@ -15,9 +15,6 @@
 
 #define CODE_SIGNATURES_MAX 64 /* of one kernel or build, each by another key */
 
-static const char *const no_arguments[] = {NULL};
-static const char *const page_arguments[] = {"limit", "after", NULL};
-
 #define SCHEMA_SIGNATURES                                                                          \
   "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/CodeSignature\"}}"
 #define SCHEMA_MANIFEST "{\"$ref\": \"#/components/schemas/Manifest\"}"
@@ -31,9 +28,9 @@ struct stored_code {
 };
 
 #define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct stored_code, member), FIELD_ANSWER, __VA_ARGS__}
+  RECORD_FIELD(type, struct stored_code, member, FIELD_ANSWER, __VA_ARGS__)
 #define DIGEST_FIELD(name, column)                                                                 \
-  {name, FIELD_DIGEST, offsetof(struct stored_code, digest), FIELD_ANSWER, column}
+  RECORD_FIELD_AS(name, DIGEST, struct stored_code, digest, FIELD_ANSWER, column)
 #define MADE_FIELDS                                                                                \
   FIELD(TIME, created_at), FIELD(TEXT, made_by), FIELD(ID, made_by_id, .schema = SCHEMA_BY_ID),    \
       FIELD(JSON, signatures, .schema = SCHEMA_SIGNATURES)
@@ -280,7 +277,7 @@ void route_build_get(struct worker *worker, struct request *request) {
   struct digest hash, digest;
   struct error error;
   char *text;
-  if (!request_query_only(request, no_arguments) || !digest_of_path(request, 0, "kernel", &hash) ||
+  if (!request_query_only(request, NULL) || !digest_of_path(request, 0, "kernel", &hash) ||
       !digest_of_path(request, 1, "build", &digest))
     return;
 
@@ -294,46 +291,26 @@ void route_build_get(struct worker *worker, struct request *request) {
                           request->segments[1], NULL);
 }
 
-/* Runs the statement of a list, oldest first, and answers with a page of it. */
-static void page_answer(struct worker *worker, struct request *request,
-                        const struct statement *statement, struct db_parameters *parameters,
-                        const struct record *record) {
-  struct error error;
-  int64_t limit, after, next;
-  json_t *items;
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!page_by_id(request, 0, &limit, &after))
-    return;
-
-  bind_integer(parameters, "after", after);
-  bind_integer(parameters, "limit", limit);
-  if (!db_run(worker->db, statement, parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  db_page_to_json(rows, record, limit, &items, &next);
-  request_answer_json(request, 200, page_to_json(items, next));
-}
-
 void route_kernel_list(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"limit", "after", "name", NULL};
+  static const struct list list = {.statement = &sql_kernels_list, .record = &kernel_item_record};
   cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, arguments))
     return;
 
   bind_text(&parameters, "name", request_query(request, "name"));
-  page_answer(worker, request, &sql_kernels_list, &parameters, &kernel_item_record);
+  answer_page(worker, request, &list, &parameters);
 }
 
 void route_build_list(struct worker *worker, struct request *request) {
+  static const struct list list = {.statement = &sql_builds_list, .record = &build_item_record};
   struct digest hash;
   cleanup_parameters struct db_parameters parameters = {0};
-  if (!digest_of_path(request, 0, "kernel", &hash) || !request_query_only(request, page_arguments))
+  if (!digest_of_path(request, 0, "kernel", &hash) || !request_query_only(request, list_arguments))
     return;
 
   bind_digest(&parameters, "kernel", &hash);
-  page_answer(worker, request, &sql_builds_list, &parameters, &build_item_record);
+  answer_page(worker, request, &list, &parameters);
 }
 
 /* Signatures. One comes with its public key and is verified, so that nothing is stored under the
@@ -343,13 +320,13 @@ struct signature_request {
   char *public_key, *signature, *expires;
 };
 static const struct field signature_request_fields[] = {
-    {"public_key", FIELD_TEXT, offsetof(struct signature_request, public_key), FIELD_REQUIRED,
-     .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{43}=$\"}"},
-    {"signature", FIELD_TEXT, offsetof(struct signature_request, signature), FIELD_REQUIRED,
-     .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{86}==$\"}"},
-    {"expires", FIELD_TEXT, offsetof(struct signature_request, expires), 0,
-     .schema = "{\"type\": \"string\", \"pattern\": "
-               "\"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$\"}"},
+    RECORD_FIELD(TEXT, struct signature_request, public_key, FIELD_REQUIRED,
+                 .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{43}=$\"}"),
+    RECORD_FIELD(TEXT, struct signature_request, signature, FIELD_REQUIRED,
+                 .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{86}==$\"}"),
+    RECORD_FIELD(TEXT, struct signature_request, expires, 0,
+                 .schema = "{\"type\": \"string\", \"pattern\": "
+                           "\"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$\"}"),
 };
 const struct record code_signature_request_record =
     RECORD("CodeSignatureRequest", struct signature_request, signature_request_fields);
@@ -393,10 +370,10 @@ struct code_signatures {
   json_t *signatures;
 };
 static const struct field signatures_fields[] = {
-    {"kernel", FIELD_DIGEST, offsetof(struct code_signatures, kernel), FIELD_ANSWER},
-    {"build", FIELD_DIGEST, offsetof(struct code_signatures, build), FIELD_ANSWER | FIELD_OMITTED},
-    {"signatures", FIELD_JSON, offsetof(struct code_signatures, signatures), FIELD_ANSWER,
-     .schema = SCHEMA_SIGNATURES},
+    RECORD_FIELD(DIGEST, struct code_signatures, kernel, FIELD_ANSWER),
+    RECORD_FIELD(DIGEST, struct code_signatures, build, FIELD_ANSWER | FIELD_OMITTED),
+    RECORD_FIELD(JSON, struct code_signatures, signatures, FIELD_ANSWER,
+                 .schema = SCHEMA_SIGNATURES),
 };
 const struct record code_signatures_record =
     RECORD("CodeSignatures", struct code_signatures, signatures_fields);

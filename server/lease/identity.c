@@ -60,11 +60,9 @@ struct owner {
   int64_t epoch;          /* of the lease */
 };
 static const struct field owner_fields[] = {
-    {"token_id", FIELD_ID, offsetof(struct owner, token)},
-    {"name", FIELD_TEXT, offsetof(struct owner, name)},
-    {"is_agent", FIELD_BOOL, offsetof(struct owner, is_agent)},
-    {"is_live", FIELD_BOOL, offsetof(struct owner, is_live)},
-    {"epoch", FIELD_INTEGER, offsetof(struct owner, epoch)},
+    RECORD_FIELD_AS("token_id", ID, struct owner, token), RECORD_FIELD(TEXT, struct owner, name),
+    RECORD_FIELD(BOOL, struct owner, is_agent),           RECORD_FIELD(BOOL, struct owner, is_live),
+    RECORD_FIELD(INTEGER, struct owner, epoch),
 };
 static const struct record owner_record = RECORD(NULL, struct owner, owner_fields);
 

@@ -6,21 +6,18 @@
 #include "server/lease/lease.sql.h"
 #include "server/lease/lease_losses.sql.h"
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct lease, member), __VA_ARGS__}
 static const struct field lease_fields[] = {
-    FIELD(INTEGER, id),
-    FIELD(INTEGER, job_id),
-    FIELD(INTEGER, epoch),
-    FIELD(ENUM, state, .names = lease_state_names),
-    FIELD(ENUM, stage, .names = stage_names),
-    FIELD(RANGES, remaining),
-    FIELD(INTEGER, fruitless),
-    FIELD(INTEGER, epoch_opening_us),
-    FIELD(BOOL, has_budget),
-    FIELD(DIGEST, hardware_digest),
+    RECORD_FIELD(INTEGER, struct lease, id),
+    RECORD_FIELD(INTEGER, struct lease, job_id),
+    RECORD_FIELD(INTEGER, struct lease, epoch),
+    RECORD_FIELD(ENUM, struct lease, state, .names = lease_state_names),
+    RECORD_FIELD(ENUM, struct lease, stage, .names = stage_names),
+    RECORD_FIELD(RANGES, struct lease, remaining),
+    RECORD_FIELD(INTEGER, struct lease, fruitless),
+    RECORD_FIELD(INTEGER, struct lease, epoch_opening_us),
+    RECORD_FIELD(BOOL, struct lease, has_budget),
+    RECORD_FIELD(DIGEST, struct lease, hardware_digest),
 };
-#undef FIELD
 static const struct record lease_record = RECORD(NULL, struct lease, lease_fields);
 
 void lease_release(struct lease *lease) { config_ranges_release(&lease->remaining); }
@@ -40,11 +37,11 @@ bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
 }
 
 static const struct field new_fields[] = {
-    {"job", FIELD_INTEGER, offsetof(struct new_lease, job)},
-    {"process", FIELD_INTEGER, offsetof(struct new_lease, process)},
-    {"configs", FIELD_RANGES, offsetof(struct new_lease, configs)},
-    {"is_large", FIELD_BOOL, offsetof(struct new_lease, is_large)},
-    {"is_reserved", FIELD_BOOL, offsetof(struct new_lease, is_reserved)},
+    RECORD_FIELD(INTEGER, struct new_lease, job),
+    RECORD_FIELD(INTEGER, struct new_lease, process),
+    RECORD_FIELD(RANGES, struct new_lease, configs),
+    RECORD_FIELD(BOOL, struct new_lease, is_large),
+    RECORD_FIELD(BOOL, struct new_lease, is_reserved),
 };
 static const struct record new_record = RECORD(NULL, struct new_lease, new_fields);
 

@@ -32,27 +32,24 @@ enum lease_state lease_state_after(const struct config_ranges *remaining,
   return LEASE_DONE;
 }
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct lease_change, member), __VA_ARGS__}
 static const struct field change_fields[] = {
-    FIELD(INTEGER, lease),
-    {"from_state", FIELD_ENUM, offsetof(struct lease_change, from), .names = lease_state_names},
-    {"to_state", FIELD_ENUM, offsetof(struct lease_change, to), .names = lease_state_names},
-    FIELD(RANGES, less),
-    FIELD(RANGES, more),
-    FIELD(BOOL, is_split),
-    FIELD(INTEGER, posts),
-    FIELD(INTEGER, fruitless_less),
-    FIELD(INTEGER, device_us),
-    FIELD(INTEGER, opening_us),
-    {"correct", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_CORRECT])},
-    {"compile", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_COMPILE])},
-    {"runtime", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_RUNTIME])},
-    {"correctness", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_CORRECTNESS])},
-    {"timeout", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_TIMEOUT])},
-    {"constraints", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_CONSTRAINTS])},
+    RECORD_FIELD(INTEGER, struct lease_change, lease),
+    RECORD_FIELD_AS("from_state", ENUM, struct lease_change, from, .names = lease_state_names),
+    RECORD_FIELD_AS("to_state", ENUM, struct lease_change, to, .names = lease_state_names),
+    RECORD_FIELD(RANGES, struct lease_change, less),
+    RECORD_FIELD(RANGES, struct lease_change, more),
+    RECORD_FIELD(BOOL, struct lease_change, is_split),
+    RECORD_FIELD(INTEGER, struct lease_change, posts),
+    RECORD_FIELD(INTEGER, struct lease_change, fruitless_less),
+    RECORD_FIELD(INTEGER, struct lease_change, device_us),
+    RECORD_FIELD(INTEGER, struct lease_change, opening_us),
+    RECORD_FIELD_AS("correct", INTEGER, struct lease_change, outcomes[OUTCOME_CORRECT]),
+    RECORD_FIELD_AS("compile", INTEGER, struct lease_change, outcomes[OUTCOME_COMPILE]),
+    RECORD_FIELD_AS("runtime", INTEGER, struct lease_change, outcomes[OUTCOME_RUNTIME]),
+    RECORD_FIELD_AS("correctness", INTEGER, struct lease_change, outcomes[OUTCOME_CORRECTNESS]),
+    RECORD_FIELD_AS("timeout", INTEGER, struct lease_change, outcomes[OUTCOME_TIMEOUT]),
+    RECORD_FIELD_AS("constraints", INTEGER, struct lease_change, outcomes[OUTCOME_CONSTRAINTS]),
 };
-#undef FIELD
 static const struct record change_record = RECORD(NULL, struct lease_change, change_fields);
 
 static void count(int counter, uint64_t n) { counter_add((enum counter)counter, n); }

@@ -56,10 +56,10 @@ struct locked_lease {
   bool is_held_here;
 };
 static const struct field locked_fields[] = {
-    {"id", FIELD_ID, offsetof(struct locked_lease, id)},
-    {"job_id", FIELD_ID, offsetof(struct locked_lease, job)},
-    {"state", FIELD_ENUM, offsetof(struct locked_lease, state), .names = lease_state_names},
-    {"is_held_here", FIELD_BOOL, offsetof(struct locked_lease, is_held_here)},
+    RECORD_FIELD(ID, struct locked_lease, id),
+    RECORD_FIELD_AS("job_id", ID, struct locked_lease, job),
+    RECORD_FIELD(ENUM, struct locked_lease, state, .names = lease_state_names),
+    RECORD_FIELD(BOOL, struct locked_lease, is_held_here),
 };
 static const struct record locked_record = RECORD(NULL, struct locked_lease, locked_fields);
 
@@ -72,13 +72,13 @@ struct taken_samples {
   bool is_final;
 };
 static const struct field taken_fields[] = {
-    {"job_id", FIELD_ID, offsetof(struct taken_samples, job)},
-    {"lease_id", FIELD_ID, offsetof(struct taken_samples, lease)},
-    {"samples", FIELD_INTEGER, offsetof(struct taken_samples, samples)},
-    {"missing", FIELD_INTEGER, offsetof(struct taken_samples, missing)},
-    {"configs", FIELD_RANGES, offsetof(struct taken_samples, configs)},
-    {"fits", FIELD_BOOL, offsetof(struct taken_samples, fits)},
-    {"is_final", FIELD_BOOL, offsetof(struct taken_samples, is_final)},
+    RECORD_FIELD_AS("job_id", ID, struct taken_samples, job),
+    RECORD_FIELD_AS("lease_id", ID, struct taken_samples, lease),
+    RECORD_FIELD(INTEGER, struct taken_samples, samples),
+    RECORD_FIELD(INTEGER, struct taken_samples, missing),
+    RECORD_FIELD(RANGES, struct taken_samples, configs),
+    RECORD_FIELD(BOOL, struct taken_samples, fits),
+    RECORD_FIELD(BOOL, struct taken_samples, is_final),
 };
 static const struct record taken_record = RECORD(NULL, struct taken_samples, taken_fields);
 
@@ -90,9 +90,9 @@ struct drained_job {
   struct digest hardware_digest;
 };
 static const struct field job_fields[] = {
-    {"job", FIELD_ID, offsetof(struct drained_job, id)},
-    {"samples", FIELD_INTEGER, offsetof(struct drained_job, samples)},
-    {"missing", FIELD_INTEGER, offsetof(struct drained_job, missing)},
+    RECORD_FIELD_AS("job", ID, struct drained_job, id),
+    RECORD_FIELD(INTEGER, struct drained_job, samples),
+    RECORD_FIELD(INTEGER, struct drained_job, missing),
 };
 static const struct record job_record = RECORD(NULL, struct drained_job, job_fields);
 
@@ -279,18 +279,15 @@ static bool device_drain(struct worker *worker, const char *agent, const char *d
   return true;
 }
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct drift_note, member), __VA_ARGS__}
 static const struct field note_fields[] = {
-    {"lease_id", FIELD_ID, offsetof(struct drift_note, lease)},
-    FIELD(TEXT, agent),
-    FIELD(TEXT, device),
-    FIELD(TEXT, drain_reason),
-    FIELD(INTEGER, suspect_since_us),
-    FIELD(NUMBERS, medians_us),
-    FIELD(NUMBERS, ats_us),
+    RECORD_FIELD_AS("lease_id", ID, struct drift_note, lease),
+    RECORD_FIELD(TEXT, struct drift_note, agent),
+    RECORD_FIELD(TEXT, struct drift_note, device),
+    RECORD_FIELD(TEXT, struct drift_note, drain_reason),
+    RECORD_FIELD(INTEGER, struct drift_note, suspect_since_us),
+    RECORD_FIELD(NUMBERS, struct drift_note, medians_us),
+    RECORD_FIELD(NUMBERS, struct drift_note, ats_us),
 };
-#undef FIELD
 static const struct record note_record = RECORD(NULL, struct drift_note, note_fields);
 
 void drift_note_release(struct drift_note *note) {

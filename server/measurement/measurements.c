@@ -10,15 +10,13 @@
 #include "server/records.h"
 
 static const struct field results_fields[] = {
-    {"epoch", FIELD_INTEGER, offsetof(struct results, epoch), FIELD_REQUIRED, .least = 1,
-     .most = INT64_MAX},
-    {"measurements", FIELD_RECORDS, offsetof(struct results, measurements), FIELD_REQUIRED,
-     .most = RESULTS_MEASUREMENTS_MAX, .of = &measurement_record},
-    {"done", FIELD_BOOL, offsetof(struct results, done), FIELD_NOT_NULL,
-     .about = "nothing more will be measured of it"},
-    {"opening_us", FIELD_INTEGER, offsetof(struct results, opening_us), FIELD_NOT_NULL,
-     .most = OPENING_US_MAX,
-     .about = "of the device, for opening the kernel, so far in this epoch"},
+    RECORD_FIELD(INTEGER, struct results, epoch, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
+    RECORD_FIELD(RECORDS, struct results, measurements, FIELD_REQUIRED,
+                 .most = RESULTS_MEASUREMENTS_MAX, .of = &measurement_record),
+    RECORD_FIELD(BOOL, struct results, done, FIELD_NOT_NULL,
+                 .about = "nothing more will be measured of it"),
+    RECORD_FIELD(INTEGER, struct results, opening_us, FIELD_NOT_NULL, .most = OPENING_US_MAX,
+                 .about = "of the device, for opening the kernel, so far in this epoch"),
 };
 const struct record results_record = RECORD("ResultsRequest", struct results, results_fields);
 
@@ -253,10 +251,9 @@ void judgement_release(struct judgement *judgement) {
   *judgement = (struct judgement){0};
 }
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct posted_lease, member), __VA_ARGS__}
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct posted_lease, member, __VA_ARGS__)
 static const struct field lease_fields[] = {
-    {"job_id", FIELD_INTEGER, offsetof(struct posted_lease, job)},
+    RECORD_FIELD_AS("job_id", INTEGER, struct posted_lease, job),
     FIELD(INTEGER, round),
     FIELD(INTEGER, process),
     FIELD(INTEGER, epoch),
@@ -295,8 +292,8 @@ void posted_lease_init(struct posted_lease *lease) { record_init(&lease_record, 
 void posted_lease_release(struct posted_lease *lease) { record_release(&lease_record, lease); }
 
 static const struct field known_fields[] = {
-    {"seq", FIELD_INTEGER, offsetof(struct known_measurement, seq)},
-    {"body_digest", FIELD_DIGEST, offsetof(struct known_measurement, body)},
+    RECORD_FIELD(INTEGER, struct known_measurement, seq),
+    RECORD_FIELD_AS("body_digest", DIGEST, struct known_measurement, body),
 };
 static const struct record known_record = RECORD(NULL, struct known_measurement, known_fields);
 
@@ -432,28 +429,28 @@ struct stored_measurement {
   struct measurement measurement;
   bool late, quarantined;
 };
-#define STORED(member) offsetof(struct stored_measurement, member)
 static const struct field stored_fields[] = {
-    {"id", FIELD_ID, STORED(id), FIELD_ANSWER},
-    {"lease", FIELD_ID, STORED(lease), FIELD_ANSWER, .column = "lease_id"},
-    {"epoch", FIELD_INTEGER, STORED(epoch), FIELD_ANSWER},
-    {"agent", FIELD_TEXT, STORED(agent), FIELD_ANSWER},
-    {"device", FIELD_TEXT, STORED(device), FIELD_ANSWER},
-    {"stage", FIELD_ENUM, STORED(stage), FIELD_ANSWER, .names = stage_names, .sql_type = "stage"},
-    MEASUREMENT_FIELDS(STORED(measurement), FIELD_ANSWER),
-    {"object", FIELD_DIGEST, STORED(measurement.object), FIELD_ANSWER},
-    {"late", FIELD_BOOL, STORED(late), FIELD_ANSWER},
-    {"quarantined", FIELD_BOOL, STORED(quarantined), FIELD_ANSWER},
-    {"at", FIELD_TIME, STORED(at), FIELD_ANSWER},
+    RECORD_FIELD(ID, struct stored_measurement, id, FIELD_ANSWER),
+    RECORD_FIELD(ID, struct stored_measurement, lease, FIELD_ANSWER, .column = "lease_id"),
+    RECORD_FIELD(INTEGER, struct stored_measurement, epoch, FIELD_ANSWER),
+    RECORD_FIELD(TEXT, struct stored_measurement, agent, FIELD_ANSWER),
+    RECORD_FIELD(TEXT, struct stored_measurement, device, FIELD_ANSWER),
+    RECORD_FIELD(ENUM, struct stored_measurement, stage, FIELD_ANSWER, .names = stage_names,
+                 .sql_type = "stage"),
+    MEASUREMENT_FIELDS(offsetof(struct stored_measurement, measurement), FIELD_ANSWER),
+    RECORD_FIELD_AS("object", DIGEST, struct stored_measurement, measurement.object, FIELD_ANSWER),
+    RECORD_FIELD(BOOL, struct stored_measurement, late, FIELD_ANSWER),
+    RECORD_FIELD(BOOL, struct stored_measurement, quarantined, FIELD_ANSWER),
+    RECORD_FIELD(TIME, struct stored_measurement, at, FIELD_ANSWER),
 };
 const struct record stored_measurement_record =
     RECORD("Measurement", struct stored_measurement, stored_fields);
 
 static const struct field candidate_fields[] = {
-    {"config", FIELD_INTEGER, offsetof(struct campaign_candidate, config)},
-    {"lease_id", FIELD_INTEGER, offsetof(struct campaign_candidate, lease)},
-    {"ratio", FIELD_NUMBER, offsetof(struct campaign_candidate, ratio)},
-    {"left_early", FIELD_BOOL, offsetof(struct campaign_candidate, left_early)},
+    RECORD_FIELD(INTEGER, struct campaign_candidate, config),
+    RECORD_FIELD_AS("lease_id", INTEGER, struct campaign_candidate, lease),
+    RECORD_FIELD(NUMBER, struct campaign_candidate, ratio),
+    RECORD_FIELD(BOOL, struct campaign_candidate, left_early),
 };
 static const struct record candidate_record =
     RECORD(NULL, struct campaign_candidate, candidate_fields);
@@ -511,18 +508,16 @@ struct final_row {
   struct final_measurement measurement; /* without its samples */
   struct numbers samples_us, baseline_us;
 };
-#define SAMPLE(member) offsetof(struct final_row, measurement.sample.member)
 static const struct field final_fields[] = {
-    {"config", FIELD_INTEGER, SAMPLE(config)},
-    {"process", FIELD_INTEGER, SAMPLE(process)},
-    {"vgprs", FIELD_INTEGER, SAMPLE(vgprs)},
-    {"spills", FIELD_INTEGER, SAMPLE(spills)},
-    {"lds_bytes", FIELD_INTEGER, SAMPLE(lds_bytes)},
-    {"device", FIELD_INTEGER, SAMPLE(device)},
-    {"outcome", FIELD_ENUM, offsetof(struct final_row, measurement.outcome),
-     .names = outcome_names},
-    {"samples_us", FIELD_NUMBERS, offsetof(struct final_row, samples_us)},
-    {"baseline_us", FIELD_NUMBERS, offsetof(struct final_row, baseline_us)},
+    RECORD_FIELD_AS("config", INTEGER, struct final_row, measurement.sample.config),
+    RECORD_FIELD_AS("process", INTEGER, struct final_row, measurement.sample.process),
+    RECORD_FIELD_AS("vgprs", INTEGER, struct final_row, measurement.sample.vgprs),
+    RECORD_FIELD_AS("spills", INTEGER, struct final_row, measurement.sample.spills),
+    RECORD_FIELD_AS("lds_bytes", INTEGER, struct final_row, measurement.sample.lds_bytes),
+    RECORD_FIELD_AS("device", INTEGER, struct final_row, measurement.sample.device),
+    RECORD_FIELD_AS("outcome", ENUM, struct final_row, measurement.outcome, .names = outcome_names),
+    RECORD_FIELD(NUMBERS, struct final_row, samples_us),
+    RECORD_FIELD(NUMBERS, struct final_row, baseline_us),
 };
 static const struct record final_record = RECORD(NULL, struct final_row, final_fields);
 

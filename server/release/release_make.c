@@ -12,42 +12,44 @@ static int places_compare(const void *a, const void *b) {
 }
 
 static const struct field pin_fields[] = {
-    {"kernel", FIELD_DIGEST, offsetof(struct release_pin, place.kernel), FIELD_REQUIRED},
-    {"key", FIELD_JSON, offsetof(struct release_pin, key), FIELD_REQUIRED,
-     .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
-    {"config", FIELD_JSON, offsetof(struct release_pin, config), FIELD_REQUIRED | FIELD_OBJECT,
-     .schema = "{\"$ref\": \"#/components/schemas/Config\"}"},
-    {"key_text", FIELD_TEXT, offsetof(struct release_pin, place.key_text), FIELD_NO_JSON},
+    RECORD_FIELD_AS("kernel", DIGEST, struct release_pin, place.kernel, FIELD_REQUIRED),
+    RECORD_FIELD(JSON, struct release_pin, key, FIELD_REQUIRED,
+                 .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
+    RECORD_FIELD(JSON, struct release_pin, config, FIELD_REQUIRED | FIELD_OBJECT,
+                 .schema = "{\"$ref\": \"#/components/schemas/Config\"}"),
+    RECORD_FIELD_AS("key_text", TEXT, struct release_pin, place.key_text, FIELD_NO_JSON),
 };
 static const struct record pin_record = RECORD(NULL, struct release_pin, pin_fields);
 
 static const struct field replaces_fields[] = {
-    {"channel", FIELD_TEXT, offsetof(struct release_replaces, channel), FIELD_NOT_NULL,
-     .schema = "{\"type\": \"string\", \"default\": \"stable\"}"},
-    {"min_gain", FIELD_NUMBER, offsetof(struct release_replaces, min_gain), FIELD_NOT_NULL,
-     .schema =
-         "{\"type\": \"number\", \"minimum\": 0, \"exclusiveMaximum\": 1, \"default\": 0.02}"},
+    RECORD_FIELD(TEXT, struct release_replaces, channel, FIELD_NOT_NULL,
+                 .schema = "{\"type\": \"string\", \"default\": \"stable\"}"),
+    RECORD_FIELD(
+        NUMBER, struct release_replaces, min_gain, FIELD_NOT_NULL,
+        .schema =
+            "{\"type\": \"number\", \"minimum\": 0, \"exclusiveMaximum\": 1, \"default\": 0.02}"),
 };
 static const struct record replaces_record = RECORD(NULL, struct release_replaces, replaces_fields);
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct release_request, member), __VA_ARGS__}
 static const struct field request_fields[] = {
-    FIELD(CUSTOM, environment, FIELD_REQUIRED, .custom = &environment_field),
-    FIELD(TEXT, tag, FIELD_NOT_NULL, .least = 1, .most = RELEASE_TAG_MAX,
-          .about = "default: \"default\""),
-    FIELD(ENUM, regime, FIELD_NOT_NULL, .names = regime_names, .about = "default: cold"),
-    {"kernels", FIELD_TEXTS, offsetof(struct release_request, kernel_texts), FIELD_NOT_NULL,
-     .least = 1, .most = RELEASE_KERNELS_MAX,
-     .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 1000,"
-               " \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"},
-    FIELD(TIME, as_of, FIELD_NOT_NULL),
-    FIELD(RECORDS, pins, FIELD_NOT_NULL, .most = RELEASE_PINS_MAX, .of = &pin_record),
-    FIELD(RECORD, replaces, .of = &replaces_record),
-    FIELD(BOOL, refuse_self_timed, FIELD_NOT_NULL,
-          .about = "leaves out winners of kernels in c, whose own code could state its time"),
+    RECORD_FIELD(CUSTOM, struct release_request, environment, FIELD_REQUIRED,
+                 .custom = &environment_field),
+    RECORD_FIELD(TEXT, struct release_request, tag, FIELD_NOT_NULL, .least = 1,
+                 .most = RELEASE_TAG_MAX, .about = "default: \"default\""),
+    RECORD_FIELD(ENUM, struct release_request, regime, FIELD_NOT_NULL, .names = regime_names,
+                 .about = "default: cold"),
+    RECORD_FIELD_AS("kernels", TEXTS, struct release_request, kernel_texts, FIELD_NOT_NULL,
+                    .least = 1, .most = RELEASE_KERNELS_MAX,
+                    .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 1000,"
+                              " \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"),
+    RECORD_FIELD(TIME, struct release_request, as_of, FIELD_NOT_NULL),
+    RECORD_FIELD(RECORDS, struct release_request, pins, FIELD_NOT_NULL, .most = RELEASE_PINS_MAX,
+                 .of = &pin_record),
+    RECORD_FIELD(RECORD, struct release_request, replaces, .of = &replaces_record),
+    RECORD_FIELD(BOOL, struct release_request, refuse_self_timed, FIELD_NOT_NULL,
+                 .about =
+                     "leaves out winners of kernels in c, whose own code could state its time"),
 };
-#undef FIELD
 const struct record release_request_record =
     RECORD("ReleaseRequest", struct release_request, request_fields);
 
@@ -150,18 +152,17 @@ void release_request_release(struct release_request *request) {
   *request = (struct release_request){0};
 }
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct release_candidate, member), __VA_ARGS__}
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct release_candidate, member, __VA_ARGS__)
 static const struct field candidate_fields[] = {
     FIELD(INTEGER, job),
     FIELD(TEXT, name),
-    {"kernel", FIELD_DIGEST, offsetof(struct release_candidate, place.kernel)},
+    RECORD_FIELD_AS("kernel", DIGEST, struct release_candidate, place.kernel),
     FIELD(BOOL, is_external),
     FIELD(BOOL, is_self_timed),
     FIELD(INTEGER, kernel_order),
     FIELD(JSON, key_names),
     FIELD(JSON, key),
-    {"key_text", FIELD_TEXT, offsetof(struct release_candidate, place.key_text), FIELD_NO_COLUMN},
+    RECORD_FIELD_AS("key_text", TEXT, struct release_candidate, place.key_text, FIELD_NO_COLUMN),
     FIELD(DIGEST, space),
     FIELD(TEXT, state),
     FIELD(TEXT, reason),

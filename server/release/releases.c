@@ -19,8 +19,6 @@
 #include "server/release/releases.h"
 #include "server/server_private.h"
 
-static const char *const no_arguments[] = {NULL};
-
 /* The result for a (kernel, key). */
 struct release_item {
   const char *name;
@@ -29,19 +27,19 @@ struct release_item {
   int64_t job; /* of a kept config: the job whose winner did not replace it */
   const char *origin, *reason;
 };
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct release_item, member), __VA_ARGS__}
 static const struct field item_fields[] = {
-    FIELD(TEXT, name, FIELD_ANSWER),
-    FIELD(DIGEST, kernel, FIELD_ANSWER | FIELD_REQUIRED),
-    FIELD(JSON, key, FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
-    FIELD(ID, job, FIELD_ANSWER),
-    FIELD(TEXT, origin, FIELD_ANSWER | FIELD_OMITTED,
-          .schema = "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
-          .about = "of what is included"),
-    FIELD(TEXT, reason, FIELD_ANSWER | FIELD_OMITTED, .about = "of what is kept or skipped"),
+    RECORD_FIELD(TEXT, struct release_item, name, FIELD_ANSWER),
+    RECORD_FIELD(DIGEST, struct release_item, kernel, FIELD_ANSWER | FIELD_REQUIRED),
+    RECORD_FIELD(JSON, struct release_item, key, FIELD_ANSWER,
+                 .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
+    RECORD_FIELD(ID, struct release_item, job, FIELD_ANSWER),
+    RECORD_FIELD(TEXT, struct release_item, origin, FIELD_ANSWER | FIELD_OMITTED,
+                 .schema =
+                     "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
+                 .about = "of what is included"),
+    RECORD_FIELD(TEXT, struct release_item, reason, FIELD_ANSWER | FIELD_OMITTED,
+                 .about = "of what is kept or skipped"),
 };
-#undef FIELD
 const struct record release_item_record = RECORD("ReleaseItem", struct release_item, item_fields);
 
 /* The channel whose release is replaced, with the entity tag that it had: a move with If-Match
@@ -52,11 +50,9 @@ struct release_replaced {
   const char *etag; /* quoted; NULL: it has no entry yet */
 };
 static const struct field replaced_fields[] = {
-    {"channel", FIELD_TEXT, offsetof(struct release_replaced, channel),
-     FIELD_ANSWER | FIELD_NOT_NULL},
-    {"min_gain", FIELD_NUMBER, offsetof(struct release_replaced, min_gain),
-     FIELD_ANSWER | FIELD_NOT_NULL},
-    {"etag", FIELD_TEXT, offsetof(struct release_replaced, etag), FIELD_ANSWER},
+    RECORD_FIELD(TEXT, struct release_replaced, channel, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(NUMBER, struct release_replaced, min_gain, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(TEXT, struct release_replaced, etag, FIELD_ANSWER),
 };
 static const struct record replaced_record = RECORD(NULL, struct release_replaced, replaced_fields);
 
@@ -67,18 +63,18 @@ struct release_answer {
   struct records included, kept, skipped; /* of struct release_item */
   struct release_replaced replaces;
 };
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct release_answer, member), __VA_ARGS__}
 static const struct field answer_fields[] = {
-    FIELD(DIGEST, release, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TEXT, bytes, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(INTEGER, winners, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(RECORDS, included, FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record),
-    FIELD(RECORDS, kept, FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record),
-    FIELD(RECORDS, skipped, FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record),
-    FIELD(RECORD, replaces, FIELD_ANSWER, .of = &replaced_record),
+    RECORD_FIELD(DIGEST, struct release_answer, release, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(TEXT, struct release_answer, bytes, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(INTEGER, struct release_answer, winners, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(RECORDS, struct release_answer, included, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .of = &release_item_record),
+    RECORD_FIELD(RECORDS, struct release_answer, kept, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .of = &release_item_record),
+    RECORD_FIELD(RECORDS, struct release_answer, skipped, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .of = &release_item_record),
+    RECORD_FIELD(RECORD, struct release_answer, replaces, FIELD_ANSWER, .of = &replaced_record),
 };
-#undef FIELD
 const struct record release_answer_record =
     RECORD("ReleaseAnswer", struct release_answer, answer_fields);
 
@@ -342,7 +338,7 @@ void route_release_post(struct worker *worker, struct request *request) {
   struct error error;
   cleanup_release_request struct release_request wanted = {0};
   cleanup_environment struct environment environment = {0};
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, NULL))
     return;
   if (!release_request_parse(request->json, &wanted, &error)) {
     answer_failure(request, &error);
@@ -457,7 +453,7 @@ void route_release_get(struct worker *worker, struct request *request) {
   struct error error;
   char etag[DIGEST_TEXT_SIZE], *bytes = NULL;
   size_t size;
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, NULL))
     return;
   if (!digest_parse(request->segments[0], &digest)) {
     (void)missing(request->segments[0], &error);
@@ -564,39 +560,27 @@ struct listed_release {
   char *created_at, *made_by;
   int64_t made_by_id;
 };
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct listed_release, member), __VA_ARGS__}
 static const struct field listed_fields[] = {
-    FIELD(DIGEST, release, FIELD_ANSWER | FIELD_NOT_NULL, "digest"),
-    FIELD(JSON, environment, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ENVIRONMENT),
-    FIELD(TEXT, tag, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(ENUM, regime, FIELD_ANSWER | FIELD_NOT_NULL, .names = regime_names),
-    FIELD(INTEGER, winners, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TIME, created_at, FIELD_ANSWER | FIELD_NOT_NULL),
-    FIELD(TEXT, made_by, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_BY),
-    FIELD(ID, made_by_id, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_BY_ID),
+    RECORD_FIELD(DIGEST, struct listed_release, release, FIELD_ANSWER | FIELD_NOT_NULL, "digest"),
+    RECORD_FIELD(JSON, struct listed_release, environment, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .schema = SCHEMA_ENVIRONMENT),
+    RECORD_FIELD(TEXT, struct listed_release, tag, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(ENUM, struct listed_release, regime, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .names = regime_names),
+    RECORD_FIELD(INTEGER, struct listed_release, winners, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(TIME, struct listed_release, created_at, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(TEXT, struct listed_release, made_by, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .schema = SCHEMA_BY),
+    RECORD_FIELD(ID, struct listed_release, made_by_id, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .schema = SCHEMA_BY_ID),
 };
-#undef FIELD
 const struct record listed_release_record =
     RECORD("ListedRelease", struct listed_release, listed_fields);
 
 void route_release_list(struct worker *worker, struct request *request) {
-  static const char *const arguments[] = {"limit", "after", NULL};
-  int64_t limit, before, next;
-  struct error error;
-  json_t *items;
-  if (!request_query_only(request, arguments) || !page_by_id(request, INT64_MAX, &limit, &before))
-    return;
-
-  cleanup_rows struct db_rows *rows = NULL;
+  static const struct list list = {
+      .statement = &sql_releases_list, .record = &listed_release_record, .is_newest_first = true};
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "before", before);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(worker->db, &sql_releases_list, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  db_page_to_json(rows, &listed_release_record, limit, &items, &next);
-  request_answer_json(request, 200, page_to_json(items, next));
+  if (request_query_only(request, list_arguments))
+    answer_page(worker, request, &list, &parameters);
 }

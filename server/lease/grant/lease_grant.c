@@ -16,16 +16,15 @@
 #define NAME_MAX_BYTES 256
 
 static const struct field wish_fields[] = {
-    {"agent", FIELD_TEXT, offsetof(struct lease_wish, agent), FIELD_REQUIRED, .least = 1,
-     .most = NAME_MAX_BYTES},
-    {"device", FIELD_TEXT, offsetof(struct lease_wish, device), FIELD_REQUIRED, .least = 1,
-     .most = NAME_MAX_BYTES},
-    {"nonce", FIELD_TEXT, offsetof(struct lease_wish, nonce), FIELD_REQUIRED, .least = 1,
-     .most = NAME_MAX_BYTES},
-    {"wait", FIELD_NUMBER, offsetof(struct lease_wish, wait_s), FIELD_NOT_NULL | FIELD_NO_COLUMN,
-     .least_number = 0, .most_number = WAIT_SECONDS_MAX},
-    {"drain_reason", FIELD_TEXT, offsetof(struct lease_wish, drain_reason),
-     FIELD_NO_JSON | FIELD_NO_COLUMN},
+    RECORD_FIELD(TEXT, struct lease_wish, agent, FIELD_REQUIRED, .least = 1,
+                 .most = NAME_MAX_BYTES),
+    RECORD_FIELD(TEXT, struct lease_wish, device, FIELD_REQUIRED, .least = 1,
+                 .most = NAME_MAX_BYTES),
+    RECORD_FIELD(TEXT, struct lease_wish, nonce, FIELD_REQUIRED, .least = 1,
+                 .most = NAME_MAX_BYTES),
+    RECORD_FIELD_AS("wait", NUMBER, struct lease_wish, wait_s, FIELD_NOT_NULL | FIELD_NO_COLUMN,
+                    .least_number = 0, .most_number = WAIT_SECONDS_MAX),
+    RECORD_FIELD(TEXT, struct lease_wish, drain_reason, FIELD_NO_JSON | FIELD_NO_COLUMN),
 };
 const struct record lease_wish_record = RECORD("LeaseRequest", struct lease_wish, wish_fields);
 

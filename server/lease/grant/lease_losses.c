@@ -13,14 +13,16 @@
 #define ENDED_PACE_MS 60000 /* leases of jobs that have ended */
 #define PAGE 500
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct lease_loss, member), __VA_ARGS__}
 static const struct field loss_fields[] = {
-    FIELD(INTEGER, id),        FIELD(INTEGER, job_id),         FIELD(INTEGER, epoch),
-    FIELD(INTEGER, fruitless), FIELD(INTEGER, config),         FIELD(TEXT, agent),
-    FIELD(TEXT, device),       FIELD(DIGEST, hardware_digest),
+    RECORD_FIELD(INTEGER, struct lease_loss, id),
+    RECORD_FIELD(INTEGER, struct lease_loss, job_id),
+    RECORD_FIELD(INTEGER, struct lease_loss, epoch),
+    RECORD_FIELD(INTEGER, struct lease_loss, fruitless),
+    RECORD_FIELD(INTEGER, struct lease_loss, config),
+    RECORD_FIELD(TEXT, struct lease_loss, agent),
+    RECORD_FIELD(TEXT, struct lease_loss, device),
+    RECORD_FIELD(DIGEST, struct lease_loss, hardware_digest),
 };
-#undef FIELD
 static const struct record loss_record = RECORD(NULL, struct lease_loss, loss_fields);
 
 enum poison_step poison_decide(const struct poison_facts *facts) {

@@ -30,55 +30,71 @@ static bool objects_are_stored(struct worker *worker, struct request *request,
   return n == 0 || answer_missing_files(worker, request, objects, n);
 }
 
+/* A post of results, the lease that it is for, and what it changes. */
+struct post {
+  int64_t id; /* of the lease in the path */
+  const struct results *results;
+  struct posted_lease lease;
+  struct judgement judgement;
+  struct drift_note note;
+};
+
+static void post_reset(struct post *post) {
+  drift_note_release(&post->note);
+  judgement_release(&post->judgement);
+  posted_lease_release(&post->lease);
+}
+
 /* In one transaction: locks the lease, reads which measurements are known, judges the post and
  * stores it. */
-static bool post_store(struct db *db, int64_t id, const struct results *results,
-                       struct posted_lease *lease, struct judgement *judgement,
-                       struct drift_note *note, struct error *error) {
+static bool post_store(struct db *db, struct post *post, struct error *error) {
+  const struct results *results = post->results;
   cleanup_free struct known_measurement *known = NULL;
   size_t n_known = 0;
   bool is_lease;
+  posted_lease_init(&post->lease);
   if (!db_begin(db, error))
     return false;
 
-  bool is_good = posted_lease_lock(db, id, lease, &is_lease, error);
-  if (is_good && is_lease && lease->posts)
-    is_good = results_known(db, id, results, &known, &n_known, error);
+  bool is_good = posted_lease_lock(db, post->id, &post->lease, &is_lease, error);
+  if (is_good && is_lease && post->lease.posts)
+    is_good = results_known(db, post->id, results, &known, &n_known, error);
   if (is_good)
-    *judgement = results_judge(results, id, is_lease ? lease : NULL, known, n_known);
-  is_good = is_good && results_store(db, lease, results, judgement, note, error);
+    post->judgement =
+        results_judge(results, post->id, is_lease ? &post->lease : NULL, known, n_known);
+  is_good =
+      is_good && results_store(db, &post->lease, results, &post->judgement, &post->note, error);
   return db_end(db, is_good, error);
 }
 
 /* What follows from a post that counts: the job may fail, may have spent its budget, or may have
  * nothing left to measure in its stage. */
-static bool post_settle(struct worker *worker, const struct results *results,
-                        const struct posted_lease *lease, const struct judgement *judgement,
-                        const struct drift_note *note, struct error *error) {
-  const struct lease_change *change = &judgement->change;
-  const char *failure = results_baseline_failure(results, lease->baseline);
-  bool job_ended;
+static bool post_settle(struct worker *worker, const struct post *post, struct error *error) {
+  const struct posted_lease *lease = &post->lease;
+  const struct lease_change *change = &post->judgement.change;
+  const char *failure = results_baseline_failure(post->results, lease->baseline);
+  bool job_ended, ends_lease = post_ends_lease(&post->judgement);
   int64_t fruitless = change->fruitless_less ? 0 : lease->fruitless;
 
-  if (failure && !job_end(worker, lease->job, JOB_FAILED, failure, NULL, &job_ended, error))
+  if (failure && !job_end(worker, lease->job, failure, NULL, &job_ended, error))
     log_warning("job: cannot end job=%lld: %s", (long long)lease->job, error->message);
-  if (post_ends_lease(judgement) && change->to == LEASE_OPEN)
+  if (ends_lease && change->to == LEASE_OPEN)
     lease_settle_open(worker, change->lease, lease->job, fruitless, &lease->hardware_digest);
-  drift_check(worker, note); /* before the job is decided from what a device measured that drifts */
+
+  /* Before the job is decided from measurements of a device that drifts. */
+  drift_check(worker, &post->note);
 
   bool is_spent = false;
   if (lease->has_budget && !lease_settle_budget(worker, lease->job, &is_spent, error))
     return false;
-  if (post_ends_lease(judgement) || is_spent)
+  if (ends_lease || is_spent)
     jobs_advance(worker, &lease->job, 1);
   return true;
 }
 
-static void post_answer(struct worker *worker, struct request *request,
-                        const struct results *results, const struct posted_lease *lease,
-                        const struct judgement *judgement) {
-  int64_t id = identity_lease(request);
-  size_t n_known = results->measurements.n - judgement->n_fresh;
+static void post_answer(struct worker *worker, struct request *request, const struct post *post) {
+  const struct judgement *judgement = &post->judgement;
+  size_t n_known = post->results->measurements.n - judgement->n_fresh;
   bool is_late = judgement->verdict == POST_LATE && judgement->n_fresh > 0;
   switch (judgement->verdict) {
   case POST_UNKNOWN:
@@ -87,7 +103,7 @@ static void post_answer(struct worker *worker, struct request *request,
     answer_failure(request, &judgement->refusal);
     return;
   case POST_NEVER:
-    lease_answer_stale(worker, request, id, ", which was never granted");
+    lease_answer_stale(worker, request, post->id, ", which was never granted");
     return;
   case POST_TAKEN:
   case POST_LATE:
@@ -98,14 +114,14 @@ static void post_answer(struct worker *worker, struct request *request,
               judgement->n_fresh);
   counter_add(COUNTER_measurements_known, n_known);
   if (is_late) {
-    lease_answer_stale(worker, request, id, ", its new measurements are kept as evidence");
+    lease_answer_stale(worker, request, post->id, ", its new measurements are kept as evidence");
     return;
   }
 
   /* For the holder of an earlier epoch the lease is done, whatever its state is now. */
-  enum lease_state state = lease->epoch != results->epoch ? LEASE_DONE
-                           : judgement->is_change         ? judgement->change.to
-                                                          : lease->state;
+  enum lease_state state = post->lease.epoch != post->results->epoch ? LEASE_DONE
+                           : judgement->is_change                    ? judgement->change.to
+                                                                     : post->lease.state;
   json_t *answer = json_pack("{s:I, s:I, s:I, s:s}", "accepted", (json_int_t)judgement->n_fresh,
                              "late", (json_int_t)judgement->n_late, "known", (json_int_t)n_known,
                              "state", lease_state_name(state));
@@ -115,9 +131,6 @@ static void post_answer(struct worker *worker, struct request *request,
 
 void route_lease_results(struct worker *worker, struct request *request) {
   cleanup_results struct results results = {0};
-  struct posted_lease lease;
-  struct judgement judgement = {0};
-  cleanup_drift_note struct drift_note note = {0};
   struct error error;
   if (!identity_may_hold(worker, request))
     return;
@@ -128,30 +141,23 @@ void route_lease_results(struct worker *worker, struct request *request) {
   if (!objects_are_stored(worker, request, &results))
     return;
 
-  posted_lease_init(&lease);
-  bool is_stored =
-      post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &note, &error);
+  struct post post = {.id = identity_lease(request), .results = &results};
+  bool is_stored = post_store(worker->db, &post, &error);
   for (int attempt = 1; !is_stored && error.kind == ERROR_CONTENTION && attempt < POST_ATTEMPTS;
        attempt++) {
-    drift_note_release(&note);
-    judgement_release(&judgement);
-    posted_lease_release(&lease);
-    posted_lease_init(&lease);
-    is_stored = post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &note,
-                           &error);
+    post_reset(&post);
+    is_stored = post_store(worker->db, &post, &error);
   }
 
   if (!is_stored) {
     answer_failure(request, &error);
   } else {
-    /* A failure after the commit is not the agent's: the housekeeper does the rest. */
-    if (judgement.verdict == POST_TAKEN &&
-        !post_settle(worker, &results, &lease, &judgement, &note, &error))
+    /* A failure after the commit does not concern the agent: the housekeeper does the rest. */
+    if (post.judgement.verdict == POST_TAKEN && !post_settle(worker, &post, &error))
       log_warning("lease: after results: %s", error.message);
-    if (judgement.verdict == POST_LATE && judgement.n_fresh)
-      job_announce(worker, lease.job);
-    post_answer(worker, request, &results, &lease, &judgement);
+    if (post.judgement.verdict == POST_LATE && post.judgement.n_fresh)
+      job_announce(worker, post.lease.job);
+    post_answer(worker, request, &post);
   }
-  judgement_release(&judgement);
-  posted_lease_release(&lease);
+  post_reset(&post);
 }

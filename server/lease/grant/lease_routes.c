@@ -126,10 +126,9 @@ struct renewal {
   int64_t epoch, config;
 };
 static const struct field renewal_fields[] = {
-    {"epoch", FIELD_INTEGER, offsetof(struct renewal, epoch), FIELD_REQUIRED, .least = 1,
-     .most = INT64_MAX},
-    {"config", FIELD_INTEGER, offsetof(struct renewal, config), .least = 0, .most = INT64_MAX - 1,
-     .about = "that is being measured"},
+    RECORD_FIELD(INTEGER, struct renewal, epoch, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
+    RECORD_FIELD(INTEGER, struct renewal, config, .least = 0, .most = INT64_MAX - 1,
+                 .about = "that is being measured"),
 };
 const struct record renewal_record = RECORD("RenewRequest", struct renewal, renewal_fields);
 
@@ -139,9 +138,9 @@ struct renewed {
   json_t *configs;
 };
 static const struct field renewed_fields[] = {
-    {"expires_in_ms", FIELD_INTEGER, offsetof(struct renewed, expires_in_ms), FIELD_ANSWER},
-    {"configs", FIELD_JSON, offsetof(struct renewed, configs), FIELD_ANSWER | FIELD_OMITTED,
-     .schema = SCHEMA_RANGES},
+    RECORD_FIELD(INTEGER, struct renewed, expires_in_ms, FIELD_ANSWER),
+    RECORD_FIELD(JSON, struct renewed, configs, FIELD_ANSWER | FIELD_OMITTED,
+                 .schema = SCHEMA_RANGES),
 };
 const struct record renewed_record = RECORD("RenewAnswer", struct renewed, renewed_fields);
 
@@ -233,11 +232,11 @@ struct handback {
   char *reason;
 };
 static const struct field handback_fields[] = {
-    {"epoch", FIELD_INTEGER, offsetof(struct handback, epoch), FIELD_REQUIRED, .least = 1,
-     .most = INT64_MAX},
-    {"reason", FIELD_TEXT, offsetof(struct handback, reason)},
-    {"opening_us", FIELD_INTEGER, offsetof(struct handback, opening_us), FIELD_NOT_NULL, .least = 0,
-     .most = OPENING_US_MAX, .about = "what opening the kernel took of the device in this epoch"},
+    RECORD_FIELD(INTEGER, struct handback, epoch, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
+    RECORD_FIELD(TEXT, struct handback, reason),
+    RECORD_FIELD(INTEGER, struct handback, opening_us, FIELD_NOT_NULL, .least = 0,
+                 .most = OPENING_US_MAX,
+                 .about = "what opening the kernel took of the device in this epoch"),
 };
 const struct record handback_record = RECORD("HandBackRequest", struct handback, handback_fields);
 

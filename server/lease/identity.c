@@ -44,12 +44,12 @@ enum lease_id_answer lease_id_check(const uint8_t secret[SERVER_SECRET_SIZE], co
 
   *ret_lease = lease;
   if (!*end)
-    return *agent ? LEASE_ID_ANOTHERS : LEASE_ID_PLAIN;
+    return *agent ? LEASE_ID_FOREIGN : LEASE_ID_PLAIN;
   if (!*agent || strlen(end + 1) != MAC_LENGTH)
-    return LEASE_ID_ANOTHERS;
+    return LEASE_ID_FOREIGN;
 
   mac_of(secret, lease, epoch, agent, mac);
-  return CRYPTO_memcmp(mac, end + 1, MAC_LENGTH) == 0 ? LEASE_ID_GRANTED : LEASE_ID_ANOTHERS;
+  return CRYPTO_memcmp(mac, end + 1, MAC_LENGTH) == 0 ? LEASE_ID_GRANTED : LEASE_ID_FOREIGN;
 }
 
 /* The token that an agent or a lease belongs to. */
@@ -69,7 +69,7 @@ static const struct record owner_record = RECORD(NULL, struct owner, owner_field
 static void owner_release(struct owner *owner) { record_release(&owner_record, owner); }
 #define cleanup_owner __attribute__((cleanup(owner_release)))
 
-/* *ret_known: whether there is such an agent or lease; one that does not exist has no owner. */
+/* *ret_known: whether the agent or lease exists. If not, its owner has no token. */
 static bool owner_find(struct db *db, const struct statement *statement,
                        const struct db_parameters *parameters, struct owner *ret, bool *ret_known,
                        struct error *error) {
@@ -103,7 +103,7 @@ bool identity_fits(struct request *request, const char *agent, const char *point
   if (!*request->token_agent || strcmp(request->token_agent, agent) == 0)
     return true;
   answer_refusal(request, ERROR_FORBIDDEN, pointer,
-                 "the token \"%s\" acts as agent %s alone, not as agent \"%.40s\"",
+                 "the token \"%s\" may act only as agent %s, not as agent \"%.40s\"",
                  request->token_name, request->token_agent, agent);
   return false;
 }
@@ -145,11 +145,11 @@ bool identity_may_act(struct worker *worker, struct request *request) {
 
   if (owner.is_agent)
     answer_refusal(request, ERROR_FORBIDDEN, "/agent",
-                   "agent %s has a token of its own, and only with that acts as it", agent);
+                   "agent %s has its own token; no other token may act as it", agent);
   else
     answer_refusal(request, ERROR_FORBIDDEN, "/agent",
-                   "agent %s enrolled with the token \"%s\"; another acts as it only when that one "
-                   "was revoked",
+                   "agent %s enrolled with the token \"%s\"; another token may act as it only "
+                   "after that one is revoked",
                    agent, owner.name);
   return false;
 }
@@ -176,7 +176,7 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
     return false;
   case LEASE_ID_GRANTED:
     return true;
-  case LEASE_ID_ANOTHERS:
+  case LEASE_ID_FOREIGN:
     return !has_epoch || not_granted_answer(request);
   case LEASE_ID_PLAIN:
     break;

@@ -1,5 +1,5 @@
 -- The tokens that own agents and leases (server/lease/identity.h). An agent's own token represents
--- that agent alone (is_agent), also after the token has ended and the agent has got another.
+-- that agent alone (is_agent), even after the token has ended and the agent has another one.
 
 -- name: identities_agents
 SELECT a.token_id, t.name,

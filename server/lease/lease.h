@@ -22,7 +22,7 @@ struct lease {
   int64_t fruitless; /* grants in a row without a measurement */
   int64_t
       epoch_opening_us; /* device time that opening the kernel took in this epoch, as reported */
-  bool has_budget;      /* its job has one */
+  bool has_budget;      /* its job has a budget */
   struct digest hardware_digest;
 };
 void lease_release(struct lease *lease);
@@ -31,8 +31,8 @@ void lease_release(struct lease *lease);
 must_check bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
                            struct error *error);
 
-/* Cancels the open screen leases of a job that has spent the screen's part of its budget, with the
- * event, in a transaction of its own, and wakes the requests that wait for the job. *ret_is_spent:
+/* Cancels the open screen leases of a job that has spent the screen's part of its budget, adds the
+ * event, in its own transaction, and wakes the requests that wait for the job. *ret_is_spent:
  * whether it cancelled any; then the job may move on. */
 must_check bool lease_settle_budget(struct worker *worker, int64_t job, bool *ret_is_spent,
                                     struct error *error);
@@ -40,8 +40,8 @@ must_check bool lease_settle_budget(struct worker *worker, int64_t job, bool *re
 /* Adds the event that n leases of a job were cancelled because of its budget. */
 must_check bool lease_note_cancelled(struct db *db, int64_t job, int64_t n, struct error *error);
 
-/* Cancels the open and held leases of those of `jobs` that have ended; NULL: of all jobs, because a
- * server may have crashed before it did. A transaction of its own. */
+/* Cancels the open and held leases of those of `jobs` that have ended, in its own transaction.
+ * `jobs` is NULL for all jobs: a server may have crashed before it cancelled their leases. */
 must_check bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n,
                                     struct error *error);
 
@@ -49,7 +49,7 @@ must_check bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n
 struct new_lease {
   int64_t job, process;
   struct config_ranges configs;
-  bool is_large;    /* of a screen: lease_is_large, so it may be split */
+  bool is_large;    /* a screen lease that may be split (lease_is_large) */
   bool is_reserved; /* reserved for a minute for devices that have no final of the job */
 };
 /* Inserts leases for one stage and round of their jobs. In the caller's transaction. */
@@ -60,9 +60,9 @@ must_check bool leases_insert(struct db *db, enum stage stage, int64_t round,
 must_check bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n,
                                   struct error *error);
 
-/* The keys under which requests are parked (server/http/request.h). Devices that take only signed
- * work have a key of their own: else one of them could use up the wake-up of a device that may have
- * the work. */
+/* The keys under which requests are parked (server/http/request.h). Devices that accept only signed
+ * work have another key than the rest: otherwise one of them could consume the wake-up of a device
+ * that may have the work. */
 #define PARK_KEY_SIZE 96
 char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures,
                      char text[PARK_KEY_SIZE]);

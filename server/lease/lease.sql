@@ -28,13 +28,14 @@ WHERE l.id = c.lease AND l.state = c.from_state::lease_state
   AND l.id = ANY (:lease::bigint[]);
 
 -- Grants the best open lease that the device may have: of the highest priority, then of the oldest
--- job, so that jobs end in the order in which they were submitted. Grants none to a nonce that holds
--- a lease, and none to a drained agent or device. A device may have leases of two classes: those of
--- its hardware, and in older databases those of its whole environment. The inner LIMIT is a number,
--- so that the planner reads the index in order instead of sorting all open leases. An agent with
--- trusted keys gets only code that one of them signed. No agent gets a lease that avoids it. Until
--- apart_until no device gets a final of a job of which it has, or had, another final. The UPDATE
--- does not check again that the lease is open, because the subquery locked it.
+-- job, so that jobs end in the order in which they were submitted. Grants none to a nonce that
+-- holds a lease, and none to a drained agent or device. A device may have leases of two classes:
+-- those of its hardware, and in older databases those of its whole environment. The inner LIMIT is
+-- a number, so that the planner reads the index in order instead of sorting all open leases. An
+-- agent with trusted keys gets only code that one of them signed. No agent gets a lease that avoids
+-- it. Until apart_until no device gets a final of a job if it holds, or has completed, another
+-- final of that job. The UPDATE does not check again that the lease is open, because the subquery
+-- locked it.
 -- name: lease_take
 UPDATE leases
 SET state = 'held',
@@ -103,8 +104,8 @@ LEFT JOIN devices d ON d.agent = a.id AND d.device = :device
 LEFT JOIN environments e ON e.id = d.environment_id
 WHERE a.id = :agent;
 
--- Whether any device of this hardware would get no lease now, as this one did: none is open for the
--- hardware, and this device holds none that another could split.
+-- Whether no device of this hardware would get a lease now: none is open for the hardware, and this
+-- device holds none that could be split for another one.
 -- name: lease_hardware_is_idle
 SELECT NOT EXISTS (SELECT FROM leases
                    WHERE device_class = :hardware_digest::bytea AND state = 'open')
@@ -161,7 +162,7 @@ RETURNING CASE WHEN is_split THEN remaining END AS remaining;
 SELECT FROM leases
 WHERE id = :lease::bigint;
 
--- A final with is_reserved is reserved so long for devices that have no final of the job.
+-- For 60 s a final with is_reserved is granted only to devices that have no final of the job.
 -- name: leases_insert
 INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
                     config_us, apart_until)

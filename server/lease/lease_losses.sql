@@ -1,6 +1,6 @@
 -- Leases that were lost, configs that are given up, and leases of jobs that have ended.
 
--- Held leases whose time is over; they are locked.
+-- Held leases that have expired; they are locked.
 
 -- name: leases_expire
 WITH gone AS MATERIALIZED (
@@ -88,7 +88,8 @@ UPDATE leases
 SET avoid_agents = :agents::text[]
 WHERE id = :lease::bigint;
 
--- A lease of its own for a config that was taken out of another lease. These agents do not get it.
+-- A lease of its own for a config that was taken out of another lease. It is not granted to these
+-- agents.
 -- name: lease_set_apart
 INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
                     avoid_agents)

@@ -1,11 +1,13 @@
--- Moves configs between the screen leases of a job: the tail of a held one to an idle device, and
--- warm-start configs to the lease that is granted first. Nothing here waits for a lock.
+-- Moves configs between the screen leases of a job: the last ones of a held lease to an idle
+-- device, and warm-start configs to the lease that is granted first. No statement here waits for a
+-- lock.
 
--- The held lease with the most predicted device time left whose tail the device may take over;
--- it is locked. The predicted time of a config is the mean device time of the lease's measurements,
--- or the time since the grant for each of them where that is more (compilers and checks take time,
--- too); before there are any, the time that configs of the kernel took in earlier jobs. The job's
--- row is locked, too, so that the job cannot end before the new lease can be cancelled with it.
+-- Of the held leases whose last configs the device may take over, the one with the most predicted
+-- device time left; it is locked. The predicted time of a config is the mean device time of the
+-- lease's measurements, or, once there are :configs_min of them, the time since the grant divided
+-- by their number, if that is longer, because compiling and checking take time, too. Before there
+-- are any, it is the time that configs of the kernel took in earlier jobs. The job's row is locked,
+-- too, so that the job cannot end before the new lease can be cancelled with it.
 -- name: leases_split_choose
 SELECT l.id, l.remaining
 FROM agents a

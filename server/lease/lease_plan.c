@@ -34,7 +34,7 @@ static bool default_check(const struct space *space, const struct space_facts *f
   if (!is_valid)
     return error_at(error, "/default",
                     "the default config is excluded by a condition for this key; every measurement "
-                    "is compared with it, so choose one that holds");
+                    "is compared with it, so choose a valid one");
   return true;
 }
 

@@ -1,7 +1,7 @@
 /* Cuts the valid configs of a job, in ordinal order, into leases of about equal predicted device
  * time; and cuts off the part of a held lease that an idle device takes over.
  *
- * Memory: a plan owns its ranges. Threads: one to a plan. */
+ * Memory: a plan owns its ranges. Threads: one thread to a plan. */
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_PLAN_H
 #define WAVETUNE_SERVER_LEASE_LEASE_PLAN_H
 
@@ -13,7 +13,9 @@
 
 #define LEASE_CONFIGS_MIN 8     /* of a screen lease, and of each part of a split one */
 #define LEASE_CONFIGS_MOST 4096 /* of a screen lease */
-#define CONFIG_US_DEFAULT 30000 /* device time of a config of a kernel that was never measured */
+#define CONFIG_US_DEFAULT                                                                          \
+  30000 /* device time of a config, for a kernel that was never measured                           \
+         */
 /* An idle device takes over 1 / SPLIT_PARTS of a held lease's remaining configs, when these are at
  * least SPLIT_CONFIGS_MIN, the lease was granted at least SPLIT_AGE_MS ago and has more predicted
  * device time left than SPLIT_LEFT_US. The holder of a lease that may be split renews it every
@@ -33,7 +35,7 @@ enum baseline_from { BASELINE_ORIGINS(X) BASELINE_FROM_COUNT };
 extern const char *const baseline_from_names[]; /* by value, ended by NULL */
 
 struct lease_plan {
-  uint64_t configs; /* valid ones; of a search its trials */
+  uint64_t configs; /* valid configs; in a search, its trials */
   uint64_t baseline;
   enum baseline_from baseline_from;
   size_t n;
@@ -46,7 +48,7 @@ void lease_plan_release(struct lease_plan *plan);
 struct lease_sizing {
   int64_t config_us; /* predicted device time of a config, > 0 */
   int64_t target_us; /* predicted device time of a lease */
-  int64_t devices;   /* live ones that can run the job */
+  int64_t devices;   /* live devices that can run the job */
 };
 /* The number of configs in one screen lease, where `configs` of the job's `total` are cut at the
  * same time. A job that needs more than one lease gets at least two for each device, so that all

@@ -26,7 +26,7 @@ enum lease_state { LEASE_STATES(X) LEASE_STATE_COUNT };
 extern const char *const lease_state_names[LEASE_STATE_COUNT + 1]; /* ends with NULL */
 const char *lease_state_name(enum lease_state state);
 
-/* Whether there is this transition. One from a state to itself changes other columns only. */
+/* Whether the transition exists. A transition from a state to itself changes only other columns. */
 bool lease_may_change(enum lease_state from, enum lease_state to);
 
 /* The state of a lease after `less` was taken out of `remaining`: done when nothing remains, else
@@ -45,8 +45,8 @@ struct lease_holder {
 /* Open to held: grants the best open lease that the device may have, unless the nonce holds one
  * already. Raises the epoch and `fruitless`, and resets the counts of an epoch. The statement is
  * sent (db_send); the statement lease_held reads the lease afterwards. In the caller's transaction.
- * Waits for no lease, only for a concurrent request with the same nonce: when that was granted a
- * lease, the next run fails with ERROR_UNIQUE. */
+ * Waits for no lease, only for a concurrent request with the same nonce: when that request was
+ * granted a lease, the next db_run fails with ERROR_UNIQUE. */
 must_check bool lease_take(struct db *db, const struct lease_holder *holder, struct error *error);
 
 /* Any other change of a lease. Members that are 0, NULL or empty change nothing. A lease that is no
@@ -56,7 +56,7 @@ struct lease_change {
   enum lease_state from, to;     /* from: the state that was read when the row was locked */
   struct config_ranges less;     /* removed from `remaining` */
   struct config_ranges more;     /* added to `remaining` and to `configs` */
-  bool is_split;                 /* its holder was granted configs that it has lost since */
+  bool is_split;                 /* configs that were granted to its holder are taken from it */
   int64_t posts;                 /* added: 1 when measurements of it were written or quarantined */
   int64_t fruitless_less;        /* subtracted from `fruitless`; LEASE_FRUITFUL: sets it to 0 */
   int64_t device_us, opening_us; /* added */

@@ -20,11 +20,11 @@ Test(lease_id, names_the_lease_and_has_the_mac_that_any_hmac_makes) {
 
 Test(lease_id, is_good_for_its_agent_its_epoch_and_its_database_only) {
   lease_id_format(secret, 17, 3, AGENT, text);
-  cr_expect_eq(lease_id_check(secret, text, 3, OTHER, &lease), LEASE_ID_ANOTHERS);
-  cr_expect_eq(lease_id_check(secret, text, 4, AGENT, &lease), LEASE_ID_ANOTHERS);
-  cr_expect_eq(lease_id_check(another_secret, text, 3, AGENT, &lease), LEASE_ID_ANOTHERS);
+  cr_expect_eq(lease_id_check(secret, text, 3, OTHER, &lease), LEASE_ID_FOREIGN);
+  cr_expect_eq(lease_id_check(secret, text, 4, AGENT, &lease), LEASE_ID_FOREIGN);
+  cr_expect_eq(lease_id_check(another_secret, text, 3, AGENT, &lease), LEASE_ID_FOREIGN);
   text[0] = '2';
-  cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_ANOTHERS);
+  cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_FOREIGN);
 }
 
 Test(lease_id, is_whole_or_wrong) {
@@ -32,18 +32,18 @@ Test(lease_id, is_whole_or_wrong) {
   for (char *end = text + strlen(text) - 1; *end != '.'; end--) {
     char last = *end;
     *end = last == 'A' ? 'B' : 'A';
-    cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_ANOTHERS);
+    cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_FOREIGN);
     *end = '\0';
-    cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_ANOTHERS);
+    cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_FOREIGN);
   }
 }
 
 Test(lease_id, is_plain_for_who_has_no_token_of_its_own_and_for_nobody_else) {
   cr_expect_str_eq(lease_id_format(secret, 17, 3, "", text), "17");
   cr_expect_eq(lease_id_check(secret, "17", 3, "", &lease), LEASE_ID_PLAIN);
-  cr_expect_eq(lease_id_check(secret, "17", 3, AGENT, &lease), LEASE_ID_ANOTHERS);
+  cr_expect_eq(lease_id_check(secret, "17", 3, AGENT, &lease), LEASE_ID_FOREIGN);
   lease_id_format(secret, 17, 3, AGENT, text);
-  cr_expect_eq(lease_id_check(secret, text, 3, "", &lease), LEASE_ID_ANOTHERS);
+  cr_expect_eq(lease_id_check(secret, text, 3, "", &lease), LEASE_ID_FOREIGN);
 }
 
 Test(lease_id, is_a_decimal_number_at_least) {

@@ -11,7 +11,8 @@
 #include "server/job/jobs.h"
 #include "server/lease/lease.h"
 
-/* After so many grants in a row without a measurement the rest of a lease is given up. */
+/* After this many grants in a row without a measurement the remaining configs of a lease are given
+ * up. */
 #define LEASE_FRUITLESS_MAX 8
 
 /* The request of a device for a lease, and the state of that device. */
@@ -21,20 +22,20 @@ struct lease_wish {
   int64_t token; /* of the request */
   /* Set by lease_grant when it grants none: */
   bool agent_known, device_known;
-  char *drain_reason;            /* NULL: not draining */
-  bool only_device_drains;       /* only the device is draining, not the whole agent */
-  bool wants_signatures;         /* its agent takes only code that a key which it trusts signed */
-  bool is_idle;                  /* no device of this hardware would get a lease now */
+  char *drain_reason;      /* NULL: not draining */
+  bool only_device_drains; /* only the device is draining, not the whole agent */
+  bool wants_signatures;   /* its agent accepts only code that is signed by a key that it trusts */
+  bool is_idle;            /* no device of this hardware would get a lease now */
   struct digest hardware_digest; /* set when the device is known */
 };
 extern const struct record lease_wish_record;
 
 /* A lease that was granted, and what the answer needs of its job. */
 struct lease_granted {
-  struct lease_grant grant; /* without manifest and space; .lease is the decimal id */
+  struct lease_grant grant; /* manifest and space are not set; .lease is the decimal id */
   char *manifest, *space;   /* JSON, as it was registered and submitted */
   int64_t lease;            /* 0: none */
-  bool is_new;              /* granted by this request, not by an earlier one with its nonce */
+  bool is_new;              /* granted by this request, not by an earlier one with the same nonce */
   bool may_be_split;        /* its holder must renew it often */
   bool has_started;         /* its job became running with this grant */
   enum job_state job_state;
@@ -48,15 +49,16 @@ struct lease_granted {
 };
 void lease_granted_release(struct lease_granted *granted);
 
-/* Grants the live lease that the request's nonce holds, else the best open one that the device may
- * have, else the tail of a long one that another device holds, or none. The first grant of a job
- * starts the job: its warm-start configs are chosen and moved to this lease. One transaction. */
+/* Grants the live lease that the request's nonce holds, else the best open lease that the device
+ * may have, else the last configs of a large lease that another device holds, else none. The first
+ * grant of a job starts the job: its warm-start configs are chosen and moved to this lease. One
+ * transaction. */
 must_check bool lease_grant(struct worker *worker, struct lease_wish *wish,
                             struct lease_granted *ret, struct error *error);
 
-/* Splits the tail off the held screen lease with the most predicted device time left that the
- * device may take over, into an open lease of its own: *ret_lease, or 0 where there is none. In
- * the caller's transaction; waits for no lock. */
+/* Of the held screen leases that may be split for the device, takes the one with the most predicted
+ * device time left and moves its last configs to a new open lease: *ret_lease, or 0 when there is
+ * none. In the caller's transaction; waits for no lock. */
 must_check bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
                             struct error *error);
 
@@ -71,9 +73,9 @@ must_check bool lease_gather(struct db *db, const struct lease_granted *granted,
 must_check bool lease_give_up(struct db *db, int64_t lease, int64_t config, const char *detail,
                               struct error *error);
 
-/* To be called when a lease became open again with configs left: gives them up after
- * LEASE_FRUITLESS_MAX grants without a measurement, else wakes a device. A transaction of its own;
- * failures are logged. */
+/* Call it when a lease became open again with configs left: it gives them up after
+ * LEASE_FRUITLESS_MAX grants without a measurement, else wakes a device. Runs in its own
+ * transaction; failures are logged. */
 void lease_settle_open(struct worker *worker, int64_t lease, int64_t job, int64_t fruitless,
                        const struct digest *hardware_digest);
 
@@ -89,17 +91,18 @@ struct poison_facts {
 
 enum poison_step {
   POISON_AGAIN,    /* any agent may try again */
-  POISON_SEPARATE, /* it moves to a lease of its own that the agents which lost it do not get */
+  POISON_SEPARATE, /* it moves to a new lease, which is not granted to the agents that lost it */
   POISON_GIVE_UP,  /* its outcome is runtime */
 };
 
-/* Two losses poison a config for that device, losses on two devices for the environment. */
+/* After two losses the config is tried by other agents; after losses on two devices, or when there
+ * is no other agent, it is given up. */
 enum poison_step poison_decide(const struct poison_facts *facts);
 
 /* A lease that was lost: its holder let it expire or was restarted. */
 struct lease_loss {
   int64_t id, job_id, epoch, fruitless;
-  int64_t config; /* that was being measured; FIELD_NONE: none is known */
+  int64_t config; /* the one that was being measured; FIELD_NONE: not known */
   char *agent, *device;
   struct digest hardware_digest;
 };
@@ -119,8 +122,8 @@ must_check bool leases_reclaim(struct worker *worker, const char *agent, struct 
 /* After the commit: wakes requests and moves jobs on that have nothing left to measure. */
 void leases_settle_losses(struct worker *worker, const struct lease_losses *losses);
 
-/* Answers of all routes of a lease: 404; 409 with the current epoch, if the request comes from the
- * holder. `what` is inserted into the sentence of the 409. */
+/* The answers 404 and 409 of all routes of a lease. The 409 has the current epoch if the request
+ * comes from the holder. `what` is inserted into the sentence of the 409. */
 void lease_answer_unknown(struct request *request, int64_t lease);
 void lease_answer_stale(struct worker *worker, struct request *request, int64_t lease,
                         const char *what);

@@ -35,7 +35,7 @@ void lease_granted_release(struct lease_granted *granted) {
   *granted = (struct lease_granted){0};
 }
 
-static bool asker_find(struct db *db, struct lease_wish *wish, struct error *error) {
+static bool device_read(struct db *db, struct lease_wish *wish, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_record(&parameters, &lease_wish_record, wish);
@@ -139,9 +139,9 @@ static bool warm_starts_find(struct db *db, struct lease_granted *granted, struc
   return true;
 }
 
-/* To be called for the first lease of a job. Chooses the job's warm-start configs (those of a
- * search were chosen when it was submitted), moves them from other open leases to this one, and
- * makes the job running. */
+/* Called for the first lease of a job. Chooses the job's warm-start configs (those of a search were
+ * chosen when it was submitted), moves them from other open leases to this one, and makes the job
+ * running. */
 static bool job_begin(struct worker *worker, const struct lease_wish *wish,
                       struct lease_granted *granted, struct error *error) {
   if (!granted->is_search) {
@@ -174,7 +174,7 @@ static bool job_begin(struct worker *worker, const struct lease_wish *wish,
   return true;
 }
 
-/* *ret_split: the lease that was made of another one's tail, or 0. */
+/* *ret_split: the lease that was split off another one, or 0. */
 static bool grant_in(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
                      int64_t *ret_split, struct error *error) {
   bool is_stale;
@@ -183,7 +183,7 @@ static bool grant_in(struct worker *worker, struct lease_wish *wish, struct leas
     return false;
 
   if (!ret->lease) {
-    if (!asker_find(worker->db, wish, error))
+    if (!device_read(worker->db, wish, error))
       return false;
     if (is_stale || !wish->device_known || wish->drain_reason)
       return true;
@@ -217,10 +217,12 @@ static bool grant_once(struct worker *worker, struct lease_wish *wish, struct le
     counter_add(COUNTER_leases_split, 1);
     log_info("lease: split lease=%lld agent=%s device=%s", (long long)split, wish->agent,
              wish->device);
-    if (ret->lease !=
-        split) /* a better lease was opened in between: another device gets the tail */
+
+    /* When a better lease was opened in between, another device gets the new one. */
+    if (ret->lease != split)
       leases_announce(worker, &wish->hardware_digest, 1);
   }
+
   return true;
 }
 
@@ -233,11 +235,11 @@ bool lease_grant(struct worker *worker, struct lease_wish *wish, struct lease_gr
     lease_granted_release(ret);
 
     /* A concurrent request with this nonce was granted a lease: the next attempt finds it. */
-    bool may_go = error->kind == ERROR_UNIQUE || error->kind == ERROR_CONTENTION;
-    if (may_go && attempt == GRANT_ATTEMPTS)
+    bool may_retry = error->kind == ERROR_UNIQUE || error->kind == ERROR_CONTENTION;
+    if (may_retry && attempt == GRANT_ATTEMPTS)
       return error_of(error, ERROR_CONTENTION,
-                      "this nonce is being asked for by several requests at once; try again");
-    if (!may_go)
+                      "several requests use this nonce at the same time; try again");
+    if (!may_retry)
       return false;
   }
 }

@@ -37,6 +37,7 @@ void lease_losses_release(struct lease_losses *losses) {
   db_records_free(&loss_record, losses->all, losses->n);
   *losses = (struct lease_losses){0};
 }
+#define cleanup_losses __attribute__((cleanup(lease_losses_release)))
 
 bool lease_give_up(struct db *db, int64_t id, int64_t config, const char *detail,
                    struct error *error) {
@@ -73,7 +74,7 @@ bool lease_give_up(struct db *db, int64_t id, int64_t config, const char *detail
   return lease_change_state(db, &change, 1, error);
 }
 
-/* Of an open lease that was granted too often without a result. */
+/* Gives up an open lease that was granted too often without a result. */
 static bool fruitless_give_up(struct db *db, int64_t lease, int64_t fruitless,
                               struct error *error) {
   char detail[128];
@@ -99,8 +100,8 @@ void lease_settle_open(struct worker *worker, int64_t lease, int64_t job, int64_
   job_announce(worker, job);
 }
 
-/* Moves a config of an open lease to a lease of its own that `agents` (an array literal) do not
- * get. */
+/* Moves a config of an open lease to a new lease, which is not granted to `agents` (an array
+ * literal). */
 static bool config_separate(struct db *db, int64_t id, int64_t config, const char *agents,
                             struct error *error) {
   cleanup_lease struct lease lease = {0};
@@ -154,52 +155,48 @@ static bool loss_judge(struct db *db, const struct lease_loss *loss, const struc
   die("no such poison step");
 }
 
-/* Opens held leases that were locked, counts their losses, and applies the poison rule to them. */
-static bool leases_lose(struct worker *worker, const struct lease_losses *losses,
+/* Opens the held leases that the statement finds and locks, counts their losses, and applies the
+ * poison rule to them. */
+static bool leases_lose(struct worker *worker, const struct statement *statement,
+                        const struct db_parameters *parameters, struct lease_losses *ret,
                         struct error *error) {
-  cleanup_free struct lease_change *changes = xcalloc(losses->n + 1, sizeof *changes);
-  for (size_t i = 0; i < losses->n; i++)
-    changes[i] =
-        (struct lease_change){.lease = losses->all[i].id, .from = LEASE_HELD, .to = LEASE_OPEN};
-  if (losses->n == 0)
-    return true;
-
-  cleanup_rows struct db_rows *facts = NULL;
-  cleanup_parameters struct db_parameters note = {0}, ask = {0};
-  bind_records(&note, &loss_record, losses->all, losses->n);
-  bind_records(&ask, &loss_record, losses->all, losses->n);
-  bind_integer(&ask, "live_ms", agent_live_ms(server_options(worker->server)));
-  if (!lease_change_state(worker->db, changes, losses->n, error) ||
-      !db_run(worker->db, &sql_leases_note_losses, &note, NULL, error) ||
-      !db_run(worker->db, &sql_lease_loss_facts, &ask, &facts, error))
+  struct db *db = worker->db;
+  cleanup_rows struct db_rows *rows = NULL, *facts = NULL;
+  if (!db_run(db, statement, parameters, &rows, error))
     return false;
 
-  cleanup_free int *row_of = xcalloc(losses->n, sizeof *row_of);
-  for (size_t i = 0; i < losses->n; i++)
+  cleanup_losses struct lease_losses losses = {0};
+  losses.all = db_read_all(rows, &loss_record, &losses.n);
+  if (losses.n == 0) {
+    *ret = (struct lease_losses){0};
+    return true;
+  }
+
+  cleanup_free struct lease_change *changes = xcalloc(losses.n, sizeof *changes);
+  cleanup_free int *row_of = xcalloc(losses.n, sizeof *row_of); /* -1: without facts */
+  for (size_t i = 0; i < losses.n; i++) {
     row_of[i] = -1;
+    changes[i] =
+        (struct lease_change){.lease = losses.all[i].id, .from = LEASE_HELD, .to = LEASE_OPEN};
+  }
+
+  cleanup_parameters struct db_parameters note = {0}, of_facts = {0};
+  bind_records(&note, &loss_record, losses.all, losses.n);
+  bind_records(&of_facts, &loss_record, losses.all, losses.n);
+  bind_integer(&of_facts, "live_ms", agent_live_ms(server_options(worker->server)));
+  if (!lease_change_state(db, changes, losses.n, error) ||
+      !db_run(db, &sql_leases_note_losses, &note, NULL, error) ||
+      !db_run(db, &sql_lease_loss_facts, &of_facts, &facts, error))
+    return false;
+
   for (int row = 0; row < db_count(facts); row++)
     row_of[db_get_integer(facts, row, "n") - 1] = row;
-
-  for (size_t i = 0; i < losses->n; i++)
-    if (!loss_judge(worker->db, &losses->all[i], row_of[i] < 0 ? NULL : facts, row_of[i], error))
+  for (size_t i = 0; i < losses.n; i++)
+    if (!loss_judge(db, &losses.all[i], row_of[i] < 0 ? NULL : facts, row_of[i], error))
       return false;
-  return true;
-}
 
-static bool lose(struct worker *worker, const struct statement *statement,
-                 const struct db_parameters *parameters, struct lease_losses *ret,
-                 struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(worker->db, statement, parameters, &rows, error))
-    return false;
-
-  struct lease_losses losses;
-  losses.all = db_read_all(rows, &loss_record, &losses.n);
-  if (!leases_lose(worker, &losses, error)) {
-    lease_losses_release(&losses);
-    return false;
-  }
   *ret = losses;
+  losses = (struct lease_losses){0};
   return true;
 }
 
@@ -207,14 +204,14 @@ bool leases_expire(struct worker *worker, int64_t limit, struct lease_losses *re
                    struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "limit", limit);
-  return lose(worker, &sql_leases_expire, &parameters, ret, error);
+  return leases_lose(worker, &sql_leases_expire, &parameters, ret, error);
 }
 
 bool leases_reclaim(struct worker *worker, const char *agent, struct lease_losses *ret,
                     struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "agent", agent);
-  return lose(worker, &sql_leases_reclaim, &parameters, ret, error);
+  return leases_lose(worker, &sql_leases_reclaim, &parameters, ret, error);
 }
 
 void leases_settle_losses(struct worker *worker, const struct lease_losses *losses) {
@@ -233,15 +230,16 @@ void leases_settle_losses(struct worker *worker, const struct lease_losses *loss
     jobs_advance(worker, jobs, losses->n);
 }
 
-/* Whether agents have had one lease time to renew their leases, since the connection to the
- * database was made and since the last pause of this server or of the database that was so long
- * that renewals may have failed. */
+/* Whether agents have had one lease time to renew their leases since this server connected to the
+ * database, and since the last pause of this server or of the database that was long enough for
+ * renewals to fail. */
 static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
   struct lease_clock *clock = &worker->lease_clock;
   int64_t now_ms = clock_monotonic_ms();
   if (clock->looked_ms && now_ms - clock->looked_ms > EXPIRE_PACE_MS + lease_ms / 2) {
     clock->resumed_ms = now_ms;
-    log_warning("leases: stood still for %lld ms; none expires for a lease time",
+    log_warning("leases: the server or the database stood still for %lld ms; no lease expires for "
+                "one lease time",
                 (long long)(now_ms - clock->looked_ms));
   }
 
@@ -250,11 +248,14 @@ static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
          now_ms - db_connected_since_ms(worker->db) >= lease_ms;
 }
 
-/* Expires one page. Agents must not lose their leases because a server or a database was away. */
+/* Expires one page. Agents must not lose their leases because a server or a database was
+ * unavailable. */
 static bool expire_page(struct worker *worker, bool *ret_more, struct error *error) {
-  struct lease_losses losses = {0};
+  cleanup_losses struct lease_losses losses = {0};
   *ret_more = false;
-  /* It takes now() before the clock is read, so that a pause of the database is seen. */
+
+  /* The transaction takes now() before this server reads its clock, so that a pause of the database
+   * is noticed. */
   if (!db_begin_now(worker->db, error))
     return false;
   if (!renewals_had_time(worker, server_options(worker->server)->lease_ms)) {
@@ -262,21 +263,20 @@ static bool expire_page(struct worker *worker, bool *ret_more, struct error *err
     return true;
   }
 
-  if (!db_end(worker->db, leases_expire(worker, PAGE, &losses, error), error)) {
-    lease_losses_release(&losses);
+  if (!db_end(worker->db, leases_expire(worker, PAGE, &losses, error), error))
     return false;
-  }
 
   counter_add(COUNTER_leases_lost, losses.n);
   leases_settle_losses(worker, &losses);
   *ret_more = losses.n == PAGE;
-  lease_losses_release(&losses);
   return true;
 }
 
-/* Gives up leases that avoid all agents which could measure them. Each in a transaction of its own:
- * none waits for a lease while it holds a job's row. */
+/* Gives up leases that avoid all agents which could measure them. Each is given up in its own
+ * transaction: no transaction waits for a lease while it holds a job's row. */
 static bool unwanted_give_up(struct worker *worker, struct error *error) {
+  static const char detail[] =
+      "poisoned: every agent that could measure it lost a lease while measuring it";
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
@@ -286,12 +286,9 @@ static bool unwanted_give_up(struct worker *worker, struct error *error) {
 
   for (int row = 0; row < db_count(rows); row++) {
     int64_t job = db_get_integer(rows, row, "job_id");
+    int64_t lease = db_get_integer(rows, row, "id");
     if (!db_begin(worker->db, error) ||
-        !db_end(worker->db,
-                lease_give_up(
-                    worker->db, db_get_integer(rows, row, "id"), -1,
-                    "poisoned: every agent that could measure it lost leases while it did", error),
-                error))
+        !db_end(worker->db, lease_give_up(worker->db, lease, -1, detail, error), error))
       return false;
     jobs_advance(worker, &job, 1);
   }

@@ -1,6 +1,6 @@
 /* POST /v1/leases/{id}/results.
  *
- * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+ * Memory: a handler frees what it makes when it returns. Threads: database workers. */
 #include "common/base/log.h"
 #include "server/blob/blobs.h"
 #include "server/counters.h"
@@ -14,7 +14,8 @@
 
 #define POST_ATTEMPTS 8 /* after conflicts with other transactions */
 
-/* Checks that the code objects which finals name are stored. False: the request is answered. */
+/* Checks that the code objects which finals name are stored. False: the request has been
+ * answered. */
 static bool objects_are_stored(struct worker *worker, struct request *request,
                                const struct results *results) {
   cleanup_free struct digest *objects = xcalloc(results->measurements.n + 1, sizeof *objects);

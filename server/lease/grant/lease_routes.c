@@ -1,6 +1,6 @@
 /* Requesting, renewing and handing back leases.
  *
- * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+ * Memory: a handler frees what it makes when it returns. Threads: database workers. */
 #include <math.h>
 
 #include "common/base/log.h"
@@ -132,7 +132,7 @@ static const struct field renewal_fields[] = {
 };
 const struct record renewal_record = RECORD("RenewRequest", struct renewal, renewal_fields);
 
-/* `configs`: those that remain, of a lease that was split. */
+/* `configs`: the remaining ones, set only for a lease that was split. */
 struct renewed {
   int64_t expires_in_ms;
   json_t *configs;
@@ -240,8 +240,8 @@ static const struct field handback_fields[] = {
 };
 const struct record handback_record = RECORD("HandBackRequest", struct handback, handback_fields);
 
-/* Opens the lease again, or cancels it, with the event, when it has spent its share of the job's
- * budget; adds the time that opening the kernel took. The grant does not count as fruitless when
+/* Opens the lease again or, when it has spent its share of the job's budget, cancels it and adds
+ * the event. Adds the time that opening the kernel took. The grant does not count as fruitless when
  * the agent trusts no key that signed the code. *ret_state: LEASE_STATE_COUNT when the lease was
  * not held at this epoch. */
 static bool lease_hand_back(struct db *db, const struct handback *handback, struct lease *lease,

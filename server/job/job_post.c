@@ -1,7 +1,7 @@
-/* POST /v1/jobs: one job or an array of them. What is new is stored in one transaction; one bad job
- * refuses them all.
+/* POST /v1/jobs: one job or an array of jobs. New ones are stored in one transaction; if one of
+ * them is refused, all are.
  *
- * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+ * Memory: a handler frees what it makes when it returns. Threads: database workers. */
 #include <math.h>
 
 #include "common/campaign/campaign.h"
@@ -29,7 +29,7 @@ const struct record job_finals_record = RECORD("Finals", struct job_finals, fina
 static const struct field budget_fields[] = {
     RECORD_FIELD(NUMBER, struct job_budget, device_seconds, FIELD_REQUIRED, "budget_device_seconds",
                  .least_number = BUDGET_LEAST_US * 1e-6, .most_number = BUDGET_SECONDS_MAX,
-                 .about = "any final takes the least of them"),
+                 .about = "at least what the shortest possible final takes"),
 };
 const struct record job_budget_record = RECORD("Budget", struct job_budget, budget_fields);
 
@@ -44,7 +44,7 @@ static const struct field request_fields[] = {
     FIELD(JSON, space, FIELD_REQUIRED | FIELD_OBJECT,
           .schema = "{\"$ref\": \"#/components/schemas/Space\"}"),
     FIELD(CUSTOM, environment, FIELD_REQUIRED, .custom = &environment_field),
-    /* Names that people type into URLs and shells. */
+    /* Tags and runs are typed into URLs and shells: no control characters. */
     FIELD(TEXT, tag, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = JOB_TEXT_MAX,
           .schema = "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 200, \"default\": "
                     "\"default\"}"),
@@ -102,7 +102,7 @@ struct job_post {
   size_t n;
   struct submission *submissions;
   size_t n_rows;
-  struct submission **rows; /* of equal submissions only the one that represents them */
+  struct submission **rows; /* of each set of equal submissions the one that represents it */
 };
 
 static void job_post_release(struct job_post *post) {
@@ -112,7 +112,7 @@ static void job_post_release(struct job_post *post) {
   free(post->rows);
 }
 
-/* Puts the job that an error is about before its pointer. Returns false. */
+/* Prefixes the pointer of an error with that of its job. Returns false. */
 static bool refuse(const struct job_post *post, size_t index, struct error *error) {
   char at[JSON_POINTER_SIZE];
   if (post->is_array)
@@ -150,7 +150,7 @@ static int by_identity(const void *a, const void *b) {
   return memcmp(&x->identity, &y->identity, sizeof x->identity);
 }
 
-/* Of equal jobs one represents them all, with the highest priority. */
+/* Chooses one of each set of equal jobs to represent it, with the highest priority of them. */
 static void post_join(struct job_post *post) {
   cleanup_free struct submission **all = xcalloc(post->n, sizeof *all);
   for (size_t i = 0; i < post->n; i++)
@@ -199,7 +199,8 @@ static bool post_store(struct worker *worker, struct job_post *post, const struc
       raised[n_raised++] = row->known.id;
   }
 
-  /* An earlier request may have raised a job's priority and ended before it raised its leases'. */
+  /* An earlier request may have failed after it raised a job's priority and before it raised that
+   * of the job's leases. */
   return submissions_store(worker, changed, n_changed, author, error) &&
          jobs_raise_leases(worker->db, raised, n_raised, error);
 }

@@ -21,8 +21,8 @@ WHERE j.id < :before
 ORDER BY j.id DESC
 LIMIT :limit;
 
--- `waiting`: why the job has open leases and none is measured. `resources`: what the finalists
--- took, each from the last process that it was measured in.
+-- `waiting`: why open leases of the job are not granted. winner_resources: the resources that the
+-- finalists used, each in the last process that measured it.
 -- name: job_get
 SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_digest,
     e.identity AS environment, j.tag, j.run, j.regime, j.purpose, j.priority,

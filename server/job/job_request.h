@@ -12,27 +12,27 @@
 #define JOBS_PER_REQUEST_MAX 1000
 #define JOB_TEXT_MAX 200
 
-/* How a space that is too large to measure all of it is searched. */
+/* How a space that is too large to be measured completely is searched. */
 struct job_search {
-  enum search_strategy strategy; /* (enum search_strategy)-1: it is not searched */
-  int64_t trials;                /* FIELD_NONE: the same */
-  bool wanted;                   /* not a field: set after the record is read */
+  enum search_strategy strategy; /* (enum search_strategy)-1: no search */
+  int64_t trials;                /* FIELD_NONE: no search */
+  bool wanted; /* whether there is a search; no field, set after the record is read */
 };
 extern const struct record job_search_record;
 
-/* Revalidate: measure a few configs of an earlier job again; the job's space is not the
- * kernel's. */
+/* PURPOSE_REVALIDATE: a few configs of an earlier job are measured again; the job's space is then
+ * not the kernel's. */
 enum job_purpose { PURPOSE_TUNE, PURPOSE_REVALIDATE };
 extern const char *const job_purpose_names[]; /* by value, ended by NULL */
 
 /* How the final is measured. */
 struct job_finals {
-  int64_t devices; /* over how many it is spread: 1 to FINAL_DEVICES_MAX */
+  int64_t devices; /* the number of devices that it is spread over, 1 to FINAL_DEVICES_MAX */
 };
 extern const struct record job_finals_record;
 
 struct job_budget {
-  double device_seconds; /* NaN: there is none */
+  double device_seconds; /* NaN: no budget */
 };
 extern const struct record job_budget_record;
 
@@ -46,7 +46,7 @@ struct job_request {
   enum job_purpose purpose;
   int64_t priority;
   struct job_budget budget;
-  int64_t budget_ms; /* from it; 0: none */
+  int64_t budget_ms; /* from `budget`; 0: none */
   struct job_search search;
   struct job_finals finals;
 };

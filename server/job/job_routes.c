@@ -1,6 +1,6 @@
 /* Listing, reading, following and cancelling jobs.
  *
- * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+ * Memory: a handler frees what it makes when it returns. Threads: database workers. */
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/job/job_read.sql.h"
@@ -117,7 +117,7 @@ const struct record job_item_record = RECORD("JobItem", struct job_summary, item
 static const struct field job_fields[] = {
     SUMMARY_FIELDS,
     FIELD(RECORD, winner, FIELD_ANSWER, .of = &job_winner_record),
-    FIELD(TEXT, waiting, FIELD_ANSWER, .about = "why nothing of it is measured that could be"),
+    FIELD(TEXT, waiting, FIELD_ANSWER, .about = "why its open leases are not granted"),
     FIELD(JSON, space, ALWAYS_THERE, .schema = "{\"$ref\": \"#/components/schemas/Space\"}"),
     FIELD(JSON, flagged, FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Flagged\"}"),
     FIELD(TEXT, quarantined, FIELD_ANSWER),
@@ -135,13 +135,15 @@ void route_job_list(struct worker *worker, struct request *request) {
     return;
   if (state && !job_state_parse(state, &known)) {
     answer_refusal(request, ERROR_INVALID, "",
-                   "state=\"%.40s\" is none of queued, running, done, failed and cancelled", state);
+                   "state=\"%.40s\" is not one of queued, running, done, failed and cancelled",
+                   state);
     return;
   }
 
   if (hash && !digest_parse(hash, &kernel)) {
     answer_refusal(request, ERROR_INVALID, "",
-                   "kernel=\"%.80s\" is no kernel hash (\"sha256:\" and 64 digits)", hash);
+                   "kernel=\"%.80s\" is not a kernel hash (\"sha256:\" and 64 hexadecimal digits)",
+                   hash);
     return;
   }
 
@@ -243,8 +245,9 @@ void route_job_measurements(struct worker *worker, struct request *request) {
     return;
   }
 
-  bool has_any = !db_is_null(rows, 0, "id");     /* a job without measurements is one row */
-  int64_t n_page = db_get_integer(rows, 0, "n"); /* before it was cut */
+  bool has_any = !db_is_null(rows, 0, "id"); /* a job without measurements gives one row */
+  int64_t n_page =
+      db_get_integer(rows, 0, "n"); /* the rows of the page before its end was cut off */
   bool is_more = has_any && (n_page == limit || n_page > n);
   json_t *items = has_any ? db_rows_to_json(rows, &stored_measurement_record) : json_array();
   request_answer_json(request, 200,
@@ -299,7 +302,7 @@ void route_job_events(struct worker *worker, struct request *request) {
     return;
   }
 
-  bool has_events = !db_is_null(rows, 0, "event"); /* a job without newer events is one row */
+  bool has_events = !db_is_null(rows, 0, "event"); /* a job without newer events gives one row */
   int64_t deadline_ms = request->arrived_ms + (int64_t)(seconds * 1000);
   if (!has_events && !request->deadline_passed && clock_monotonic_ms() < deadline_ms) {
     char key[PARK_KEY_SIZE];

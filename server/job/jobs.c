@@ -1,4 +1,5 @@
-/* Moving jobs on, ending them, and flagging winners that turned out slower than the default. */
+/* Advancing jobs through their stages, ending them, and flagging winners that turned out slower
+ * than the default. */
 #include "server/job/jobs.h"
 
 #include "common/base/log.h"
@@ -68,8 +69,8 @@ bool job_change_state(struct db *db, const struct job_change *change, size_t *re
 }
 
 /* After the transaction in which a job failed or was cancelled: cancels its leases and wakes the
- * requests that wait for it. A transaction of its own, because none waits for leases while it holds
- * a job's row. The housekeeper repeats it after a crash. */
+ * requests that wait for it. It uses another transaction, because none may wait for leases while it
+ * holds a job's row. The housekeeper repeats it after a crash. */
 static bool end_settle(struct worker *worker, const struct job_change *change, bool is_changed,
                        struct error *error) {
   counter_add(COUNTER_jobs_failed, is_changed && change->to == JOB_FAILED);
@@ -98,7 +99,8 @@ bool job_end(struct worker *worker, int64_t job, const char *reason, const struc
   if (!db_begin(worker->db, error))
     return false;
 
-  /* From queued first: in the meantime it can only become running. */
+  /* Queued is tried first: a queued job may become running meanwhile, but not the other way
+   * round. */
   bool ok = job_change_state(worker->db, &change, &changed, error);
   if (ok && !changed) {
     change.from = JOB_RUNNING;
@@ -118,8 +120,8 @@ bool job_end(struct worker *worker, int64_t job, const char *reason, const struc
   return end_settle(worker, &change, *ret_ended, error);
 }
 
-/* A change of a running job, only while it is in the stage and round that the decision was made
- * for: another server may have moved it on. */
+/* A change of a running job that applies only in the stage and round for which it was decided:
+ * another server may have advanced the job meanwhile. */
 static struct job_change change_of(const struct job_brief *job, enum job_state to,
                                    const json_t *detail) {
   return (struct job_change){
@@ -135,8 +137,8 @@ struct next_round {
   struct new_lease *leases;
 };
 
-/* Moves the job there in one transaction, and wakes those that wait for leases or for the job.
- * *ret_moved: false when another server moved it first. */
+/* Moves the job there in one transaction, and wakes the requests that wait for leases or for the
+ * job. *ret_moved: false when another server was first. */
 static bool round_begin(struct worker *worker, const struct job_brief *job,
                         const struct next_round *next, bool *ret_moved, struct error *error) {
   ALWAYS(json_object_set_new(next->detail, "stage", json_string(stage_name(next->stage))) == 0);
@@ -163,8 +165,8 @@ static bool round_begin(struct worker *worker, const struct job_brief *job,
   return true;
 }
 
-/* Begins a halving or a final, or adds processes to a final. The first processes of a final that is
- * to be on several devices are kept for different devices. */
+/* Begins a halving or a final, or adds processes to a final. The first processes of a final on
+ * several devices are reserved for different devices. */
 static bool race_begin(struct worker *worker, const struct job_brief *job,
                        const struct campaign_step *step, struct error *error) {
   size_t n = (size_t)step->n_processes;
@@ -199,7 +201,7 @@ static bool race_begin(struct worker *worker, const struct job_brief *job,
 
 /* Flags */
 
-/* `ratio` and its interval: the default's time over the config's. */
+/* `ratio` and its interval: the default's time divided by the config's. */
 static size_t flag_add(struct flag *flags, size_t n, uint64_t config, double ratio, double lower,
                        double upper) {
   if (upper < 1)
@@ -224,7 +226,7 @@ size_t flags_judge(const struct final_measurement *measurements, size_t n, uint6
   size_t n_flags = flag_add(ret_flags, 0, baseline, verdict.baseline_ratio, verdict.baseline_lower,
                             verdict.baseline_upper);
 
-  /* By ordinal, which is their first member. */
+  /* Sorted by ordinal, which is their first member. */
   qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, compare_ordinals);
   for (size_t i = 0; i < verdict.n_finalists && n_flags < FLAGS_MAX; i++) {
     const struct verdict_finalist *finalist = &verdict.finalists[i];
@@ -236,8 +238,7 @@ size_t flags_judge(const struct final_measurement *measurements, size_t n, uint6
   return n_flags;
 }
 
-/* A flag with its config's values as canonical JSON, by which the same config is found in another
- * space. */
+/* A flag, with its config's values as canonical JSON: they identify the config in other spaces. */
 struct flag_row {
   char *config_values;
   struct flag flag;
@@ -251,9 +252,9 @@ static const struct field flag_fields[] = {
 static const struct record flag_record = RECORD(NULL, struct flag_row, flag_fields);
 
 /* Flags the winners of earlier jobs that this job found slower than the default, with the event, in
- * the transaction in which it becomes done. Winners that are flagged already stay as they are.
- * Fails also when samples that the job was decided from were quarantined meanwhile: then it must be
- * decided again. */
+ * the transaction in which it becomes done. Winners that have a flag already keep it. Also fails
+ * when samples that the decision used were quarantined meanwhile: then the job must be decided
+ * again. */
 static bool winners_flag(struct worker *worker, const struct job_brief *job,
                          const struct space *space, struct error *error) {
   cleanup_rows struct db_rows *facts = NULL, *flagged = NULL;
@@ -368,7 +369,7 @@ void job_facts(const struct job_brief *job, const struct screen_summary *screen,
 
   if (job->stage == STAGE_FINAL) {
     ret_facts->processes_begun =
-        processes + job->round; /* each process that was added has a round of its own */
+        processes + job->round; /* each process that was added is one round */
     ret_facts->n_measurements = final->n;
     ret_facts->measurements = final->measurements;
   } else {
@@ -390,7 +391,7 @@ bool job_search_round(const struct job_brief *job, const struct job_search_input
 }
 
 /* Begins the next batch of a search, which is the next round of its screen. *ret_over: there is
- * none, and the job goes on without. */
+ * none, and the screen is over. */
 static bool search_advance(struct worker *worker, const struct job_brief *job, bool *ret_over,
                            struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
@@ -446,7 +447,7 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
   return true;
 }
 
-/* Moves a job on that has nothing left to measure in its stage. */
+/* Advances a job that has nothing left to measure in its stage. */
 static bool job_advance(struct worker *worker, const struct job_brief *job, struct error *error) {
   cleanup_campaign_step struct campaign_step step = {0};
   if (job->state == JOB_QUEUED) {
@@ -545,6 +546,6 @@ void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n) {
         brief->is_cut ||
         budget_screen_left_us(&brief->budget, final_processes(brief->final_devices)) == 0;
     if (!job_advance(worker, brief, &error))
-      log_warning("job: cannot move on job=%lld: %s", (long long)brief->id, error.message);
+      log_warning("job: cannot advance job=%lld: %s", (long long)brief->id, error.message);
   }
 }

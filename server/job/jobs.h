@@ -4,12 +4,12 @@
  * Every step is one transaction with a compare-and-set on (state, stage, round), so that any number
  * of servers may try it.
  *
- * Flags: a winner that a later job measures slower than the default is flagged, and no release
- * takes it any more. A later job of the same kernel, key, environment and tag has the newest such
- * winner as its baseline, those that are still near the best among its finalists, and always the
- * default: all are measured in several fresh processes, in pairs. A winner is flagged when the
- * interval of the default's time over its own is below 1. The interval is simultaneous over all
- * finalists, as that of the job's winner is.
+ * Flags: a winner that a later job measures slower than the default is flagged, and no later
+ * release includes it. A later job of the same kernel, key, environment and tag has the newest
+ * earlier winner as its baseline, and measures earlier winners that are still near the best, and
+ * always the default, as finalists: all in several fresh processes, in pairs. A winner is flagged
+ * when the interval of the default's time divided by its own is below 1. Like the interval of the
+ * job's winner, it is simultaneous over all finalists.
  *
  * Memory: nothing is kept. Threads: flags_judge is pure; the rest is a worker's own. */
 #ifndef WAVETUNE_SERVER_JOB_JOBS_H
@@ -49,10 +49,10 @@ struct job_brief {
   uint64_t default_config;
   struct job_search search;
   int64_t final_devices, config_us;
-  int64_t devices; /* live ones that can run it; of a search only */
+  int64_t devices; /* live devices that can run it; set only for a search */
   struct budget budget;
-  bool is_cut;                   /* leases of it were cancelled for its budget */
-  bool is_spent;                 /* the part of its budget that is for the screen is spent */
+  bool is_cut;                   /* some of its leases were cancelled because of the budget */
+  bool is_spent;                 /* the screen's part of its budget is spent */
   struct digest hardware_digest; /* devices that wait for it are woken when it gets leases */
 };
 
@@ -63,7 +63,7 @@ struct job_change {
   const char *reason;          /* of a failure */
   const json_t *detail;        /* of the event; NULL: {} */
   const struct author *author; /* of a cancellation that was requested, or NULL */
-  const struct job_brief *at;  /* only while the job is in this stage and round; NULL: in any */
+  const struct job_brief *at;  /* apply it only in this stage and round; NULL: in any */
   enum stage to_stage;         /* of a change to another stage */
   int64_t to_round;
 };
@@ -73,7 +73,7 @@ struct job_change {
 must_check bool job_change_state(struct db *db, const struct job_change *change,
                                  size_t *ret_changed, struct error *error);
 
-/* Moves on those of `jobs` (NULL: of all jobs) that have no open or held lease. Failures are
+/* Advances those of `jobs` (NULL: of all jobs) that have no open or held lease. Failures are
  * logged; the housekeeper tries again. */
 void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n);
 
@@ -86,11 +86,12 @@ must_check bool job_end(struct worker *worker, int64_t job, const char *reason,
 #define FLAGS_MAX (FINALISTS_MAX + 1)
 struct flag {
   uint64_t config;
-  double ratio, lower, upper; /* of its time over the default's, with the interval: above 1 */
+  double ratio, lower,
+      upper; /* its time divided by the default's, with the interval, which is above 1 */
 };
-/* The baseline and the finalists of a final that are slower than its default, by rising ordinal of
- * the finalists, the baseline first. None where the default was not measured correctly in
- * VERDICT_PROCESSES_MIN processes, or failed in one. */
+/* The baseline, if it is slower than the default, and then the finalists that are, by rising
+ * ordinal. None if the default was measured correctly in fewer than VERDICT_PROCESSES_MIN
+ * processes, or failed in one. */
 size_t flags_judge(const struct final_measurement *measurements, size_t n, uint64_t baseline,
                    uint64_t default_config, uint64_t seed, struct flag ret_flags[FLAGS_MAX]);
 
@@ -103,7 +104,7 @@ void job_facts(const struct job_brief *job, const struct screen_summary *screen,
                const struct screen_summary *halving, const struct final_summary *final,
                struct campaign_facts *ret_facts);
 
-/* What a search reads. */
+/* The input of a search. */
 struct job_search_input {
   const struct space *space;
   struct space_facts facts;

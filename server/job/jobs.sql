@@ -1,7 +1,8 @@
--- Moving jobs on, and flagging winners (server/job/jobs.c).
+-- Advancing jobs, and flagging winners (server/job/jobs.c).
 
--- Compare and set: of the jobs those that are in the state and, where they are stated, in the stage
--- and round. Adds an event, whose kind is the new state, or "stage" where the state stays.
+-- Compare and set: changes those of the jobs that are in the given state and, if given, in the
+-- stage and round. Adds an event, whose kind is the new state, or "stage" if the state stays the
+-- same.
 -- name: job_change_state
 WITH due AS MATERIALIZED (
     SELECT id
@@ -35,12 +36,12 @@ WITH due AS MATERIALIZED (
 SELECT id
 FROM changed;
 
--- Jobs that have nothing left to measure in their stage. Where it may be any job, jobs_ready_all
--- finds them first: one plan does not suit both a few known jobs and all of them. Open and held
--- leases are looked up together, by the job: for each state alone there is an index that the
--- planner may scan completely (see is_open). They are counted up to one, because NOT EXISTS may
--- become a join that reads the leases of all jobs. Because of the LIMIT budgets are summed only for
--- jobs that are ready.
+-- Jobs that have nothing left to measure in their stage. If any job may be one of them,
+-- jobs_ready_all finds them first, because no single plan suits both a few known jobs and all jobs.
+-- Open and held leases are looked up together, by the job: for each state alone there is an index
+-- that the planner may scan completely (see is_open). They are counted up to one, because NOT
+-- EXISTS may become a join that reads the leases of all jobs. Because of the LIMIT budgets are
+-- summed only for jobs that are ready.
 -- name: jobs_ready
 SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.search_strategy,
     j.search_trials, j.final_devices, j.config_us, e.hardware_digest,
@@ -106,12 +107,12 @@ JOIN spaces s ON s.digest = j.space_digest
 JOIN environments e ON e.id = j.environment_id
 WHERE j.id = :job;
 
--- The two statements of flags both state which winners a job may flag: those of jobs that were done
--- when it was submitted, of the same kernel, key, environment, tag and regime.
+-- Both statements of flags contain the condition for winners that a job may flag: those of jobs
+-- that were done when it was submitted, of the same kernel, key, environment, tag and regime.
 
 -- Whether there is a winner that may be flagged, and how many samples of the job's finals were
--- quarantined and not measured again. They are read by their leases: a job may have a million
--- measurements.
+-- quarantined and not measured again. They are found through their leases, because a job may have a
+-- million measurements.
 -- name: flag_facts
 SELECT EXISTS (
            SELECT

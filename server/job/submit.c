@@ -13,7 +13,7 @@
 #define PACE_JOBS 16
 #define JOB_ID_SIZE 24
 
-/* What earlier jobs show */
+/* What earlier jobs found */
 
 static const struct field past_fields[] = {
     RECORD_FIELD_AS("environment", DIGEST, struct past_winner, environment_digest),
@@ -56,7 +56,7 @@ size_t job_warm_starts(const struct space *space, const struct key *key,
   size_t n = 0;
   for (size_t i = 0; i < winners->n; i++) {
     const struct past_winner *past = &winners->all[i];
-    struct error error; /* values of another space, or a key that this version reads otherwise */
+    struct error error; /* values of another space, or a key that this version cannot read */
     if (!space_config_from_json(space, past->config_values, &known[n].config, &error) ||
         !key_parse(past->key, NULL, 0, &keys[n], &error))
       continue;
@@ -140,7 +140,7 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
 
   for (int row = 0; row < db_count(manifests); row++) {
     cleanup_json json_t *manifest = db_get_json(manifests, row, "manifest");
-    struct error bad; /* it was valid when it was stored, perhaps by another version */
+    struct error bad; /* it was valid when another version stored it */
     if (!kernel_parse(manifest, &catalog.kernels[db_get_integer(manifests, row, "n") - 1].kernel,
                       &bad))
       log_error("kernel: a stored manifest is not valid any more: %s", bad.message);
@@ -156,7 +156,7 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
   return true;
 }
 
-/* Only when a job runs compiled code. */
+/* Loads the builds of a kernel; only jobs that run compiled code need them. */
 static bool catalog_load_builds(struct worker *worker, struct catalog_kernel *entry,
                                 struct error *error) {
   if (entry->has_builds)
@@ -201,7 +201,7 @@ void submission_release(struct submission *submission) {
 
 /* Checking */
 
-/* Sets the columns of the row, with the identity and the seed that follows from it. */
+/* Sets the columns of the row, the identity, and the seed that is made from the identity. */
 static void columns_set(struct submission *submission, const struct build *build) {
   const struct job_request *request = &submission->request;
   const struct space *space = submission->space;
@@ -231,7 +231,7 @@ static void columns_set(struct submission *submission, const struct build *build
     submission->seed = submission->seed << 8 | submission->identity.bytes[i];
 }
 
-/* Sets the answer's agents: those that can run the job. */
+/* Counts, for the answer, the agents that can run the job. */
 static bool agents_find(struct worker *worker, const struct catalog *catalog,
                         const struct kernel *kernel, const struct build *build,
                         struct submission *submission, struct error *error) {
@@ -242,7 +242,8 @@ static bool agents_find(struct worker *worker, const struct catalog *catalog,
   const struct code_of_job code = {&submission->device_class, &kernel->hash,
                                    build ? &build->digest : NULL, submission->is_plain};
   if (submission->is_plain)
-    error_set(&reason, "no key that they trust signed %s; sign it with `wavetune kernel sign`",
+    error_set(&reason,
+              "%s is not signed by a key that they trust; sign it with `wavetune kernel sign`",
               build ? "the kernel or the build that it runs" : "the kernel");
   if (match_wants_signatures(environment, &catalog->environments) &&
       !agents_refusing(worker->db, &code, agent_live_ms(server_options(worker->server)), &refusing,
@@ -378,9 +379,9 @@ static void known_read(const struct db_rows *rows, struct submission *const *job
 }
 
 /* Fills the incumbents of new jobs: the values that won the newest done job of the same kernel,
- * key, environment, tag and regime, and those that were imported for them, the newer first: imports
- * have no regime. An import's environment may state less than the job's; an equal one goes before
- * one that only fits. */
+ * key, environment, tag and regime, and those that were imported for them, the newer first. Imports
+ * have no regime. An import's environment may have less members than the job's; an equal
+ * environment is preferred to one that only fits. */
 static bool incumbents_find(struct db *db, struct submission *const *jobs, size_t n,
                             struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
@@ -498,7 +499,7 @@ bool submission_pays(const struct submission *submission, struct error *error) {
   if (request->budget_ms == 0 || request->budget_ms >= least_ms)
     return true;
   return error_at(error, "/budget/device_seconds",
-                  "\"device_seconds\" is %g, and no final of this job can keep to it: its quickest "
+                  "\"device_seconds\" is %g, and no final of this job fits into it: its quickest "
                   "config took %g when it was measured before, and a final measures %d configs in "
                   "%lld processes; state at least %g",
                   (double)request->budget_ms * 1e-3, (double)submission->quickest_us * 1e-6,
@@ -526,8 +527,8 @@ bool submission_plan(struct submission *submission, uint64_t points_max, struct 
 
 /* Storing */
 
-/* Notes new jobs and raised priorities. A job that another transaction stored meanwhile was not
- * written. */
+/* Notes new jobs and raised priorities in the audit log, but not a job that another transaction
+ * stored meanwhile. */
 static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
                       const struct author *author, struct error *error) {
   cleanup_free struct audit_row *notes = xcalloc(n + 1, sizeof *notes);
@@ -568,7 +569,7 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
   for (size_t i = 0; i < n; i++) {
     environments[i] = &jobs[i]->environment;
     if (i == 0 || !digest_equal(&jobs[i - 1]->space_digest, &jobs[i]->space_digest))
-      spaces[n_spaces++] = *jobs[i]; /* the jobs of a campaign mostly share one */
+      spaces[n_spaces++] = *jobs[i]; /* most jobs of a campaign have the same space */
     cleanup_free char *ordinals = ordinals_format(jobs[i]->warm_starts, jobs[i]->n_warm_starts);
     db_array_text(&warm_starts, ordinals);
     n_leases += jobs[i]->plan.n;

@@ -1,4 +1,4 @@
-/* Submitting jobs: from a request to rows that can be stored, with what earlier jobs show. Reads
+/* Submitting jobs: makes rows from requests, with what earlier jobs found, and stores them. Reads
  * the database for kernels, builds and environments; enumerates spaces outside of any transaction.
  *
  * Memory: a submission owns what it made; a catalog owns kernels and builds and must outlive the
@@ -16,7 +16,8 @@
 #include "server/lease/lease_plan.h"
 #include "server/server.h"
 
-/* What earlier jobs of a kernel show a new one: which configs won.
+/* The winners of earlier jobs of a kernel, from which the warm-start configs of a new job are
+ * chosen.
  *
  * Memory: results are the caller's. Threads: a db's own; job_warm_starts is pure. */
 #define PAST_WINNERS_MAX 256 /* of a kernel, the newest */
@@ -36,8 +37,8 @@ void past_winners_release(struct past_winners *winners);
 must_check bool winners_past(struct db *db, const struct digest *kernels, size_t n,
                              struct past_winners *ret_winners, struct error *error);
 
-/* The warm-start configs of a job; returns how many. A winner is mapped by its values, and left out
- * where the space does not have them. */
+/* Chooses the warm-start configs of a job and returns their number. A winner is found in the space
+ * by its values, and skipped if the space does not have them. */
 size_t job_warm_starts(const struct space *space, const struct key *key,
                        const struct digest *environment_digest, const struct past_winners *winners,
                        uint64_t ret[WARM_STARTS_MAX]);
@@ -51,7 +52,7 @@ struct job_incumbent {
   json_t *config; /* its values; owned */
   enum baseline_from from;
 };
-#define JOB_INCUMBENTS_MAX 2 /* one that a job found, and one that was imported */
+#define JOB_INCUMBENTS_MAX 2 /* one from a job, and one that was imported */
 
 /* The kernels and environments that the jobs of one post refer to, each read once. */
 struct catalog_kernel {
@@ -75,7 +76,7 @@ void catalog_release(struct catalog *catalog);
 struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest *hash);
 #define cleanup_catalog __attribute__((cleanup(catalog_release)))
 
-/* A job that is submitted, and its row. */
+/* A submitted job, and its row. */
 struct submission {
   struct job_request request;
   struct key key;
@@ -93,18 +94,18 @@ struct submission {
   uint64_t seed;
   uint64_t default_config; /* FIELD_NONE without one */
   struct lease_sizing sizing;
-  size_t n_warm_starts; /* warm-start configs of a search, which depends on them; other jobs get
-                      theirs when they start */
+  size_t n_warm_starts; /* the warm-start configs of a search, whose batches depend on them; other
+                           jobs get theirs when they start */
   uint64_t warm_starts[WARM_STARTS_MAX];
 
   /* Of a job that is new. */
-  int64_t quickest_us; /* device time of the quickest correct config when the same was measured
-                          before; 0: not known */
+  int64_t quickest_us; /* device time of the quickest correct config of the newest done job that
+                          differs at most in its run; 0: not known */
   size_t n_incumbents; /* the newest first */
   struct job_incumbent incumbents[JOB_INCUMBENTS_MAX];
   struct lease_plan plan;
 
-  /* The stored job, or the one that is to be stored. */
+  /* The job as it is stored, or will be. */
   struct job_known {
     int64_t id; /* 0: it is not stored */
     int64_t priority, configs;
@@ -122,23 +123,22 @@ must_check bool submission_check(struct worker *worker, struct catalog *catalog,
                                  struct submission *submission, json_t **ret_extra,
                                  struct error *error);
 
-/* Fills `known` of the jobs that are stored; of the others the incumbents and, where they have a
+/* Fills `known` of the jobs that are stored and, of the others, the incumbents and, if they have a
  * budget, quickest_us. */
 must_check bool jobs_find(struct db *db, struct submission *const *jobs, size_t n,
                           struct error *error);
 
-/* Refuses a budget that no final can keep to, because the same was measured before and took
- * longer. */
+/* Refuses a budget that is too small for any final, judged by `quickest_us`. */
 must_check bool submission_pays(const struct submission *submission, struct error *error);
 
-/* Cuts a job that is new into leases. A space that is searched is not enumerated, others have at
+/* Cuts a new job into leases. A space that is searched is not enumerated; any other may have at
  * most `points_max` points. */
 must_check bool submission_plan(struct submission *submission, uint64_t points_max,
                                 struct error *error);
 
-/* Stores all: the new ones with their leases, and raised priorities, in one transaction that is
- * repeated when another one was in its way. No two may have the same identity. Then wakes the
- * requests that wait for their leases. */
+/* Stores new jobs with their leases, and raised priorities, in one transaction, which is repeated
+ * after a conflict with another one. No two jobs may have the same identity. Then wakes the
+ * requests that wait for leases. */
 must_check bool submissions_store(struct worker *worker, struct submission *const *jobs, size_t n,
                                   const struct author *author, struct error *error);
 

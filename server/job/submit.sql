@@ -1,4 +1,4 @@
--- Submitting jobs: what they refer to, what earlier jobs show, and storing them
+-- Submitting jobs: what they refer to, what earlier jobs found, and storing them
 -- (server/job/submit.c).
 
 -- name: job_kernels_load
@@ -115,8 +115,8 @@ CROSS JOIN LATERAL (
 ) l
 GROUP BY r.n;
 
--- The values that won the newest done job of the same kernel, key, environment, tag and regime,
--- and those that were imported for them: one of each at most, the newer first.
+-- The values that won the newest done job of the same kernel, key, environment, tag and regime, and
+-- those that were imported for them: at most one of each, the newer first.
 -- name: jobs_incumbents
 SELECT r.n, c.config, c.baseline_from
 FROM unnest(:kernel::bytea[], :key_digest::bytea[], :environment::bytea[], :identity::text[],
@@ -145,7 +145,7 @@ CROSS JOIN LATERAL (
 ) c
 ORDER BY r.n, c.at DESC;
 
--- Device time of the quickest correct config of the newest done job that is the same but for its
+-- Device time of the quickest correct config in the newest done job that differs at most in its
 -- run.
 -- name: jobs_quickest
 SELECT r.n, q.us

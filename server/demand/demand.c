@@ -1,7 +1,7 @@
-/* POST /v1/demand, what deployments report; GET /v1/demand, which keys are untuned; POST
- * /v1/demand/queue and the housekeeper, which queue jobs for them.
+/* POST /v1/demand: reports of deployments; GET /v1/demand: the untuned keys; POST /v1/demand/queue
+ * and the housekeeper: queueing jobs for them.
  *
- * Memory: what a handler makes lives as long as it runs. Threads: database workers;
+ * Memory: a handler frees what it makes when it returns. Threads: database workers;
  * demand_housekeep: the housekeeper. */
 #include "server/demand/demand.h"
 
@@ -35,8 +35,7 @@ bool demand_policy_parse(const char *name, enum demand_policy *ret_policy) {
   return true;
 }
 
-/* Rates: a table of token buckets under a mutex. The bucket that was used longest ago makes room.
- */
+/* Rates: a table of token buckets under a mutex. The least recently used bucket is replaced. */
 
 struct bucket {
   char name[TOKEN_NAME_SIZE];
@@ -46,7 +45,7 @@ struct bucket {
 
 struct demand_rate {
   pthread_mutex_t lock;
-  int64_t next_ms; /* when jobs are queued next */
+  int64_t next_ms; /* when jobs may be queued next */
   size_t n;
   struct bucket buckets[BUCKETS];
 };
@@ -154,7 +153,7 @@ bool demand_report_parse(const json_t *json, struct demand_report *ret, struct e
   return true;
 }
 
-/* A key that is counted. */
+/* The counts of a key. */
 struct demand_row {
   struct digest kernel, key_digest;
   char *key; /* JSON text, members in the kernel's order */
@@ -180,7 +179,7 @@ struct demand_wanted {
   json_t *key, *environment;
   int64_t hits, misses;
   double tuning_ms, kernel_ms, gain, saved_ms;
-  json_t *space;     /* of the kernel's newest job that tuned; NULL: there is none */
+  json_t *space;     /* of the kernel's newest job that tuned; NULL: it has none */
   int64_t budget_ms; /* of that job; FIELD_NONE: none */
 };
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct demand_wanted, member, __VA_ARGS__)
@@ -205,7 +204,7 @@ static const struct field wanted_fields[] = {
 #undef FIELD
 const struct record demand_item_record = RECORD("DemandItem", struct demand_wanted, wanted_fields);
 
-/* The answer for one that was to be queued. */
+/* The answer for a key whose job was to be queued. */
 struct demand_queued {
   struct digest kernel;
   const char *name, *refused;
@@ -222,8 +221,8 @@ static const struct field queued_fields[] = {
 const struct record demand_queued_record =
     RECORD("DemandQueued", struct demand_queued, queued_fields);
 
-/* Counts a report. *ret_accepted items were stored; the others name no kernel that is registered
- * and can be tuned, or a key that is not the kernel's. */
+/* Adds a report to the counts. *ret_accepted: how many items were stored; the others have a kernel
+ * that is not registered or cannot be tuned, or a key that does not fit it. */
 static bool demand_keep(struct worker *worker, const struct demand_report *report,
                         const struct author *author, size_t *ret_accepted, struct error *error) {
   size_t n_items = report->items.n, n = 0;
@@ -238,7 +237,7 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
     db_array_text(&names, items[i].has_hash ? NULL : items[i].name);
   }
 
-  /* A name means the kernel of this name that was registered last. */
+  /* A name refers to the kernel of this name that was registered last. */
   cleanup_rows struct db_rows *named = NULL;
   cleanup_catalog struct catalog catalog = {0};
   cleanup_parameters struct db_parameters of_names = {0}, parameters = {0};
@@ -316,7 +315,8 @@ void route_demand_post(struct worker *worker, struct request *request) {
     snprintf(text, sizeof text, "%lld", (long long)wait_s);
     request_add_header(request, "Retry-After", text);
     answer_refusal(request, ERROR_RATE, "",
-                   "the token %s posts more than %d reports a minute; join them, or wait %s s",
+                   "the token %s posts more than %d reports a minute; post fewer and larger ones, "
+                   "or wait %s s",
                    request->token_name, DEMAND_POSTS_PER_MINUTE, text);
     return;
   }
@@ -339,7 +339,7 @@ void route_demand_post(struct worker *worker, struct request *request) {
 
 /* Queueing */
 
-/* The untuned keys that were missed and about which nothing was decided yet, most GPU time saved
+/* The untuned keys that were missed and are not decided yet, those that save most GPU time
  * first. */
 static bool wanted_run(struct db *db, int64_t limit, struct db_rows **ret_rows,
                        struct error *error) {
@@ -367,8 +367,8 @@ void route_demand_get(struct worker *worker, struct request *request) {
                                   demand_policy_names[server_options(worker->server)->demand]));
 }
 
-/* Queues the job that a person would submit for the key, from the kernel's newest one. *ret_job 0:
- * it was refused, for the reason in *refused. False: the database. */
+/* Queues a job for the key with the space and budget of the kernel's newest job, as a person would.
+ * *ret_job: 0 when it was refused for the reason in *refused. Fails only if the database does. */
 static bool wanted_queue(struct worker *worker, const struct demand_wanted *wanted,
                          const struct author *author, int64_t *ret_job, struct error *refused,
                          struct error *error) {
@@ -379,7 +379,7 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
   if (!wanted->space) {
     error_set(
         refused,
-        "no job of this kernel is done yet, so nothing shows which space to tune: submit one");
+        "no job of this kernel is done yet, so it is not known which space to tune: submit a job");
     return true;
   }
 
@@ -422,8 +422,8 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
   return true;
 }
 
-/* Queues jobs for the `top` first untuned keys. One that is refused is tried again after a day.
- * *ret_answers: [{"kernel", "name", "key", "job" or "refused"}]. */
+/* Queues jobs for the first `top` untuned keys. A key whose job is refused is tried again after a
+ * day. *ret_answers: [{"kernel", "name", "key", "job" or "refused"}]. */
 static bool demand_queue(struct worker *worker, int64_t top, const struct author *author,
                          json_t **ret_answers, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
@@ -505,6 +505,6 @@ void demand_housekeep(struct worker *worker) {
                                 &answers, &error))
     log_warning("demand: %s", error.message);
   else if (answers && json_array_size(answers))
-    log_info("demand: %zu keys that deployments missed were looked at for jobs",
+    log_info("demand: jobs were queued or refused for %zu keys that deployments missed",
              json_array_size(answers));
 }

@@ -1,23 +1,23 @@
-/* Demand: what deployments report of the keys they use, and which of the untuned ones become jobs.
+/* Demand: the keys that deployments report to use, and which untuned ones of them become jobs.
  *
- * Reports are hints that are not trusted: they count only for registered kernels, their tokens can
- * do nothing else (role demand), each token may post DEMAND_POSTS_PER_MINUTE reports, and jobs are
+ * Reports are hints that are not trusted: only registered kernels are counted, tokens of the role
+ * demand can do nothing else, each token may post DEMAND_POSTS_PER_MINUTE reports, and jobs are
  * queued only under the operator's policy:
  *
  *   off        reports are answered and dropped
- *   suggest    they are stored; GET /v1/demand ranks the untuned keys, and a submitter queues those
- *              that it chooses
- *   automatic  the best of them are queued too, at most --demand-per-hour of them
+ *   suggest    they are stored; GET /v1/demand ranks the untuned keys, and a submitter chooses
+ * which are queued automatic  the first keys of the ranking are queued too, at most
+ * --demand-per-hour in an hour
  *
  * Rank: the GPU time that tuning would have saved so far,
  *
  *   tuning_ms + (hits + misses) * kernel_ms * gain
  *
- * where gain is the mean share of time that the kernel's winners save against the default of
- * their space (in a space without one, against the baseline), DEMAND_GAIN where it has none yet.
- * Savings against an incumbent do not count. A job for demand takes the space and budget of the
- * kernel's newest done job, with a priority below that of submitted jobs. Jobs that revalidated a
- * few configs are left out of both.
+ * where gain is the mean share of time that the kernel's winners save against the default of their
+ * space (in a space without one, against the baseline), DEMAND_GAIN where it has none yet. Savings
+ * compared with an incumbent do not count. A job for demand takes the space and budget of the
+ * kernel's newest done job, with a priority below that of submitted jobs. Both the gain and the
+ * newest job leave out jobs that revalidated a few configs.
  *
  * Memory: a report owns what it holds; JSON that is returned is the caller's. Threads: reading is
  * pure; the rest belongs to a worker. */
@@ -32,11 +32,11 @@
 #define DEMAND_ITEMS_MAX 1000
 #define DEMAND_COUNT_MAX INT64_C(1000000000)
 #define DEMAND_MS_MAX 1e9
-/* shorter times count as not known: their products might leave the range of floats */
+/* shorter times count as not known, because their products might underflow */
 #define DEMAND_MS_MIN 1e-6
-#define DEMAND_TOTAL_MAX INT64_C(1000000000000000) /* where the counts of a key stop growing */
+#define DEMAND_TOTAL_MAX INT64_C(1000000000000000) /* the limit of a key's counts */
 #define DEMAND_POSTS_PER_MINUTE 60
-#define DEMAND_ROWS_MAX 100000 /* kept; beyond them new keys are dropped */
+#define DEMAND_ROWS_MAX 100000 /* that are stored; further keys are dropped */
 #define DEMAND_QUEUE_MAX 1000  /* jobs of one request */
 #define DEMAND_GAIN 0.1
 #define DEMAND_PRIORITY (-100)
@@ -64,8 +64,8 @@ must_check bool demand_report_parse(const json_t *json, struct demand_report *re
 void demand_report_release(struct demand_report *report);
 #define cleanup_demand_report __attribute__((cleanup(demand_report_release)))
 
-/* How many reports a token may post, by a bucket for each that is refilled evenly, and when jobs
- * are queued next.
+/* Limits how many reports each token may post (a bucket for each, refilled evenly), and how often
+ * jobs are queued.
  *
  * Memory: owned by the server, of a fixed size, keyed by the tokens' names. Threads: any. */
 struct demand_rate;

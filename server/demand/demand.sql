@@ -1,6 +1,6 @@
--- Demand: what deployments report of the keys they use (demand.h).
+-- Demand: the keys that deployments report to use (demand.h).
 
--- For each name the kernel of this name that was registered last.
+-- For each name, the kernel of this name that was registered last.
 -- name: demand_kernels
 SELECT r.n, k.hash
 FROM unnest(:names::text[]) WITH ORDINALITY AS r(name, n)
@@ -12,8 +12,8 @@ CROSS JOIN LATERAL (
     ORDER BY id DESC
     LIMIT 1) k;
 
--- Adds to the counts; the input may have a key twice. New keys beyond :rows_max are dropped. Rows
--- are locked in the order of (kernel, key_digest), as everywhere.
+-- Adds to the counts. The input may have a key twice. New keys beyond :rows_max are dropped. Rows
+-- are locked in the order of (kernel, key_digest), as by all statements.
 -- name: demand_add
 INSERT INTO demand AS d (kernel, key_digest, key, environment_digest, environment, tag, regime,
                          hits, misses, tuning_ms, kernel_ms, last_by, last_by_id)
@@ -38,11 +38,11 @@ SET hits = least(d.hits, :total_max::bigint) + excluded.hits,
     kernel_ms = COALESCE(excluded.kernel_ms, d.kernel_ms),
     last_at = now(), last_by = excluded.last_by, last_by_id = excluded.last_by_id;
 
--- Untuned keys that were missed and about which nothing was decided yet, with the space and the
--- budget of the kernel's newest done job that tuned. A key is tuned when a done job has a winner
--- for it in the deployment's environment, or in one that agrees with the members that it states.
--- That is checked last, key by key in the order of the ranking until there are enough, by the index
--- of jobs: joining all jobs takes seconds where there are many.
+-- Untuned keys that were missed and are not decided yet, with the space and the budget of the
+-- kernel's newest done job that tuned. A key is tuned when a done job has a winner for it in the
+-- deployment's environment, or in one that agrees with the members that it states. That is checked
+-- last, key by key in the order of the ranking until there are enough, by the index of jobs:
+-- joining all jobs takes seconds where there are many.
 -- name: demand_wanted
 WITH open AS (
     SELECT *

@@ -1,7 +1,7 @@
 -- Imported tables, and the identities of images (imports.c).
 
--- Kernels that are known by name only, in the order of their hashes, so that two imports of the
--- same kernels cannot deadlock.
+-- External kernels, of which only the name is known. They are inserted in the order of their
+-- hashes, so that two imports of the same kernels cannot deadlock.
 -- name: import_kernels
 INSERT INTO kernels (hash, name, language, manifest, made_by, made_by_id)
 SELECT DISTINCT ON (hash) hash, name, 'external', manifest::json, :author, :author_id::bigint
@@ -10,8 +10,8 @@ WHERE NOT EXISTS (SELECT FROM kernels known WHERE known.hash = k.hash)
 ORDER BY hash
 ON CONFLICT (hash) DO NOTHING;
 
--- A row replaces the one of the same kernel, key, environment and tag, unless it is equal. In the
--- order of (kernel, key_digest), in which every import locks rows.
+-- A row replaces the one of the same kernel, key, environment and tag, unless it is equal. Every
+-- import locks rows in the order of (kernel, key_digest).
 -- name: imports_store
 WITH stored AS (
     INSERT INTO imports AS i (kernel, key_digest, key, environment_digest, environment, tag, config,

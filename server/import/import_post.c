@@ -63,8 +63,8 @@ void import_post_release(struct import_post *post) {
   record_release(&import_post_record, post);
 }
 
-/* Reads the kernel's name: a manifest, which must be external, or the hash of a registered kernel.
- */
+/* Reads which kernel the entries are for: a manifest, which must be external, or the hash of a
+ * registered kernel. */
 static bool kernel_name_read(struct import_kernel *kernel, const char *at, struct error *error) {
   char manifest_at[JSON_POINTER_SIZE], kernel_at[JSON_POINTER_SIZE];
   json_pointer_member(manifest_at, sizeof manifest_at, at, "manifest");
@@ -82,7 +82,7 @@ static bool kernel_name_read(struct import_kernel *kernel, const char *at, struc
   kernel->hash = kernel->kernel->hash;
   return kernel->kernel->language == LANGUAGE_EXTERNAL ||
          error_at(error, manifest_at,
-                  "an import brings kernels that are known by name only (\"external\"); register "
+                  "an import registers only \"external\" kernels; register "
                   "\"%s\" by POST /v1/kernels and name it by its hash",
                   kernel->kernel->name);
 }
@@ -115,7 +115,7 @@ bool import_post_parse(const json_t *json, struct import_post *ret, struct error
   return true;
 }
 
-/* The canonical text of an object of plain values, for releases. */
+/* The canonical text of an object whose members are plain values: releases can have no others. */
 static bool flat_read(const json_t *object, const char *at, char **ret_text, struct error *error) {
   const char *name;
   json_t *value;
@@ -142,7 +142,7 @@ static bool ms_read(const struct numbers *ms, const char *at, char **ret_text,
                     struct error *error) {
   if (ms->n != 0 && ms->n != 1 && ms->n != IMPORT_MS_MAX)
     return error_at(error, at,
-                    "%zu milliseconds; there are none, the median, or the median and two quantiles",
+                    "%zu milliseconds; state none, the median, or the median and two quantiles",
                     ms->n);
 
   char text[IMPORT_MS_MAX * FLOAT_TEXT_SIZE + 3], number[FLOAT_TEXT_SIZE];
@@ -151,7 +151,7 @@ static bool ms_read(const struct numbers *ms, const char *at, char **ret_text,
     char number_at[JSON_POINTER_SIZE];
     if (!(ms->all[i] > 0))
       return error_at(error, json_pointer_index(number_at, sizeof number_at, at, i),
-                      "milliseconds are above 0");
+                      "it must be above 0 ms");
     used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "," : "",
                              float_format(ms->all[i], number));
   }
@@ -185,14 +185,14 @@ static bool entry_read(const struct import_entry *entry, const char *at,
     if (json_object_get(entry->provenance, added[i]))
       return error_at(error,
                       json_pointer_member(member_at, sizeof member_at, provenance_at, added[i]),
-                      "releases add \"%s\" themselves; give the member another name", added[i]);
+                      "releases set \"%s\" themselves; give the member another name", added[i]);
   if (entry->provenance)
     return flat_read(entry->provenance, provenance_at, &row->provenance, error);
   row->provenance = xstrdup("{}");
   return true;
 }
 
-/* By (kernel, key_digest), equal ones in the order of the post. */
+/* By (kernel, key_digest); equal rows in the order of the post. */
 static int rows_compare(const void *a, const void *b) {
   const struct import_row *left = a, *right = b;
   int order = memcmp(&left->kernel, &right->kernel, sizeof left->kernel);

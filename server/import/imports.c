@@ -1,4 +1,4 @@
-/* Imported tables and the identities of images: in the database, and their routes. */
+/* Imported tables and the identities of images: storing and reading them, and their routes. */
 #include "server/import/imports.h"
 
 #include "common/base/log.h"
@@ -10,7 +10,7 @@
 #include "server/kernel/kernels.h"
 #include "server/records.h"
 
-/* Rows of one statement: a second's work at most, far below the statement's time limit. */
+/* Rows of one statement: at most a second of work, far below the time limit of statements. */
 #define ROWS_AT_ONCE 10000
 
 struct import_counts {
@@ -243,7 +243,7 @@ void route_import_list(struct worker *worker, struct request *request) {
   answer_page(worker, request, &list, &parameters);
 }
 
-/* `text` is canonical JSON and has this digest. */
+/* Stores an identity unless it is stored already. `text` is canonical JSON and has this digest. */
 static bool image_store(struct db *db, const struct digest *digest, const char *text,
                         const struct author *author, bool *ret_is_new, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;

@@ -6,11 +6,12 @@
  *  "kernels": [{"manifest": {… external …},
  *               "entries": [{"key": {…}, "config": {…}, "ms": [0.2], "provenance": {…}}]},
  *              {"kernel": "sha256:…", "entries": […]}]}
- * The environment is that of the tables, completed by the client; it may lack members.
- * "ms" and "provenance" are optional. A kernel may be there several times, a key of it once.
+ * The environment is that of the tables, which the client has completed; it may lack members.
+ * "ms" and "provenance" are optional. A kernel may occur several times, but each of its keys only
+ * once.
  *
- * Memory: a post owns its members; results are the caller's. Threads: pure functions, but for
- * image_load, which is the db's. */
+ * Memory: a post owns its members; results are the caller's. Threads: pure functions, except
+ * image_load, which belongs to the thread of the db. */
 #ifndef WAVETUNE_SERVER_IMPORT_IMPORTS_H
 #define WAVETUNE_SERVER_IMPORT_IMPORTS_H
 
@@ -31,7 +32,7 @@ struct import_entry {
 };
 
 struct import_kernel {
-  json_t *manifest; /* NULL: named by its hash */
+  json_t *manifest; /* NULL: the kernel is named by its hash */
   struct digest hash;
   struct records entries; /* of struct import_entry */
   struct kernel *kernel;  /* of the manifest, or set by the caller before import_post_read */
@@ -41,7 +42,7 @@ struct import_kernel {
 struct import_row {
   struct digest kernel, key_digest;
   char *key, *config, *provenance;  /* JSON texts */
-  char *ms;                         /* an array's literal */
+  char *ms;                         /* the literal of an array */
   size_t kernel_index, entry_index; /* of its entry in the post */
 };
 extern const struct record import_row_record;
@@ -62,7 +63,7 @@ static inline struct import_kernel *import_kernel_at(const struct import_post *p
   return (struct import_kernel *)post->kernels.all + i;
 }
 
-/* Reads and checks the post, except its entries' contents. */
+/* Reads the post and checks all but the contents of its entries. */
 must_check bool import_post_parse(const json_t *json, struct import_post *ret, struct error *error);
 
 /* Checks the entries and makes rows of them. Every kernel must have its `kernel`. */

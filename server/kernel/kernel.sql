@@ -40,7 +40,7 @@ WITH made AS (
 SELECT count(*) AS made
 FROM made;
 
--- One row for each hash, in their order; of a kernel that is not registered the manifest is null.
+-- One row for each hash, in the same order; the manifest is null if the kernel is not registered.
 -- name: kernels_manifests
 SELECT k.manifest
 FROM unnest(:hashes::bytea[]) WITH ORDINALITY AS r(hash, n)
@@ -83,8 +83,8 @@ SELECT CASE WHEN :build::bytea IS NULL
             ELSE EXISTS (SELECT FROM builds WHERE kernel = :kernel AND digest = :build)
        END AS is_registered;
 
--- Of two signatures by one key the one that expires later stays. A signature by another key is not
--- stored when the code has :most of them already: then has_room is false.
+-- Of two signatures by one key the one that expires later is kept. A signature by a further key is
+-- not stored if the code has :most by other keys already: then has_room is false.
 -- name: code_signature_store
 WITH stored AS (
     INSERT INTO code_signatures AS c (digest, key, signature, expires_at, added_by, added_by_id)

@@ -1,6 +1,6 @@
 /* Kernels, their builds, and the signatures of both: storing, reading and listing them.
  *
- * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+ * Memory: a handler frees what it makes when it returns. Threads: database workers. */
 #include "server/kernel/kernels.h"
 
 #include "common/base/log.h"
@@ -13,13 +13,13 @@
 #include "server/kernel/kernel.sql.h"
 #include "server/records.h"
 
-#define CODE_SIGNATURES_MAX 64 /* of one kernel or build, each by another key */
+#define CODE_SIGNATURES_MAX 64 /* of one kernel or build, each by a different key */
 
 #define SCHEMA_SIGNATURES                                                                          \
   "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/CodeSignature\"}}"
 #define SCHEMA_MANIFEST "{\"$ref\": \"#/components/schemas/Manifest\"}"
 
-/* A kernel or a build, of which each of the answers below has a part. */
+/* A kernel or a build; each answer below contains some of the members. */
 struct stored_code {
   struct digest digest; /* the kernel's hash, or the build's digest */
   char *name, *language, *arch, *created_at, *made_by;
@@ -130,8 +130,8 @@ static bool digest_of_path(struct request *request, int segment, const char *wha
   return false;
 }
 
-/* Stores a kernel or a build with its files and notes it, in one transaction, unless it is stored
- * already. */
+/* Stores a kernel or a build with its files, unless it is stored already, and notes it in the audit
+ * log: one transaction. */
 static bool code_store(struct db *db, const struct statement *insert,
                        const struct db_parameters *parameters, const struct audit_row *note,
                        bool *ret_is_new, struct error *error) {
@@ -155,7 +155,8 @@ void route_kernel_post(struct worker *worker, struct request *request) {
     return;
   }
 
-  /* Its sources and its reference's source, each once; all must be stored. */
+  /* Its sources and the source of its reference, without duplicates; all of these files must be
+   * stored. */
   cleanup_free struct digest *files = xcalloc(kernel->n_sources + 1, sizeof *files);
   size_t n = 0;
   for (size_t i = 0; i <= kernel->n_sources; i++) {
@@ -313,8 +314,8 @@ void route_build_list(struct worker *worker, struct request *request) {
   answer_page(worker, request, &list, &parameters);
 }
 
-/* Signatures. One comes with its public key and is verified, so that nothing is stored under the
- * name of a key that did not sign it; agents decide which keys they trust. */
+/* Signatures. A request has the signature and its public key, and the signature is verified, so
+ * that none is stored for a key that did not make it. Agents decide which keys they trust. */
 
 struct signature_request {
   char *public_key, *signature, *expires;
@@ -378,10 +379,10 @@ static const struct field signatures_fields[] = {
 const struct record code_signatures_record =
     RECORD("CodeSignatures", struct code_signatures, signatures_fields);
 
-/* Stores a signature that was verified and notes it. Of two by one key the one that expires later
- * stays: any client that has read the other could send it again. *ret_answer: all signatures that
- * the code has now, in the order in which they were made; NULL, and nothing is stored, when
- * CODE_SIGNATURES_MAX other keys signed it. */
+/* Stores a verified signature and notes it in the audit log. Of two by one key the one that expires
+ * later is kept, because any client that has read the other could send it again. *ret_answer: all
+ * signatures that the code has now, in the order in which they were made; NULL, and nothing is
+ * stored, when the code has signatures by CODE_SIGNATURES_MAX other keys. */
 static bool signature_store(struct db *db, const struct signed_code *code,
                             const struct code_signature *signature, const struct author *author,
                             json_t **ret_answer, struct error *error) {
@@ -451,7 +452,7 @@ static void signature_post(struct worker *worker, struct request *request,
 
   if (!answer) {
     answer_refusal(request, ERROR_INVALID, "/signature",
-                   "%s has %d signatures by other keys, and no more fit", what,
+                   "%s has %d signatures by other keys, which is the limit", what,
                    CODE_SIGNATURES_MAX);
     return;
   }

@@ -23,8 +23,8 @@ struct code_of_job {
   const struct digest *build; /* NULL: none */
   bool is_plain;              /* kernel_space_is_plain */
 };
-/* How many live agents with this hardware would not be given the job: they take only code that is
- * signed by keys that they trust, and of a space that is plain. */
+/* How many live agents with this hardware would not be granted the job: they accept only code that
+ * is signed by a key that they trust and has a plain space. */
 must_check bool agents_refusing(struct db *db, const struct code_of_job *code, int64_t live_ms,
                                 int64_t *ret_n, struct error *error);
 

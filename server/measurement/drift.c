@@ -1,4 +1,4 @@
-/* Judging devices that drift, and taking back what they measured. */
+/* Judging whether devices drift, and quarantining what drifting devices measured. */
 #include "server/measurement/drift.h"
 
 #include <math.h>
@@ -48,8 +48,8 @@ struct drift drift_judge(const struct drift_lease *leases, size_t n) {
   return drift;
 }
 
-/* A lease that the device holds, or that has samples which its job still needs; its row is
- * locked. */
+/* A lease that the device holds, or that has samples of the device which its job still needs; its
+ * row is locked. */
 struct locked_lease {
   int64_t id, job;
   enum lease_state state;
@@ -66,9 +66,9 @@ static const struct record locked_record = RECORD(NULL, struct locked_lease, loc
 /* Samples of one lease that were quarantined. */
 struct taken_samples {
   int64_t job, lease, samples;
-  int64_t missing;              /* of them, those that the job still needs */
-  struct config_ranges configs; /* of the missing ones */
-  bool fits;                    /* the lease has those configs */
+  int64_t missing;              /* how many of them the job still needs */
+  struct config_ranges configs; /* of the missing samples */
+  bool fits;                    /* the lease still has those configs */
   bool is_final;
 };
 static const struct field taken_fields[] = {
@@ -85,8 +85,8 @@ static const struct record taken_record = RECORD(NULL, struct taken_samples, tak
 /* A job that lost leases or samples. */
 struct drained_job {
   int64_t id, samples, missing;
-  int64_t opened; /* leases of it that are open again */
-  bool is_final;  /* samples of its final were taken */
+  int64_t opened; /* its leases that are open again */
+  bool is_final;  /* samples of its final were quarantined */
   struct digest hardware_digest;
 };
 static const struct field job_fields[] = {
@@ -96,8 +96,8 @@ static const struct field job_fields[] = {
 };
 static const struct record job_record = RECORD(NULL, struct drained_job, job_fields);
 
-/* Which device is drained, why, and since when its samples are not trusted; and what was taken from
- * it. */
+/* Which device is drained, why, and since when its samples are not trusted; and its leases and
+ * samples that are concerned. */
 struct drain {
   const char *agent, *device, *reason;
   int64_t since_us;
@@ -141,7 +141,7 @@ static bool device_suspect(struct db *db, struct drain *drain, struct error *err
                     error);
 }
 
-/* Locks the leases that are concerned and quarantines the samples. */
+/* Locks the leases and quarantines the samples. */
 static bool samples_take(struct db *db, struct drain *drain, struct error *error) {
   cleanup_rows struct db_rows *locked = NULL, *taken = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -164,7 +164,7 @@ static bool samples_take(struct db *db, struct drain *drain, struct error *error
   return true;
 }
 
-/* The job in the array, which has room for it. */
+/* The entry of the job, which is added if there is none; the array has room for it. */
 static struct drained_job *job_of(struct drain *drain, int64_t id) {
   for (size_t i = 0; i < drain->n_jobs; i++)
     if (drain->jobs[i].id == id)
@@ -174,8 +174,8 @@ static struct drained_job *job_of(struct drain *drain, int64_t id) {
   return job;
 }
 
-/* Takes the device's leases from it and opens those again that miss samples now, except those that
- * ended with their job. Fills the jobs. */
+/* Opens the leases that the device holds and those that now miss samples, except leases that were
+ * cancelled with their job. Fills the jobs. */
 static bool leases_open(struct db *db, struct drain *drain, struct error *error) {
   cleanup_free struct lease_change *changes = xcalloc(drain->n_locked, sizeof *changes);
   size_t n = 0, k = 0;
@@ -213,7 +213,7 @@ static bool leases_open(struct db *db, struct drain *drain, struct error *error)
   return lease_change_state(db, changes, n, error);
 }
 
-/* Writes the jobs' events, and marks the winners of those whose final lost samples. */
+/* Adds the jobs' events, and quarantines the winners of those jobs whose final lost samples. */
 static bool jobs_note(struct db *db, struct drain *drain, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL, *marked = NULL;
   cleanup_parameters struct db_parameters parameters = {0}, winners = {0};
@@ -241,10 +241,10 @@ static bool jobs_note(struct db *db, struct drain *drain, struct error *error) {
   return true;
 }
 
-/* Drains a device, takes its leases away, quarantines the samples that it gave, opens their leases
- * again for those that their jobs still need, marks the winners that were decided from them, and
- * notes all that in the jobs' events: in one transaction, which is repeated when another one was in
- * its way. May run any number of times for one device. */
+/* Drains a device, takes its leases away, quarantines its samples and the winners that were decided
+ * from them, opens leases again for samples that their jobs still need, and adds events to the
+ * jobs: in one transaction, which is repeated after a conflict with another one. May run any number
+ * of times for one device. */
 static bool device_drain(struct worker *worker, const char *agent, const char *device,
                          const char *reason, int64_t since_us, struct error *error) {
   cleanup_drain struct drain drain = {agent, device, reason, since_us};
@@ -313,7 +313,7 @@ bool drift_note(struct db *db, int64_t lease, int64_t epoch, struct drift_note *
 }
 
 static bool note_judge(struct worker *worker, const struct drift_note *note, struct error *error) {
-  /* The device got this lease, or held it, while it was being drained. */
+  /* The device held this lease, or was granted it, while it was being drained. */
   if (note->suspect_since_us != FIELD_NONE)
     return device_drain(worker, note->agent, note->device, note->drain_reason,
                         note->suspect_since_us, error);

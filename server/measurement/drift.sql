@@ -1,4 +1,4 @@
--- Devices that drift: the history of their baselines, and what is taken back
+-- Devices that drift: the history of their baselines, and what is quarantined
 -- (server/measurement/drift.h).
 
 -- Stores what the baseline took in a lease that ended, and returns it with the history that it is
@@ -65,10 +65,10 @@ SET drain_reason = COALESCE(drain_reason, :reason),
     suspect_since = 'epoch'::timestamptz + :since_us::bigint * interval '1 microsecond'
 WHERE agent = :agent AND device = :device AND suspect_since IS NULL;
 
--- The leases that the device holds, and those with samples that it gave since then and that their
--- jobs still need. A statement of its own, so that the next one sees what the transactions that it
--- waited for have committed. The configs of a search's round were chosen from the results of the
--- rounds before it: samples of rounds that are over keep their place.
+-- The leases that the device holds, and those with samples of it since then that their jobs still
+-- need. It is not part of the next statement, so that this one sees what was committed by the
+-- transactions that the lock waited for. The configs of a search's round were chosen from the
+-- results of the rounds before it, so samples of earlier rounds are not measured again.
 -- name: drift_lock
 SELECT l.id, l.job_id, l.state,
        l.state = 'held' AND l.agent = :agent AND l.device = :device AS is_held_here
@@ -87,10 +87,11 @@ WHERE (l.state = 'held' AND l.agent = :agent AND l.device = :device)
 ORDER BY l.id
 FOR UPDATE;
 
--- Samples that the device gave since then, of jobs that have not ended or ended since. A sample
--- that the job's stage still needs makes room for another measurement (`late` takes it out of
--- measurements_once); the others keep their place, as evidence of what was decided then. A needed
--- sample of a lease that was not locked was stored in between: the device's next lease finds it.
+-- Samples of the device since then, of jobs that have not ended or ended since. A sample that the
+-- job's stage still needs is replaced by another measurement: `late` removes it from
+-- measurements_once. The others stay in it, as evidence of what was decided then. A needed sample
+-- of a lease that was not locked was stored in between: the check after the device's next lease
+-- finds it.
 -- name: drift_quarantine
 WITH sample AS MATERIALIZED (
     SELECT m.job_id, m.id, m.lease_id, m.config, m.stage, m.late,
@@ -123,7 +124,7 @@ FROM (SELECT job_id, lease_id, count(*) AS samples, count(*) FILTER (WHERE neede
 JOIN leases l ON l.id = t.lease_id
 ORDER BY t.lease_id;
 
--- Notes the samples that were taken in the events of their jobs.
+-- Adds an event about the quarantined samples to each job.
 -- name: drift_events
 WITH job AS MATERIALIZED (
     SELECT *
@@ -156,7 +157,7 @@ JOIN jobs j ON j.id = job.id
 JOIN environments e ON e.id = j.environment_id
 ORDER BY j.id;
 
--- After the jobs are locked: one may have become done meanwhile.
+-- It runs after the jobs are locked, because one may have become done meanwhile.
 -- name: drift_winners
 UPDATE winners w
 SET quarantined = :reason

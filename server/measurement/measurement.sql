@@ -1,7 +1,8 @@
 -- Measurements: storing a post of results, and reading them (measurements.h).
 --
--- A post is one transaction. It locks its lease first, so that posts of one lease come one after
--- the other, and the job's row last: nothing waits for a lease while it holds a job's row.
+-- A post is one transaction. It locks its lease first, so that posts of one lease are stored one
+-- after the other, and the job's row last: no transaction waits for a lease while it holds a job's
+-- row.
 
 -- The lease, and the columns of its job that a post needs.
 -- name: results_lock
@@ -14,8 +15,8 @@ JOIN environments e ON e.id = j.environment_id
 WHERE l.id = :lease::bigint
 FOR UPDATE OF l;
 
--- A statement of its own, after the lock: its snapshot has what an earlier post of the lease
--- stored while this one waited. Each seq is looked up as a range of one key, so that the plan
+-- It is not part of the statement that locks: its snapshot contains what an earlier post of the
+-- lease stored while this one waited. Each seq is looked up as a range of one key, so that the plan
 -- probes the unique index even when it was made, and kept, while the table was small enough for a
 -- sequential scan.
 -- name: results_known
@@ -47,8 +48,8 @@ INSERT INTO measurement_objects (job_id, measurement, object)
 SELECT :job::bigint, measurement, object
 FROM unnest(:measurement::bigint[], :object::bytea[]) AS timed(measurement, object);
 
--- The best ratio only falls, and ever more rarely. A post without a better one does not write the
--- job's row.
+-- The best ratio only falls, and does so more and more rarely. A post without a better ratio does
+-- not write the job's row.
 -- name: results_best
 UPDATE jobs
 SET best_ratio = :ratio::float8
@@ -65,8 +66,8 @@ SELECT id, events, 'late',
                       'measurements', :measurements::bigint)
 FROM counter;
 
--- A config that left its race early has too few rounds for its ratio to mean much: it must not
--- displace one that stayed.
+-- The ratio of a config that left its race early is of few rounds and so uncertain: such a config
+-- must not displace one that stayed.
 -- name: measurements_screen_ranked
 WITH correct AS (
     SELECT config, ratio, lease_id, COALESCE("end" IN ('far', 'behind'), false) AS left_early
@@ -101,8 +102,8 @@ FROM measurements
 WHERE job_id = :job::bigint AND stage = 'final' AND NOT late
 ORDER BY process, config;
 
--- A page ends early when its samples are many, which bounds its size in memory, but it has one
--- measurement at least. There are two columns "at"; the server reads the first.
+-- A page with many samples ends early, which bounds its size in memory, but it has at least one
+-- measurement. There are two columns "at"; the server reads the first.
 -- name: job_measurements_list
 SELECT j.id AS job, rfc3339(m.at) AS at, o.object, m.*
 FROM jobs j

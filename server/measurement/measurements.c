@@ -1,4 +1,4 @@
-/* Posts of results, judged and stored, and measurements read again. */
+/* Judging and storing posts of results, and reading measurements. */
 #include "server/measurement/measurements.h"
 
 #include <math.h>
@@ -14,15 +14,15 @@ static const struct field results_fields[] = {
     RECORD_FIELD(RECORDS, struct results, measurements, FIELD_REQUIRED,
                  .most = RESULTS_MEASUREMENTS_MAX, .of = &measurement_record),
     RECORD_FIELD(BOOL, struct results, done, FIELD_NOT_NULL,
-                 .about = "nothing more will be measured of it"),
+                 .about = "no more of the lease will be measured"),
     RECORD_FIELD(INTEGER, struct results, opening_us, FIELD_NOT_NULL, .most = OPENING_US_MAX,
-                 .about = "of the device, for opening the kernel, so far in this epoch"),
+                 .about = "device time for opening the kernel so far in this epoch"),
 };
 const struct record results_record = RECORD("ResultsRequest", struct results, results_fields);
 
 /* Equal bodies have equal digests. The samples are hashed as they are in memory: writing them as
- * text would cost more than the rest of a post. Agents keep what they could not post through
- * upgrades of the server: this must not change. */
+ * text would cost more than the rest of a post. This must not change, because agents repeat posts
+ * that failed before an upgrade of the server. */
 static struct digest body_digest(const json_t *json, const struct measurement *measurement) {
   const struct numbers *samples = &measurement->samples_us, *baselines = &measurement->baseline_us;
   cleanup_json json_t *rest = json_copy((json_t *)json);
@@ -110,7 +110,7 @@ static const struct known_measurement *known_find(const struct known_measurement
   return NULL;
 }
 
-/* Refuses a measurement of what was not leased. Any lease may report that the baseline failed. */
+/* Refuses a measurement that is not of the lease. Any lease may report that the baseline failed. */
 static bool is_leased(const struct measurement *measurement, enum baseline_failure failure,
                       const struct posted_lease *lease, const char *at, struct error *error) {
   bool is_baseline = measurement->config == lease->baseline;
@@ -131,8 +131,8 @@ static bool is_leased(const struct measurement *measurement, enum baseline_failu
                   (long long)(measurement->round < 0 ? 0 : measurement->round));
 }
 
-/* Finds why a post is refused: a contradiction anywhere in it goes before a measurement that was
- * not leased. */
+/* Whether the post is refused. A contradiction anywhere in it is reported rather than a measurement
+ * that is not of the lease. */
 static bool is_refused(const struct results *results, const struct posted_lease *lease,
                        const struct known_measurement *known, size_t n_known,
                        struct judgement *judgement) {
@@ -160,8 +160,8 @@ static bool is_refused(const struct results *results, const struct posted_lease 
   return false;
 }
 
-/* Sets what the measurements that count change: the rest of the lease, the device time and the
- * outcomes. */
+/* Sets what the accepted measurements change: the remaining configs of the lease, the device time
+ * and the outcomes. */
 static void measurements_count(const struct results *results, const struct posted_lease *lease,
                                struct judgement *judgement) {
   struct lease_change *change = &judgement->change;
@@ -172,7 +172,8 @@ static void measurements_count(const struct results *results, const struct poste
     double ratio = results->posted[judgement->fresh[i]].ratio;
     bool counts = judgement->verdict == POST_TAKEN &&
                   config_ranges_contain(&lease->remaining, (uint64_t)measurement->config);
-    for (size_t k = 0; counts && k < i; k++) /* the first of a config counts */
+    for (size_t k = 0; counts && k < i;
+         k++) /* of several measurements of a config the first counts */
       counts = RESULTS_MEASUREMENT(results, judgement->fresh[k])->config != measurement->config;
     judgement->is_late[i] = !counts;
     judgement->n_late += !counts;
@@ -226,7 +227,7 @@ struct judgement results_judge(const struct results *results, int64_t id,
   change->from = change->to = lease->state;
   change->posts = 1;
   if (is_taken) {
-    /* A repeated post states the same opening time, and adds nothing. */
+    /* A repeated post states the same opening time, so it adds nothing. */
     change->opening_us = results->opening_us > lease->epoch_opening_us
                              ? results->opening_us - lease->epoch_opening_us
                              : 0;
@@ -326,7 +327,7 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, insert_statement_make);
 
-  /* Rows borrow what the results own; without samples they have empty lists. */
+  /* Rows borrow from the results; those without samples have empty lists. */
   double nothing[1];
   const struct numbers none = {0, nothing};
   size_t n = judgement->n_fresh;
@@ -356,7 +357,8 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
     db_array_bool(&lates, judgement->is_late[i]);
   }
 
-  bool is_current = results->epoch == lease->epoch; /* the holders of older epochs are not stored */
+  bool is_current =
+      results->epoch == lease->epoch; /* the database does not store the holders of older epochs */
   bind_records(&parameters, &measurement_record, rows, n);
   bind_array(&parameters, "body_digest", &bodies);
   bind_array(&parameters, "ratio", &ratios);
@@ -370,7 +372,8 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   if (!has_objects)
     return db_send(db, &insert_statement, &parameters, (int64_t)n, error);
 
-  /* Finals name the code that was timed; it is stored by the ids of their measurements. */
+  /* Measurements of finals state the code object that was timed, which is stored with the id of the
+   * measurement. */
   cleanup_rows struct db_rows *inserted = NULL;
   if (!db_run(db, &insert_statement, &parameters, &inserted, error))
     return false;

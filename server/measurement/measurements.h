@@ -1,8 +1,8 @@
-/* Measurements: what an agent posts of a lease (POST /v1/leases/{id}/results), how the post is
- * judged and stored, and what is read of measurements for decisions and for people.
+/* Measurements: the results that an agent posts for a lease (POST /v1/leases/{id}/results), how the
+ * post is judged and stored, and which measurements are read for decisions and for users.
  *
  * Memory: results and judgements own what they point to; other results are the caller's. Threads:
- * functions without a db are pure, the others have their thread's db. */
+ * functions without a db are pure; the others belong to the thread of their db. */
 #ifndef WAVETUNE_SERVER_MEASUREMENT_MEASUREMENTS_H
 #define WAVETUNE_SERVER_MEASUREMENT_MEASUREMENTS_H
 
@@ -15,16 +15,15 @@
 
 /* Whether the baseline could not be measured, so that no config of the job can; `detail` has the
  * reason. Older agents do not know the member "baseline_failed": their detail begins with
- * "baseline: ". A compiler's message may begin so too, so BY_DETAIL counts only where the config is
- * the job's baseline. */
+ * "baseline: ". The message of a compiler may begin with that, too; so BY_DETAIL counts only if the
+ * config is the job's baseline. */
 enum baseline_failure { BASELINE_WORKED, BASELINE_FAILED, BASELINE_FAILED_BY_DETAIL };
 
 /* What the server adds to a measurement that it reads. */
 struct posted {
   double ratio; /* median of paired ratios; NaN without samples */
   enum baseline_failure baseline_failure;
-  struct digest
-      body; /* of the posted measurement: distinguishes a repetition from a contradiction */
+  struct digest body; /* of the posted measurement; tells a repetition from a contradiction */
 };
 
 struct results {
@@ -32,7 +31,7 @@ struct results {
   struct records measurements; /* struct measurement */
   bool done;
   int64_t opening_us;    /* what opening the kernel took so far in this epoch; 0: not stated */
-  struct posted *posted; /* one of each measurement */
+  struct posted *posted; /* one for each measurement */
 };
 extern const struct record results_record;
 #define RESULTS_MEASUREMENT(results, i) (&((struct measurement *)(results)->measurements.all)[i])
@@ -44,16 +43,16 @@ void results_release(struct results *results);
 /* Why the job's baseline could not be measured (borrowed); NULL: no failure was reported. */
 const char *results_baseline_failure(const struct results *results, int64_t baseline);
 
-/* A lease as a post finds it, locked. */
+/* A locked lease, as it was before a post. */
 struct posted_lease {
   int64_t job, round, process, epoch, epoch_opening_us, fruitless;
-  int64_t posts; /* 0: no measurement of it was ever stored */
+  int64_t posts; /* 0: no measurement of the lease was ever stored */
   enum stage stage;
   enum lease_state state;
-  char *agent, *device; /* its holder, or its last one */
+  char *agent, *device; /* its holder, or else its last holder */
   struct config_ranges configs, remaining;
-  int64_t baseline;  /* of its job, like the rest */
-  double best_ratio; /* the least so far; NaN: none */
+  int64_t baseline;  /* this member and the following ones are those of its job */
+  double best_ratio; /* the lowest so far; NaN: none */
   bool has_budget;
   struct digest hardware_digest;
 };
@@ -78,9 +77,9 @@ struct judgement {
   struct error refusal; /* of POST_UNKNOWN, POST_CONFLICT and POST_OUTSIDE: nothing is stored */
   size_t n_fresh;       /* measurements that are not stored yet; 0 of a post that is refused */
   size_t *fresh;        /* their indices in the post */
-  bool *is_late;        /* for each whether it is stored as evidence only */
-  size_t n_late;        /* how many of them are */
-  double best_ratio;    /* the least of those that count and did not leave their race early; NaN:
+  bool *is_late;        /* whether each of them is stored only as evidence */
+  size_t n_late;        /* the number of those that are */
+  double best_ratio;    /* the lowest of the accepted ones that did not leave their race early; NaN:
                            none */
   bool is_change;       /* whether `change` is written */
   struct lease_change change; /* its ranges are the judgement's */
@@ -91,7 +90,7 @@ struct judgement {
 struct judgement results_judge(const struct results *results, int64_t id,
                                const struct posted_lease *lease,
                                const struct known_measurement *known, size_t n_known);
-/* Whether the post ends the holding of the lease. */
+/* Whether the lease is no longer held after the post. */
 bool post_ends_lease(const struct judgement *judgement);
 void judgement_release(struct judgement *judgement);
 
@@ -106,8 +105,8 @@ void posted_lease_release(struct posted_lease *lease);
 must_check bool results_known(struct db *db, int64_t lease, const struct results *results,
                               struct known_measurement **ret, size_t *ret_n, struct error *error);
 
-/* Stores the new measurements, what they change of the lease and its job, and, when the lease is
- * over, what its baseline took; in the transaction that locked the lease. */
+/* Stores the new measurements, what they change of the lease and its job, and, if it is no longer
+ * held, the time of its baseline; in the transaction that locked the lease. */
 must_check bool results_store(struct db *db, const struct posted_lease *lease,
                               const struct results *results, const struct judgement *judgement,
                               struct drift_note *note, struct error *error);
@@ -121,7 +120,7 @@ struct screen_summary {
   int64_t outcomes[OUTCOME_COUNT];
   char *example; /* why a config failed; NULL: none did */
 };
-/* `always`: configs that are candidates wherever they rank. */
+/* `always`: configs that are candidates whatever their rank is. */
 must_check bool measurements_screen(struct db *db, int64_t job, enum stage stage,
                                     const uint64_t always[FINALISTS_ALWAYS],
                                     struct screen_summary *ret, struct error *error);
@@ -134,7 +133,7 @@ must_check bool measurements_search(struct db *db, int64_t job, struct search_re
 
 struct final_summary {
   size_t n;
-  struct final_measurement *measurements; /* their samples belong to it */
+  struct final_measurement *measurements; /* with their samples owned by the summary */
 };
 must_check bool measurements_final(struct db *db, int64_t job, struct final_summary *ret,
                                    struct error *error);

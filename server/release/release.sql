@@ -1,9 +1,9 @@
 -- Releases: what they can be made of, storing and reading them (server/release/releases.c).
 
--- Environments that were tuned for or imported for, each once. A job that waits or was cancelled,
--- perhaps for an environment that no node has, must not make a partial environment ambiguous.
--- Imports are read from one environment to the next by the index: one environment may have a
--- million of them.
+-- The environments that jobs have tuned or that imports are for, each once. Jobs that wait or were
+-- cancelled do not count: their environment, which perhaps no node has, must not make a partial
+-- environment ambiguous. The index is followed from the imports of one environment to those of the
+-- next, because one environment may have a million imports.
 -- name: release_environments
 WITH RECURSIVE imported AS (
   (SELECT environment_digest, environment, id
@@ -45,9 +45,9 @@ JOIN releases r ON r.digest = c.release
 WHERE c.name = :channel AND c.tag = :tag AND c.environment_digest = :environment_digest::bytea
   AND c.regime = :regime;
 
--- Every job of the environment, tag and regime, with its winner where it has one. kernel_key and
--- build_key are the keys that the agents accepted, where all agents that measured the winner in the
--- final required a signature. They are looked up only where there is a signature.
+-- Every job of the environment, tag and regime, with its winner if it has one. kernel_key and
+-- build_key are the keys that the agents accepted, if all agents that measured the winner in the
+-- final required a signature. They are looked up only if there is a signature.
 -- name: release_candidates
 SELECT j.id AS job, k.name, j.kernel, false AS is_external, k.language = 'c' AS is_self_timed,
        k.id AS kernel_order, k.manifest -> 'key' AS key_names, j.key, j.space_digest AS space,
@@ -83,7 +83,7 @@ WHERE j.environment_id = (SELECT id FROM environments WHERE digest = :environmen
   AND j.tag = :tag AND j.regime = :regime
   AND (:kernels::bytea[] IS NULL OR j.kernel = ANY (:kernels));
 
--- The same columns of imports, which have no job, regime or space.
+-- The same columns for imports, which have no job, regime or space.
 -- name: release_imports
 SELECT 0 AS job, k.name, i.kernel, k.language = 'external' AS is_external, false AS is_self_timed,
        k.id AS kernel_order, k.manifest -> 'key' AS key_names, i.key, NULL AS space,

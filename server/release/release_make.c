@@ -1,4 +1,4 @@
-/* Requests for releases, and which winners a release includes and why the others are left out. Pure
+/* Requests for releases; which winners a release includes, and why others are left out. Pure
  * functions, any thread. */
 #include "server/release/release_make.h"
 
@@ -46,9 +46,10 @@ static const struct field request_fields[] = {
     RECORD_FIELD(RECORDS, struct release_request, pins, FIELD_NOT_NULL, .most = RELEASE_PINS_MAX,
                  .of = &pin_record),
     RECORD_FIELD(RECORD, struct release_request, replaces, .of = &replaces_record),
-    RECORD_FIELD(BOOL, struct release_request, refuse_self_timed, FIELD_NOT_NULL,
-                 .about =
-                     "leaves out winners of kernels in c, whose own code could state its time"),
+    RECORD_FIELD(
+        BOOL, struct release_request, refuse_self_timed, FIELD_NOT_NULL,
+        .about =
+            "leaves out winners of kernels in c, whose code runs in the process that times it"),
 };
 const struct record release_request_record =
     RECORD("ReleaseRequest", struct release_request, request_fields);
@@ -214,7 +215,7 @@ bool release_candidate_read_verdict(struct release_candidate *candidate, struct 
   for (size_t i = 0; i < candidate->n_equivalents; i++)
     candidate->equivalents[i] = (uint64_t)json_integer_value(json_array_get(set, i));
 
-  /* Milliseconds of 9 significant digits, as verdicts have them: a quotient has 17. */
+  /* Milliseconds with 9 significant digits, as in verdicts: a quotient would have 17. */
   if (winner_us > 0) {
     char text[32];
     snprintf(text, sizeof text, "%.9g", winner_us / 1000);
@@ -266,7 +267,7 @@ static const struct release_served_winner *served_of(const struct release_served
                    : NULL;
 }
 
-/* Whether the config's ordinal is one of the candidate's space. */
+/* Whether the config's ordinal refers to the candidate's space. */
 static bool is_of_its_space(const struct release_config *config,
                             const struct release_candidate *candidate) {
   return config->has_ordinal && digest_equal(&config->space, &candidate->space);
@@ -322,8 +323,8 @@ static int compare_names_and_places(const struct release_candidate *left,
   return order ? order : places_compare(&left->place, &right->place);
 }
 
-/* A group is one (kernel, key); in it the job that finished last comes first, then unfinished ones,
- * then an import. */
+/* A group has one (kernel, key): first the jobs that have finished, the last one first, then the
+ * unfinished ones, then an import. */
 static int candidates_compare(const void *a, const void *b) {
   const struct release_candidate *left = a, *right = b;
   int order = compare_names_and_places(left, right);
@@ -396,7 +397,7 @@ enum release_choice release_choose(const struct release_rivals *rivals, double m
     return RELEASE_SERVED;
   }
 
-  /* Equal configs may be of different spaces: they make one release all the same. */
+  /* Equal configs of different spaces make the same release, too. */
   if (json_equal((job ? job : import)->config, served->config->values))
     return job && was_imported ? RELEASE_JOB : RELEASE_SAME;
   if (!job)
@@ -415,7 +416,7 @@ enum release_choice release_choose(const struct release_rivals *rivals, double m
              : RELEASE_SERVED;
 }
 
-/* Whether what is served must not stay: the newest job whose winner it was has been flagged or
+/* Whether the served winner must not be kept: the newest job with this winner has been flagged or
  * quarantined since, or the request refuses self-timed winners. */
 static bool served_is_unusable(const struct release_request *request,
                                const struct release_served_winner *served,
@@ -429,13 +430,14 @@ static bool served_is_unusable(const struct release_request *request,
   return false;
 }
 
-/* Plans one (kernel, key) without a pin: each of the `n` candidates is included, or named beside
- * the served winner that it does not replace, or skipped with its reason. */
+/* Plans one (kernel, key) without a pin. Each of the `n` candidates is included, or listed with the
+ * served winner that it does not replace, or skipped with a reason. */
 static void group_plan(const struct release_request *request,
                        const struct release_served_winner *served,
                        const struct release_candidate *group, size_t n, struct release_plan *plan) {
-  cleanup_free char **reasons = xcalloc(n, sizeof *reasons); /* why each is skipped, or NULL */
-  const struct release_candidate *jobs[2] = {NULL, NULL};    /* the newest two that are usable */
+  cleanup_free char **reasons =
+      xcalloc(n, sizeof *reasons); /* why each candidate is skipped, or NULL */
+  const struct release_candidate *jobs[2] = {NULL, NULL}; /* the two newest usable ones */
   struct release_rivals rivals = {
       .served = served && !served_is_unusable(request, served, group, n) ? served : NULL};
   for (size_t i = 0; i < n; i++) {
@@ -500,13 +502,13 @@ static char *pin_find(const struct release_pin *pin, const struct environment *e
                            (long long)job->job);
 }
 
-/* A job's build has every config of its space compiled, the pinned one too. NULL: there is none. */
+/* The build of a job: it has every config of the space, also a pinned one. NULL: none. */
 static json_t *job_build(const struct release_candidate *candidate) {
   return candidate->job ? json_object_get(candidate->provenance, "build") : NULL;
 }
 
-/* Plans one (kernel, key) with a pin: the newest job whose space has the config gives its number.
- * Where there are only imports, any config may be pinned. */
+/* Plans one (kernel, key) with a pin. The ordinal of the config is that in the space of the newest
+ * job whose space has it. If there are only imports, any config may be pinned. */
 static void pinned_plan(const struct release_pin *pin, const struct environment *environment,
                         const struct release_served_winner *served,
                         const struct release_candidate *group, size_t n,
@@ -537,9 +539,9 @@ static void pinned_plan(const struct release_pin *pin, const struct environment 
     plan_skip_candidate(plan, &group[i], xstrdup("superseded by the pin"));
 }
 
-/* Of the included winners of each kernel name (they are sorted by name), drops those of kernels
- * that the request does not name and that were registered before the newest. External kernels are
- * not versions of one another: many imported tables share the name of their function. */
+/* For each kernel name (the included winners are sorted by it), drops the winners of all kernels
+ * but the newest, except of kernels that the request names. External kernels are never dropped:
+ * they are not versions of each other, because many imported tables have the same function name. */
 static void kernels_supersede(const struct release_request *request, struct release_plan *plan) {
   size_t kept = 0;
   for (size_t first = 0, end; first < plan->n_included; first = end) {
@@ -676,7 +678,7 @@ bool release_from_plan(const struct release_plan *plan, const struct environment
   for (size_t i = 0; ok && i < plan->n_included; i++)
     ok = winner_add(builder, &plan->included[i], error);
 
-  /* Whatever is wrong with winners is wrong with what is stored. */
+  /* Any error in the winners is an error in the stored data. */
   return (ok && release_builder_finish(builder, ret_release, error)) ||
          error_become(error, ERROR_DAMAGED);
 }

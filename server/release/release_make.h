@@ -2,32 +2,31 @@
  * is usable; what is left out is listed with the reason.
  *
  * A job is usable when it is done and its winner is faster than its baseline or the same. An
- * ambiguous job is skipped and an older usable one taken, so that an undecided re-tune never takes
- * a key out of a release. A job whose winner was later measured slower than the default (flagged),
- * or was decided from samples of a device that drifted (quarantined), is not usable. The two newest
+ * ambiguous job is skipped and an older usable one is taken, so that an undecided job never removes
+ * a key from a release. A job whose winner was later measured slower than the default (flagged), or
+ * was decided from samples of a device that drifted (quarantined), is not usable. The two newest
  * usable jobs conflict when they measured the same space and no config is among the best of both:
- * then neither is included until a third campaign or a pin decides. Of several kernels with one
- * name (one was edited) the last registered one is taken; the others only when the request names
- * them in "kernels".
+ * then neither is included until a third job or a pin decides. Of several kernels with one name
+ * (versions of an edited kernel) only the one that was registered last is included, and those that
+ * the request names in "kernels".
  *
- * A release that replaces what a channel serves changes a (kernel, key) only for a reason: the new
- * winner's job measured the served config too, and verdict_json_replaces finds that the winner
- * saves enough. Otherwise the served config is kept, also when no job has a usable winner. It is
- * not kept when its own job is flagged or quarantined. A pin needs no reason. A config that stays
- * the same keeps the served winner's times, job and provenance, so that a re-tune that changed
- * nothing makes the same release; only an imported config that a job now confirms becomes that
- * job's.
+ * A release that replaces the one that a channel serves changes the config of a (kernel, key) only
+ * for a reason: the new winner's job measured the served config too, and verdict_json_replaces
+ * finds that the winner saves enough. Otherwise the served config is kept, also when no job has a
+ * usable winner. It is not kept when its own job is flagged or quarantined. A pin needs no reason.
+ * A config that stays the same keeps the served winner's times, job and provenance, so that tuning
+ * again without a change makes the same release; but an imported config that a job now confirms
+ * gets that job's.
  *
  * A request may refuse self-timed winners: those of kernels in c, whose host code runs in the
- * process that times them. The served winner of such a kernel is not kept then; a pin needs no
- * reason.
+ * process that times them. The served winner of such a kernel is then not kept; a pin is included
+ * all the same.
  *
- * An imported incumbent is a candidate without a job. It is taken where no job is usable and
- * nothing but an import is served. It has no space: for a key that only imports have, a pin may
- * name any config.
+ * An import is a candidate without a job. It is taken if no job is usable and no winner of a job is
+ * served. It has no space: for a key that only imports have, a pin may name any config.
  *
- * Memory: a request and its plan own what they hold, but plans borrow candidates, pins and what is
- * served, which must outlive them. Threads: pure functions, any thread. */
+ * Memory: a request and its plan own what they hold, but plans borrow candidates, pins and the
+ * served winners, which must outlive them. Threads: pure functions, any thread. */
 #ifndef WAVETUNE_SERVER_RELEASE_RELEASE_MAKE_H
 #define WAVETUNE_SERVER_RELEASE_RELEASE_MAKE_H
 
@@ -58,7 +57,7 @@ struct release_request {
   char *tag;
   enum regime regime;
   struct texts kernel_texts; /* hashes; none: all kernels */
-  struct digest *kernels;    /* the same, read */
+  struct digest *kernels;    /* the same, parsed */
   char *as_of;               /* NULL: now */
   int64_t as_of_us;
   struct records pins; /* of struct release_pin; sorted by place, distinct */
@@ -80,7 +79,7 @@ struct release_candidate {
   struct release_place place;
   int64_t job;          /* 0: an import */
   char *name;           /* the kernel's */
-  bool is_external;     /* the kernel is known by name only */
+  bool is_external;     /* only the name of the kernel is known */
   bool is_self_timed;   /* a kernel in c: host code in the process that times it */
   int64_t kernel_order; /* kernels that were registered later have higher numbers */
   json_t *key_names;    /* array of strings, in the manifest's order */
@@ -94,7 +93,7 @@ struct release_candidate {
   bool has_winner;
   uint64_t ordinal, baseline;
   json_t *config;     /* its values */
-  json_t *provenance; /* as the release will have it, with "origin" */
+  json_t *provenance; /* as it will be in the release, with "origin" */
   json_t *verdict;    /* verdict_to_json's; NULL: of an import */
   size_t n_ms;
   double ms[RELEASE_MS_MAX];
@@ -110,11 +109,11 @@ extern const struct record release_candidate_record;
 struct release_candidates {
   size_t n;
   struct release_candidate *all;
-  size_t n_spaces; /* distinct ones */
+  size_t n_spaces; /* of distinct spaces */
   struct space **spaces;
 };
 
-/* The release that a channel serves. The winners borrow from it. */
+/* The release that a channel serves, and its winners, which borrow from it. */
 struct release_served_winner {
   struct release_place place;
   const struct release_winner *winner;
@@ -157,12 +156,12 @@ enum release_choice {
   RELEASE_NOTHING,
   RELEASE_JOB,    /* the job's winner */
   RELEASE_IMPORT, /* what was imported */
-  RELEASE_SAME,   /* the job's winner, or the import, is the served config; what the served
-                     release has of it (times, job, provenance) is kept */
+  RELEASE_SAME,   /* the job's winner, or the import, is the served config; its times, job and
+                     provenance in the served release are kept */
   RELEASE_SERVED, /* the served config stays, and *ret_reason states why */
 };
 struct release_rivals {
-  const struct release_served_winner *served; /* NULL: nothing, or nothing that may stay */
+  const struct release_served_winner *served; /* NULL: none, or none that may be kept */
   const struct release_candidate *job;        /* the newest usable one, or NULL */
   const struct release_candidate *import;     /* the usable one, or NULL */
 };
@@ -173,14 +172,14 @@ must_check enum release_choice release_choose(const struct release_rivals *rival
 
 struct release_included {
   const struct release_candidate *candidate; /* of a pin: the job whose space and build have it */
-  const struct release_pin *pin; /* NULL: the candidate's own winner, or what is served */
-  const struct release_served_winner *kept; /* the served winner that stays, or NULL */
+  const struct release_pin *pin; /* NULL: the candidate's own winner, or the served one */
+  const struct release_served_winner *kept; /* the served winner that is kept, or NULL */
   char *kept_reason;                        /* why another config did not replace it, or NULL */
   uint64_t ordinal;                         /* of the pin's config or the job's winner */
 };
 
 struct release_skipped {
-  const char *name; /* NULL when no job knows the kernel here */
+  const char *name; /* NULL when neither jobs nor imports have the kernel */
   struct digest kernel;
   const json_t *key; /* NULL: the whole kernel */
   int64_t job;       /* 0: a pin, an import or a kernel was skipped */
@@ -194,9 +193,9 @@ struct release_plan {
   struct release_skipped *skipped;
 };
 
-/* Sorts the candidates, which must all be of kernels that the request names. `environment` is the
- * full one: the conditions of a pinned config's space may read its gpu and arch. `served` is empty
- * for a request that replaces nothing. */
+/* Sorts the candidates, which must all be of kernels that the request names, if it names any.
+ * `environment` is the full one: the conditions of a pinned config's space may read its gpu and
+ * arch. `served` is empty for a request that replaces nothing. */
 void release_plan(const struct release_request *request, const struct environment *environment,
                   const struct release_served *served, struct release_candidates *candidates,
                   struct release_plan *ret_plan);
@@ -206,7 +205,7 @@ void release_plan_release(struct release_plan *plan);
 /* "tuned", "pinned" or "imported". */
 const char *release_origin(const struct release_included *included);
 
-/* The release of a plan that includes something. */
+/* The release of a plan that includes at least one winner. */
 must_check bool release_from_plan(const struct release_plan *plan,
                                   const struct environment *environment, const char *tag,
                                   enum regime regime, struct release **ret_release,

@@ -1,4 +1,4 @@
-/* Making releases, reading them as they are and rendered, and listing them.
+/* Making, reading, rendering and listing releases.
  *
  * Memory: requests, candidates and plans live as long as the handler. Threads: database workers. */
 #include <math.h>
@@ -24,7 +24,7 @@ struct release_item {
   const char *name;
   struct digest kernel;
   const json_t *key;
-  int64_t job; /* of a kept config: the job whose winner did not replace it */
+  int64_t job; /* for a kept config, the job whose winner did not replace it */
   const char *origin, *reason;
 };
 static const struct field item_fields[] = {
@@ -42,12 +42,12 @@ static const struct field item_fields[] = {
 };
 const struct record release_item_record = RECORD("ReleaseItem", struct release_item, item_fields);
 
-/* The channel whose release is replaced, with the entity tag that it had: a move with If-Match
- * replaces exactly the release that was compared. */
+/* The channel whose release is replaced, and the entity tag of its entry: a move of the channel
+ * with this If-Match replaces exactly the release that was compared. */
 struct release_replaced {
   const char *channel;
   double min_gain;
-  const char *etag; /* quoted; NULL: it has no entry yet */
+  const char *etag; /* with quotes; NULL: the channel has no entry yet */
 };
 static const struct field replaced_fields[] = {
     RECORD_FIELD(TEXT, struct release_replaced, channel, FIELD_ANSWER | FIELD_NOT_NULL),
@@ -115,8 +115,8 @@ static json_t *answer_write(struct release_answer *answer, const struct release_
   return record_write(&release_answer_record, answer);
 }
 
-/* Finds the environment that the request means, among those that jobs or imports of its tag have;
- * otherwise answers and returns false. */
+/* Finds the environment that the request means, among those of jobs or imports with its tag. If
+ * that fails, answers the request and returns false. */
 static bool environment_choose(struct worker *worker, struct request *request,
                                const struct release_request *wanted, struct environment *ret) {
   struct error error;
@@ -194,7 +194,7 @@ static bool served_load(struct db *db, const struct release_request *request,
   struct error unread;
   if (release_take(&text, size, &served, &release, &unread))
     release_served_init(ret_served, release);
-  else /* Made by an older wavetune: no client can read it any more, so it is not kept. */
+  else /* An older wavetune made it and no client can read it any more, so nothing of it is kept. */
     log_warning("publish: the release that channel %s serves is not compared with: %s",
                 request->replaces.channel, unread.message);
   *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), served,
@@ -237,8 +237,8 @@ static bool spaces_load(struct db *db, const struct release_request *request,
   return true;
 }
 
-/* Reads every job of the environment and tag whose kernel the request names, with its winner, every
- * such import, and the spaces that planning needs. */
+/* Reads every job of the environment and tag whose kernel the request names, with its winner; every
+ * such import; and the spaces that planning needs. */
 static bool candidates_load(struct db *db, const struct release_request *request,
                             const struct environment *environment,
                             const struct release_served *served, struct release_candidates *ret,
@@ -266,8 +266,8 @@ static bool candidates_load(struct db *db, const struct release_request *request
     db_read(jobs, row, &release_candidate_record, job);
     job->place.key_text = json_canonical(job->key);
 
-    /* Seconds with three digits: thousands of winners then share a few hundred provenances, where
-     * each would have one of its own that every start of a container reads. */
+    /* Seconds with three digits, so that thousands of winners share a few hundred provenances:
+     * every start of a container reads all of them. */
     int64_t device_us = db_get_integer(jobs, row, "device_us");
     if (device_us) { /* 0: there is no winner, or the time was not reported */
       char text[32];
@@ -379,7 +379,7 @@ void route_release_post(struct worker *worker, struct request *request) {
   }
 
   fetches_add(worker->server->fetches,
-              &release->digest); /* garbage collection spares it as a new one */
+              &release->digest); /* so that garbage collection treats it as used */
 
   char etag[CHANNEL_ETAG_SIZE];
   cleanup_free char *quoted =
@@ -444,7 +444,7 @@ bool release_render(struct worker *worker, const struct release *release,
     *error = store.failure;
     return false;
   }
-  error->pointer[0] = 0; /* the request has no body that it could point into */
+  error->pointer[0] = 0; /* the request has no body to point into */
   return ok;
 }
 
@@ -468,8 +468,8 @@ void route_release_get(struct worker *worker, struct request *request) {
   }
 }
 
-/* The identity that ?identity= names, NULL without it; answers and returns false when there is
- * none. */
+/* Reads the identity that ?identity= names; without it *ret_identity stays NULL. If there is no
+ * such identity, answers the request and returns false. */
 static bool identity_of_query(struct worker *worker, struct request *request,
                               struct identity **ret_identity) {
   const char *name = request_query(request, "identity");
@@ -489,7 +489,7 @@ static bool identity_of_query(struct worker *worker, struct request *request,
     else if (json_parse(text, strlen(text), &json, &error) &&
              identity_parse(json, ret_identity, &error))
       return true;
-    else { /* It could be read when it was stored, by an earlier version of the server. */
+    else { /* An earlier version of the server could read it when it was stored. */
       error_prefix(&error, "the stored image %s: ", name);
       error_become(&error, ERROR_DAMAGED);
     }
@@ -499,8 +499,8 @@ static bool identity_of_query(struct worker *worker, struct request *request,
   return false;
 }
 
-/* Answers one file as it is, several as a tar. An answer that lacks winners is not remembered,
- * because it may be complete later. */
+/* Answers with one file as it is, or with several as a tar. An answer that lacks winners is not
+ * cached, because it may be complete later. */
 static void files_answer(struct request *request, struct cache_files *files) {
   char etag[DIGEST_TEXT_SIZE], skipped[24];
   struct cache_file *only = files->n == 1 ? &files->files[0] : NULL;

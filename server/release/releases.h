@@ -1,4 +1,4 @@
-/* Stored releases, read and rendered.
+/* Reading and rendering stored releases.
  *
  * Memory: results are the caller's. Threads: the db's own. */
 #ifndef WAVETUNE_SERVER_RELEASE_RELEASES_H
@@ -7,12 +7,12 @@
 #include "common/cache/format.h"
 #include "server/server.h"
 
-/* A release by its digest; ERROR_MISSING: there is none. */
+/* Reads a release by its digest. ERROR_MISSING: there is none. */
 must_check bool release_load(struct worker *worker, const struct digest *digest,
                              struct release **ret, struct error *error);
 
-/* The release in a format; `identity` may be NULL. Notes that the release is used, so that it is
- * not collected. */
+/* Renders the release in a format; `identity` may be NULL. Notes that the release is used, so that
+ * it is not garbage-collected. */
 must_check bool release_render(struct worker *worker, const struct release *release,
                                const struct cache_format *format, const struct identity *identity,
                                struct cache_files *ret, struct error *error);

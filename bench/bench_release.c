@@ -1,13 +1,14 @@
-/* How long it takes to read a release of 50,000 winners, which a container's start waits for,
- * beside the SHA-256 of the same bytes, which nobody can do without. Keys as a matrix
- * multiplication's, 500 configs, a median each: once with times of 4 digits, once with those of 17
- * that a quotient has, once as 50 kernels that have their configs in common. Then the same in other
- * shapes of work: reading it as who signs it does, building it, and keys as values. Medians, and
- * ratios to the digest.
+/* How long it takes to read a release of 50,000 winners, for which the start of a container waits,
+ * compared with the SHA-256 of the same bytes, which is needed in any case. The keys are those of a
+ * matrix multiplication; there are 500 configs, and one time for each winner: once with 4 digits,
+ * once with the 17 digits of a quotient, once with 50 kernels that share their configs. Also
+ * measured: reading the release in order to sign it, building it, and reading its keys as values.
+ * Prints medians, and ratios to the digest.
  *
  *   bench_release [RUNS]
  *
  * Memory: ends with the process. Threads: one. */
+#include "common/base/numbers.h"
 #include "common/cache/release.h"
 
 #define WINNERS 50000
@@ -58,21 +59,11 @@ static struct release *release_make(bool is_long, int n_kernels) {
   return release;
 }
 
-static int by_value(const void *a, const void *b) {
-  double left = *(const double *)a, right = *(const double *)b;
-  return (left > right) - (left < right);
-}
-
-static double median(double *us, size_t n) {
-  qsort(us, n, sizeof *us, by_value);
-  return us[n / 2];
-}
-
 static double us_since(int64_t begin_ns) {
   return (double)(clock_monotonic_ns() - begin_ns) / 1000;
 }
 
-/* As a container's start does it: the digest, and then the bytes. */
+/* What the start of a container does: the digest, then the bytes. */
 static void read_once(const struct release *release) {
   struct error error;
   cleanup_release struct release *again = NULL;
@@ -82,7 +73,7 @@ static void read_once(const struct release *release) {
     die("%s", error.message);
 }
 
-/* As who signs it does: every number and string must be written canonically. */
+/* What signing requires: every number and string must be in canonical form. */
 static void check_once(const struct release *release) {
   struct error error;
   cleanup_release struct release *again = NULL;
@@ -109,6 +100,7 @@ static void compare(const char *what, bool is_long, int n_kernels, size_t runs) 
                       *digest_us = xcalloc(runs, sizeof *digest_us);
   cleanup_free double *keys_us = xcalloc(runs, sizeof *keys_us),
                       *check_us = xcalloc(runs, sizeof *check_us);
+
   for (size_t i = 0; i < runs; i++) {
     begin = clock_monotonic_ns();
     struct digest digest = digest_of(release->bytes, release->size);
@@ -125,14 +117,14 @@ static void compare(const char *what, bool is_long, int n_kernels, size_t runs) 
     keys_once(release);
     keys_us[i] = us_since(begin);
   }
-  double digest = median(digest_us, runs), parse = median(read_us, runs);
+
+  double digest = median_of(digest_us, runs), read = median_of(read_us, runs),
+         check = median_of(check_us, runs), keys = median_of(keys_us, runs);
   printf("%s: %zu winners, %zu bytes\n", what, release->n_winners, release->size);
   printf("  SHA-256            %8.0f us\n", digest);
-  printf("  read, with SHA-256 %8.0f us  %.1f x\n", parse, parse / digest);
-  printf("  read to sign it    %8.0f us  %.1f x\n", median(check_us, runs),
-         check_us[runs / 2] / digest);
-  printf("  keys as values     %8.0f us  %.1f x\n", median(keys_us, runs),
-         keys_us[runs / 2] / digest);
+  printf("  read, with SHA-256 %8.0f us  %.1f x\n", read, read / digest);
+  printf("  read to sign it    %8.0f us  %.1f x\n", check, check / digest);
+  printf("  keys as values     %8.0f us  %.1f x\n", keys, keys / digest);
   printf("  build              %8.0f us  %.1f x\n", build_us, build_us / digest);
 }
 

@@ -1,11 +1,11 @@
 /* How often the verdict is wrong, over jobs whose truth is known (bench/simulated_jobs.h): A/A
  * jobs, the coverage of its intervals, gains that are found, bounds of the regret, and what the
- * choice of the finalists loses. Each share has its 95 % interval (Wilson); docs/measurement.md has
- * what it printed.
+ * choice of the finalists loses. Each share has its 95 % interval (Wilson). docs/measurement.md
+ * contains its output.
  *
- *   bench_verdict [JOBS]     of a row; 2,000 unless told, which take a minute of one core
+ *   bench_verdict [JOBS]     for each row; default 2,000, which take a minute of one core
  *
- * Memory: ends with the process. Threads: one a processor, each with rows of its own. */
+ * Memory: ends with the process. Threads: one for each processor; each takes rows in turn. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -25,11 +25,12 @@ struct row {
 #define NAMES(n, size, round_noise)                                                                \
   .n_configs = (n), .effect = (size), .noise = (round_noise), ROUNDS
 #define RIVALS(n) .n_configs = (n), .effect = 0.005, .noise = 0.02, ROUNDS
-/* A baseline, one that takes 0.9 of its time and seven that take `gain` more than that. */
+/* A baseline, a config that takes 0.9 of its time, and seven that take `gain` more than that
+ * config. */
 #define AHEAD(gain, size)                                                                          \
   .n_configs = 9, .ratios = {1, 0.9, [2 ... 8] = 0.9 * (1 + (gain))}, .effect = (size),            \
   .noise = 0.02, ROUNDS
-/* A baseline and seven that take 0.9 to 0.93 of its time. */
+/* A baseline and seven configs that take 0.9 to 0.93 of its time. */
 #define NEIGHBOURS                                                                                 \
   .n_configs = 8, .ratios = {1, 0.9, 0.905, 0.91, 0.915, 0.92, 0.925, 0.93}, .noise = 0.02, ROUNDS
 
@@ -150,7 +151,7 @@ static double distance_drawn(enum landscape landscape, struct rng *rng) {
                                         : 0.1 * u;
 }
 
-/* How much slower the best of what goes on is than the best of all, by one screen in one
+/* How much slower the best chosen finalist is than the best config, after one screen in one
  * process. */
 static double screen_loss(enum landscape landscape, double effect, double noise, struct rng *rng,
                           size_t *ret_chosen) {
@@ -202,6 +203,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: bench_verdict [JOBS]\n");
     return 2;
   }
+
   pthread_t threads[64];
   size_t n = n_threads < 1 ? 1 : n_threads > 64 ? 64 : (size_t)n_threads;
   for (size_t i = 0; i < n; i++)

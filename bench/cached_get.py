@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A release from the server's memory against nginx serving the same bytes: 64 keep-alive connections, one run, both sides
-in turn, in whole (200) and unchanged (304). wavetune checks the token of every request; nginx has none to check.
+"""A release from the server's cache compared with nginx serving the same bytes: 64 keep-alive connections, one run, both
+sides in turn, answered in full (200) and as unchanged (304). wavetune checks the token of every request; nginx has none to
+check.
 
     bench/cached_get.py [ROUNDS [SECONDS]]        default 5 rounds of 3 s
 
@@ -33,7 +34,7 @@ def wrk(url, seconds, status, *headers):
 
 
 def status_and_size(port, target, *headers):
-    """One request by hand: what wrk's errors do not show is whether the answer is the one that was meant."""
+    """One request without wrk, whose errors do not show whether the answer is the expected one."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         lines = [f"GET {target} HTTP/1.1", "Host: bench", "Connection: close", *headers]
         connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
@@ -71,7 +72,7 @@ http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000
 
 
 def release_of(server, winners):
-    """A release by pins of jobs that a load completed with made-up times."""
+    """The digest of a release of pinned configs; a load completed their jobs with made-up times."""
     agents = driver.enrol(server)
     kernel = driver.register(server, "noop")
     keys = [{"n": i + 1} for i in range(winners)]

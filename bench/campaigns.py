@@ -7,7 +7,7 @@ that another campaign stored for the key. Printed: the share of all ordered pair
 interval and the sizes of the sets. Beside it, for the first --peer-keys keys, the choices of the peer (Triton's autotuner on
 GPUs, fixed_budget.py on the CPU) in as many runs: how many different ones, and how often they are in our sets. With --gpus N,
 GPU i runs every Nth campaign, so that campaigns of different GPUs are compared too. Pairs of one GPU and of two are counted
-separately, because two chips can really differ; for a key with a pair outside, the choices of each GPU are printed.
+separately, because two chips can really differ; for a key with a pair that does not agree, the choices of each GPU are printed.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def main():
 
 
 def part(answers):
-    """The part of the answers that is true, with its Wilson interval."""
+    """The share of the answers that are true, with its Wilson interval."""
     if not answers:
         return "none"
     low, high = tuning.wilson(sum(answers), len(answers))

@@ -11,8 +11,8 @@
 
     WAVETUNE_BUILD=build/release bench/container_start.py [RUNS]      default 9
 
-A virtual machine that gets its memory as it touches it pays more for each new page than for all that is done with it, and so
-does every file that is written: the line on pages says how much.
+A virtual machine that gets its memory as it touches it pays more for each new page than for the work on it, also for every
+file that is written. The line on pages prints that cost.
 
 Needs nginx (package nginx-light). PostgreSQL, server and load share the machine's cores.
 """
@@ -44,7 +44,7 @@ LIBC = ctypes.CDLL(None)
 
 
 def page_touch_us():
-    """us for each page of memory that a process touches first."""
+    """us for the first touch of each page of memory."""
     with mmap.mmap(-1, PAGES_BYTES) as memory:
         address = ctypes.addressof(anchor := ctypes.c_char.from_buffer(memory))
         began = time.perf_counter()
@@ -94,13 +94,13 @@ def publish(server, bench, format, tree):
 
 
 class Fetches:
-    """Fetches of one format into folders of their own, or again into the last one."""
+    """Fetches of one format into new folders, or again into the last one."""
 
     def __init__(self, server, bench, format, tag):
         self.server, self.bench, self.format, self.tag, self.runs = server, bench, format, tag, 0
 
     def run(self, again=False):
-        """The parts in ms, with "process" from its start to its end, and "CPU" of it."""
+        """The times of the parts in ms; "process" is from its start to its end, "CPU" its CPU time."""
         self.runs += not again
         self.cache = self.bench.folder / f"cache-{self.format}-{self.runs}"
         command = [harness.BUILD / "wavetune", "fetch", "--to", self.cache, "--format", self.format, "--tag", self.tag,
@@ -127,7 +127,7 @@ def print_parts(name, runs):
 
 
 def files_write(source, folder, empty, sync):
-    """us for a folder and a file of each name of `source`. sync: None, "each" file, or "once"."""
+    """us for making a folder and a file of each name in `source`. sync: None, "each" file, or "once"."""
     content = [(f"{p.parent.name}/{p.name}", p.parent.name, b"" if empty else p.read_bytes())
                for p in source.glob("*/*.autotune.json")]
     content = content[:SYNCED_FILES] if sync == "each" else content
@@ -187,7 +187,7 @@ def measure_starts(bench, server, question, entry, release, body, runs):
     sides = {"nginx": (port, "", "/entry.json", "/release.json"), "wavetune": (server.port, server.token, question, release)}
     seen = {name: {"p50": [], "p99": [], "last": []} for name in sides}
     for side in sides.values():
-        starts(*side)  # warm: the release is in memory
+        starts(*side)  # warms up: the server caches the release
     for i in range(runs):
         for name in sorted(sides, reverse=i % 2):
             ms = starts(*sides[name])["ms"]
@@ -207,7 +207,7 @@ def main():
         publish(server, bench, "dejavu", dejavu_tree)
         publish(server, bench, "triton", triton_tree)
         bench.print_machine()
-        print(f"pages: {page_touch_us():.1f} us for each that is touched first", flush=True)
+        print(f"pages: {page_touch_us():.1f} us for the first touch of each", flush=True)
 
         print(f"{ENTRIES:,} entries, ms, medians of {runs} fetches into new folders", flush=True)
         together = {}
@@ -221,7 +221,7 @@ def main():
             began = time.perf_counter()
             subprocess.run([harness.BUILD / "wavetune", "--version"], capture_output=True, check=True)
             version.append((time.perf_counter() - began) * 1e3)
-        print(f"  wavetune --version: {driver.spread(version, 1)} ms: what any process costs here")
+        print(f"  wavetune --version: {driver.spread(version, 1)} ms, the cost of any process here")
 
         print(f"{TRITON_FILES:,} files of the triton format, ms", flush=True)
         written, empty = measure_files(Fetches(server, bench, "triton", "triton"), runs)

@@ -17,7 +17,7 @@ import harness
 
 GOAL_MS = 1.0
 SETTINGS = "shared_preload_libraries = 'pg_stat_statements'\npg_stat_statements.track_utility = on\n"
-# One statement of the server each, known by words that only it has.
+# Each is one statement of the server, recognised by words that no other one has.
 STATEMENTS = (("lease requests", "%avoid_agents @>%FOR UPDATE SKIP LOCKED%"), ("results", "%INSERT INTO measurements%"))
 
 
@@ -65,7 +65,7 @@ def main():
                 print(f"  {what}: {calls} statements, {rows} rows; {measured / calls:.0f} measurements a statement")
             print(f"  statements of all kinds: {statements[1] - before[1]}, {(statements[1] - before[1]) / measured:.3f} a "
                   "measurement", flush=True)
-        print("statements by their number (pg_stat_statements, all rounds):")
+        print("statements by their number of runs (pg_stat_statements, all rounds):")
         listed = bench.postgres.sql(
             "select calls, rows, left(regexp_replace(query, '\\s+', ' ', 'g'), 80) from pg_stat_statements where dbid = "
             "(select oid from pg_database where datname = current_database()) order by calls desc limit 8",

@@ -1,7 +1,7 @@
-"""What the benchmarks share: a private PostgreSQL with servers on it, hands that play agents, medians with their spread.
+"""Shared by the benchmarks: a private PostgreSQL with servers, simulated agents, medians with their spread.
 
-A benchmark prints what it ran on, both sides in turn in one run, medians with the smallest and the largest figure, and a
-ratio. Everything listens on loopback and ends with the benchmark.
+A benchmark runs both sides in turn and prints the machine, medians with the smallest and the largest figure, and a ratio.
+Everything listens on loopback and ends with the benchmark.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ ENVIRONMENT = {"cpu": "bench", "gpu": "Bench CPU", "arch": "x86_64", "compute_un
 
 
 def need(program, package):
-    """The path of a program, or the end with a sentence that names what to install."""
+    """The path of a program. If it is not installed, exits with a sentence that names the package."""
     found = harness.postgres_bin() / program if (harness.postgres_bin() / program).exists() else shutil.which(program)
     if not found:
         sys.exit(f"{program} is not installed: apt-get install {package}")
@@ -73,7 +73,7 @@ class Bench:
         return agent
 
     def print_machine(self):
-        """The line with the machine and versions that the figures are valid for."""
+        """Prints the machine and the versions for which the figures are valid."""
         setting = {name: self.postgres.sql(f"show {name}", database="postgres")
                    for name in ("server_version", "fsync", "synchronous_commit", "shared_buffers")}
         times = fsync_us(self.folder)
@@ -83,7 +83,7 @@ class Bench:
               f"{times[len(times) // 2]:,.0f} us, p99 {times[len(times) * 99 // 100]:,.0f} us", flush=True)
 
     def postgres_cpu_seconds(self):
-        """Of the postmaster, its live children and the children that it has waited for."""
+        """CPU time of the postmaster, its live children and the children that it has waited for."""
         pid = self.postgres.process.pid
         return cpu_seconds(pid, waited_for=True) + sum(cpu_seconds(child) for child in children(pid))
 
@@ -138,7 +138,7 @@ def submit(server, kernel, keys, space):
 
 
 def space_of(configs):
-    """A space of so many configs."""
+    """A space with this number of configs."""
     return {"parameters": {"P": list(range(configs))}, "default": {"P": 0}}
 
 

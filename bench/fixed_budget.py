@@ -1,5 +1,5 @@
-"""An autotuner as they are everywhere, for kernels in C: each config alone, one after the other, warmed up and called for
-fixed times (25 ms and 100 ms, Triton's do_bench), the least mean wins. What Triton's autotuner is to a GPU's kernels.
+"""A usual autotuner, for kernels in C: one config after the other is warmed up and called for fixed times (25 ms and 100 ms,
+as in Triton's do_bench), and the lowest mean wins. The counterpart of Triton's autotuner for GPUs.
 
     fixed_budget.py FOLDER:VERSION KEYS.jsonl [--repeat N]      one JSON line a key, as triton_autotune.py prints
 """

@@ -1,4 +1,4 @@
-"""What it costs a process to start a GPU's runtime, by how many GPUs the runtime sees.
+"""What starting a GPU's runtime costs a process, by the number of GPUs that the runtime sees.
 
     bench/gpu_start.py [--hip] [--gpus N] [--rounds N]
 
@@ -28,11 +28,11 @@ def runtime_library(is_hip):
 def call(function, *arguments):
     code = function(*arguments)
     if code != 0:
-        sys.exit(f"bench/gpu_start.py: {function.__name__} says {code}")
+        sys.exit(f"bench/gpu_start.py: {function.__name__} returned {code}")
 
 
 def start(is_hip, ordinal):
-    """In a process of its own: prints the seconds of the three steps."""
+    """In a separate process: prints the seconds of the three steps."""
     library, seconds, begin = runtime_library(is_hip), [], time.perf_counter()
 
     def lap():
@@ -57,11 +57,11 @@ def start(is_hip, ordinal):
         call(library.cuDevicePrimaryCtxRelease_v2, device)
     lap()
     print(json.dumps(seconds), flush=True)
-    os._exit(0)  # what the interpreter and the runtime do at the end is not of a worker
+    os._exit(0)  # the end of the interpreter and the runtime is not part of what is measured
 
 
 def gpus_counted(is_hip):
-    """Found out in a process of its own, so that this one never starts the runtime."""
+    """Counted in a separate process, so that this one never starts the runtime."""
     name = "hipGetDeviceCount" if is_hip else "cuDeviceGetCount"
     code = (f"import ctypes; library = ctypes.CDLL({'libamdhip64.so' if is_hip else 'libcuda.so.1'!r}); n = ctypes.c_int(); "
             f"library.{'hipInit' if is_hip else 'cuInit'}(0); library.{name}(ctypes.byref(n)); print(n.value)")
@@ -93,7 +93,7 @@ def run(is_hip, gpus, n, own):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hip", action="store_true")
-    parser.add_argument("--gpus", type=int, help="the first so many; without, all that this process sees")
+    parser.add_argument("--gpus", type=int, help="how many GPUs, from the first one; default: all that this process sees")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--start", type=int, metavar="GPU", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

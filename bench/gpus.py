@@ -2,12 +2,12 @@
 
     bench/gpus.py [--counts 1,2,4] [--kernel matmul] [--keys N] [--copies N] [--postgres-bin DIR] [--cpu | --fake] [--json FILE]
 
-A private server, one agent with so many devices. Every count tunes the same keys (--copies times) from the first lease to the
-last verdict, under tags of its own: no count begins with the winners of another one as incumbents. Code was brought to the
-agent by a campaign before, and an agent serves for days: its first jobs, in which each device starts a process, are timed
-separately. Efficiency is the time on one device over N times the time on N. Winners agree when each is in the other's
-equivalence set. With --fake the devices are simulated (tests/fake_hip): a launch takes its time and no core. The loss is then
-that of the server and the agent, on the cores of this machine; nothing is learned about kernels.
+A private server, and one agent with this number of devices. Every count tunes the same keys (--copies times) from the first
+lease to the last verdict, under its own tags, so that none begins with the winners of another count as incumbents. The agent
+has its code from an earlier campaign. Its first jobs, in which each device starts a process, are timed separately, because an
+agent runs for days. Efficiency is the time on one device over N times the time on N. Winners agree when each is in the
+other's equivalence set. With --fake the devices are simulated (tests/fake_hip): a launch takes its time and no core. The loss
+is then that of the server and the agent, on the cores of this machine; nothing is learned about kernels.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def fake_kernel(scratch):
 
 
 def fake_gpus():
-    """The environment in which there are eight of them; clang-19 compiles for them."""
+    """The environment of eight simulated GPUs, for which clang-19 compiles."""
     library = pathlib.Path(tuning.program("wavetune-agent")).parent / "tests/fake_hip/libfake_hip.so"
     if not library.exists():
         sys.exit(f"there is no {library}: build the tests")
@@ -80,7 +80,7 @@ def fake_gpus():
 
 
 def campaign(server, scratch, place, keys, run, devices, copies):
-    """The seconds of the agent's first jobs, those of the whole, the jobs, and the times that its devices report."""
+    """The seconds of the agent's first jobs and of the campaign, the jobs, and the times that its devices report."""
     command = [tuning.program("wavetune-agent"), "run", "--state", pathlib.Path(scratch, "agent"), "--name", "bench"]
     for device in devices:
         command += ["--device", device]

@@ -1,13 +1,13 @@
-/* What the agent spends for each launch that it measures, beside the kernel's own time: the default
- * config of a kernel timed against itself as a lease does it (paired rounds, cold operands), by the
- * clock on the wall around it all.
+/* What each measured launch costs the agent, besides the kernel's own time: the default config of a
+ * kernel is timed against itself as in a lease (paired rounds, cold operands), and the wall time of
+ * all that is taken.
  *
  *   launch_overhead DEVICE KERNEL KEY [ROUNDS]
  *   launch_overhead cuda0 kernels/vector_add:hip n=16777216
  *
- * "own time" is that of a launch in a run of many with nothing between them; "measured" the median
- * sample, which is what a decision rests on. Memory: ends with the process. Threads: one, and those
- * of the compile pool. */
+ * "own time" is that of one launch among many without a pause; "measured" is the median sample, on
+ * which decisions are based. Memory: ends with the process. Threads: one, besides those of the
+ * compile pool. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -15,6 +15,7 @@
 #include "agent/measure/problem.h"
 #include "agent/measure/race.h"
 #include "common/base/file.h"
+#include "common/base/numbers.h"
 #include "common/kernel/kernel_folder.h"
 
 #define ROUNDS_DEFAULT 200
@@ -60,17 +61,7 @@ static struct loaded_config *loaded_config_of(struct problem *problem,
 
 static void turn_ignore(void *context, uint64_t config) { (void)context, (void)config; }
 
-static int compare_doubles(const void *a, const void *b) {
-  double left = *(const double *)a, right = *(const double *)b;
-  return (left > right) - (left < right);
-}
-
-static double median(double *values, size_t n) {
-  qsort(values, n, sizeof *values, compare_doubles);
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-/* The time of one launch among many that follow each other directly. */
+/* The time of one launch among many without a pause. */
 static double own_time_us(struct problem *problem, struct timed_config *timed) {
   double calls = timed->estimate_us > 0 ? RUN_US_MAX / timed->estimate_us : RUN_CALLS;
   struct device_timing timing = {.launch = config_launch(timed->loaded),
@@ -102,24 +93,28 @@ static void measure(struct bench *bench, struct problem *problem,
                       config = {.loaded = loaded_config_of(problem, object)};
   if (!timed_warm_up(problem, &baseline, WARM_UP_BASELINE_US, 0, &error))
     die("%s", error.message);
+
   int64_t begin = clock_monotonic_ns();
   race_run(&(struct race_setup){problem, &baseline, &config, 1, &limits, 1, listener}, &race);
   double wall_us = (double)(clock_monotonic_ns() - begin) / 1e3;
   if (config.end == RACE_END_FAILED)
     die("%s", config.error.message);
+
   double launches = (double)config.n * (config.calls + RACE_BASELINES * baseline.calls);
   double kernel_us = sum(config.samples_us, config.n) * config.calls +
                      RACE_BASELINES * sum(config.baseline_us, config.n) * baseline.calls;
-  double own_us = own_time_us(problem, &config), overhead_us = (wall_us - kernel_us) / launches;
+  double own_us = own_time_us(problem, &config), overhead_us = (wall_us - kernel_us) / launches,
+         measured_us = median_of(config.samples_us, config.n);
+
   printf("%s on %s, %s: %zu rounds of %u + %u x %u launches\n", bench->folder->kernel->name,
          bench->device->gpu_name, bench->device->ops->timer, config.n, config.calls, RACE_BASELINES,
          baseline.calls);
   printf("own time of a launch           %10.3f us\n", own_us);
-  printf("measured                       %10.3f us\n", median(config.samples_us, config.n));
+  printf("measured                       %10.3f us\n", measured_us);
   printf("the wall's time of a launch    %10.3f us\n", wall_us / launches);
   printf("overhead of a measured launch  %10.3f us\n", overhead_us);
   printf("ratio: overhead / own time %.3f x; measured / own time %.3f x\n", overhead_us / own_us,
-         median(config.samples_us, config.n) / own_us);
+         measured_us / own_us);
   config_unload(problem, config.loaded);
   config_unload(problem, baseline.loaded);
   timed_release(&config);
@@ -127,7 +122,7 @@ static void measure(struct bench *bench, struct problem *problem,
 }
 
 int main(int argc, char **argv) {
-  /* The compile pool runs runtime compilers in a process of this program, as of the agent. */
+  /* The compile pool starts this program for runtime compilers, as it does the agent. */
   if (argc >= 2 && string_equal(argv[1], "rtc"))
     rtc_main(argc, argv);
   json_object_seed(0);
@@ -137,6 +132,7 @@ int main(int argc, char **argv) {
   int64_t rounds = ROUNDS_DEFAULT;
   if (argc < 4 || argc > 5 || (argc == 5 && (rounds = atoll(argv[4])) < 1) || rounds > 100000)
     die("usage: launch_overhead DEVICE KERNEL KEY [ROUNDS]");
+
   if (!kernel_folder_load(argv[2], &bench.folder, &error) ||
       !key_parse_text(argv[3], (const char *const *)bench.folder->kernel->key_names,
                       bench.folder->kernel->n_key_names, &bench.key, &error) ||
@@ -145,6 +141,7 @@ int main(int argc, char **argv) {
     die("%s", error.message);
   if (!mkdtemp(cache) || !compile_pool_new(cache, 0, &bench.pool, &error))
     die("cannot compile: %s", error.message);
+
   const char *colon = strrchr(argv[2], ':');
   bench.sources = colon ? xstrndup(argv[2], (size_t)(colon - argv[2])) : xstrdup(argv[2]);
   struct compile_result host = compile(&bench, true), object = compile(&bench, false);
@@ -160,6 +157,7 @@ int main(int argc, char **argv) {
   if (!reference_load(host.object, &setup.reference, &error) ||
       !problem_new(&setup, &problem, &error))
     die("%s", error.message);
+
   measure(&bench, problem, &object, (size_t)rounds);
   problem_free(problem);
   compile_result_release(&object);

@@ -30,7 +30,7 @@ update queue set state = 2 where id = :id;
 LOOP_CLIENTS = (1, 4, 16, 48)
 SINGLE, CUT = 1, 125
 POINTS = ((SINGLE, 1), (SINGLE, 64), (SINGLE, 256), (SINGLE, 1000), (CUT, 1), (CUT, 16), (CUT, 64))
-RATE_MAX = {SINGLE: 12000, CUT: 1000}  # leases a second that are prepared for; too few ends the benchmark
+RATE_MAX = {SINGLE: 12000, CUT: 1000}  # leases prepared for each second; the benchmark ends when they run out
 
 
 class Loop:
@@ -58,7 +58,7 @@ class Loop:
 
 
 class Side:
-    """A server whose leases have so many configs each."""
+    """A server whose leases have this number of configs each."""
 
     def __init__(self, bench, configs):
         self.bench, self.configs, self.key = bench, configs, 0
@@ -70,13 +70,13 @@ class Side:
         return self.bench.postgres.sql(text, conninfo=self.server.database)
 
     def prepare(self, leases):
-        """Tops the open leases up."""
+        """Adds open leases until there are `leases` of them."""
         missing = leases - int(self.sql("select count(*) from leases where state = 'open'"))
         jobs = -(-missing * self.configs // 2000)
         if missing > 0:
             driver.submit(self.server, self.kernel, [{"n": self.key + i + 1} for i in range(jobs)], driver.space_of(2000))
             self.key += jobs
-        if missing > 0:  # the server would cut for the devices that live
+        if missing > 0:  # cut here, because the server would cut for the number of live devices
             self.sql("with cut as (delete from leases where job_id in (select id from jobs where state = 'queued') returning *), "
                      "job as (select distinct job_id, device_class, priority from cut) "
                      "insert into leases (job_id, stage, round, process, configs, remaining, device_class, priority, config_us) "

@@ -17,12 +17,12 @@ import harness
 
 AGENTS, RATE = 1000, 200
 FEW = 10_000
-CONFIGS = 128  # of a job, in leases of 8, and of more when the server has seen how short these configs are
+CONFIGS = 128  # of a job, in leases of 8, or in larger ones once the server knows how short these configs are
 LEASE_MOST = 32
 STATEMENTS = ("lease_take", "lease_held", "lease_change_state", "results_insert", "jobs_ready")
 P99_GOAL_MS, WORSE_GOAL = 10, 1.10
 
-# Jobs like the one that is there, done; their leases, done; a measurement for each config of a lease.
+# Done jobs like the existing one, with done leases and a measurement for each config of a lease.
 FILL = """
 insert into jobs (kernel, key, key_digest, space_digest, environment_id, tag, run, state, priority, baseline, seed, configs,
                   runner, device_class, events, finished_at)

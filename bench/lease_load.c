@@ -1,15 +1,15 @@
 /* A load of agents for benchmarks: N keep-alive connections that lease and complete. A connection
- * takes a lease, posts one made-up measurement for every config of it with `done`, and takes the
- * next: at once, or, with RATE, when its turn comes of RATE lease requests a second over all
- * connections.
+ * takes a lease, posts one made-up measurement for each of its configs with `done`, and takes the
+ * next lease: at once or, with RATE, in its turn, where all connections together send RATE lease
+ * requests a second.
  *
  *   lease_load HOST PORT TOKEN AGENTS CONNECTIONS SECONDS [RATE]
  *
- * AGENTS is a file with an agent's id on each line; connection i is agent i modulo their number.
- * Prints one line of JSON: cycles (lease + complete) and measurements, per second, and the latency
- * of a granted lease request. A turn that comes while the connection is still busy waits for it,
- * and its latency counts from the turn.
- * Threads: one, with epoll. Memory: everything ends with the process. */
+ * AGENTS is a file with an agent's id on each line; connection i acts as agent i modulo their
+ * number. Prints one line of JSON: cycles (lease + complete) and measurements, per second, and the
+ * latency of a granted lease request. A turn that is due while its connection is busy waits, and
+ * its latency counts from when it was due. Threads: one, with epoll. Memory: everything ends with
+ * the process. */
 #include "bench/load.h"
 
 enum doing { IDLE, LEASE, RESULTS };
@@ -17,17 +17,19 @@ enum doing { IDLE, LEASE, RESULTS };
 struct hand {
   struct connection connection;
   enum doing doing;
-  uint64_t posted; /* measurements of the results in flight */
-  int64_t turn_ns; /* of a turn that waits; 0: none */
+  uint64_t posted; /* measurements in the request that is not yet answered */
+  int64_t turn_ns; /* when the turn that waits was due; 0: none waits */
 };
 
 struct figures {
-  bool is_paced;
+  double rate; /* turns a second; 0: no turns, each connection continues at once */
+  int64_t began_ns;
+  uint64_t next_turn;
   uint64_t cycles, measurements, empty, failed, busy;
   struct latencies leases;
 };
 
-/* `turn_ns`: since when the request counts as asked; 0: now. */
+/* `turn_ns`: when the request was due; 0: now. */
 static void ask(const struct load *load, struct hand *hand, int64_t turn_ns) {
   hand->doing = LEASE;
   lease_ask(load, &hand->connection, 1);
@@ -39,7 +41,7 @@ static void go_on(const struct load *load, const struct figures *figures, struct
   int64_t turn_ns = hand->turn_ns;
   hand->doing = IDLE;
   hand->turn_ns = 0;
-  if (!figures->is_paced || turn_ns)
+  if (!figures->rate || turn_ns)
     ask(load, hand, turn_ns);
 }
 
@@ -68,15 +70,17 @@ static void results_answered(const struct load *load, struct figures *figures, s
   go_on(load, figures, hand);
 }
 
-/* The turns that have come: turn k is hand k's modulo their number. */
+/* Handles the turns that are due. Turn k is that of connection k modulo n. */
 static void turns_take(const struct load *load, struct figures *figures, struct hand *hands,
-                       size_t n, uint64_t *turn, int64_t began_ns, double rate) {
+                       size_t n) {
   int64_t now_ns = clock_monotonic_ns();
-  for (;; ++*turn) {
-    int64_t turn_ns = began_ns + (int64_t)((double)*turn / rate * 1e9);
+  for (;; figures->next_turn++) {
+    uint64_t turn = figures->next_turn;
+    int64_t turn_ns = figures->began_ns + (int64_t)((double)turn / figures->rate * 1e9);
     if (turn_ns > now_ns)
       return;
-    struct hand *hand = &hands[*turn % n];
+
+    struct hand *hand = &hands[turn % n];
     if (hand->doing == IDLE) {
       ask(load, hand, 0);
     } else {
@@ -92,24 +96,26 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: lease_load HOST PORT TOKEN AGENTS CONNECTIONS SECONDS [RATE]\n");
     return 2;
   }
+
   struct load load = load_new(argv[1], argv[2], argv[3], argv[4]);
   size_t n = strtoul(argv[5], NULL, 10);
-  double seconds = strtod(argv[6], NULL), rate = argc > 7 ? strtod(argv[7], NULL) : 0;
-  struct figures figures = {.is_paced = rate > 0};
+  double seconds = strtod(argv[6], NULL);
+  struct figures figures = {.rate = argc > 7 ? strtod(argv[7], NULL) : 0};
   struct hand *hands = xcalloc(n, sizeof *hands);
-  ALWAYS(n > 0 && seconds > 0);
+  ALWAYS(n > 0 && seconds > 0 && figures.rate >= 0);
   for (size_t i = 0; i < n; i++)
     connection_open(&load, &hands[i].connection, i);
-  int64_t began_ns = clock_monotonic_ns(), ends_ns = began_ns + (int64_t)(seconds * 1e9);
-  uint64_t turn = 0;
-  for (size_t i = 0; !figures.is_paced && i < n; i++)
+
+  figures.began_ns = clock_monotonic_ns();
+  int64_t ends_ns = figures.began_ns + (int64_t)(seconds * 1e9);
+  for (size_t i = 0; !figures.rate && i < n; i++)
     ask(&load, &hands[i], 0);
+
   while (clock_monotonic_ns() < ends_ns) {
     struct epoll_event events[64];
-    if (figures.is_paced)
-      turns_take(&load, &figures, hands, n, &turn, began_ns, rate);
-    int ready =
-        epoll_wait(load.epoll, events, (int)ARRAY_LENGTH(events), figures.is_paced ? 1 : 100);
+    if (figures.rate)
+      turns_take(&load, &figures, hands, n);
+    int ready = epoll_wait(load.epoll, events, (int)ARRAY_LENGTH(events), figures.rate ? 1 : 100);
     for (int i = 0; i < ready; i++) {
       struct hand *hand = events[i].data.ptr; /* its connection is its first member */
       struct answer answer;
@@ -121,7 +127,8 @@ int main(int argc, char **argv) {
         results_answered(&load, &figures, hand, &answer);
     }
   }
-  double elapsed = (double)(clock_monotonic_ns() - began_ns) * 1e-9;
+
+  double elapsed = (double)(clock_monotonic_ns() - figures.began_ns) * 1e-9;
   latencies_sort(&figures.leases);
   printf("{\"seconds\": %.3f, \"cycles\": %" PRIu64 ", \"measurements\": %" PRIu64
          ", \"empty\": %" PRIu64 ", \"failed\": %" PRIu64 ", \"busy\": %" PRIu64

@@ -1,7 +1,7 @@
-/* What the loads share: keep-alive connections with one request in flight each, lease requests,
- * made-up results, the statistics of latencies.
+/* Shared by the load programs: keep-alive connections with one request in flight each, lease
+ * requests, made-up results, statistics of latencies.
  *
- * Threads: one, with epoll. Memory: a load's lives as long as its process. */
+ * Threads: one, with epoll. Memory: freed with the process. */
 #ifndef WAVETUNE_BENCH_LOAD_H
 #define WAVETUNE_BENCH_LOAD_H
 
@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 
 #include "common/base/json.h"
+#include "common/base/numbers.h"
 
 #define ANSWER_FIRST_BYTES 4096
 #define ANSWER_MAX (1 << 20)
@@ -32,7 +33,7 @@ struct connection {
   char *answer; /* grows */
   size_t used, capacity;
   uint64_t n_asked; /* lease requests, for the nonce */
-  int64_t asked_ns; /* when the request in flight was sent, or should have been */
+  int64_t asked_ns; /* when the request in flight was sent, or was due */
 };
 
 struct answer {
@@ -66,7 +67,7 @@ static inline struct load load_new(const char *host, const char *port, const cha
   return load;
 }
 
-/* `connection` must stay where it is: the events of load->epoll point at it. */
+/* `connection` must not be moved: the events of load->epoll point to it. */
 static inline void connection_open(const struct load *load, struct connection *connection,
                                    size_t index) {
   int on = 1;
@@ -143,17 +144,19 @@ static inline uint64_t results_post(const struct load *load, struct connection *
   return (uint64_t)(seq - 1);
 }
 
-/* Reads what has come; true when the answer is whole. */
+/* Reads what has arrived; true when the answer is complete. */
 static inline bool answer_read(struct connection *connection, struct answer *ret) {
   if (connection->used + 1 == connection->capacity) {
     connection->capacity *= 2;
     ALWAYS(connection->capacity <= ANSWER_MAX);
     connection->answer = xreallocarray(connection->answer, connection->capacity, 1);
   }
+
   ssize_t n = recv(connection->fd, connection->answer + connection->used,
                    connection->capacity - connection->used - 1, 0);
   if (n <= 0)
     die("the server closed connection %zu: %s", connection->index, n ? strerror(errno) : "end");
+
   connection->used += (size_t)n;
   connection->answer[connection->used] = '\0';
   const char *end = strstr(connection->answer, "\r\n\r\n");
@@ -168,8 +171,8 @@ static inline bool answer_read(struct connection *connection, struct answer *ret
   return connection->used >= (size_t)(ret->body - connection->answer) + ret->size;
 }
 
-/* Its number, epoch and what follows the space: parsing the manifest and the space of every lease,
- * as an agent does once for each job, would make this program what is measured. */
+/* The members of a lease that come before the job and after the space. An agent parses the manifest
+ * and the space once for each job; parsing them here for every lease would measure this program. */
 static inline json_t *lease_parse(const struct answer *answer) {
   static const char job[] = ",\"job\":", configs[] = ",\"configs\":";
   const char *head_end = memmem(answer->body, answer->size, job, strlen(job)), *tail = NULL;
@@ -179,6 +182,7 @@ static inline json_t *lease_parse(const struct answer *answer) {
     tail = at;
   if (!head_end || !tail)
     die("this is no lease: %.200s", answer->body);
+
   cleanup_free char *text = xasprintf("%.*s%.*s", (int)(head_end - answer->body), answer->body,
                                       (int)(answer->size - (size_t)(tail - answer->body)), tail);
   json_t *lease = json_loads(text, 0, NULL);
@@ -197,17 +201,12 @@ static inline void latency_add(struct latencies *latencies, int64_t since_ns) {
   latencies->us[latencies->n++] = (double)(clock_monotonic_ns() - since_ns) * 1e-3;
 }
 
-static inline int latencies_compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static inline void latencies_sort(struct latencies *latencies) {
   if (latencies->n)
-    qsort(latencies->us, latencies->n, sizeof *latencies->us, latencies_compare);
+    qsort(latencies->us, latencies->n, sizeof *latencies->us, compare_doubles);
 }
 
-/* Of sorted ones; 0 when there is none. */
+/* Of sorted latencies; 0 when there are none. */
 static inline double latencies_percentile(const struct latencies *latencies, double percentile) {
   if (!latencies->n)
     return 0;

@@ -3,8 +3,8 @@
 #
 #   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: these, in this order; and start, sandbox
 #
-# Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). Uses all GPUs there are, or
-# the first $GPUS. What is printed and every JSON document also lie in $OUT (default build/gpu-results). $VERSUS (default
+# Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). Uses all GPUs, or
+# the first $GPUS. The output and the JSON documents are also written to $OUT (default build/gpu-results). $VERSUS (default
 # --cold), $CAMPAIGNS, $SAME, $GPUS_OPTIONS and $SANDBOX are options of the steps.
 set -uo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,6 @@
-/* Agents that wait for work: N keep-alive connections, each parked in a long poll of 60 s. Driven
- * line by line on stdin, so that a benchmark knows what is parked when it submits work:
+/* Agents that wait for work: N keep-alive connections, each parked in a long poll of 60 s. Reads
+ * commands from stdin, one a line, so that a benchmark knows how many are parked when it submits
+ * work:
  *
  *   park_load HOST PORT TOKEN AGENTS CONNECTIONS
  *
@@ -8,8 +9,8 @@
  *   expect N   reads answers until N leases were granted or 20 s have passed, and for 2 s more what
  *              should not come; answers {"granted", "distinct", "empty", "failed", "first_ns",
  *              "median_ns", "last_ns"}. The times are CLOCK_MONOTONIC and of the first N, so that
- *              the caller can subtract when it submitted. What was granted is abandoned, and its
- *              connection idle.
+ *              the caller can subtract when it submitted. Granted leases are abandoned, and their
+ * connections are idle again.
  *
  * Threads: one, with epoll. Memory: everything ends with the process. */
 #include "bench/load.h"
@@ -30,12 +31,12 @@ struct crowd {
 };
 
 struct grants {
-  size_t n, n_empty, n_failed, times_capacity, ids_capacity, n_ids;
+  size_t n, n_empty, n_failed, times_capacity, ids_capacity;
   int64_t *at_ns;
   uint64_t *ids;
 };
 
-static void answered(const struct answer *answer, struct grants *grants) {
+static void grant_add(const struct answer *answer, struct grants *grants) {
   if (answer->status != 200) {
     grants->n_empty += answer->status == 204;
     grants->n_failed += answer->status != 204;
@@ -43,10 +44,9 @@ static void answered(const struct answer *answer, struct grants *grants) {
   }
   cleanup_json json_t *lease = lease_parse(answer);
   GROW(grants->at_ns, grants->n, grants->times_capacity);
-  grants->at_ns[grants->n++] = clock_monotonic_ns();
-  GROW(grants->ids, grants->n_ids, grants->ids_capacity);
-  grants->ids[grants->n_ids++] =
-      strtoull(json_string_value(json_object_get(lease, "lease")), NULL, 10);
+  GROW(grants->ids, grants->n, grants->ids_capacity);
+  grants->at_ns[grants->n] = clock_monotonic_ns();
+  grants->ids[grants->n++] = strtoull(json_string_value(json_object_get(lease, "lease")), NULL, 10);
 }
 
 static void park(struct crowd *crowd) {
@@ -68,22 +68,8 @@ static void events_read(const struct crowd *crowd, struct grants *grants) {
     if (!answer_read(&hand->connection, &answer))
       continue;
     hand->is_parked = false;
-    answered(&answer, grants);
+    grant_add(&answer, grants);
   }
-}
-
-static int compare_numbers(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
-}
-
-static size_t distinct(struct grants *grants) {
-  size_t n = 0;
-  if (grants->n_ids)
-    qsort(grants->ids, grants->n_ids, sizeof *grants->ids, compare_numbers);
-  for (size_t i = 0; i < grants->n_ids; i++)
-    n += i == 0 || grants->ids[i] != grants->ids[i - 1];
-  return n;
 }
 
 static void expect(const struct crowd *crowd, size_t expected) {
@@ -91,13 +77,16 @@ static void expect(const struct crowd *crowd, size_t expected) {
   int64_t deadline_ns = clock_monotonic_ns() + PATIENCE_NS;
   while (grants.n < expected && clock_monotonic_ns() < deadline_ns)
     events_read(crowd, &grants);
+
   size_t n = grants.n < expected ? grants.n : expected;
   for (int64_t after_ns = clock_monotonic_ns() + AFTERWARDS_NS; clock_monotonic_ns() < after_ns;)
     events_read(crowd, &grants);
+
   printf("{\"granted\": %zu, \"distinct\": %zu, \"empty\": %zu, \"failed\": %zu, \"first_ns\": "
          "%" PRId64 ", \"median_ns\": %" PRId64 ", \"last_ns\": %" PRId64 "}\n",
-         grants.n, distinct(&grants), grants.n_empty, grants.n_failed, n ? grants.at_ns[0] : 0,
-         n ? grants.at_ns[n / 2] : 0, n ? grants.at_ns[n - 1] : 0);
+         grants.n, grants.n ? sort_unique(grants.ids, grants.n) : 0, grants.n_empty,
+         grants.n_failed, n ? grants.at_ns[0] : 0, n ? grants.at_ns[n / 2] : 0,
+         n ? grants.at_ns[n - 1] : 0);
   free(grants.at_ns);
   free(grants.ids);
 }
@@ -107,6 +96,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: park_load HOST PORT TOKEN AGENTS CONNECTIONS\n");
     return 2;
   }
+
   struct crowd crowd = {.load = load_new(argv[1], argv[2], argv[3], argv[4]),
                         .n = strtoul(argv[5], NULL, 10)};
   crowd.hands = xcalloc(crowd.n, sizeof *crowd.hands);

@@ -74,7 +74,7 @@ def run(bench, connections, leases, rounds, poll_ms):
     before = driver.rss_mib(server.process.pid)
     crowd = Crowd(bench, server, agents, connections)
     assert crowd.run("park") == {"parked": connections}
-    wait_for_parked(server, connections * 0.98)  # a few are always being looked at again
+    wait_for_parked(server, connections * 0.98)  # a few are always being polled
     parked = driver.rss_mib(server.process.pid)
     own, database = idle_cost(bench, server)
     print(f"poll every {poll_ms / 1000:g} s: {connections:,} parked: server RSS {before:.0f} -> {parked:.0f} MiB "

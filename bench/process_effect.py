@@ -1,13 +1,13 @@
-"""Do whole processes shift on this machine? Measured on finals of several processes.
+"""Do the times of whole processes differ on this machine? Computed from finals of several processes.
 
     wavetune-agent tune DIR --keys FILE --processes 8 --samples SAMPLES
     bench/process_effect.py SAMPLES…
 
 For every finalist within 3 % of its key's best: the standard deviation over processes of its distance to the best (the median
-over rounds of the logarithm of their quotient), and what the rounds alone would make it (the error of such a median: McKean,
-Schrader 1984, as common/verdict/verdict_interval.h has it). Where the first is no larger, more rounds help as much as more
-processes; where it is larger, only processes do. Printed: deciles of both, and the effect of a process: the difference of their
-mean squares.
+over rounds of the logarithm of their quotient), and the value that the rounds alone would give (the error of such a median:
+McKean, Schrader 1984, as common/verdict/verdict_interval.h has it). Where the first is no larger, more rounds help as much as
+more processes; where it is larger, only processes do. Printed: deciles of both, and the effect of a process: the difference
+of their mean squares.
 """
 
 import argparse

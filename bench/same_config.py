@@ -3,9 +3,9 @@
     bench/same_config.py [--device cuda0]… [--names 5] [--comparisons 1000] [--json FILE]
 
 The space is a list of the same config under NAME = 0, 1, …, which the source does not read (hip on a GPU, c on the CPU);
-every job tunes it for a key as any other. A comparison is one name against the incumbent in one job. Counted are jobs whose
-winner is FASTER, and those that would replace a served winner (FASTER by at least 2 %); each with its Wilson interval over
-jobs and, as the share of comparisons, over those.
+every job tunes it for a key like any other space. A comparison is one name against the incumbent in one job. Counted are jobs
+whose winner is FASTER, and those that would replace a served winner (FASTER by at least 2 %); each with its Wilson interval
+over jobs and, as the share of comparisons, over those.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main():
             device, lines = devices[index], []
             for n in range(math.ceil(arguments.comparisons / per_round)):
                 for kernel in kernels:
-                    # A key again is a job of its own: another seed, other processes.
+                    # Tuning a key again is another job, with another seed and other processes.
                     lines += [(kernel.name, line) for line in tuning.tune(kernel, scratch, None, device, None,
                                                                           ["--seed", str(1 + n)]).lines]
             return lines

@@ -2,11 +2,11 @@
 
     bench/sandbox_cost.py [--device cuda0] [--pairs 6] [--starts 20] [--tunes 10] [--json FILE]
 
-Without means WAVETUNE_SANDBOX=none. The two ways alternate, the one that begins too. (a) Processes in pairs, one of each way:
-the samples of one config, held against each other round by round, with the verdict of common/verdict: its SAME is an interval
-within 2 %. (b) From the start of a worker to the answer that its device has passed its sentinel, which is when it is confined
-whole. (c) Tunings of a matrix product: what each way chose, and the winner's time. On a GPU (cuda, hip) the kernels are in hip,
-else in C. Programs are those of $WAVETUNE_BUILD, else of build/release or build/dev.
+Without means WAVETUNE_SANDBOX=none. The two ways alternate, and so does which one is first. (a) Processes in pairs, one of
+each way: the samples of one config, compared round by round, with the verdict of common/verdict: its SAME is an interval
+within 2 %. (b) From the start of a worker to the answer that its device has passed its sentinel, by which time it is
+completely confined. (c) Tunings of a matrix product: what each way chose, and the winner's time. On a GPU (cuda, hip) the
+kernels are in hip, else in C. Programs are those of $WAVETUNE_BUILD, else of build/release or build/dev.
 """
 
 import argparse

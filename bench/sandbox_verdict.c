@@ -1,7 +1,7 @@
 /* The verdict (common/verdict) on two ways to run one config, from stdin: lines {"process": 3,
- * "samples_us": […], "baseline_us": […]}, the one way's times of a process and those of the process
- * that ran the other way beside it. Prints the verdict as JSON: how the first way compares with the
- * second. Exits with 1 and a sentence where there is none.
+ * "samples_us": […], "baseline_us": […]}, the times of a process that ran in one way, and of the
+ * process that ran in the other way at the same time. Prints the verdict as JSON: how the first way
+ * compares with the second. Exits with 1 and an error sentence when there is no verdict.
  *
  * Memory: freed with the process. Threads: one. */
 #include <stdio.h>
@@ -46,6 +46,7 @@ int main(void) {
     fprintf(stderr, "no verdict: %s\n", error.message);
     return 1;
   }
+
   cleanup_json json_t *json = verdict_to_json(&verdict);
   json_dumpf(json, stdout, JSON_COMPACT);
   putchar('\n');

@@ -6,7 +6,7 @@
 FILE is what `wavetune-agent tune --samples FILE` wrote; with `--exhaustive ROUNDS` no config left its race early. Without a
 file, spaces of the CPU kernels of this tree are measured first. --synthetic adds N landscapes of a model of a GPU's matrix
 multiplication: for trying strategies, not for claims. Every figure is the mean regret over R searches with seeds of their
-own, in brackets its ratio to what random draws come to in closed form: below 1 the strategy is worth its code.
+own, in brackets its ratio to the expectation of random draws, in closed form: a strategy is useful below 1.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-/* Jobs whose truth is known: finals with random effects of processes, noise of rounds and outliers,
- * put to the verdict. What bench_verdict.c counts by the ten thousand,
- * tests/unit/test_verdict_calibration.c counts by the hundred.
+/* Simulated jobs whose true times are known: the verdict is applied to finals with random effects
+ * of processes, noise of rounds and outliers. bench_verdict.c runs them by the ten thousand,
+ * tests/unit/test_verdict_calibration.c by the hundred.
  *
- * In a process every config has an effect of its own, the baseline too (it has its own addresses
- * and its own code), and all share a band. In a round every config is sampled once, and the
- * baseline once for each block of 8. One sample in 20 is an outlier, delayed by up to ten times the
- * noise. The baseline is a finalist, as in a job.
+ * In a process every config has its own effect, also the baseline (it has its own addresses and its
+ * own code), and all share one. In a round every config is sampled once, and the baseline once for
+ * each block of 8. One sample in 20 is an outlier, delayed by up to ten times the noise. The
+ * baseline is a finalist, as in a job.
  *
  * Memory: a final owns its arrays. Threads: plain values. */
 #ifndef WAVETUNE_BENCH_SIMULATED_JOBS_H
@@ -21,12 +21,12 @@
 #define SIMULATED_ROUNDS_MAX 60
 #define SIMULATED_BLOCK 8
 
-/* How effects of configs in processes are spread. */
+/* The distribution of the effects of configs in processes. */
 enum simulated_effects {
   EFFECTS_NORMAL,
-  EFFECTS_BANDS,  /* one process of four puts a config into a band twice the effect slower */
-  EFFECTS_UNLIKE, /* every other config varies 8 times as much as the rest; the root of the mean
-                     square is as stated */
+  EFFECTS_BANDS,  /* in one process of four a config is slower by twice the effect */
+  EFFECTS_UNLIKE, /* every second config varies 8 times as much as the rest; the root mean square is
+                     as stated */
   EFFECTS_LOUD,   /* the baseline varies 8 times as much as the rest, which vary as stated */
 };
 
@@ -37,7 +37,7 @@ struct simulated {
   enum simulated_effects effects;
   size_t rounds_min, rounds_max;
   size_t processes_min,
-      processes_max; /* more than the least only while it is undecided, as in a job */
+      processes_max; /* more than the minimum only while the verdict is undecided, as in a job */
 };
 
 static inline double simulated_normal(struct rng *rng) {
@@ -91,7 +91,7 @@ static inline void simulated_process(const struct simulated *job, size_t process
   double blocks[SIMULATED_CONFIGS_MAX / SIMULATED_BLOCK + 1][SIMULATED_ROUNDS_MAX];
   for (size_t c = 0; c < job->n_configs; c++) {
     double effect = simulated_effect(rng, job, c);
-    if (c == 0) { /* which is a finalist with the same code, and the same effect */
+    if (c == 0) { /* the baseline is a finalist with the same code and so the same effect */
       of_baseline = effect;
       for (size_t block = 0; block < n_blocks; block++)
         for (size_t i = 0; i < n_rounds; i++)
@@ -110,19 +110,19 @@ static inline void simulated_process(const struct simulated *job, size_t process
   }
 }
 
-/* What one kind of job came to. */
+/* The results of one kind of job. */
 struct simulated_counts {
   size_t n, processes;
   size_t outcomes[VERDICT_AMBIGUOUS + 1];
   size_t replaced;             /* FASTER, and by at least VERDICT_MIN_GAIN */
-  size_t covered_baseline;     /* the interval against the baseline holds the true ratio of the
+  size_t covered_baseline;     /* the interval against the baseline contains the true ratio of the
                                   winner */
   size_t pairs, covered_pairs; /* intervals to the best */
   size_t below_regret;         /* the true regret is above the bound */
   size_t equivalents;
-  /* Not the baseline, and slower than the best in truth by more than VERDICT_EQUIVALENCE; those of
-   * them in the set; jobs whose set holds a config that is slower than the truly best by more than
-   * that. */
+  /* Configs, except the baseline, that are truly slower than the best by more than
+   * VERDICT_EQUIVALENCE; those of them in the set; jobs whose set contains a config that is slower
+   * than the truly best one by more than that. */
   size_t slower, slower_equivalents, sets_with_slower;
   double regret, worst_regret; /* sum, most */
 };

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Lease + complete cycles a second right after a large submit that follows a quiet time, against the same after ANALYZE.
 
-After a quiet time PostgreSQL's statistics contain no open lease, because autovacuum analysed the tables while none was open. A
-large submit opens many, and until autovacuum comes again, about a minute later, plans are made for the old contents.
-Each round ends what is open, analyses (that is the quiet time), submits JOBS jobs of 200 leases of 8 configs, and has 16
-connections lease and complete for SECONDS: with those statistics, and again after ANALYZE. Autovacuum is off for the tables, so
-that it does not end the first part early. The time of the housekeeper's pass over all jobs is measured too.
+After a quiet time PostgreSQL's statistics contain no open lease, because autovacuum analysed the tables while none was open.
+A large submit opens many, and until autovacuum runs again, about a minute later, plans are made for the old contents. Each
+round ends open jobs and leases, analyses the tables (as in a quiet time), submits JOBS jobs of 200 leases of 8 configs, and
+has 16 connections lease and complete for SECONDS: with those statistics, and again after ANALYZE. Autovacuum is off for the
+tables, so that it does not end the first part early. The time of the housekeeper's pass over all jobs is measured too.
 
     bench/stale_statistics.py [ROUNDS [SECONDS [JOBS]]]        default 3 rounds of 4 s, 450 jobs: 90,000 open leases
 """
@@ -64,7 +64,7 @@ def main():
     with driver.Bench() as bench:
         bench.print_machine()
         side = Side(bench, jobs)
-        side.submit()  # a history, so that there is something to have statistics of
+        side.submit()  # a history, so that there are statistics
         stale, fresh = [], []
         for i in range(rounds):
             side.end_all()

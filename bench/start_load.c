@@ -1,7 +1,7 @@
-/* Containers that start at once: so many connections opened in one moment, each of which asks for a
- * few paths one after the other, as `wavetune fetch` does on one connection, and reads every byte
- * of the answers. Bytes are counted and dropped: what is measured is the server and the network,
- * not the work of the containers.
+/* Containers that start at the same time: opens CONTAINERS connections at once, requests the paths
+ * one after the other on each, as `wavetune fetch` does, and reads every byte of the answers. The
+ * bytes are counted and dropped, so that the server and the network are measured rather than the
+ * work of the containers.
  *
  *   start_load HOST PORT TOKEN|"" CONTAINERS PATH…
  *
@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include "common/base/json.h"
+#include "common/base/numbers.h"
 
 #define HEAD_MAX 8192
 #define READ_MAX (256 << 10)
@@ -22,11 +23,11 @@
 struct container {
   int fd;
   size_t n_asked;      /* paths */
-  char head[HEAD_MAX]; /* of the answer that is read, until it is whole */
+  char head[HEAD_MAX]; /* of the answer that is being read */
   size_t head_size;
-  size_t left; /* of its body */
+  size_t left; /* bytes of its body that are still to be read */
   bool in_body;
-  double ms; /* when it had everything; 0: not yet */
+  double ms; /* from the start to its last byte; 0: not yet */
 };
 
 struct load {
@@ -47,7 +48,7 @@ static void container_end(struct load *load, struct container *container, bool f
     container->ms = (double)(clock_monotonic_ns() - load->begin_ns) / 1e6;
 }
 
-/* Asks for the next path. False: there is none, or it cannot. */
+/* Requests the next path. False: there is none, or sending failed. */
 static bool container_ask(struct load *load, struct container *container) {
   if (container->n_asked == load->n_paths)
     return false;
@@ -61,7 +62,7 @@ static bool container_ask(struct load *load, struct container *container) {
   return send(container->fd, request, strlen(request), MSG_NOSIGNAL) == (ssize_t)strlen(request);
 }
 
-/* Takes what was read; false: it is no good answer. */
+/* Takes the bytes that were read. False: this is not a valid answer. */
 static bool container_take(struct container *container, const char *bytes, size_t size) {
   if (!container->in_body) {
     size_t taken =
@@ -81,8 +82,10 @@ static bool container_take(struct container *container, const char *bytes, size_
     bytes += head - before;
     size -= head - before;
   }
+
   if (size > container->left)
     return false;
+
   container->left -= size;
   return true;
 }
@@ -124,14 +127,10 @@ static void container_connected(struct load *load, struct container *container) 
     container_end(load, container, true);
 }
 
-static int by_value(const void *a, const void *b) {
-  double left = *(const double *)a, right = *(const double *)b;
-  return (left > right) - (left < right);
-}
-
 int main(int argc, char **argv) {
   if (argc < 6)
     die("usage: start_load HOST PORT TOKEN CONTAINERS PATH…");
+
   size_t n = strtoul(argv[4], NULL, 10);
   struct load load = {
       .host = argv[1], .token = argv[3], .paths = argv + 5, .n_paths = (size_t)argc - 5};
@@ -151,7 +150,7 @@ int main(int argc, char **argv) {
     struct epoll_event events[256];
     int ready = epoll_wait(load.epoll, events, ARRAY_LENGTH(events), 60000);
     if (ready <= 0)
-      die("%zu of %zu containers got nothing for a minute", load.n_open, n);
+      die("%zu of %zu containers received nothing for a minute", load.n_open, n);
     for (int i = 0; i < ready; i++) {
       struct container *container = events[i].data.ptr;
       if (container->n_asked == 0)
@@ -160,12 +159,13 @@ int main(int argc, char **argv) {
         container_read(&load, container);
     }
   }
+
   cleanup_free double *ms = xcalloc(n, sizeof *ms);
   size_t n_done = 0;
   for (size_t i = 0; i < n; i++)
     if (containers[i].ms > 0)
       ms[n_done++] = containers[i].ms;
-  qsort(ms, n_done, sizeof *ms, by_value);
+  qsort(ms, n_done, sizeof *ms, compare_doubles);
   cleanup_json json_t *answer =
       json_pack("{s:o, s:I, s:I}", "ms", json_numbers(ms, n_done), "bytes", (json_int_t)load.bytes,
                 "failed", (json_int_t)load.n_failed);

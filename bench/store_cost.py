@@ -4,7 +4,7 @@ server and without a client. It is the floor under every figure of measurements 
 
     bench/store_cost.py [STATEMENTS [ROUNDS]]        default 400 statements of 125 rows, 5 rounds
 
-One session inserts the rows of whole leases in a loop of its own; its CPU is read from /proc by PostgreSQL. The table is
+One session inserts the rows of whole leases in a loop; its CPU is read from /proc by PostgreSQL. The table is
 measured as the migrations leave it, without its CHECK constraints, without each of its indexes, and with the foreign key
 that migration 0019 drops, in turn in each round, and emptied between.
 """

@@ -51,9 +51,9 @@ def arguments_of(kernel, key, make):
     return arguments
 
 
-def compiled_apart(kernel, keys):
-    """One key of all that Triton compiles the same code for: by what the source is defined with, and by which values are 1
-    and which are multiples of 16."""
+def keys_of_distinct_code(kernel, keys):
+    """One key for each code that Triton compiles: keys share code if they define the same values and the same arguments are 1
+    or multiples of 16."""
     found = {}
     for key in keys:
         values = arguments_of(kernel, key, lambda *_: None)
@@ -63,7 +63,7 @@ def compiled_apart(kernel, keys):
 
 
 def compile_one(task):
-    """In a process of its own: one config for one key into Triton's disk cache."""
+    """In a separate process: compiles one config for one key into Triton's disk cache."""
     import torch
 
     place, key, config = task
@@ -90,7 +90,7 @@ def main():
     scope = {"gpu_name": torch.cuda.get_device_name(), "arch": arch}
     configs = list(kernel.space.points([{**scope, **keys[0]}]))
     if arguments.warm:
-        tasks = [(arguments.place, key, config) for key in compiled_apart(kernel, keys) for config in configs]
+        tasks = [(arguments.place, key, config) for key in keys_of_distinct_code(kernel, keys) for config in configs]
         with concurrent.futures.ProcessPoolExecutor(arguments.warm, multiprocessing.get_context("spawn")) as pool:
             list(pool.map(compile_one, tasks))
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of tuning share: kernels with their keys, folders with the space that is compared, builds, campaigns.
+"""Shared by the benchmarks of tuning: kernels with their keys, folders with the space that is compared, builds, campaigns.
 
 A campaign is one run of `wavetune-agent tune --keys`, whose JSON lines are read as they are. Programs are those of
 $WAVETUNE_BUILD, else of build/release or build/dev.

@@ -4,15 +4,15 @@
         [--cold] [--json FILE]
 
 On GPUs the peer is Triton's own autotuner (bench/triton_autotune.py, compiled and loaded beforehand); with --cpu it is
-bench/fixed_budget.py, which does the same to kernels in C. Every key is tuned by both and compared with an oracle: every config
-in PROCESSES processes of ROUNDS interleaved rounds; only configs that are surely a fifth slower than the best leave early.
-Printed for every key: the seconds of both, their ratio, the loss of each choice against the oracle's best (regret), the noise
-floor. Wavetune's seconds of a key are those of the whole process over the number of keys; beside them are those of one key
-alone, and with --cold those of compiling and tuning one key from nothing on the same cores. Four keys at a time go to the peer
-and the oracle, and their results are printed at once; --limit seconds after a kernel was packed no more are compared. With --gpus
-N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle, with --every E every Eth of those,
-with --skip S those after the first S (which a run with --limit has printed); --cold runs one kernel on each, with its share of
-the cores (and nothing else with --keys 0).
+bench/fixed_budget.py, which does the same to kernels in C. Every key is tuned by both and compared with an oracle: every
+config in PROCESSES processes of ROUNDS interleaved rounds; only configs that are surely a fifth slower than the best leave
+early. Printed for every key: the seconds of both, their ratio, the loss of each choice against the oracle's best (regret),
+the noise floor. Wavetune's seconds of a key are those of the whole process divided by the number of keys; beside them are
+those of one key alone, and with --cold those of compiling and tuning one key from nothing on the same cores. Four keys at a
+time go to the peer and the oracle, and their results are printed at once; --limit seconds after a kernel was packed no more
+are compared. With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle, with
+--every E every Eth of those, with --skip S those after the first S (which a run with --limit has printed); --cold runs one
+kernel on each, with its share of the cores (and nothing else with --keys 0).
 """
 
 import argparse
@@ -48,7 +48,7 @@ def peer(kernel, scratch, keys, gpu, cpu, warm, repeat=1, cache=None, cores=None
 
 def compare(kernel, scratch, build, everything, gpu, arguments):
     """One GPU's share: a campaign over all keys, then peer and oracle over its share of them; `everything` is a build that
-    has also what pack leaves out."""
+    also has the configs that pack leaves out."""
     device = "cpu0" if arguments.cpu else f"cuda{gpu}"
     keys = kernel.keys[:arguments.keys]
     mine = list(range(arguments.skip + gpu * arguments.every, len(keys), arguments.gpus * arguments.every))
@@ -118,7 +118,7 @@ def cold_all(kernels, scratch, arch, gpus):
     """Every kernel's first key from nothing, as many at once as there are GPUs, each with its share of the cores."""
     at_once, cores = min(gpus, len(kernels)), sorted(os.sched_getaffinity(0))
     share = len(cores) // at_once
-    print(f"\ncold, one key, {at_once} at once on {share} cores each; of both the whole processes")
+    print(f"\ncold, one key, {at_once} at once on {share} cores each; both times are of whole processes")
     rows = []
     for i in range(0, len(kernels), at_once):
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:

@@ -1,8 +1,9 @@
-/* Which functions a program runs: linked into programs that are built with -finstrument-functions
- * (bench/walks.py), it notes each function once for each thread, while WALK_FOLDER/control says so.
+/* Records which functions a program runs. It is linked into programs that are built with
+ * -finstrument-functions (bench/walks.py), and notes each function once for each thread while
+ * WALK_FOLDER/control is on.
  *
- * A program's notes are in WALK_FOLDER/PROGRAM.PID, a table of pairs: a thread's id, and the
- * function's distance from where the program was loaded. Forked children share their parent's. */
+ * A program's notes are in WALK_FOLDER/PROGRAM.PID, a table of pairs: the id of a thread, and the
+ * function's offset from the program's load address. Forked children share their parent's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -17,7 +18,7 @@
 #define UNTRACED __attribute__((no_instrument_function))
 
 struct note {
-  _Atomic uint64_t pair; /* thread << 32 | distance; 0: none */
+  _Atomic uint64_t pair; /* thread << 32 | offset; 0: none */
 };
 
 static const _Atomic uint32_t *is_on;

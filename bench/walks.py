@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How much code three requests pass: the functions that run, and the files that they are in, counted in running programs.
+"""How much code three requests run: the functions, and the files that they are in, counted in running programs.
 
     bench/walks.py [SOURCE_FOLDER]        default: this source tree; another checkout is counted in the same way
 
-Builds the programs of the tree with -O0 -finstrument-functions (in a folder of its own, some minutes), starts a real server on
+Builds the programs of the tree with -O0 -finstrument-functions (in a separate folder, some minutes), starts a real server on
 a real PostgreSQL, and notes which functions run in the threads that serve:
   a  POST /v1/leases: the event thread and the worker that serves it
   b  results: POST /v1/leases/{id}/results, the same; and the agent's side of it, the thread that posts
@@ -51,7 +51,7 @@ def switch(on):
 
 
 def noted():
-    """Program -> thread -> distances of its functions; forgets them."""
+    """Program -> thread -> offsets of the functions that ran; clears the notes."""
     found = collections.defaultdict(lambda: collections.defaultdict(set))
     for path in NOTES.glob("*.*"):
         data = path.read_bytes()
@@ -63,19 +63,19 @@ def noted():
     return found
 
 
-def functions(program, distances):
+def functions(program, offsets):
     """(file, function) of each."""
-    text = subprocess.run(["addr2line", "-f", "-e", BUILD / program], input="\n".join(map(hex, distances)), capture_output=True,
+    text = subprocess.run(["addr2line", "-f", "-e", BUILD / program], input="\n".join(map(hex, offsets)), capture_output=True,
                           text=True, check=True).stdout.splitlines()
     return {(re.sub(r":\d+.*", "", place).removeprefix(f"{TREE}/").removeprefix(f"{BUILD}/"), name)
             for name, place in zip(text[::2], text[1::2])}
 
 
 def walk(program, threads, wanted):
-    """What the threads ran in which one of `wanted` ran; all threads where that is empty."""
+    """The functions of the threads that ran one of `wanted`; of all threads if that is empty."""
     ran = set()
-    for distances in threads.values():
-        here = functions(program, distances)
+    for offsets in threads.values():
+        here = functions(program, offsets)
         if not wanted or wanted & {name for _, name in here}:
             ran |= here
     return ran

@@ -185,7 +185,7 @@ static bool entry_read(const struct import_entry *entry, const char *at,
     if (json_object_get(entry->provenance, added[i]))
       return error_at(error,
                       json_pointer_member(member_at, sizeof member_at, provenance_at, added[i]),
-                      "releases set \"%s\" themselves; give the member another name", added[i]);
+                      "releases add \"%s\" themselves; give the member another name", added[i]);
   if (entry->provenance)
     return flat_read(entry->provenance, provenance_at, &row->provenance, error);
   row->provenance = xstrdup("{}");

@@ -34,7 +34,7 @@ WITH made AS (
     CROSS JOIN json_array_elements(:build::json -> 'variants') AS variant
     CROSS JOIN json_array_elements(variant -> 'objects') AS object
     CROSS JOIN LATERAL (SELECT object #> '{metadata,cache}') AS c(cache)
-    WHERE cache IS NOT NULL
+    WHERE cache ->> 'folder' IS NOT NULL
     ON CONFLICT (folder) DO NOTHING
 )
 SELECT count(*) AS made

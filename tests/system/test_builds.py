@@ -239,6 +239,18 @@ def test_a_build_whose_objects_or_files_are_missing_is_refused_with_them(server,
     assert answer.status == 409 and set(answer.json["missing"]) == names and len(names) == 4
 
 
+def test_a_build_whose_objects_state_that_they_have_no_cache_is_accepted(server, folder, tmp_path):
+    place = tmp_path / "build/build.json"
+    pack(place.parent, hash_of(folder))
+    build = json.loads(place.read_text())
+    for item in build["variants"][0]["objects"]:
+        item["metadata"]["cache"] = None
+    place.write_bytes(canonical(build))
+    wavetune(server, "kernel", "push", folder, "--build", place.parent)
+    answer = server.request("GET", f"/v1/kernels/{hash_of(folder)}/builds")
+    assert [item["build"] for item in answer.json["items"]] == [sha(canonical(build))]
+
+
 def test_a_build_of_some_hundred_configs_and_many_variants_is_accepted(server, folder, tmp_path):
     wavetune(server, "kernel", "push", folder)
     blob = b"code"

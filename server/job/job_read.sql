@@ -1,7 +1,7 @@
 -- Reading jobs (server/job/job_routes.c).
 
 -- name: jobs_list
-SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_digest,
+SELECT j.id, j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_digest,
     e.identity AS environment, j.tag, j.run, j.regime, j.purpose, j.priority,
     j.budget_device_ms / 1000.0::float8 AS budget_device_seconds, j.runner, j.build, j.baseline,
     j.baseline_from, j.seed, j.search_strategy, j.search_trials, j.final_devices, j.configs,
@@ -14,12 +14,12 @@ JOIN kernels k ON k.hash = j.kernel
 JOIN environments e ON e.id = j.environment_id
 LEFT JOIN winners w ON w.job_id = j.id
 CROSS JOIN LATERAL job_progress(j.id) t
-WHERE j.id < :before
+WHERE j.id < :before::bigint
   AND (:state::job_state IS NULL OR j.state = :state::job_state)
   AND (:tag::text IS NULL OR j.tag = :tag)
   AND (:kernel::bytea IS NULL OR j.kernel = :kernel)
 ORDER BY j.id DESC
-LIMIT :limit;
+LIMIT :limit::bigint + 1;
 
 -- `waiting`: why open leases of the job are not granted. winner_resources: the resources that the
 -- finalists used, each in the last process that measured it.

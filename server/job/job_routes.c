@@ -16,14 +16,6 @@ struct job_winner {
   int64_t config;
   json_t *config_values, *verdict, *resources;
 };
-static const struct field winner_item_fields[] = {
-    RECORD_FIELD(INTEGER, struct job_winner, config, FIELD_ANSWER, "winner_config"),
-    RECORD_FIELD(JSON, struct job_winner, config_values, FIELD_ANSWER, "winner_values",
-                 .schema = "{\"$ref\": \"#/components/schemas/Config\"}"),
-};
-const struct record job_winner_item_record =
-    RECORD("JobWinnerValues", struct job_winner, winner_item_fields);
-
 static const struct field winner_fields[] = {
     RECORD_FIELD(INTEGER, struct job_winner, config, FIELD_ANSWER, "winner_config"),
     RECORD_FIELD(JSON, struct job_winner, config_values, FIELD_ANSWER, "winner_values",
@@ -36,6 +28,9 @@ static const struct field winner_fields[] = {
             "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/Resources\"}}"),
 };
 const struct record job_winner_record = RECORD("JobWinner", struct job_winner, winner_fields);
+/* Without the verdict and the resources. */
+const struct record job_winner_item_record = {"JobWinnerValues", winner_fields, 2,
+                                              sizeof(struct job_winner)};
 
 struct job_summary {
   int64_t id;
@@ -126,12 +121,12 @@ const struct record job_record = RECORD("Job", struct job_summary, job_fields);
 
 void route_job_list(struct worker *worker, struct request *request) {
   static const char *const names[] = {"limit", "after", "state", "tag", "kernel", NULL};
+  static const struct list list = {
+      .statement = &sql_jobs_list, .record = &job_item_record, .is_newest_first = true};
   const char *state = request_query(request, "state"), *hash = request_query(request, "kernel");
   enum job_state known;
   struct digest kernel;
-  struct error error;
-  int64_t limit, before;
-  if (!request_query_only(request, names) || !page_by_id(request, INT64_MAX, &limit, &before))
+  if (!request_query_only(request, names))
     return;
   if (state && !job_state_parse(state, &known)) {
     answer_refusal(request, ERROR_INVALID, "",
@@ -139,7 +134,6 @@ void route_job_list(struct worker *worker, struct request *request) {
                    state);
     return;
   }
-
   if (hash && !digest_parse(hash, &kernel)) {
     answer_refusal(request, ERROR_INVALID, "",
                    "kernel=\"%.80s\" is not a kernel hash (\"sha256:\" and 64 hexadecimal digits)",
@@ -147,22 +141,11 @@ void route_job_list(struct worker *worker, struct request *request) {
     return;
   }
 
-  cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "before", before);
   bind_text(&parameters, "state", state);
   bind_text(&parameters, "tag", request_query(request, "tag"));
   bind_digest(&parameters, "kernel", hash ? &kernel : NULL);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(worker->db, &sql_jobs_list, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  int n = db_count(rows);
-  request_answer_json(request, 200,
-                      page_to_json(db_rows_to_json(rows, &job_item_record),
-                                   n == limit ? db_get_integer(rows, n - 1, "job") : 0));
+  answer_page(worker, request, &list, &parameters);
 }
 
 static void absent_answer(struct request *request, int64_t job) {

@@ -455,17 +455,17 @@ void route_release_get(struct worker *worker, struct request *request) {
   size_t size;
   if (!request_query_only(request, NULL))
     return;
-  if (!digest_parse(request->segments[0], &digest)) {
-    (void)missing(request->segments[0], &error);
+
+  if ((digest_parse(request->segments[0], &digest) &&
+       !bytes_load(worker->db, &digest, &bytes, &size, &error)) ||
+      (!bytes && !missing(request->segments[0], &error))) {
     answer_failure(request, &error);
-  } else if (!bytes_load(worker->db, &digest, &bytes, &size, &error) ||
-             (!bytes && !missing(request->segments[0], &error))) {
-    answer_failure(request, &error);
-  } else {
-    fetches_add(worker->server->fetches, &digest);
-    request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", bytes, size,
-                          digest_format(&digest, etag), NULL);
+    return;
   }
+
+  fetches_add(worker->server->fetches, &digest);
+  request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", bytes, size,
+                        digest_format(&digest, etag), NULL);
 }
 
 /* Reads the identity that ?identity= names; without it *ret_identity stays NULL. If there is no

@@ -577,7 +577,7 @@ def test_a_build_is_signed_beside_its_kernel_and_both_keys_are_in_the_provenance
     packed = Packed(world, sign_build=False)
     agent = packed.agent()
     answer = packed.submit()
-    assert "signed the kernel or the build" in answer["agents"]["refusing"]["reason"]
+    assert "the kernel or the build that it runs is not signed" in answer["agents"]["refusing"]["reason"]
     other, public, other_id = world.key("b")
     signed = world.document("kernel", "sign", packed.folder, "--build", packed.build, "--sign-key", packed.path)
     assert [("build" in s, len(s["signatures"])) for s in signed] == [(False, 1), (True, 1)]

@@ -1,8 +1,8 @@
-/* The server's jobs and the keys of `tune` decide alike, because both ask common/campaign/. What
- * can differ is what they tell it: here the same measurements go through the server's adapter
- * (server/job/jobs.h, from rows as its statements select them) and through `tune`'s
- * (agent/tune/key_tuning.h, as they come from an agent), those of campaigns that a server decided
- * (tests/data/campaign/) and those of a thousand that a seeded generator made up. */
+/* The server's jobs and the keys of `tune` get the same decisions, because both use
+ * common/campaign/. They may differ in the input that they give it: here the same measurements go
+ * through the server's adapter (server/job/jobs.h, from rows as its statements select them) and
+ * through `tune`'s (agent/tune/key_tuning.h, as they come from an agent), those of campaigns that a
+ * server decided (tests/data/campaign/) and those of a thousand that a seeded generator made up. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -14,7 +14,7 @@
 
 TestSuite(campaigns, .timeout = 300);
 
-/* A measurement that counts. */
+/* An accepted measurement. */
 struct row {
   uint64_t config;
   enum stage stage;
@@ -185,7 +185,7 @@ static struct campaign_step tune_next(struct story *story, enum stage stage, int
   return step;
 }
 
-/* All but the sentence of a failure: the two tell a person of different things to do. */
+/* All but the sentence of a failure, which advises different things in the two cases. */
 static char *step_text(const struct campaign_step *step) {
   static const char *const kinds[] = {"halving", "final", "done", "failed"};
   cleanup_json json_t *configs = json_array();
@@ -216,7 +216,7 @@ static int by_config(const void *a, const void *b) {
   return (left->config > right->config) - (left->config < right->config);
 }
 
-/* What the search of both asks for in a round; `search` is tune's. */
+/* The configs that the search of both wants in a round; `search` is tune's. */
 static size_t both_ask(struct story *story, struct search *search, const uint64_t *warm_starts,
                        size_t n_warm_starts, int64_t round, const char *name,
                        uint64_t ret_batch[SEARCH_BATCH_MAX]) {
@@ -407,8 +407,8 @@ static const json_t *event_of(const json_t *recorded, size_t at) {
   return json_array_get(json_object_get(recorded, "stages"), at);
 }
 
-/* The screen of a search, round by round: what was measured in a round is what was asked for.
- * Returns the events that it had. */
+/* The screen of a search, round by round: each round must have measured the configs that were
+ * wanted. Returns the events that it had. */
 static size_t recorded_search(struct story *story, const json_t *recorded,
                               const uint64_t *warm_starts, size_t n_warm_starts, const char *name) {
   cleanup_search struct search *search = NULL;
@@ -428,7 +428,7 @@ static size_t recorded_search(struct story *story, const json_t *recorded,
       bool was_measured = false;
       for (size_t k = first; k < story->n; k++)
         was_measured = was_measured || story->rows[k].config == batch[i];
-      cr_assert(was_measured, "%s, round %zu: nobody measured config %llu", name, rounds,
+      cr_assert(was_measured, "%s, round %zu: config %llu was not measured", name, rounds,
                 (unsigned long long)batch[i]);
     }
     key_tuning_tell(&story->tuning, search, batch, n);
@@ -495,7 +495,7 @@ Test(campaigns, of_configs_that_fail_are_decided_as_the_server_decided_them) {
   replay("misbehaving", NULL, 0);
 }
 
-/* What the server alone knows of winners: they are of other environments and spaces, too. */
+/* Only the server has winners of other environments and spaces. */
 Test(campaigns, of_a_job_begin_with_winners_that_its_space_has_those_of_its_environment_first) {
   static const struct digest here = {{1}}, elsewhere = {{2}};
   static const struct {
@@ -538,7 +538,7 @@ Test(campaigns, of_a_job_begin_with_winners_that_its_space_has_those_of_its_envi
 #define ROUNDS_MAX 16
 #define WINNERS_MAX 24
 
-/* How often what happened, so that no part of the rules is left out. */
+/* How often each event happened, to check that all parts of the rules were tested. */
 struct seen {
   size_t halvings, empty_halvings, searches, cut, budgets, added, undecided, done, failed,
       failed_finals, warm;
@@ -556,7 +556,7 @@ static double spread(struct generator *generator, double width) {
   return exp(width * (rng_unit(&generator->rng) + rng_unit(&generator->rng) - 1));
 }
 
-/* The config's true time over the baseline's. */
+/* The config's true time divided by the baseline's. */
 static double truth_of(const struct generator *generator, uint64_t config) {
   struct rng rng = rng_seeded(config * 7919 + (uint64_t)(generator->noise * 1e9));
   double u = rng_unit(&rng);
@@ -590,7 +590,7 @@ static void measure(struct story *story, struct generator *generator, uint64_t c
     row.ratio = verdict_paired_ratio(row.samples_us, row.baseline_us,
                                      row.n); /* as results_parse has it stored */
   }
-  /* What the leases of a job add up to. */
+  /* The sums over the leases of a job. */
   struct budget *budget = &story->job.budget;
   budget->spent_us += row.device_us;
   budget->final_us += is_final ? row.device_us : 0;

@@ -1,4 +1,4 @@
-/* What deployments report is read strictly, is limited, and what they fetch is noted once. */
+/* Reports of deployments are read strictly and limited; fetched releases are noted once. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -55,7 +55,7 @@ static void refused(const char *text, const char *pointer, const char *part) {
   cr_expect(strstr(error.message, part), "%s: %s", text, error.message);
 }
 
-Test(demand, what_is_no_report_is_refused_with_a_pointer) {
+Test(demand, a_malformed_report_is_refused_with_a_pointer) {
   refused("{\"items\": []}", "/environment", "environment");
   refused("{\"environment\": {}, \"items\": []}", "/items", "at least 1");
   refused("{\"environment\": {}, \"tag\": \"\", \"items\": [{\"kernel\": \"a\", \"key\": {}}]}",
@@ -95,7 +95,7 @@ Test(demand, a_token_that_reports_too_often_waits_and_others_do_not) {
   demand_rate_free(rate);
 }
 
-Test(demand, the_token_that_reported_longest_ago_makes_room) {
+Test(demand, the_bucket_that_was_used_longest_ago_is_replaced) {
   struct demand_rate *rate = demand_rate_new();
   int64_t wait_s;
   char name[16];
@@ -110,7 +110,7 @@ Test(demand, the_token_that_reported_longest_ago_makes_room) {
   demand_rate_free(rate);
 }
 
-Test(demand, jobs_are_queued_once_in_so_long) {
+Test(demand, jobs_are_queued_once_in_an_interval) {
   struct demand_rate *rate = demand_rate_new();
   cr_assert(demand_rate_is_due(rate, 1000, 50));
   cr_assert(!demand_rate_is_due(rate, 1000, 1049));
@@ -133,7 +133,7 @@ Test(fetches, a_release_is_noted_once_until_it_was_taken) {
   fetches_free(fetches);
 }
 
-Test(fetches, an_answer_from_memory_notes_its_release) {
+Test(fetches, an_answer_from_the_cache_notes_its_release) {
   static struct digest taken[FETCHES_MAX];
   struct fetches *fetches = fetches_new();
   struct digest digest = digest_of("a", 1);
@@ -150,7 +150,7 @@ Test(fetches, an_answer_from_memory_notes_its_release) {
   fetches_free(fetches);
 }
 
-Test(fetches, more_releases_than_there_is_room_for_are_left_for_later) {
+Test(fetches, releases_beyond_the_limit_are_left_for_later) {
   static struct digest taken[FETCHES_MAX];
   struct fetches *fetches = fetches_new();
   for (size_t i = 0; i < FETCHES_MAX + 5; i++) {

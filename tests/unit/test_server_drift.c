@@ -42,7 +42,7 @@ Test(drift, is_not_a_tenth_or_less) {
   cr_expect(LEASES(100, 100, 100, 100, 100, 111, 111).is_drifting);
 }
 
-Test(drift, is_not_what_the_history_did_itself) {
+Test(drift, is_not_a_deviation_that_the_history_has_itself) {
   /* the median absolute deviation is 5, sigma 7.4, five of them 37 */
   cr_expect_not(LEASES(90, 95, 100, 105, 110, 130, 130).is_drifting);
   cr_expect(LEASES(90, 95, 100, 105, 110, 140, 140).is_drifting);
@@ -67,7 +67,7 @@ Test(drift, is_compared_with_the_newest_leases_only) {
   cr_expect_float_eq(drift.spread_us, 0, 1e-9);
 }
 
-Test(drift, began_after_the_newest_lease_that_was_not_off) {
+Test(drift, began_after_the_newest_lease_that_did_not_deviate) {
   cr_expect_eq(LEASES(100, 100, 100, 100, 100, 150, 150).good_at_us, 50 * MINUTE_US);
   cr_expect_eq(LEASES(100, 100, 100, 100, 100, 150, 150, 150).good_at_us, 50 * MINUTE_US);
 }

@@ -62,10 +62,9 @@ Test(flags, are_for_none_that_is_as_fast_or_faster) {
   cr_expect_eq(judge(&faster, (const double[]){1.2, 1.1, 1.15}, flags), 0);
 }
 
-/* Three processes shift eight finalists against one another by a few per mille. 7 % is far outside
- * of that, as all of them together say; three processes of one config alone leave more than that
- * open. */
-Test(flags, believe_what_all_finalists_say_of_processes) {
+/* Three processes shift eight finalists against each other by a few per mille. 7 % is far more than
+ * that, which all finalists together show; three processes of one config alone would not. */
+Test(flags, estimate_the_effect_of_processes_from_all_finalists) {
   enum { CONFIGS = 8 };
   static const double shifts[PROCESSES] = {-0.009, 0.002, 0.007};
   static double samples[CONFIGS][PROCESSES][ROUNDS], baselines[ROUNDS];

@@ -1,4 +1,4 @@
-/* The body of POST /v1/imports: what is read, and every refusal with its pointer. */
+/* The body of POST /v1/imports: how it is read, and refusals with their pointers. */
 #include <criterion/criterion.h>
 
 #include "server/import/imports.h"
@@ -211,7 +211,7 @@ Test(import_post, too_many_entries_are_refused_before_they_are_read) {
   cr_expect(strstr(error.message, "at most 200000"));
 }
 
-Test(import_post, kernels_together_have_as_many_entries_at_most) {
+Test(import_post, the_limit_of_entries_is_that_of_all_kernels_together) {
   cleanup_json json_t *entry = json_loads(ANY_ENTRY, 0, NULL), *entries = json_array();
   for (size_t i = 0; i <= IMPORT_ENTRIES_MAX / 2; i++)
     json_array_append(entries, entry);

@@ -1,4 +1,4 @@
-/* Jobs as people submit them: defaults, and each refusal names the member. */
+/* Bodies of submitted jobs: defaults, and refusals with the pointer of the member. */
 #include <criterion/criterion.h>
 
 #include "server/job/job_request.h"
@@ -23,7 +23,7 @@ static void refuses(const char *text, const char *pointer) {
   cr_expect_str_eq(error.pointer, pointer, "%s: %s at %s", text, error.message, error.pointer);
 }
 
-Test(job_request, what_is_left_out_has_defaults) {
+Test(job_request, absent_members_have_defaults) {
   cleanup_json json_t *json = NULL;
   struct job_request request;
   struct error error;
@@ -40,7 +40,7 @@ Test(job_request, what_is_left_out_has_defaults) {
   job_request_release(&request);
 }
 
-Test(job_request, everything_can_be_stated) {
+Test(job_request, every_member_can_be_stated) {
   cleanup_json json_t *json = NULL;
   struct job_request request;
   struct error error;

@@ -1,4 +1,4 @@
-/* Which changes of a job's state there are. */
+/* The transitions of a job's state. */
 #include <criterion/criterion.h>
 
 #include "server/job/jobs.h"

@@ -10,7 +10,7 @@ static const uint8_t another_secret[SERVER_SECRET_SIZE] = "another example of 32
 static char text[LEASE_ID_SIZE];
 static int64_t lease;
 
-Test(lease_id, names_the_lease_and_has_the_mac_that_any_hmac_makes) {
+Test(lease_id, has_the_number_of_the_lease_and_a_standard_hmac) {
   /* printf '17|3|0123…' | openssl dgst -sha256 -mac HMAC -macopt key:'an example of thirty-two
    * bytes..' */
   cr_expect_str_eq(lease_id_format(secret, 17, 3, AGENT, text), "17.ZxRJKBw0HktcVqxMdFiJdw");
@@ -18,7 +18,7 @@ Test(lease_id, names_the_lease_and_has_the_mac_that_any_hmac_makes) {
   cr_expect_eq(lease, 17);
 }
 
-Test(lease_id, is_good_for_its_agent_its_epoch_and_its_database_only) {
+Test(lease_id, is_valid_only_for_its_agent_epoch_and_database) {
   lease_id_format(secret, 17, 3, AGENT, text);
   cr_expect_eq(lease_id_check(secret, text, 3, OTHER, &lease), LEASE_ID_FOREIGN);
   cr_expect_eq(lease_id_check(secret, text, 4, AGENT, &lease), LEASE_ID_FOREIGN);
@@ -27,7 +27,7 @@ Test(lease_id, is_good_for_its_agent_its_epoch_and_its_database_only) {
   cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_FOREIGN);
 }
 
-Test(lease_id, is_whole_or_wrong) {
+Test(lease_id, is_refused_when_it_is_changed_or_cut_short) {
   lease_id_format(secret, 17, 3, AGENT, text);
   for (char *end = text + strlen(text) - 1; *end != '.'; end--) {
     char last = *end;
@@ -38,7 +38,7 @@ Test(lease_id, is_whole_or_wrong) {
   }
 }
 
-Test(lease_id, is_plain_for_who_has_no_token_of_its_own_and_for_nobody_else) {
+Test(lease_id, is_plain_only_for_agents_without_their_own_token) {
   cr_expect_str_eq(lease_id_format(secret, 17, 3, "", text), "17");
   cr_expect_eq(lease_id_check(secret, "17", 3, "", &lease), LEASE_ID_PLAIN);
   cr_expect_eq(lease_id_check(secret, "17", 3, AGENT, &lease), LEASE_ID_FOREIGN);
@@ -46,7 +46,7 @@ Test(lease_id, is_plain_for_who_has_no_token_of_its_own_and_for_nobody_else) {
   cr_expect_eq(lease_id_check(secret, text, 3, "", &lease), LEASE_ID_FOREIGN);
 }
 
-Test(lease_id, is_a_decimal_number_at_least) {
+Test(lease_id, begins_with_a_decimal_number) {
   const char *const wrong[] = {"",   ".", "x", "-1", "+1", " 1", "1x", "1e3", "9223372036854775808",
                                "1,2"};
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)

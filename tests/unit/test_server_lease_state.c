@@ -1,4 +1,4 @@
-/* Which changes of a lease's state there are, and when nothing remains of one. */
+/* The transitions of a lease's state, and when a lease is done. */
 #include <criterion/criterion.h>
 
 #include "server/lease/lease_state.h"
@@ -24,7 +24,7 @@ Test(lease_state, a_done_lease_only_opens_again) {
   cr_expect_not(lease_may_change(LEASE_DONE, LEASE_CANCELLED));
 }
 
-Test(lease_state, what_is_open_or_held_can_end_or_open) {
+Test(lease_state, open_and_held_leases_may_end_or_open) {
   for (enum lease_state from = LEASE_OPEN; from <= LEASE_HELD; from++) {
     cr_expect(lease_may_change(from, LEASE_OPEN));
     cr_expect(lease_may_change(from, LEASE_DONE));
@@ -52,7 +52,7 @@ Test(lease_state, a_lease_is_done_when_nothing_remains) {
   cr_expect_eq(lease_state_after(&remaining, &less, LEASE_OPEN), LEASE_DONE);
 }
 
-Test(lease_state, what_a_lease_does_not_have_counts_for_nothing) {
+Test(lease_state, configs_that_the_lease_does_not_have_change_nothing) {
   cleanup_config_ranges struct config_ranges remaining = ranges_of(8, 4), less = ranges_of(20, 9);
   cr_expect_eq(lease_state_after(&remaining, &less, LEASE_HELD), LEASE_HELD);
 }

@@ -3,7 +3,7 @@
 
 #include "server/release/release_make.h"
 
-/* A few members of a job, from which the rest is made. */
+/* The members of a job that differ between tests; the others follow from them. */
 struct made {
   int64_t job;        /* 0: an import */
   const char *kernel; /* a name; two with the same name before '@' are versions of one kernel */
@@ -178,7 +178,7 @@ Test(release_plan, states_why_jobs_without_a_winner_are_skipped) {
   cr_assert_str_eq(skipped_reason(&planned, 3), "no winner");
 }
 
-Test(release_plan, names_why_a_job_failed) {
+Test(release_plan, states_why_a_job_failed) {
   cleanup_planned struct planned planned =
       PLAN(anything, {1, "softmax", 1, "failed", VERDICT_SAME, 0, NULL});
   planned.candidates.all[0].reason = xstrdup("every config crashed");
@@ -188,7 +188,7 @@ Test(release_plan, names_why_a_job_failed) {
   cr_assert_str_eq(skipped_reason(&planned, 1), "no winner: failed: every config crashed");
 }
 
-Test(release_plan, as_of_a_time_sees_only_what_was_finished_by_then) {
+Test(release_plan, as_of_a_time_includes_only_what_had_finished_by_then) {
   cleanup_planned struct planned planned =
       PLAN("{\"environment\": {\"cpu\": \"gcc\"}, \"as_of\": \"1970-01-01T00:00:02Z\"}",
            DONE(2, "softmax", 1, 1), DONE(3, "softmax", 1, 1),
@@ -368,13 +368,13 @@ static const char *const replacing = "{\"environment\": {\"cpu\": \"gcc\"}, \"re
   "{\"equivalence_set\": [1], \"baseline_ratio\": " #ratio ", \"baseline_upper\": " #upper         \
   ", \"finalists\": []}"
 
-/* Why the served winner stays; "" when it does not. */
+/* Why the served winner is kept; "" when it is not. */
 static const char *kept_reason(const struct planned *planned) {
   cr_assert_eq(planned->plan.n_included, 1);
   return planned->plan.included[0].kept_reason ? planned->plan.included[0].kept_reason : "";
 }
 
-Test(release_plan, replaces_what_is_served_by_what_is_faster_beyond_doubt_and_by_enough) {
+Test(release_plan, replaces_the_served_winner_by_one_that_is_surely_fast_enough) {
   cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
   serve(&planned, 0, NULL, BASELINE_VERDICT(0.95, 0.96));
   cr_assert_str_eq(kept_reason(&planned), "");
@@ -388,7 +388,7 @@ Test(release_plan, keeps_what_is_served_for_a_gain_that_is_too_small) {
   cr_assert_eq(planned.plan.n_skipped, 0);
 }
 
-Test(release_plan, takes_the_requested_gain_but_never_a_doubtful_one) {
+Test(release_plan, takes_the_requested_gain_if_it_is_certain) {
   const char *any_gain = "{\"environment\": {\"cpu\": \"gcc\"}, \"replaces\": {\"min_gain\": 0}}";
   cleanup_planned struct planned one = PLAN(any_gain, DONE(1, "softmax", 1, 1));
   cleanup_planned struct planned other = PLAN(any_gain, DONE(1, "softmax", 1, 1));
@@ -398,7 +398,7 @@ Test(release_plan, takes_the_requested_gain_but_never_a_doubtful_one) {
   cr_assert(strstr(kept_reason(&other), "not known to be faster"), "%s", kept_reason(&other));
 }
 
-Test(release_plan, holds_a_served_finalist_against_the_winner) {
+Test(release_plan, compares_a_served_finalist_with_the_winner) {
   const char *verdict =
       "{\"equivalence_set\": [1], \"baseline_ratio\": 1, \"baseline_upper\": 1, \"finalists\": "
       "[{\"config\": 2, \"winner_ratio\": 0.9, \"winner_upper\": 0.92}]}";
@@ -428,7 +428,7 @@ Test(release_plan, finds_a_served_config_of_another_space_by_its_values) {
   cr_assert_str_eq(kept_reason(&planned), "");
 }
 
-Test(release_plan, of_a_winner_that_is_served_already_changes_nothing) {
+Test(release_plan, a_winner_that_is_served_already_changes_nothing) {
   cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
   serve(&planned, 1, "another", BASELINE_VERDICT(1, 1));
   cr_assert(job_is_included(&planned, 1));
@@ -442,7 +442,7 @@ Test(release_plan, keeps_a_config_that_the_newest_jobs_space_does_not_have) {
   cr_assert(strstr(kept_reason(&planned), "space of job 1"));
 }
 
-Test(release_plan, of_a_key_that_is_not_served_needs_nothing) {
+Test(release_plan, a_key_that_is_not_served_needs_no_reason) {
   cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 2, 1));
   serve(&planned, 2, NULL, BASELINE_VERDICT(1, 1));
   cr_assert(job_is_included(&planned, 1));
@@ -468,7 +468,8 @@ Test(release_plan, keeps_what_is_served_where_no_job_has_a_usable_winner) {
   cr_assert_eq(conflict.plan.n_skipped, 2);
 }
 
-/* Job 1's winner is what is served; it was measured slower than the default, or is quarantined. */
+/* The served winner is that of job 1; it was measured slower than the default, or is
+ * quarantined. */
 static void taint(struct planned *planned, bool is_flagged) {
   for (size_t i = 0; i < planned->candidates.n; i++)
     if (planned->candidates.all[i].job == 1) {
@@ -651,7 +652,7 @@ static struct planned pin_of_the_older(size_t with_build) {
   return planned;
 }
 
-Test(release_from_plan, a_pin_has_the_build_of_the_job_that_knows_it_and_of_no_other) {
+Test(release_from_plan, a_pin_has_the_build_of_the_job_whose_space_has_it) {
   cleanup_planned struct planned newer = pin_of_the_older(0), older = pin_of_the_older(1);
   expect_winner(&newer, "tuned B=4 0.25 99", "tuned");
   expect_winner(&older, "pinned B=4 0 0", "pinned");
@@ -724,7 +725,7 @@ Test(release_from_plan, as_of_a_time_has_no_later_import) {
   cr_assert(strstr(skipped_reason(&planned, 0), "not imported"));
 }
 
-Test(release_from_plan, a_pin_of_a_key_that_only_an_import_knows_has_any_config) {
+Test(release_from_plan, a_pin_of_a_key_that_only_an_import_has_may_be_any_config) {
   cleanup_planned struct planned planned =
       PLAN(pin_request("softmax", "{\"C\": 3}"), IMPORT("softmax", 1, 1));
   cleanup_release struct release *release = release_of(&planned);
@@ -769,7 +770,7 @@ Test(release_from_plan, does_not_depend_on_the_order_of_jobs) {
   cr_assert_str_eq(first->bytes, second->bytes);
 }
 
-Test(release_from_plan, that_a_release_cannot_hold_is_an_error) {
+Test(release_from_plan, a_winner_that_a_release_cannot_represent_is_an_error) {
   struct error error;
   struct release *release = NULL;
   cleanup_planned struct planned planned = PLAN(anything, IMPORT("softmax", 1, 1));
@@ -818,7 +819,7 @@ static const char *refused_at(const char *text) {
   return error.pointer;
 }
 
-Test(release_request, refuses_what_is_not_one) {
+Test(release_request, refuses_malformed_requests) {
   cr_assert_str_eq(refused_at("{}"), "/environment");
   cr_assert_str_eq(refused_at("{\"environment\": {\"cpu\": 1}}"), "/environment/cpu");
   cr_assert_str_eq(refused_at("{\"environment\": {}, \"tags\": \"a\"}"), "/tags");
@@ -903,7 +904,7 @@ Test(release_request, replaces_a_channel_only_on_request) {
   cr_expect_eq(other.replaces.min_gain, 0);
 }
 
-Test(release_request, refuses_what_is_no_time) {
+Test(release_request, refuses_a_malformed_time) {
   cr_assert_str_eq(refused_at("{\"environment\": {}, \"as_of\": \"2026-02-29T07:05:00Z\"}"),
                    "/as_of");
 }

@@ -1,4 +1,4 @@
-/* What an agent posts of a lease: each refusal names the member. */
+/* The results that an agent posts: refusals have the pointer of the member. */
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -197,7 +197,7 @@ Test(results, a_refusal_leaves_nothing_of_what_was_read_before_it) {
   refuses(CORRECT(", \"conditions\": {\"power_w\": 310}") ", {\"seq\": 0}", "/measurements/1/seq");
 }
 
-Test(results, an_agent_may_say_that_a_config_breaks_the_devices_constraints) {
+Test(results, an_agent_may_report_that_a_config_violates_constraints) {
   struct results results = {0};
   struct error error;
   cr_assert(parsed(
@@ -353,7 +353,7 @@ static struct judgement judge(const char *measurements, const char *more, enum l
   "{\"seq\": " #seq ", \"config\": " #config ", \"outcome\": \"correct\", \"samples_us\": [10],"   \
   " \"baseline_us\": [20], \"device_us\": 5" more "}"
 
-Test(judgement, what_counts_leaves_the_lease_and_is_added_up) {
+Test(judgement, accepted_measurements_leave_the_lease_and_are_summed) {
   struct judgement it = judge(
       FAST(1, 3, "") "," FAST(
           2, 4, ", \"end\": \"far\"") ", {\"seq\": 3, \"config\": 5, \"outcome\": \"compile\"}",
@@ -476,7 +476,7 @@ Test(judgement, what_was_not_leased_is_refused_but_for_the_baselines_failure) {
   }
 }
 
-Test(judgement, a_lease_that_is_not_there_and_an_epoch_that_was_never_granted) {
+Test(judgement, a_lease_that_does_not_exist_and_an_epoch_that_was_never_granted) {
   struct results results = {.epoch = 3};
   struct posted_lease lease = lease_of(LEASE_HELD);
   struct judgement it = results_judge(&results, 5, NULL, NULL, 0);

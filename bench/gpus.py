@@ -108,8 +108,8 @@ def campaign(server, scratch, place, keys, run, devices, copies):
     seconds = time.monotonic() - begin
     agent.terminate()
     agent.wait(60)
-    said = [line[line.index("device: "):] for line in pathlib.Path(log.name).read_text().splitlines() if " ends after " in line]
-    return first, seconds, jobs, said
+    reports = [line[line.index("device: "):] for line in pathlib.Path(log.name).read_text().splitlines() if " ends after " in line]
+    return first, seconds, jobs, reports
 
 
 def agreement(first, second):
@@ -150,14 +150,14 @@ def main():
             names = ["cpu0"] if arguments.cpu else [f"{'hip' if arguments.fake else 'cuda'}{i}" for i in range(8)]
             campaign(server, scratch, place, keys[:1], "first", names[:1], 1)
             for count in map(int, arguments.counts.split(",")):
-                first, seconds, jobs, said = campaign(server, scratch, place, keys, f"on{count}", names[:count], arguments.copies)
+                first, seconds, jobs, reports = campaign(server, scratch, place, keys, f"on{count}", names[:count], arguments.copies)
                 states = [job["state"] for job in jobs]
-                answer.append({"devices": count, "first_seconds": first, "seconds": seconds, "jobs": jobs, "said": said})
+                answer.append({"devices": count, "first_seconds": first, "seconds": seconds, "jobs": jobs, "said": reports})
                 one = answer[0]
                 efficiency = one["seconds"] * one["devices"] / (count * seconds)
                 print(f"{count} devices: {seconds:.1f} s for {len(jobs)} keys ({states.count('done')} done), efficiency "
                       f"{100 * efficiency:.1f} %, {agreement(one['jobs'], jobs)} of {len(jobs)} winners in both sets; its first "
-                      f"{2 * count} jobs, with the starts, took {first:.1f} s", *said, sep="\n  ", flush=True)
+                      f"{2 * count} jobs, with the starts, took {first:.1f} s", *reports, sep="\n  ", flush=True)
         finally:
             server.stop()
     if arguments.json:

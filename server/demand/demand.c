@@ -476,6 +476,7 @@ void route_demand_queue(struct worker *worker, struct request *request) {
   json_t *answers;
   if (!request_query_only(request, NULL))
     return;
+
   if (!record_read(&demand_queue_request_record, request->json, "", &asked, &error)) {
     answer_failure(request, &error);
     return;
@@ -494,6 +495,7 @@ void demand_housekeep(struct worker *worker) {
   if (options->demand != DEMAND_AUTOMATIC ||
       !demand_rate_is_due(worker->server->demand_rate, QUEUE_EVERY_MS, clock_monotonic_ms()))
     return;
+
   if (!db_run(worker->db, &sql_demand_queued_lately, NULL, &rows, &error)) {
     log_warning("demand: %s", error.message);
     return;

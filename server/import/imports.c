@@ -231,6 +231,7 @@ void route_import_list(struct worker *worker, struct request *request) {
   cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, known))
     return;
+
   if (hash && !digest_parse(hash, &kernel)) {
     answer_refusal(request, ERROR_INVALID, "",
                    "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");

@@ -128,12 +128,14 @@ void route_job_list(struct worker *worker, struct request *request) {
   struct digest kernel;
   if (!request_query_only(request, names))
     return;
+
   if (state && !job_state_parse(state, &known)) {
     answer_refusal(request, ERROR_INVALID, "",
                    "state=\"%.40s\" is not one of queued, running, done, failed and cancelled",
                    state);
     return;
   }
+
   if (hash && !digest_parse(hash, &kernel)) {
     answer_refusal(request, ERROR_INVALID, "",
                    "kernel=\"%.80s\" is not a kernel hash (\"sha256:\" and 64 hexadecimal digits)",
@@ -222,6 +224,7 @@ void route_job_measurements(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   int n = db_count(rows);
   if (n == 0) {
     absent_answer(request, job);

@@ -181,6 +181,7 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
   case LEASE_ID_PLAIN:
     break;
   }
+
   if (!has_epoch)
     return true;
 

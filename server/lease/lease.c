@@ -128,16 +128,11 @@ bool lease_settle_budget(struct worker *worker, int64_t job, bool *ret_is_spent,
 bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  if (jobs) {
-    struct db_array array;
-    db_array_init(&array);
-    for (size_t i = 0; i < n; i++)
-      db_array_integer(&array, jobs[i]);
-    bind_array(&parameters, "jobs", &array);
-  }
-
+  if (jobs)
+    bind_integers(&parameters, "jobs", jobs, n);
   if (!db_begin(db, error))
     return false;
+
   bool ok = db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters,
                    &rows, error) &&
             locked_cancel(db, rows, error);

@@ -532,11 +532,13 @@ void route_release_export(struct worker *worker, struct request *request) {
   cleanup_cache_files struct cache_files files = {0};
   if (!request_query_only(request, arguments))
     return;
+
   if ((!digest_parse(request->segments[0], &digest) && !missing(request->segments[0], &error)) ||
       !release_load(worker, &digest, &release, &error)) {
     answer_failure(request, &error);
     return;
   }
+
   if (!cache_format_find(request->segments[1], &format, &error)) {
     error_become(&error, ERROR_MISSING);
     answer_failure(request, &error);

@@ -314,6 +314,7 @@ void leases_housekeep(struct worker *worker) {
     ok = unwanted_give_up(worker, &error);
     jobs_advance(worker, NULL, 0);
   }
+
   if (ok && is_due(&clock->ended_ms, ENDED_PACE_MS))
     ok = leases_cancel_ended(worker->db, NULL, 0, &error);
   if (!ok)

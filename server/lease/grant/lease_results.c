@@ -135,6 +135,7 @@ void route_lease_results(struct worker *worker, struct request *request) {
   struct error error;
   if (!identity_may_hold(worker, request))
     return;
+
   if (!results_parse(request->json, &results, &error)) {
     answer_failure(request, &error);
     return;

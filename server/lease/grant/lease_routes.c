@@ -222,6 +222,7 @@ void route_lease_renew(struct worker *worker, struct request *request) {
         multirange_parse(db_get(rows, 0, "remaining"));
     renewed.configs = config_ranges_to_json(&remaining);
   }
+
   request_answer_json(request, 200, record_write(&renewed_record, &renewed));
   json_decref(renewed.configs);
 }

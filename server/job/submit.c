@@ -380,7 +380,7 @@ static void known_read(const struct db_rows *rows, struct submission *const *job
 
 /* Fills the incumbents of new jobs: the values that won the newest done job of the same kernel,
  * key, environment, tag and regime, and those that were imported for them, the newer first. Imports
- * have no regime. An import's environment may have less members than the job's; an equal
+ * have no regime. An import's environment may have fewer members than the job's; an equal
  * environment is preferred to one that only fits. */
 static bool incumbents_find(struct db *db, struct submission *const *jobs, size_t n,
                             struct error *error) {

@@ -13,9 +13,7 @@
 
 #define LEASE_CONFIGS_MIN 8     /* of a screen lease, and of each part of a split one */
 #define LEASE_CONFIGS_MOST 4096 /* of a screen lease */
-#define CONFIG_US_DEFAULT                                                                          \
-  30000 /* device time of a config, for a kernel that was never measured                           \
-         */
+#define CONFIG_US_DEFAULT 30000 /* device time of a config when its kernel was never measured */
 /* An idle device takes over 1 / SPLIT_PARTS of a held lease's remaining configs, when these are at
  * least SPLIT_CONFIGS_MIN, the lease was granted at least SPLIT_AGE_MS ago and has more predicted
  * device time left than SPLIT_LEFT_US. The holder of a lease that may be split renews it every

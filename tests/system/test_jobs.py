@@ -28,6 +28,15 @@ def test_one_bad_job_refuses_the_whole_post(server, kernel):  # noqa: F811
     assert server.get("/v1/jobs")["items"] == []
 
 
+def test_the_list_of_jobs_is_read_by_pages_and_the_last_one_names_no_next(server, kernel):  # noqa: F811
+    jobs = server.request("POST", "/v1/jobs", {"jobs": [body(kernel, n) for n in range(4)]}).json["jobs"]
+    ids = sorted((job["job"] for job in jobs), key=int, reverse=True)
+    first = server.get("/v1/jobs?limit=2")
+    last = server.get(f"/v1/jobs?limit=2&after={first['next']}")
+    assert [job["job"] for job in first["items"] + last["items"]] == ids
+    assert (first["next"], last["next"]) == (ids[1], None)
+
+
 def test_clients_that_post_the_same_jobs_at_the_same_time_get_the_same_jobs(server, kernel):  # noqa: F811
     jobs = [body(kernel, n, space=LARGE) for n in range(60)]
     answers = {}

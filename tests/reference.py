@@ -1,4 +1,5 @@
-"""Writes docs/reference/: commands, routes, metrics, environment variables and cache formats, from the tables in the code.
+"""Writes docs/reference/ (commands, routes, metrics, environment variables, cache formats) and python/wavetune/api.py (the types of
+the API), from the tables in the code.
 
     python3 tests/reference.py           writes the pages
     python3 tests/reference.py --check   exits with 1, and names the command, where a page is not what it would write (in ctest)
@@ -22,6 +23,7 @@ sys.path.insert(0, str(ROOT / "tests/system"))
 import harness  # noqa: E402
 
 PAGES = ROOT / "docs/reference"
+API_TYPES = ROOT / "python/wavetune/api.py"
 COMMAND = "python3 tests/reference.py"
 HEAD = f"<!-- Written by {COMMAND} from the code: change the code, then run it. -->\n\n"
 PROGRAMS = ("wavetune", "wavetune-agent", "wavetune-server")
@@ -298,6 +300,61 @@ def routes_page(document):
     return "\n".join(text)
 
 
+# Types of the wheel
+
+API_HEAD = f'''"""The types of the API, for editors and type checkers: what wavetune.Client takes and answers.
+
+Written by {COMMAND} from the schemas of /openapi.json: change those, then run it.
+"""
+
+from typing import Any, Dict, List, Literal, TypedDict, Union
+'''
+
+
+def python_type(schema, schemas):
+    """A JSON schema as a type that Python 3.9 knows."""
+    if "$ref" in schema:
+        name, *inner = schema["$ref"].removeprefix("#/components/schemas/").split("/")
+        for part in inner:
+            schema = (schema if part != inner[0] else schemas[name])[part]
+        return python_type(schema, schemas) if inner else f'"{name}"'
+    for word in ("oneOf", "anyOf"):
+        if word in schema:
+            return union([python_type(each, schemas) for each in schema[word]])
+    if "enum" in schema:
+        return f"Literal[{', '.join(map(repr, schema['enum']))}]"
+    kinds = schema.get("type", "any")
+    return union([python_kind(kind, schema, schemas) for kind in ([kinds] if isinstance(kinds, str) else kinds)])
+
+
+def union(types):
+    unique = list(dict.fromkeys(types))
+    return unique[0] if len(unique) == 1 else f"Union[{', '.join(unique)}]"
+
+
+def python_kind(kind, schema, schemas):
+    if kind == "array":
+        return f"List[{python_type(schema['items'], schemas) if 'items' in schema else 'Any'}]"
+    if kind == "object":
+        more = schema.get("additionalProperties")
+        of = python_type(more, schemas) if isinstance(more, dict) and "properties" not in schema else "Any"
+        return f"Dict[str, {of}]"
+    return {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}.get(kind, "Any")
+
+
+def api_module(document):
+    schemas, parts = document["components"]["schemas"], [API_HEAD]
+    for name, schema in sorted(schemas.items()):
+        own = schema.get("properties")
+        if not own:
+            parts.append(f"{name} = {python_type(schema, schemas)}\n")
+            continue
+        total = "" if set(own) <= set(schema.get("required", ())) else ", total=False"
+        members = "".join(f"    {json.dumps(member)}: {python_type(of, schemas)},\n" for member, of in own.items())
+        parts.append(f"{name} = TypedDict({json.dumps(name)}, {{\n{members}}}{total})\n")
+    return "\n".join(parts)
+
+
 # Metrics, formats
 
 def metrics_page(exposition):
@@ -329,7 +386,7 @@ def formats_page():
 
 
 def pages():
-    """Name -> text of every page."""
+    """Path -> text of every page, and of the module of types."""
     programs = {program: [(name, summary, command_parse(program, name)) for name, summary in commands_of(program)]
                 for program in PROGRAMS}
     postgres = harness.Postgres(durable=False)
@@ -344,8 +401,9 @@ def pages():
                 server.stop()
     finally:
         postgres.stop()
-    return {"cli.md": cli_page(programs), "environment.md": environment_page(programs), "routes.md": routes_page(document),
-            "metrics.md": metrics_page(exposition), "formats.md": formats_page()}
+    reference = {"cli.md": cli_page(programs), "environment.md": environment_page(programs),
+                 "routes.md": routes_page(document), "metrics.md": metrics_page(exposition), "formats.md": formats_page()}
+    return {PAGES / name: text for name, text in reference.items()} | {API_TYPES: api_module(document)}
 
 
 def main(arguments):
@@ -354,20 +412,21 @@ def main(arguments):
     if not all((harness.BUILD / program).exists() for program in PROGRAMS):
         sys.exit(f"{COMMAND}: {harness.BUILD} lacks the programs: build them, or name their folder in WAVETUNE_BUILD")
     written = pages()
+    old = {path: path.read_text() for path in (*PAGES.glob("*.md"), API_TYPES) if path.exists()}
     if arguments:
-        old = {path.name: path.read_text() for path in PAGES.glob("*.md")}
-        changed = sorted(name for name in {*old, *written} if old.get(name) != written.get(name))
-        for name in changed:
-            sys.stdout.writelines(difflib.unified_diff(old.get(name, "").splitlines(True), written.get(name, "").splitlines(True),
-                                                       f"docs/reference/{name}", "what the code says"))
+        changed = sorted(path for path in {*old, *written} if old.get(path) != written.get(path))
+        for path in changed:
+            sys.stdout.writelines(difflib.unified_diff(old.get(path, "").splitlines(True), written.get(path, "").splitlines(True),
+                                                       str(path.relative_to(ROOT)), "what the code says"))
         if changed:
-            sys.exit(f"docs/reference/: {', '.join(changed)} differ from the code; run {COMMAND}, and commit what it writes")
+            sys.exit(f"{', '.join(str(path.relative_to(ROOT)) for path in changed)} differ from the code; run {COMMAND}, and "
+                     "commit what it writes")
         return
     PAGES.mkdir(exist_ok=True)
-    for path in PAGES.glob("*.md"):
+    for path in old:
         path.unlink()
-    for name, text in written.items():
-        (PAGES / name).write_text(text)
+    for path, text in written.items():
+        path.write_text(text)
 
 
 if __name__ == "__main__":

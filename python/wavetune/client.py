@@ -1,0 +1,239 @@
+"""A client of a wavetune server: submit jobs and wait for them, read measurements, make and move releases.
+
+    from wavetune import Client
+    client = Client("https://tuning.example", token)          # or WAVETUNE_URL and WAVETUNE_TOKEN or WAVETUNE_TOKEN_FILE
+    job = client.submit(kernel="sha256:…", key={"M": 4096}, space=space, environment={"gpu": "AMD Instinct MI300X"})
+    done, = client.wait(job["job"])
+    client.measurements(done["job"]).frame()                  # a pandas DataFrame
+
+Answers are dicts as the API has them; api.py has their types. Requests that may be repeated are, while the server is away or
+busy, until `patience_s` have passed. A client is used by one thread. Only the standard library is needed; frame() needs pandas.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import time
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from urllib.parse import quote, urlencode
+
+from .token_url import insecure_http, refusal
+
+if TYPE_CHECKING:
+    from . import api
+
+PAGE = 1000
+LONG_POLL_S = 60
+BUSY = (429, 502, 503, 504)
+ENDED = ("done", "failed", "cancelled")
+_STEP_S = 0.2
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The token stays with the host that it is for."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class ApiError(Exception):
+    """The server refused a request, or did not answer it. `kind` is what a program decides by (docs/api.md): invalid, missing,
+    conflict …; unreachable where no server answered. `status` is 0 then, and `problem` the whole problem document."""
+
+    def __init__(self, kind: str, detail: str, status: int = 0, problem: Optional[Mapping[str, Any]] = None):
+        super().__init__(detail)
+        self.kind, self.detail, self.status, self.problem = kind, detail, status, dict(problem or {})
+
+    @property
+    def pointer(self) -> Optional[str]:
+        """Where in the request's body the mistake is, as a JSON Pointer."""
+        return self.problem.get("pointer")
+
+
+class Listing:
+    """Items of a list, page by page as they are iterated; iterating again asks again."""
+
+    def __init__(self, client: "Client", path: str, filters: Mapping[str, Any]):
+        self._client, self._path = client, path
+        self._filters = {name: value for name, value in filters.items() if value is not None}
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        after: Optional[str] = None
+        while True:
+            query = {**self._filters, "limit": PAGE, **({"after": after} if after is not None else {})}
+            page = self._client.request("GET", f"{self._path}?{urlencode(query)}")
+            yield from page["items"]
+            before, after = after, page["next"]
+            if after is None or after == before:
+                return
+
+    def frame(self) -> Any:
+        """All items as a pandas DataFrame; members of objects become columns such as key.M."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("frame() needs pandas: pip install pandas, or use the items as they are") from None
+        return pandas.json_normalize(list(self))
+
+
+class Client:
+    def __init__(self, url: Optional[str] = None, token: Optional[str] = None, *, ca_file: Optional[str] = None,
+                 insecure: Optional[bool] = None, timeout_s: float = 30.0, patience_s: float = 60.0):
+        """`ca_file`: certificates (PEM) to trust in place of the system's. `insecure`: send the token over http:// to other
+        hosts than loopback, too. `timeout_s`: of one request."""
+        self.url = (url or os.environ.get("WAVETUNE_URL") or "http://127.0.0.1:7200").rstrip("/")
+        self.timeout_s, self.patience_s = timeout_s, patience_s
+        self._token = token or _token_of(os.environ)
+        why = refusal(self.url, insecure_http(os.environ) if insecure is None else insecure) if self._token else None
+        if why is not None:
+            raise ValueError(why)
+        context = None
+        if self.url.startswith("https://"):
+            context = ssl.create_default_context(cafile=ca_file or os.environ.get("WAVETUNE_CA_FILE") or None)
+        https = [urllib.request.HTTPSHandler(context=context)] if context else []
+        self._opener = urllib.request.build_opener(_NoRedirects, *https)
+
+    # Jobs
+
+    def submit(self, **job: Any) -> "api.JobAnswer":
+        """Submits a job: kernel, key, space, environment, and what api.JobRequest has beside them. One that is known already is
+        answered with its id."""
+        return self.request("POST", "/v1/jobs", job)
+
+    def submit_all(self, jobs: Sequence["api.JobRequest"]) -> List["api.JobAnswer"]:
+        """Submits many in requests of 1,000."""
+        answers: List[Any] = []
+        for i in range(0, len(jobs), PAGE):
+            answers += self.request("POST", "/v1/jobs", {"jobs": list(jobs[i:i + PAGE])})["jobs"]
+        return answers
+
+    def job(self, job: Union[str, int]) -> "api.Job":
+        return self.request("GET", f"/v1/jobs/{_segment(job)}")
+
+    def jobs(self, *, state: Optional[str] = None, tag: Optional[str] = None, kernel: Optional[str] = None) -> Listing:
+        """api.JobItem of each, the newest first."""
+        return Listing(self, "/v1/jobs", {"state": state, "tag": tag, "kernel": kernel})
+
+    def wait(self, *jobs: Union[str, int], timeout_s: Optional[float] = None) -> List["api.Job"]:
+        """Waits until all have ended, as they may do at different times, and reads them. Raises TimeoutError."""
+        ends_s = None if timeout_s is None else time.monotonic() + timeout_s
+        ended: List[Any] = []
+        for one in jobs:
+            after = 0
+            while True:
+                found = self.job(one)
+                if found["state"] in ENDED:
+                    ended.append(found)
+                    break
+                left_s = LONG_POLL_S if ends_s is None else min(LONG_POLL_S, ends_s - time.monotonic())
+                if left_s <= 0:
+                    raise TimeoutError(f"job {one} is {found['state']}: {found.get('waiting') or found['stage']}")
+                events = self.request("GET", f"/v1/jobs/{_segment(one)}/events?after={after}&wait={max(1, int(left_s))}",
+                                      timeout_s=self.timeout_s + left_s)["items"]
+                after = max([after, *(event["event"] for event in events)])
+        return ended
+
+    def cancel(self, job: Union[str, int]) -> "api.Job":
+        return self.request("DELETE", f"/v1/jobs/{_segment(job)}")
+
+    def measurements(self, job: Union[str, int]) -> Listing:
+        """api.Measurement of each."""
+        return Listing(self, f"/v1/jobs/{_segment(job)}/measurements", {})
+
+    # Releases
+
+    def releases(self) -> Listing:
+        """api.ListedRelease of each, the newest first."""
+        return Listing(self, "/v1/releases", {})
+
+    def release(self, digest: str) -> Dict[str, Any]:
+        return self.request("GET", f"/v1/releases/{_segment(digest)}")
+
+    def publish(self, environment: "api.Environment", channel: Optional[str] = None, **more: Any) -> "api.ReleaseAnswer":
+        """Makes a release of the winners, and points a channel at it. Signed entries are made with `wavetune publish`."""
+        answer = self.request("POST", "/v1/releases", {"environment": environment, **more})
+        if channel is not None:
+            self.promote(answer["release"], channel)
+        return answer
+
+    def promote(self, release: str, channel: str) -> "api.ChannelEntry":
+        return self.request("PUT", f"/v1/channels/{_segment(channel)}", {"release": release})
+
+    # Any route
+
+    def list(self, path: str, **filters: Any) -> Listing:
+        """The items of any route that answers a list: list("/v1/agents")."""
+        return Listing(self, path, filters)
+
+    def request(self, method: str, path: str, body: Any = None, timeout_s: Optional[float] = None) -> Any:
+        """The JSON of an answer; None where it has none. Raises ApiError. Every request of this client may be repeated: what it
+        writes is identified by its content (docs/api.md)."""
+        gives_up_s = time.monotonic() + self.patience_s
+        step_s = _STEP_S
+        while True:
+            try:
+                return self._once(method, path, body, timeout_s or self.timeout_s)
+            except ApiError as error:
+                is_temporary = error.status in BUSY or error.kind == "unreachable"
+                wait_s = max(step_s, _number(error.problem.get("retry_after")))
+                if not is_temporary or time.monotonic() + wait_s > gives_up_s:
+                    raise
+                time.sleep(wait_s)
+                step_s = min(2 * step_s, 5.0)
+
+    def _once(self, method: str, path: str, body: Any, timeout_s: float) -> Any:
+        headers = {"Accept": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        request = urllib.request.Request(self.url + path, None if body is None else json.dumps(body).encode(), headers, method=method)
+        try:
+            with self._opener.open(request, timeout=timeout_s) as answer:
+                text = answer.read()
+            return json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            raise _refused(error) from None
+        except ValueError as error:
+            raise ApiError("unreachable", f"{self.url} answered {method} {path} with what is no JSON: {error}") from None
+        except OSError as error:
+            reason = getattr(error, "reason", error)
+            raise ApiError("unreachable", f"the server at {self.url} does not answer: {reason}") from None
+
+
+def _refused(error: urllib.error.HTTPError) -> ApiError:
+    with error:
+        text = error.read(1 << 20)
+    try:
+        problem = json.loads(text)
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict):
+        problem = {"kind": "unavailable" if error.code >= 500 else "invalid", "detail": text[:200].decode("utf-8", "replace")}
+    retry = error.headers.get("Retry-After")
+    if retry is not None:
+        problem["retry_after"] = _number(retry)
+    return ApiError(str(problem.get("kind", "invalid")), f"{error.code}: {problem.get('detail', '')}", error.code, problem)
+
+
+def _number(value: Any) -> float:
+    try:
+        return max(0.0, float(value))
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _segment(value: Union[str, int]) -> str:
+    return quote(str(value), safe=":")
+
+
+def _token_of(variables: Mapping[str, str]) -> Optional[str]:
+    path = variables.get("WAVETUNE_TOKEN_FILE")
+    if path:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    return variables.get("WAVETUNE_TOKEN") or None

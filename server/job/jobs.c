@@ -252,15 +252,16 @@ static const struct field flag_fields[] = {
 static const struct record flag_record = RECORD(NULL, struct flag_row, flag_fields);
 
 /* Flags the winners of earlier jobs that this job found slower than the default, with the event, in
- * the transaction in which it becomes done. Winners that have a flag already keep it. Also fails
+ * the transaction in which it becomes done; *ret_flagged: how many. Winners that have a flag already keep it. Also fails
  * when samples that the decision used were quarantined meanwhile: then the job must be decided
  * again. */
 static bool winners_flag(struct worker *worker, const struct job_brief *job,
-                         const struct space *space, struct error *error) {
+                         const struct space *space, int64_t *ret_flagged, struct error *error) {
   cleanup_rows struct db_rows *facts = NULL, *flagged = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   struct final_summary summary;
   struct flag flags[FLAGS_MAX];
+  *ret_flagged = 0;
   bind_integer(&parameters, "job", job->id);
   if (!db_run(worker->db, &sql_flag_facts, &parameters, &facts, error))
     return false;
@@ -290,11 +291,7 @@ static bool winners_flag(struct worker *worker, const struct job_brief *job,
   if (!db_run(worker->db, &sql_flags_store, &parameters, &flagged, error))
     return false;
 
-  counter_add(COUNTER_winners_flagged, (uint64_t)db_affected(flagged));
-  if (db_affected(flagged))
-    log_warning(
-        "job: flagged by job=%lld: the winners of %lld earlier ones are slower than the default",
-        (long long)job->id, (long long)db_affected(flagged));
+  *ret_flagged = db_affected(flagged);
   return true;
 }
 
@@ -324,16 +321,23 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
   bind_taken(&parameters, "verdict", json_canonical(json), false);
 
   size_t changed = 0;
+  int64_t n_flagged = 0;
   if (!db_begin(worker->db, error))
     return false;
 
   bool ok = job_change_state(worker->db, &change, &changed, error) &&
             (!changed || (db_run(worker->db, &sql_job_store_winner, &parameters, NULL, error) &&
-                          winners_flag(worker, job, space, error)));
+                          winners_flag(worker, job, space, &n_flagged, error)));
   if (!db_end(worker->db, ok, error))
     return false;
 
   counter_add(COUNTER_jobs_done, changed);
+  counter_add(COUNTER_winners_flagged, (uint64_t)n_flagged);
+  if (n_flagged)
+    log_warning(
+        "job: flagged by job=%lld: the winners of %lld earlier ones are slower than the default",
+        (long long)job->id, (long long)n_flagged);
+
   if (changed) {
     log_info("job: done job=%lld winner=%llu verdict=%s", (long long)job->id,
              (unsigned long long)verdict->winner, verdict_outcome_name(verdict->outcome));

@@ -1,5 +1,7 @@
-"""Jobs: posts of several jobs, clients that post at the same time, and the events of a job."""
+"""Jobs: posts of several jobs, clients that post at the same time, the events of a job, and commits that fail."""
 
+import contextlib
+import re
 import threading
 
 from hands import ENVIRONMENT, LARGE, SMALL, configs_of, hands, kernel, server, submit  # noqa: F401 (fixtures)
@@ -8,6 +10,21 @@ from harness import wait_until
 
 def body(kernel, n, **more):  # noqa: F811
     return {"kernel": kernel, "key": {"n": n}, "space": SMALL, "environment": ENVIRONMENT} | more
+
+
+@contextlib.contextmanager
+def commits_refused(postgres, database, table, condition):
+    """Each commit fails of a transaction that updates a row of the table so that the condition holds."""
+    postgres.sql("create function refuse() returns trigger language plpgsql as $$ begin raise 'refused by the test'; end $$; "
+                 f"create constraint trigger refused after update on {table} deferrable initially deferred for each row "
+                 f"when ({condition}) execute function refuse()", conninfo=database)
+    yield
+    postgres.sql(f"drop trigger refused on {table}; drop function refuse()", conninfo=database)
+
+
+def counters(server, *names):  # noqa: F811
+    metrics = server.request("GET", "/metrics").body.decode()
+    return [int(re.search(rf"^wavetune_{name}_total (\d+)$", metrics, re.M)[1]) for name in names]
 
 
 def test_equal_jobs_of_a_post_are_one_job_with_the_highest_priority(server, kernel):  # noqa: F811
@@ -110,3 +127,40 @@ def test_a_listed_job_has_the_members_of_a_single_one_except_space_and_verdict(s
     assert {name: alone[name] for name in listed} == listed
     assert (listed["budget"], listed["finals"], listed["search"]) == ({"device_seconds": 60}, {"devices": 2}, None)
     assert listed["measured"] == sum(listed["outcomes"].values()) == 3 and listed["reason"] is None
+
+
+def test_a_job_whose_failure_was_not_committed_runs_on_and_is_not_counted(server, hands, submit, postgres, database):  # noqa: F811
+    job, hand = submit(SMALL), hands("a")
+    lease, failure = hand.pull().json, {"configs": [0], "done": False, "outcomes": {0: "runtime"}, "baseline_failed": [0]}
+    with commits_refused(postgres, database, "jobs", "new.state = 'failed'"):
+        assert hand.post(lease, **failure).status == 200
+        assert server.get(f"/v1/jobs/{job}")["state"] == "running"
+        assert counters(server, "jobs_failed", "leases_cancelled") == [0, 0]
+    assert hand.post(lease, **failure).status == 200
+    assert server.get(f"/v1/jobs/{job}")["state"] == "failed"
+    assert counters(server, "jobs_failed", "leases_cancelled") == [1, 1]
+
+
+def test_a_cancellation_that_was_not_committed_changes_and_counts_nothing(server, submit, postgres, database):  # noqa: F811
+    job = submit(SMALL)
+    with commits_refused(postgres, database, "jobs", "new.state = 'cancelled'"):
+        assert server.request("DELETE", f"/v1/jobs/{job}").status == 500
+        assert server.get(f"/v1/jobs/{job}")["state"] == "queued"
+        assert counters(server, "leases_cancelled") == [0]
+    assert server.request("DELETE", f"/v1/jobs/{job}").status == 200
+    assert counters(server, "leases_cancelled") == [1]
+    assert [event["kind"] for event in server.get(f"/v1/jobs/{job}/events")["items"]] == ["queued", "cancelled"]
+
+
+def test_a_flag_that_was_not_committed_is_not_counted(server, hands, submit, postgres, database):  # noqa: F811
+    space, hand = SMALL | {"default": {"A": 1}}, hands("a")
+    earlier = submit(space)
+    hand.work(ratios={0: 1.0, 1: 0.8, 2: 1.1}, rounds=12)
+    later = submit(space, run="later")
+    with commits_refused(postgres, database, "winners", "new.flagged is not null"):
+        hand.work(ratios={0: 0.9, 1: 1.0, 2: 1.1}, rounds=12)
+        assert server.get(f"/v1/jobs/{later}")["state"] == "running"
+        assert counters(server, "jobs_done", "winners_flagged") == [1, 0]
+    wait_until(lambda: server.get(f"/v1/jobs/{later}")["state"] == "done", 30, "the job to be done")
+    assert server.get(f"/v1/jobs/{earlier}")["flagged"]["job"] == later
+    assert counters(server, "jobs_done", "winners_flagged") == [2, 1]

@@ -13,7 +13,7 @@ INSERT INTO build_caches (folder, build, files)
     CROSS JOIN json_array_elements(b.build -> 'variants') variant
     CROSS JOIN json_array_elements(variant -> 'objects') object
     CROSS JOIN LATERAL (SELECT object #> '{metadata,cache}') AS c(cache)
-    WHERE cache IS NOT NULL
+    WHERE cache ->> 'folder' IS NOT NULL
     ORDER BY cache ->> 'folder', b.id;
 
 -- What containers wrote, by their token and the image that they state. It is served only to the same token and image, and

@@ -252,9 +252,9 @@ static const struct field flag_fields[] = {
 static const struct record flag_record = RECORD(NULL, struct flag_row, flag_fields);
 
 /* Flags the winners of earlier jobs that this job found slower than the default, with the event, in
- * the transaction in which it becomes done; *ret_flagged: how many. Winners that have a flag already keep it. Also fails
- * when samples that the decision used were quarantined meanwhile: then the job must be decided
- * again. */
+ * the transaction in which it becomes done; *ret_flagged: how many. Winners that have a flag
+ * already keep it. Also fails when samples that the decision used were quarantined meanwhile: then
+ * the job must be decided again. */
 static bool winners_flag(struct worker *worker, const struct job_brief *job,
                          const struct space *space, int64_t *ret_flagged, struct error *error) {
   cleanup_rows struct db_rows *facts = NULL, *flagged = NULL;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One command from a clean clone to a tuned cache: installs what is missing, builds, starts a private coordinator and an
-# agent, tunes a real kernel over its whole space on this machine's CPU, publishes the winner to channel `stable`, and
-# fetches it the way a container would. Idempotent; ends everything that it started.
+# One command from a clean clone to a tuned cache: installs missing packages, builds, starts a private server and an agent,
+# tunes a kernel over its whole space on this machine's CPU, publishes the winner to channel `stable`, and fetches it as a
+# container would. It may be repeated, and ends every process that it started.
 #
 #   deploy/quickstart.sh [KERNEL [KEY]]       default: kernels/softmax:online rows=512,columns=1024
 #
@@ -28,7 +28,7 @@ cmake --preset release >build/quickstart-build.log 2>&1 || { cat build/quickstar
 cmake --build --preset release --target wavetune wavetune-agent wavetune-server >>build/quickstart-build.log 2>&1 || { tail -50 build/quickstart-build.log; exit 1; }
 "$programs/wavetune" --version
 
-# Whatever happens, what was started here is ended: the agent first, so that it hands its lease back.
+# Ends every process that was started here, in every case: the agent first, so that it releases its lease.
 agent='' server=''
 finish() {
   status=$?
@@ -43,7 +43,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 mkdir -p "$folder"
-# PostgreSQL refuses to run as root; as root its folder belongs to the user postgres and lies where that user may go.
+# PostgreSQL refuses to run as root; as root its folder belongs to the user postgres and is where that user may go.
 database="$folder/database"
 [ "$(id -u)" -ne 0 ] || database=/var/lib/wavetune-quickstart
 

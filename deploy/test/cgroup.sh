@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Shows on a real machine with cgroup v2 and systemd, an emulated one, that what a kernel takes too much of costs its config
-# and nothing else. The shipped unit runs the agent there, on its own user; only what it runs is `tune` in place of `run`.
+# Shows on an emulated machine with cgroup v2 and systemd that a kernel that exceeds a limit affects only its own config. The
+# shipped unit starts the agent there, as its own user, but with `tune` in place of `run`.
 #
 #   deploy/test/cgroup.sh [BUILD]     default: build/dev
 #
-# Kernels: one config starts threads without an end, one fills memory through memfds, which no rlimit bounds. Then once more
-# without seccomp and Landlock (WAVETUNE_SANDBOX=none): one forks without an end and into sessions of its own, which outlive
-# a killed process group and nothing else ends.
+# Kernels: one config starts threads endlessly, one fills memory through memfds, which no rlimit bounds. A second round runs
+# without seccomp and Landlock (WAVETUNE_SANDBOX=none): there, one config also forks endlessly into new sessions, which
+# outlive a killed process group and which only the cgroup ends.
 # Needs root, a Debian machine, its packages qemu-system-x86 mmdebstrap cpio zstd kmod, Debian's mirror (250 MB; a kernel
-# among it) and 4 GiB of memory. Takes three to ten minutes: not in CI. It leaves the machine's tree in $WORK (default
-# build/cgroup-test), where the next run finds it. Nothing is listened on, no network is in the emulated machine.
+# among it) and 4 GiB of memory. It takes three to ten minutes and is not in CI. It leaves the machine's tree in $WORK (default
+# build/cgroup-test) for the next run. It listens on no port, and the emulated machine has no network.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:-build/dev}")
@@ -104,7 +104,7 @@ __attribute__((constructor)) static void attack(void) {
 """
 source = next(folder.glob("quick.c"))
 source.write_text(attack + source.read_text())
-# Config 4 only where nothing confines it: a confined one cannot fork, and has then done no harm.
+# Config 4 is tested only without confinement: a confined one cannot fork, and does no harm.
 for name, values in (("confined", [64, 1, 2, 3]), ("bare", [64, 1, 4])):
     (folder / f"space-{name}.json").write_text(json.dumps({"parameters": {"REPEAT": values, "TURN": [0]}, "default": {"REPEAT": 64, "TURN": 0}}))
 END
@@ -151,5 +151,5 @@ timeout 900 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 3072 -smp 2 -
 tr -d '\r' <"$work/console.txt" | grep -E '^(ok|NOT OK) ' || true
 ok=$(tr -d '\r' <"$work/console.txt" | grep -c '^ok ' || true)
 bad=$(tr -d '\r' <"$work/console.txt" | grep -c '^NOT OK ' || true)
-echo "$ok passed, $bad failed (all that was said: $work/console.txt)"
+echo "$ok passed, $bad failed (whole output: $work/console.txt)"
 grep -q DONE "$work/console.txt" && [ "$bad" -eq 0 ] && [ "$ok" -gt 0 ]

@@ -1,4 +1,4 @@
-"""Certificate authorities of tests, made with openssl(1), and a server and requests that use them."""
+"""Certificate authorities for tests, made with openssl(1), and a server and requests that use their certificates."""
 
 import http.client
 import json

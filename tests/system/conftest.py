@@ -1,4 +1,4 @@
-"""Fixtures: one PostgreSQL for a file of tests, a database, a server and agents for each test."""
+"""Fixtures: one PostgreSQL per file of tests, and a database, a server and agents per test."""
 
 import contextlib
 import os

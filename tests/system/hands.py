@@ -1,4 +1,4 @@
-"""Agents that the test plays, and a kernel that only they can measure."""
+"""Agents that a test simulates, and a kernel that only such agents can measure."""
 
 import hashlib
 import itertools

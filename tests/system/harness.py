@@ -1,6 +1,6 @@
-"""What system tests are written with: a real PostgreSQL, real servers, real agents, the real command line.
+"""Helpers of system tests: a real PostgreSQL, real servers, real agents, the real command line.
 
-Everything listens on loopback or on sockets in a temporary folder, and only processes started here are ended, by id.
+Everything listens on loopback or on sockets in a temporary folder, and the helpers end only processes that they started, by id.
 $WAVETUNE_BUILD names the build folder whose programs are tested (default build/dev).
 """
 

@@ -1,4 +1,4 @@
-"""The agent's programs as people call them: what they print, how they end, and that they end in order."""
+"""The agent's commands as people run them: their output, their exit codes, and an orderly end."""
 
 import json
 import os

@@ -1,5 +1,4 @@
-"""The contract at its edges: the roles of each operation, bodies that are wrong in every way, and the document that describes
-it."""
+"""The limits of the HTTP API: authentication, invalid bodies and headers, and the document that describes the routes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The audit log: authors in the rows, the record of all writes, and a serving role that cannot change it."""
+"""The audit log: the author of each row, a record of every write, and a serving role that cannot change the log."""
 
 import datetime
 import hashlib

@@ -1,4 +1,4 @@
-"""The counts of bench/campaigns.py: pairs of campaigns, separately for one GPU and two. The campaigns are the test's."""
+"""How bench/campaigns.py counts pairs of campaigns, separately for one GPU and two. The test makes up the campaigns."""
 
 import pathlib
 import sys

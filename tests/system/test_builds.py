@@ -1,5 +1,5 @@
-"""Builds: pushed with their kernel, read as they were packed, chosen for a job by its key, and what agents that run them
-report: the object that was timed, the conditions, configs that the device cannot run. The builds are written by hand."""
+"""Builds are pushed with their kernel, read as they were packed, and chosen for a job by its key. Agents that run them report
+the object that was timed, the conditions, and configs that the device cannot run. The builds are written by hand."""
 
 import hashlib
 import json

@@ -1,5 +1,5 @@
 """How the server makes campaigns fast: ranges by predicted seconds, remaining configs for idle devices, earlier winners, budgets,
-halving, searches and finals on several devices. Agents are played by the test."""
+halving, searches and finals on several devices. The test plays the agents."""
 
 import json
 import re

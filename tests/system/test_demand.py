@@ -1,5 +1,5 @@
-"""Demand: reports of hits and misses, untuned keys that become jobs, caches of near environments, campaigns on a new stack, and
-garbage collection. The test plays the agents."""
+"""Demand: reports of hits and misses, untuned keys that become jobs, caches of similar environments, campaigns on a new stack,
+and garbage collection. The test plays the agents."""
 
 import json
 import subprocess

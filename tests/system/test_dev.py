@@ -1,4 +1,4 @@
-"""`wavetune-server dev` and `serve` as people start and stop them: Ctrl-C, another user, a kill, a second one on the same folder."""
+"""`wavetune-server dev` and `serve` as people start and stop them: Ctrl-C, another user, a kill, a second server with the same folder."""
 
 import http.client
 import json

@@ -1,5 +1,5 @@
 """`wavetune fetch` as a container's entrypoint calls it, against servers that send correct, false and incomplete answers, or
-die."""
+are killed."""
 
 import base64
 import concurrent.futures

@@ -1,6 +1,6 @@
-"""The kernels in HIP compile where there is no GPU: for AMD's with clang, for NVIDIA's with NVRTC where there is one.
+"""The kernels in HIP compile without a GPU: for AMD's with clang, and for NVIDIA's with NVRTC if that is installed.
 
-The text is what agents compile: the prelude, then the kernel's source, with the config's definitions.
+The compiled text is that of agents: the prelude, then the kernel's source, with the config's definitions.
 """
 
 import concurrent.futures

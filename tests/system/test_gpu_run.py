@@ -1,5 +1,5 @@
-"""tests/gpu/run.sh with an emulated GPU and without one. The agent that probes is the real one, with the fake HIP runtime; the
-programs that need a GPU are replaced by shell scripts."""
+"""tests/gpu/run.sh with an emulated GPU and without one. The real agent probes, with the fake HIP runtime; shell scripts replace
+the programs that need a GPU."""
 
 import json
 import os

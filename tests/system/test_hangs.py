@@ -1,5 +1,5 @@
-"""A PostgreSQL that hangs and does not die: its processes are stopped, as when its storage no longer answers. It closes no
-connection, so that only deadlines help."""
+"""A PostgreSQL that hangs: its processes are stopped, as when its storage no longer answers. It closes no connection, so that
+only deadlines end a wait."""
 
 import contextlib
 import os

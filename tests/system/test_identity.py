@@ -1,4 +1,4 @@
-"""An agent is an identity: what the token of one node cannot do in the name of another."""
+"""The identity of an agent: a node's token cannot act as another node's agent."""
 
 import concurrent.futures
 import itertools

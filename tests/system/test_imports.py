@@ -1,4 +1,5 @@
-"""Imported tables: they are the first incumbents, all or nothing, and the same again changes nothing. And images' identities."""
+"""Imports of tables: they are the first incumbents, an import is complete or refused, and repeating it changes nothing. Also the
+identities of images."""
 
 import hashlib
 import json

@@ -1,5 +1,5 @@
-"""Two sessions on one row, in chosen orders: a statement that waited for a lock must act on the row as it is then, not as it
-was before. A third session locks the lease's row, so that the order is certain."""
+"""Two database sessions change one row in chosen orders: a statement that waited for a lock must act on the row as it is after
+the wait. A third session locks the lease's row, so that the order is certain."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""wavetune kernel check: code objects against what llvm-readelf prints of them, TTGIR, kernel folders, builds; and
+"""wavetune kernel check of code objects (compared with the output of llvm-readelf), TTGIR, kernel folders and builds; and
 wavetune show --asm and --ttgir of winners whose builds and measurements are written by hand."""
 
 import json

@@ -1,4 +1,4 @@
-"""What becomes of leases, configs and jobs when things go wrong on purpose: agents are played by the test."""
+"""The outcome of leases, configs and jobs when agents fail in chosen ways. The test plays the agents."""
 
 import re
 import threading

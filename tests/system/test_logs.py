@@ -1,4 +1,5 @@
-"""Logs and ids of requests: each answer has an id, the log names it, a log in JSON is JSON line by line, and no token is in it."""
+"""Logs and ids of requests: each answer has an id, the log names it, each line of a JSON log is an object, and no log contains
+a token."""
 
 import hashlib
 import json

@@ -1,5 +1,5 @@
 """False answers to agents and fetches: forged, huge, endless, slow, cut and redirected ones. The programs report the fault in a
-sentence, send no more requests than to a correct server, and work on once the answers are correct again."""
+sentence, send no more requests than to a correct server, and continue once the answers are correct again."""
 
 import http.server
 import json

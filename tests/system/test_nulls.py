@@ -1,4 +1,4 @@
-"""Null in a body: refused with a pointer where the contract does not name it. The members are the contract's own."""
+"""Null in a body is refused with a pointer unless /openapi.json allows it. The members are taken from that document."""
 
 import pytest
 from hands import ENVIRONMENT, SMALL, Hand, hands, kernel, register, server, submit  # noqa: F401 (fixtures)

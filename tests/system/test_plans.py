@@ -1,5 +1,5 @@
-"""What the server's statements read when PostgreSQL's statistics are of another time: the tables were analysed while no lease
-was open, then many were opened. The plans are those of the running server, from auto_explain."""
+"""How much the server's statements read when PostgreSQL's statistics are stale: the tables were analysed while no lease was open,
+then many leases were added. auto_explain logs the plans of the running server."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The samples of deploy/proxy with the real nginx and haproxy, and the addresses from which a server accepts headers about
+"""The configurations in deploy/proxy with the real nginx and haproxy, and the addresses from which a server accepts headers about
 clients."""
 
 import base64

@@ -1,5 +1,5 @@
 """Cold and warm: a regime is part of a job, of the release that its winner is in, of the channel entry that names the release,
-and of the request of a deployment. Documents without one are cold, and byte for byte the same as before regimes existed."""
+and of the request of a deployment. Documents without a regime are cold, and have the same bytes as before regimes existed."""
 
 import json
 import os

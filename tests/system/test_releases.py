@@ -1,4 +1,4 @@
-"""Releases, channels and the cache over HTTP and in the database; the jobs are put there by SQL, with no agent."""
+"""Releases, channels and the cache over HTTP and in the database; SQL statements insert the jobs, without an agent."""
 
 import hashlib
 import io

@@ -1,5 +1,5 @@
-"""tests/run.sh and tests/summary.py, over a small tree of their own with real ctest, Criterion and pytest: what they count is what
-ran, and what did not run has failed."""
+"""tests/run.sh and tests/summary.py, on a small source tree with real ctest, Criterion and pytest: they count the tests that ran,
+and a test that did not run has failed."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
-"""Kernels that attack the agent that measures them. An attack may cost its config or its job, and nothing else: the agent goes
-on, and the next job is measured."""
+"""Kernels that attack the agent that measures them. An attack may fail its own config or job, but nothing else: the agent
+continues and measures the next job."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""The server as a process: migrations, tokens from the command line, stopping while thousands wait, a database that goes and
-comes, false lengths of bodies, and `dev`."""
+"""The server as a process: migrations, tokens from the command line, a stop while thousands of requests wait, a database that
+stops and returns, false lengths of bodies, and `dev`."""
 
 import hashlib
 import json

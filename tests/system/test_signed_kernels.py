@@ -1,4 +1,4 @@
-"""Signed kernels: agents with trusted keys run only code that these signed, whatever the server answers. Real agents compile
+"""Signed kernels: agents with trusted keys run only code that these keys signed, whatever the server answers. Real agents compile
 and measure; false answers are made by SQL or by a proxy that changes them."""
 
 import base64

@@ -1,4 +1,5 @@
-"""Signed channels: the command line and the docs' openssl against a real server; the jobs are put there by SQL."""
+"""Signed channels: the command line, and the openssl commands of docs/signing.md, with a real server. SQL statements insert the
+jobs."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""wavetune simulate: strategies replayed over measurements of a file and of a server, and how it refuses what it is given."""
+"""wavetune simulate replays strategies over the measurements of a file or a server, and refuses invalid ones."""
 
 import itertools
 import json

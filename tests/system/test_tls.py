@@ -1,4 +1,4 @@
-"""The server's own TLS: certificates that are wrong, that change while it serves, and that clients show."""
+"""The server's TLS: invalid certificates, certificates that change while it runs, and certificates of clients."""
 
 import concurrent.futures
 import hashlib

@@ -1,5 +1,5 @@
-"""From a file with a decorated function to a container that neither tunes nor compiles: packed, pushed, published, signed,
-fetched, and found by an unmodified Triton, which has no GPU here and reports its work by its own listeners."""
+"""From a file with a decorated function to a container that neither tunes nor compiles: the kernel is packed, pushed, published,
+signed and fetched, and an unmodified Triton finds it. Triton has no GPU here, and reports its work by its own listeners."""
 
 import json
 import os

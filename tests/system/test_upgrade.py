@@ -1,5 +1,5 @@
-"""A database of an older version with work under way is upgraded while its clients, of that version, work on. The state of the
-clients is in tests/data/upgrade/, which make.py there made with the old programs."""
+"""A database of an older version with running jobs is upgraded while clients of that version continue to work. The state of the
+clients is in tests/data/upgrade/, which make.py in that folder made with the old programs."""
 
 import collections
 import json

@@ -143,7 +143,7 @@ def test_an_agent_stopped_while_it_enrols_again_does_not_wait_for_the_answer(tmp
         answered.set()
 
 
-def test_what_was_measured_while_the_server_was_away_is_posted_by_the_next_run(start, database, tmp_path):
+def test_results_measured_while_the_server_was_away_are_posted_by_the_next_run(start, database, tmp_path):
     server = start(harness.Server, database, options=harness.UNHURRIED)
     gated = harness.GatedKernel(tmp_path / "kernel")
     one = start(harness.Agent, server, name="a", options=PATIENT)
@@ -160,7 +160,7 @@ def test_what_was_measured_while_the_server_was_away_is_posted_by_the_next_run(s
     assert_nothing_twice(again, job)
 
 
-def test_the_environment_that_env_prints_is_what_submit_takes(server, tmp_path):
+def test_env_prints_an_environment_that_submit_accepts(server, tmp_path):
     """Before any agent enrolled: the server knows no environment then, so it must be whole."""
     printed = agent("env", "--device", "cpu0").stdout
     (tmp_path / "environment.json").write_text(printed)
@@ -182,7 +182,7 @@ def test_a_state_folder_that_cannot_be_made_or_written_is_refused(tmp_path):
         assert done.returncode == 2 and str(state) in done.stderr and done.stderr.count("\n") == 1, (state, done)
 
 
-def test_a_drained_agent_gets_no_lease_until_it_is_undrained(start, database, tmp_path):
+def test_a_drained_agent_gets_no_lease_until_it_is_resumed(start, database, tmp_path):
     server = start(harness.Server, database, options=("--heartbeat-ms", "200"))
     kernel = small_kernel(tmp_path / "kernel")
     one = start(harness.Agent, server, name="a", options=QUICK)
@@ -216,7 +216,7 @@ def test_an_agent_whose_token_was_revoked_logs_that_and_works_again_with_another
     assert len(server.items("/v1/agents")) == 1
 
 
-def test_what_an_agent_with_a_revoked_token_measured_is_not_lost(server, start, database, tmp_path):
+def test_results_of_an_agent_with_a_revoked_token_are_not_lost(server, start, database, tmp_path):
     gated = harness.GatedKernel(tmp_path / "kernel")
     tokens = [harness.make_token(database, name, "agent") for name in ("first", "second")]
     one = start(harness.Agent, server, name="a", options=PATIENT, token=tokens[0])

@@ -90,7 +90,7 @@ KIND_OF_STATUS = {400: "invalid", 401: "unauthenticated", 403: "forbidden", 404:
 
 
 @pytest.mark.parametrize("name,method,path", JSON_ROUTES)
-def test_a_wrong_body_is_a_problem_with_a_pointer_and_the_server_lives(shared, name, method, path):
+def test_an_invalid_body_gets_a_problem_with_a_pointer_and_does_not_end_the_server(shared, name, method, path):
     for what, body in BAD_BODIES.items():
         answer = shared.request(method, concrete(path), body=body)
         assert 400 <= answer.status < 500, (what, answer)
@@ -102,7 +102,7 @@ def test_a_wrong_body_is_a_problem_with_a_pointer_and_the_server_lives(shared, n
 
 
 @pytest.mark.parametrize("name,method,path", JSON_ROUTES)
-def test_an_oversized_body_is_413_and_the_server_lives(shared, name, method, path):
+def test_an_oversized_body_gets_413_and_does_not_end_the_server(shared, name, method, path):
     for length in (max(LIMITS[name], 4 * BYTES["MIB"]) + 1, 1 << 40):  # too many to be read and discarded
         with socket.create_connection(("127.0.0.1", shared.port), timeout=120) as connection:
             connection.sendall(f"{method} {concrete(path)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {shared.token}\r\n"

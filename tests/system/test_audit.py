@@ -167,7 +167,7 @@ def test_authors_are_shown_where_users_look(server):
     assert "by (command line)" in wavetune(server, "token", "list").stdout
 
 
-def test_what_is_refused_or_fails_or_changes_nothing_leaves_no_row(server, postgres):
+def test_a_write_that_is_refused_or_fails_or_changes_nothing_adds_no_row(server, postgres):
     write_everything(server)
     written, by = server.written, server.written["by"]
     before = len(audit(server))
@@ -330,7 +330,7 @@ def test_a_serving_role_without_the_right_to_migrate_waits_for_the_migration(pos
     assert migrate(serving).returncode == 0, "it has every right that it needs"
 
 
-def test_a_role_to_serve_as_must_be_there_and_not_own_the_tables(postgres, two_roles):
+def test_a_serving_role_must_exist_and_not_own_the_tables(postgres, two_roles):
     owner, _ = two_roles
     for role, sentence in (("nobody_here", '"nobody_here"'),
                            (owner.split("user=")[1].split()[0], "owns the tables"), ("postgres", "owns the tables")):

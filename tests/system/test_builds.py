@@ -391,7 +391,7 @@ def test_a_final_names_its_object_which_must_be_stored_before(server, database, 
     assert {(m["object"], m["conditions"]) for m in rows if m["stage"] == "screen"} == {(None, None)}
 
 
-def test_a_post_with_an_unknown_object_does_not_refuse_the_others_of_its_batch(server, pushed):
+def test_a_post_with_an_unknown_object_is_refused_without_the_others_of_its_batch(server, pushed):
     hand = Hand(server, environment=MI300X)
     for n in (16, 32):
         job_of(server, pushed[0], n=n)
@@ -436,7 +436,7 @@ def test_show_without_known_resources_has_no_columns_for_them(server, pushed):
     assert "95 % interval" in shown and "vgprs" not in shown and "conditions" not in shown
 
 
-def test_a_config_that_an_agent_prunes_counts_as_constraints_and_the_job_goes_on(server, pushed):
+def test_a_config_that_an_agent_prunes_counts_as_constraints_and_the_job_continues(server, pushed):
     hand = Hand(server, environment=MI300X)
     job = job_of(server, pushed[0]).json["job"]
     lease = hand.lease("n1").json

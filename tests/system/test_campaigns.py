@@ -118,7 +118,7 @@ def test_a_budget_too_small_for_any_final_of_the_job_is_refused_with_a_larger_on
         "nothing was measured for this key"
 
 
-def test_the_least_final_is_measured_even_after_a_screen_that_exceeded_its_budget(server, hands, submit):
+def test_the_smallest_final_is_measured_even_after_a_screen_that_exceeded_its_budget(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 1})
     leases = hand.take_all(device_us=500000)
     assert [(lease["stage"], len(configs_of(lease))) for lease in leases] == [("screen", 8)] + [("final", 2)] * 3
@@ -391,7 +391,7 @@ THOUSAND = {"parameters": {"A": list(range(10)), "B": list(range(10)), "C": list
 
 
 @pytest.mark.parametrize("strategy", ["random", "descent", "evolution"])
-def test_a_search_goes_on_in_rounds_until_its_trials_are_used(server, hands, submit, strategy):
+def test_a_search_continues_in_rounds_until_its_trials_are_used(server, hands, submit, strategy):
     hand = hands("hand")
     job = submit(THOUSAND, search={"strategy": strategy, "trials": 80})
     ratios = {config: 1 + config / 100 for config in range(1000)}

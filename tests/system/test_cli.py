@@ -103,7 +103,7 @@ def test_a_group_lists_its_commands():
     (("fetch", "--tw", "x"), "did you mean --to?"), (("jobs", "-j"), "two dashes"),
     (("jobs", "now"), 'unexpected argument "now"'), (("submit", "x", "--priority"), "--priority needs a value"),
     (("submit", "x", "--priority", "high"), "integer from -1000 to 1000"), (("jobs", "--config", "/none.json"), "/none.json")])
-def test_a_mistyped_call_is_refused_with_what_was_meant(words, word):
+def test_a_mistyped_command_is_refused_with_a_suggestion(words, word):
     done = call(*words)
     assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1 and done.stdout == "", done
 
@@ -119,7 +119,7 @@ def test_text_that_json_cannot_hold_is_refused_and_not_left_out(words):
     assert done.returncode == 2 and "UTF-8" in done.stderr and done.stderr.count("\n") == 1 and done.stdout == "", done
 
 
-def test_a_fetch_into_a_folder_that_json_cannot_name_says_so_in_json(tmp_path):
+def test_a_fetch_into_a_folder_that_json_cannot_name_reports_that_in_json(tmp_path):
     folder = os.fsdecode(bytes(tmp_path) + b"/\xff")
     (pathlib.Path(folder) / "current" / "json").mkdir(parents=True)
     (pathlib.Path(folder) / "current" / "json" / ".wavetune.json").write_text('{"files": 1, "variables": []}')
@@ -128,14 +128,14 @@ def test_a_fetch_into_a_folder_that_json_cannot_name_says_so_in_json(tmp_path):
     assert done.returncode == 5 and answer["folder"] is None and "UTF-8" in answer["reason"], done
 
 
-def test_a_refusal_that_quotes_a_server_does_not_drive_a_terminal():
+def test_a_refusal_that_quotes_a_server_does_not_control_the_terminal():
     job = {"job": "1", "state": "\x1b]0;owned\x07\x1b[2J"}
     with FakeServer(lambda *_: (200, job)) as fake:
         done = wavetune(fake, "show", "1", "--recompute", check=False)
     assert done.returncode == 1 and "no winner" in done.stderr and not re.search("[\x00-\x09\x0b-\x1f\x7f]", done.stderr), done
 
 
-def test_a_server_that_answers_a_signature_with_nothing_ends_no_program(tmp_path):
+def test_an_empty_answer_to_a_signature_crashes_no_program(tmp_path):
     call("key", "new", tmp_path / "key")
     with FakeServer(lambda *_: (200, {})) as fake:
         done = wavetune(fake, "kernel", "sign", harness.QUICK, "--sign-key", tmp_path / "key", "--json", check=False)
@@ -147,7 +147,7 @@ def test_two_words_of_a_command_are_two_arguments():
     assert done.returncode == 2 and 'unknown command "kernel list"' in done.stderr, done
 
 
-def test_a_list_whose_next_page_is_not_another_one_ends():
+def test_a_list_whose_next_page_is_the_same_page_ends():
     with FakeServer(lambda *_: (200, {"items": [{"name": "a"}], "next": ""})) as fake:
         assert json.loads(wavetune(fake, "jobs", "--json", timeout=60).stdout) == [{"name": "a"}] and len(fake.requests) == 1
     with FakeServer(lambda *_: (200, {"items": [{"name": "a"}], "next": "b"})) as fake:
@@ -405,7 +405,7 @@ def test_jobs_are_filtered(world):
     assert row == [world.job["job"], "quick/c", '{"n":1003}', "default", "done", "2", "2"] and by.startswith("admin-")
 
 
-def test_a_job_is_shown_and_decided_again(world):
+def test_a_job_is_shown_and_its_verdict_recomputed(world):
     shown = document(world, "show", world.job["job"])
     assert shown["winner"] == world.job["winner"]
     table = wavetune(world.server, "show", world.job["job"]).stdout
@@ -434,7 +434,7 @@ def test_a_verdict_that_differs_from_the_samples_is_reported(world, postgres):
         postgres.sql(f"update winners set verdict = '{stored}' where job_id = {job}", conninfo=database)
 
 
-def test_a_rate_without_a_value_costs_its_cell_only(world, tmp_path):
+def test_a_rate_without_a_value_leaves_only_its_cell_empty(world, tmp_path):
     kernel = small_kernel(tmp_path / "kernel", name="rates", flops="n // (n - 1003)")
     done = wavetune(world.server, "submit", kernel, "--key", "n=1003", "--wait")
     assert "winner (*)" in done.stdout and "GFLOP/s" in done.stdout

@@ -108,7 +108,7 @@ def test_a_token_that_reports_too_often_has_to_wait(server):
     assert report(server, item(2)).status == 202
 
 
-def test_what_is_missed_most_is_queued_with_the_space_of_the_last_job(server):
+def test_the_keys_missed_most_are_queued_with_the_space_of_the_last_job(server):
     tune(server, 1000)
     report(server, item(1001, 1, tuning_ms=1.0), item(1002, 5, tuning_ms=9e6), item(1000, 50))
     rows = wanted(server)
@@ -199,7 +199,7 @@ def query(environment, **more):
     return "&".join(f"{k}={v}" for k, v in (environment | more).items()).replace(" ", "%20").replace("/", "%2F")
 
 
-def test_a_near_environment_is_served_only_on_request(server, database, postgres):
+def test_a_similar_environment_is_served_only_on_request(server, database, postgres):
     tune(server, 64, tag="near")
     release = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": "near"}).json["release"]
     assert server.request("PUT", "/v1/channels/near", {"release": release}).status == 200
@@ -242,7 +242,7 @@ def test_a_cache_that_another_server_withdrew_is_served_no_longer(server, databa
     wait_until(lambda: other.request("GET", path).status == 404, 60, "the other server to serve it no longer")
 
 
-def test_a_campaign_measures_the_winners_on_a_new_stack_and_tunes_again_what_broke(server, database):
+def test_a_campaign_measures_the_winners_on_a_new_stack_and_tunes_failed_ones_again(server, database):
     for key in (1, 2, 3):
         tune(server, key, tag="upgrade", space=SMALL | {"default": {"A": 1}})
     published = wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--tag", "upgrade", "--channel", "old")
@@ -304,7 +304,7 @@ def test_a_campaign_to_an_environment_that_is_not_known_is_refused_as_a_whole(se
     assert not [j for j in server.items("/v1/jobs") if j["tag"] == "nowhere" and j["environment"] != ENVIRONMENT]
 
 
-def test_a_campaign_leaves_out_what_was_cancelled(server):
+def test_a_campaign_leaves_out_cancelled_jobs(server):
     tune(server, 70, tag="cancelled")
     tune(server, 71, tag="cancelled")
     wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--tag", "cancelled", "--channel", "cancelled")

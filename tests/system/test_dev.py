@@ -141,7 +141,7 @@ def test_an_unprivileged_user_runs_dev_in_a_folder_of_its_own(place, tmp_path):
     assert dev.wait(40) == 0 and is_gone(postmaster)
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(place, tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported_in_one_sentence(place, tmp_path):
     (place / "file").write_text("")
     done = subprocess.run([SERVER, "dev", "--folder", place / "file/dev"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 2 and "cannot make" in done.stderr and done.stderr.count("\n") == 1

@@ -170,7 +170,7 @@ def test_tune_chooses_the_gpu_and_gives_each_way_of_failing_one_config(tmp_path)
     assert winner["vgprs"] > 0 and winner["spills"] == 0 and winner["occupancy"] > 0
 
 
-def test_a_gpu_that_is_reset_between_two_configs_costs_neither(tmp_path):
+def test_a_gpu_that_is_reset_between_two_configs_fails_neither(tmp_path):
     done = tune(hip_kernel(tmp_path / "kernel", [GOOD, RESET, GOOD_TOO]), tmp_path, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["outcomes"] == {"correct": 3}
@@ -277,7 +277,7 @@ def test_a_gpu_that_breaks_is_in_quarantine_until_it_passes_its_sentinel(server,
     assert server.get(path)["outcomes"] == {"correct": 2, "runtime": 1}
 
 
-def test_an_agent_on_a_gpu_ends_at_once_also_in_quarantine(server, start, tmp_path):
+def test_a_stopped_agent_ends_at_once_even_if_its_gpu_is_in_quarantine(server, start, tmp_path):
     agent = agent_on_gpu(start, server, tmp_path)
     wavetune(server, "submit", hip_kernel(tmp_path / "kernel", [GOOD, BREAK]), "--key", "n=1000")
     wait_until(lambda: "in quarantine" in agent.messages, 60, "quarantine")

@@ -41,7 +41,7 @@ def server(start, database):
     return start(harness.Server, database, options=("--database-timeout-ms", str(TIMEOUT_MS)))
 
 
-def test_requests_are_answered_while_postgresql_hangs_and_served_when_it_goes_on(postgres, server):
+def test_requests_are_answered_while_postgresql_hangs_and_served_when_it_resumes(postgres, server):
     assert server.request("GET", "/v1/jobs").status == 200
     with hanging(postgres):
         for _ in range(2):

@@ -107,7 +107,7 @@ def test_another_tokens_renewal_results_and_release_of_a_lease_are_refused(two, 
     assert a.renew(lease).status == 200 and a.post(lease).status == 200
 
 
-def test_another_token_neither_beats_nor_leases_as_an_agent(two, submit):
+def test_another_token_cannot_send_heartbeats_or_lease_as_an_agent(two, submit):
     a, b = two
     submit(LARGE)
     assert_refused(b.beat(a))
@@ -115,7 +115,7 @@ def test_another_token_neither_beats_nor_leases_as_an_agent(two, submit):
     assert a.beat().status == 200 and a.pull().status == 200
 
 
-def test_a_lease_is_not_learned_by_its_nonce(two, submit):
+def test_a_nonce_reveals_no_lease_to_another_token(two, submit):
     a, b = two
     submit(LARGE)
     answer = a.pull(nonce="n-1")
@@ -268,7 +268,7 @@ def test_an_enrolment_token_is_bound_to_names_and_an_environment(server, enrol_t
     assert_refused(mine.ask("POST", "/v1/agents", mine.body | {"name": "h200-9"}), "mi300-*")
 
 
-def test_tokens_expire_with_a_sentence(server, enrol_token):
+def test_expired_tokens_are_refused_with_a_sentence(server, enrol_token):
     short = server.request("POST", "/v1/tokens", {"name": "guest", "role": "reader", "expires": "2s"}).json["token"]
     assert server.request("GET", "/v1/jobs", token=short).status == 200
     ended = harness.wait_until(lambda: (a := server.request("GET", "/v1/jobs", token=short)).status == 401 and a, 30, "its end")

@@ -298,14 +298,14 @@ SPLIT = ("update leases set remaining = remaining - '{{[4,100)}}', is_split = tr
          "round, process, '{{[4,8)}}', '{{[4,8)}}', device_class, priority from leases where id = {lease}")
 
 
-def test_results_that_waited_while_the_lease_was_split_count_for_the_configs_left(bench, session):
+def test_results_that_waited_while_the_lease_was_split_count_for_the_remaining_configs(bench, session):
     assert bench.configs == [0, 1, 2, 3, 4, 6, 7, 8]
     answer, = behind_lock(bench, session, SPLIT, lambda: bench.post(bench.configs, done=True))
     assert answer.json == {"accepted": 8, "late": 4, "known": 0, "state": "done"}
     assert counted(bench) == 4
 
 
-def test_a_renewal_that_waited_while_the_lease_was_split_has_the_configs_left(bench, session):
+def test_a_renewal_that_waited_while_the_lease_was_split_returns_the_remaining_configs(bench, session):
     answer, = behind_lock(bench, session, SPLIT, bench.renew)
     assert answer.json["configs"] == [[0, 4]]
 

@@ -73,7 +73,7 @@ def test_clients_that_post_the_same_jobs_at_the_same_time_get_the_same_jobs(serv
     assert "wavetune_jobs_submitted_total 60\n" in metrics and "wavetune_jobs_known_total 180\n" in metrics
 
 
-def test_every_change_of_a_job_is_an_event_and_they_count_up_from_one(server, hands, submit):  # noqa: F811
+def test_every_change_of_a_job_is_an_event_and_events_are_numbered_from_one(server, hands, submit):  # noqa: F811
     job, hand = submit(SMALL), hands("a")
     hand.work()
     events = server.get(f"/v1/jobs/{job}/events")
@@ -87,7 +87,7 @@ def test_every_change_of_a_job_is_an_event_and_they_count_up_from_one(server, ha
     assert server.request("GET", "/v1/jobs/999/events").status == 404
 
 
-def test_a_job_whose_last_lease_ended_unseen_is_moved_on_by_the_housekeeper(
+def test_a_job_whose_last_lease_ended_unnoticed_is_advanced_by_the_housekeeper(
         server, hands, submit, postgres, database):  # noqa: F811
     """As after a crash between the last results of a stage and what follows from them."""
     job, other, hand = submit(SMALL), submit(SMALL, key={"n": 2}), hands("a")

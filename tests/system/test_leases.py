@@ -29,7 +29,7 @@ def measurement_of(server, job, config):
     return [m for m in server.items(f"/v1/jobs/{job}/measurements") if m["config"] == config and not m["late"]]
 
 
-def test_a_config_that_the_only_agent_loses_twice_is_poisoned_and_the_job_goes_on(server, hands, submit, lose):
+def test_a_config_that_the_only_agent_loses_twice_is_poisoned_and_the_job_continues(server, hands, submit, lose):
     hand, job = hands("only"), submit(SMALL)
     lose(hand, job, 1, 2)
     assert ("poisoned", 1) in events(server, job)
@@ -358,7 +358,7 @@ create function better() returns trigger language plpgsql as $$ begin
 create trigger better before insert on leases for each row when (new.job_id = {job}) execute function better()"""
 
 
-def test_a_tail_that_its_splitter_does_not_get_wakes_another_device(start, database, postgres):
+def test_a_split_lease_that_the_splitting_device_does_not_get_wakes_another_device(start, database, postgres):
     server = start(harness.Server, database, options=(*harness.UNHURRIED, "--poll-ms", "60000"))
     kernel = register(server)
     holder, splitter, waiter = (Hand(server, name) for name in ("holder", "splitter", "waiter"))

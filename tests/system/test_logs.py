@@ -76,7 +76,7 @@ def test_each_answer_has_an_id_of_its_own_and_a_line(all_logged, method, path, s
     assert ("path" in line) == (path != "/%zz" and path != "/v1/nowhere" and method != "PATCH")
 
 
-def test_a_line_has_the_path_s_template_and_the_token_s_name_never_the_token(all_logged):
+def test_a_line_has_the_paths_template_and_the_tokens_name_but_not_the_token(all_logged):
     answer = all_logged.request("GET", "/v1/releases/sha256:" + "7" * 64 + "?secret=1")
     line, = of_request(all_logged, answer.headers["X-Request-Id"])
     assert line["path"] == "/v1/releases/{digest}" and line["token"].startswith("admin-")
@@ -136,7 +136,7 @@ def test_a_keep_alive_connection_gets_an_id_for_each_request(all_logged):
     assert one == b"first" and MADE.fullmatch(two.decode())
 
 
-def test_the_http_library_s_own_pages_have_no_id(all_logged):
+def test_pages_of_the_http_library_have_no_id(all_logged):
     """What it refuses before this program sees it: documented in docs/api.md."""
     received = raw(all_logged.port, b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 40000 + b"\r\n\r\n")
     assert re.match(rb"HTTP/1\.1 4\d\d", received) and b"X-Request-Id" not in received
@@ -234,7 +234,7 @@ def test_an_agent_names_the_request_that_failed(server, start):
     assert f"request={named[1]}" in server.messages
 
 
-def test_python_shows_the_request_that_failed(server, tmp_path):
+def test_the_python_programs_name_the_request_that_failed(server, tmp_path):
     broken(server, "images")
     text = '{"gpu":"x","version":1}'
     program = ("import os, sys; sys.path.insert(0, sys.argv[1]); from wavetune.identity import put_identity\n"

@@ -145,7 +145,7 @@ def test_a_job_and_a_tune_spend_the_time_of_their_measurements_and_openings(serv
     assert alone["device_seconds"] > alone["opening_seconds"] + sum(sum(m["samples_us"]) for m in taken) * 1e-6
 
 
-def test_candidates_that_misbehave_get_their_outcome_and_the_run_goes_on(server, start):
+def test_configs_that_misbehave_get_their_outcome_and_the_run_continues(server, start):
     start(harness.Agent, server, options=("--config-timeout", "5", "--screen-rounds", "3", "--final-rounds", "10"))
     agent_ready(server)
     place = str(harness.MISBEHAVING)

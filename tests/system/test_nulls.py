@@ -52,7 +52,7 @@ def bodies(kernel, hand, lease):
         {"kernel": kernel, "entries": [entry]}]}
 
 
-def test_null_is_refused_where_the_contract_does_not_name_it(server, kernel, hands, submit):  # noqa: F811
+def test_null_is_refused_unless_the_contract_names_it(server, kernel, hands, submit):  # noqa: F811
     contract = server.get("/openapi.json")
     hand = hands("a")
     submit(SMALL)

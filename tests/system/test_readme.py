@@ -34,13 +34,13 @@ def test_quickstart_prints_the_table_publishes_and_fetches(tmp_path):
         assert expected in output, (expected, output[-3000:])
 
 
-def test_the_second_command_is_the_one_that_runs_this(tmp_path):
+def test_the_second_command_is_the_one_that_ci_runs(tmp_path):
     assert COMMANDS[1] == "tests/run.sh"
     assert "tests/run.sh" in (harness.SOURCE / ".ci/run").read_text()
     run(f"bash -n {COMMANDS[1]} && test -x {COMMANDS[1]}", dict(os.environ))
 
 
-def test_the_commands_of_a_day(tmp_path, start):
+def test_the_other_commands_work_in_their_order(tmp_path, start):
     day = COMMANDS[2:]
     folder = tmp_path / "dev"
     if os.geteuid() == 0:  # PostgreSQL's user must be able to reach the folder
@@ -79,14 +79,14 @@ def test_the_commands_of_a_day(tmp_path, start):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_the_tests_that_the_page_on_security_names_are_there():
+def test_the_tests_that_the_page_on_security_names_exist():
     named = set(re.findall(r"`(test_[a-z0-9_]+)`", (harness.SOURCE / "docs/security.md").read_text()))
     there = {name for path in (harness.SOURCE / "tests/system").glob("test_*.py")
              for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)}
     assert len(named) > 20 and named <= there, named - there
 
 
-def test_the_tests_that_the_page_on_bugs_names_are_there():
+def test_the_tests_that_the_page_on_bugs_names_exist():
     """A fragment behind `::` is of a name or an id, one behind `:` begins the name of a unit test."""
     page = (harness.SOURCE / "docs/bugs-found.md").read_text().split("bug | test", 1)[1]
     absent = []

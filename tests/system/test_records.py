@@ -141,7 +141,7 @@ def test_a_record_that_differs_from_its_table_or_its_schema_is_found(records, po
     assert "not the field's .sql_type" in labels and re.search("labels of job_state are .*running", labels)
 
 
-def test_every_type_of_field_goes_to_postgresql_and_comes_back(database):
+def test_every_type_of_field_is_stored_in_postgresql_and_read_again(database):
     done = run("round", database)
     assert done.returncode == 0, done.stderr
     out = json.loads(done.stdout)

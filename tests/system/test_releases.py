@@ -334,7 +334,7 @@ def test_an_export_is_rendered_for_an_image_that_is_known(moe):
         assert all("MI308X" in name for name in tar.getnames())
 
 
-def test_an_export_while_the_database_fails_is_not_half_of_one(moe):
+def test_a_database_that_fails_during_an_export_causes_no_partial_one(moe):
     moe.sql("ALTER TABLE kernels RENAME TO kernels_gone")
     try:
         assert export(moe, moe.second, "vllm-moe").status in (500, 503)

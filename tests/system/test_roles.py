@@ -168,7 +168,7 @@ def expiring(server, role):
     return server.request("POST", "/v1/tokens", body).json["token"]
 
 
-def test_a_token_of_any_role_ends_at_its_time_also_on_a_connection_that_goes_on(server):
+def test_a_token_of_any_role_expires_at_its_time_also_on_an_open_connection(server):
     paths = {"demand": ("POST", "/v1/demand"), "enrol": ("POST", "/v1/agents"), "agent": ("GET", "/v1/kernels")}
     connections = {}
     for role in ROLES:
@@ -188,7 +188,7 @@ def test_a_token_of_any_role_ends_at_its_time_also_on_a_connection_that_goes_on(
     assert all(listed[f"short-{role}"] for role in ROLES)
 
 
-def test_a_token_that_has_ended_is_401_also_while_the_database_is_away(server, postgres):
+def test_an_expired_token_gets_401_also_while_the_database_is_away(server, postgres):
     token = expiring(server, "reader")
     assert server.request("GET", "/v1/jobs", token=token).status == 200
     postgres.kill()
@@ -224,7 +224,7 @@ def test_a_long_poll_ends_with_its_token(server):
     assert status == 401 and b"expired" in body
 
 
-def test_a_long_poll_of_a_revoked_token_does_not_go_on_as_another_of_its_name(server):
+def test_a_long_poll_of_a_revoked_token_does_not_continue_as_another_of_its_name(server):
     job = a_job(server)
     token = server.request("POST", "/v1/tokens", {"name": "guest", "role": "reader"}).json["token"]
 

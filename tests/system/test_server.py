@@ -196,7 +196,7 @@ def test_a_request_that_two_programs_would_read_differently_is_refused_and_close
     assert len(statuses(received)) <= 1, (what, received)
 
 
-def test_a_small_body_that_is_refused_is_swallowed_and_the_connection_goes_on(server):
+def test_a_small_body_that_is_refused_is_read_and_the_connection_stays_open(server):
     received = exchange(server.port, b"POST /v1/kernels HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello" + HEALTH)
     assert statuses(received) == [401, 200]
 
@@ -260,7 +260,7 @@ def test_blobs_of_many_chunks_survive_and_a_damaged_one_is_an_error(server, post
     assert (answer.status, answer.json["kind"]) == (503, "unavailable") and "damaged" in answer.json["detail"]
 
 
-def test_an_admin_token_that_has_ended_is_not_counted_as_one(server, database, postgres):
+def test_an_expired_admin_token_is_not_counted_as_one(server, database, postgres):
     assert server.request("POST", "/v1/tokens", {"name": "brief", "role": "admin", "expires": "1h"}).status == 201
     postgres.sql("update tokens set expires_at = now() - interval '1 s' where name = 'brief'", conninfo=database)
     mine = next(token["name"] for token in server.items("/v1/tokens") if token["name"].startswith("admin-"))
@@ -343,7 +343,7 @@ def test_clients_that_disconnect_while_they_wait_are_removed(server):
     wait_until(lambda: metric(server, "wavetune_suspended") == 0, 10, "all to be removed")
 
 
-def test_a_database_that_goes_and_comes_is_503_and_then_works(server, postgres):
+def test_a_database_that_stops_and_returns_gives_503_and_then_works(server, postgres):
     assert server.request("GET", "/v1/tokens").status == 200
     postgres.kill()
     wait_until(lambda: server.request("GET", "/readyz").status == 503, 15, "/readyz to say so")
@@ -419,7 +419,7 @@ def request(facts, path):
         return statuses(connection.recv(65536))[0]
 
 
-def test_dev_goes_on_with_its_data_and_its_token(dev_folder, tmp_path):
+def test_dev_started_again_keeps_its_data_and_token(dev_folder, tmp_path):
     first = Dev(dev_folder / "a", tmp_path)
     facts = first.ready()
     assert request(facts, "/v1/kernels") == 200
@@ -453,7 +453,7 @@ def test_dev_ends_when_its_postgres_does_and_makes_a_new_token_for_a_revoked_one
     assert second.stop(40) == 0
 
 
-def test_dev_takes_a_folder_whose_path_is_too_long_for_a_socket(dev_folder, tmp_path):
+def test_dev_accepts_a_folder_whose_path_is_too_long_for_a_socket(dev_folder, tmp_path):
     dev = Dev(dev_folder / ("long" * 30), tmp_path)
     facts = dev.ready()
     assert request(facts, "/healthz") == 200

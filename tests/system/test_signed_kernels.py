@@ -157,7 +157,7 @@ def test_an_unsigned_kernel_waits_until_it_is_signed(world):
     assert refusals(agent) == [] and len(re.findall("lease", agent.messages)) > polls
 
 
-def test_other_agents_take_what_is_not_signed_or_by_another_key(world):
+def test_other_agents_take_jobs_that_are_unsigned_or_signed_by_another_key(world):
     path, public, _ = world.key("a")
     other = world.key("b")[0]
     trusting = world.agent(public, name="trusting")
@@ -396,7 +396,7 @@ def test_a_false_server_that_hides_a_renaming_space_is_detected(world):
 
 # Keys that are added and removed
 
-def test_a_key_that_is_taken_from_the_folder_counts_no_more(world):
+def test_a_key_that_is_removed_from_the_folder_is_trusted_no_more(world):
     (a, a_pub, a_id), (b, b_pub, b_id) = world.key("a"), world.key("b")
     trust = world.folder / "trust"
     trust.mkdir()
@@ -456,7 +456,7 @@ def test_an_older_server_that_keeps_no_signatures_is_detected(world):
 # The route
 
 @needs_openssl
-def test_the_server_keeps_only_signatures_that_hold(world):
+def test_the_server_keeps_only_valid_signatures(world):
     path, _, identity = world.key("a")
     kernel = world.push(world.kernel())
     where = f"/v1/kernels/{kernel}/signatures"
@@ -517,7 +517,7 @@ def test_more_signatures_than_fit_are_refused(world):
 
 # The command line
 
-def test_what_cannot_be_signed_is_one_sentence(world):
+def test_a_refusal_to_sign_is_one_sentence(world):
     path, public, _ = world.key("a")
     folder = world.kernel()
     for words, code, word in (((folder,), 2, "no key to sign with"), ((folder, "--sign-key", public), 2, "public key"),

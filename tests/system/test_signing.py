@@ -207,7 +207,7 @@ def test_a_server_with_false_answers_gets_no_signature(world):
         assert done.returncode == 4 and what in done.stderr and "signing" not in done.stderr, (what, done)
 
 
-def test_rolling_back_is_a_higher_counter_and_twice_goes_back_twice(world):
+def test_each_rollback_raises_the_counter_and_goes_back_one_release(world):
     key, identity = world.key("k")
     one, two, three = world.releases
     for release in world.releases:

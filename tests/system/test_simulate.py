@@ -149,7 +149,7 @@ def job_answer(path, **changes):
     return 200, {"items": rows[2:]} if "after=two" in path else {"items": rows[:2], "next": "two"}
 
 
-def test_a_job_of_a_server_is_replayed_from_all_pages_without_what_came_late_or_is_quarantined():
+def test_a_job_of_a_server_is_replayed_from_all_pages_without_late_or_quarantined_measurements():
     with FakeServer(lambda _, path: job_answer(path)) as fake:
         (key,) = json.loads(wavetune(fake, "simulate", "--job", "7", "--json", "--repeat", "2").stdout)["keys"]
         assert (key["kernel"], key["configs"], key["trials"]) == ("bowl", 3, [1, 2, 3])

@@ -313,7 +313,7 @@ def test_exhaustive_races_every_config_in_every_process_to_the_end(tmp_path):
         assert line["stage"] == "final" and 5 <= len(line["samples_us"]) <= 9
 
 
-def test_with_a_margin_only_the_slow_leave_the_exhaustive_race(tmp_path):
+def test_with_a_margin_only_slow_configs_leave_the_exhaustive_race(tmp_path):
     samples = tmp_path / "samples"
     done = tune(sleeper(tmp_path / "kernel", (1600, 100)), "n=1000", tmp_path / "state", "--json", "--exhaustive", "30",
                 "--margin", "100", "--samples", samples)
@@ -336,7 +336,7 @@ def test_a_budget_ends_the_screen_and_leaves_some_for_the_finals(tmp_path):
     assert answer["device_seconds"] < 3 * 1.5, "no more than a round for each lease above it; a config sleeps 5 ms"
 
 
-def test_a_budget_that_is_too_small_decides_with_the_least_final_and_prints_the_excess(tmp_path):
+def test_a_budget_that_is_too_small_decides_with_the_smallest_final_and_prints_the_excess(tmp_path):
     folder = sleeper(tmp_path / "kernel", (5000,), turns=200)
     done, lines, _ = campaign(folder, ["n=1000", "n=2000"], tmp_path / "state", "--budget", "1.5")
     assert done.returncode == 0, done.stderr

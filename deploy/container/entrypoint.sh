@@ -43,7 +43,7 @@ if (eval "$variables") >/dev/null 2>&1; then
   eval "$variables"
 fi
 if [ "$WAVETUNE_FETCH_STATUS" -ne 0 ]; then
-  echo "wavetune-entrypoint: fetch ended with $WAVETUNE_FETCH_STATUS; the program starts anyway" >&2
+  echo "wavetune-entrypoint: fetch ended with $WAVETUNE_FETCH_STATUS; starting the program anyway" >&2
 fi
 
 exec "$@"

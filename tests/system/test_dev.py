@@ -1,4 +1,5 @@
-"""`wavetune-server dev` and `serve` as people start and stop them: Ctrl-C, another user, a kill, a second server with the same folder."""
+"""`wavetune-server dev` and `serve` as people start and stop them: Ctrl-C, another user, a kill, a second
+server with the same folder."""
 
 import http.client
 import json

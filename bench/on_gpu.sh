@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The benchmarks of tuning on a machine with NVIDIA GPUs, torch and Triton, and no network.
 #
-#   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: these, in this order; and start, sandbox
+#   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: these, in this order; and start, sandbox, unmodified
 #
-# Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). Uses all GPUs, or
-# the first $GPUS. The output and the JSON documents are also written to $OUT (default build/gpu-results). $VERSUS (default
+# Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). Uses all GPUs there are, or
+# the first $GPUS. What is printed and every JSON document also lie in $OUT (default build/gpu-results). $VERSUS (default
 # --cold), $CAMPAIGNS, $SAME, $GPUS_OPTIONS and $SANDBOX are options of the steps.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -57,6 +57,9 @@ for name in "${steps[@]}"; do
     same) step same python3 bench/same_config.py "${devices[@]}" --json "$OUT/same.json" ${SAME:-} ;;
     # shellcheck disable=SC2086
     gpus) step gpus python3 bench/gpus.py "${postgres[@]}" --json "$OUT/gpus.json" ${GPUS_OPTIONS:-} ;;
+    # The wheels of flash-linear-attention lie in $WHEELS.
+    # shellcheck disable=SC2086
+    unmodified) step unmodified python3 bench/unmodified_gpu.py "${postgres[@]}" ${WHEELS:+--wheels "$WHEELS"} --json "$OUT/unmodified.json" ${UNMODIFIED:-} ;;
     start) step start python3 bench/gpu_start.py --gpus "$gpus" ;;
     # shellcheck disable=SC2086
     sandbox) step sandbox python3 bench/sandbox_cost.py --device cuda0 --json "$OUT/sandbox.json" ${SANDBOX:-} ;;

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Unmodified programs on a GPU, with flash-linear-attention: how long a fresh container's first step takes, and what the
+choices of another container do to later steps.
+
+    bench/unmodified_gpu.py [--postgres-bin DIR] [--wheels DIR] [--models NAME,…] [--kinds NAME,…] [--processes N] [--steps N]
+                            [--json FILE]
+
+For each model, every process in an empty folder of its own:
+  alone    without wavetune
+  first    with an empty server, under one token and image, which share code; it tunes as ever
+  second   the same again: everything comes from the server
+  choices  the choices alone: nothing is benchmarked, the chosen configs are compiled
+Then N processes each, in turn, take 200 steps with the folder of `first`, whose choices are its own, and with that of `second`:
+the ratio of their medians, with a bootstrap interval over the processes. Outputs are compared between these two.
+
+The wheels of fla-core, flash-linear-attention and einops lie in DIR where they are not installed. Programs are those of
+$WAVETUNE_BUILD. Nothing but loopback is used.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BUILD = pathlib.Path(os.environ.get("WAVETUNE_BUILD", ROOT / "build/release"))
+IMAGE = "sha256:" + "1" * 64
+sys.path.insert(0, str(ROOT / "python"))
+from wavetune.client import Client  # noqa: E402
+
+
+class Server:
+    """`wavetune-server dev`, and a token for containers."""
+
+    def __init__(self, folder, postgres_bin):
+        command = [BUILD / "wavetune-server", "dev", "--folder", folder, "--port", "0", "--json", "--agreed", "1/1",
+                   "--remote-share", f"fleet/{IMAGE}"]
+        if postgres_bin:
+            command += ["--postgres-bin", postgres_bin]
+        if os.geteuid() == 0:
+            command += ["--user", "postgres" if subprocess.run(["id", "postgres"], capture_output=True).returncode == 0 else "nobody"]
+        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, "WAVETUNE_MIGRATIONS": str(ROOT / "migrations")})
+        ready = json.loads(self.process.stdout.readline() or sys.exit("the server did not start"))
+        self.url = ready["url"]
+        self.token = Client(ready["url"], ready["token"]).request("POST", "/v1/tokens", {"name": "fleet", "role": "reader,demand"})["token"]
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def run(model, cache, wheels, server=None, steps=0, code=True):
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "WAVETUNE_"))}
+    own |= {"TRITON_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), *map(str, wheels)])}
+    if server is not None:
+        own |= {"WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": server.token, "WAVETUNE_IMAGE": IMAGE, "WAVETUNE_LOG": "stderr"}
+        if code:
+            own["WAVETUNE_SHARED_CODE"] = "1"
+    command = [sys.executable, str(ROOT / "bench/unmodified_model.py"), model, "--steps", str(steps)]
+    if model == "GatedDeltaNet":
+        command.append("--forward")  # fla refuses its backward under Triton 3.4 to 3.7 on Hopper
+    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=580)
+    if done.returncode != 0:
+        print(done.stderr[-3000:], file=sys.stderr, flush=True)
+        return None
+    lines = [line for line in done.stderr.splitlines() if "wavetune" in line]
+    return {**json.loads(done.stdout.splitlines()[-1]), "log": lines[-5:]}
+
+
+def print_run(kind, report):
+    if report is None:
+        print(f"  {kind:8} failed; its message is above", flush=True)
+        return
+    firsts = ", ".join(f"{seconds:.2f}" for seconds in report["first_s"])
+    counters = report["counters"] or {}
+    print(f"  {kind:8} first steps {firsts} s; {report['benchmarked']} benchmarks ({report['benchmark_s']:.1f} s), "
+          f"{report['compiled']} compiles ({report['compile_s']:.1f} s), {report['from_cache']} from the cache, "
+          f"{report['launchers']} launchers; hits {counters.get('hits', 0)}, misses {counters.get('misses', 0)}, requests "
+          f"{counters.get('requests', 0)}, dropped {counters.get('dropped', 0)}; imports {report['import_s']:.1f} s", flush=True)
+
+
+def interval(own, restored, n=10000):
+    """The ratio of medians, and its bootstrap interval of 95 % over the processes."""
+    draw = random.Random(7)
+    ratios = sorted(statistics.median(draw.choices(restored, k=len(restored))) / statistics.median(draw.choices(own, k=len(own)))
+                    for _ in range(n))
+    return statistics.median(restored) / statistics.median(own), ratios[n // 40], ratios[-n // 40]
+
+
+def measure(model, scratch, wheels, server, arguments):
+    reports = {}
+    print(f"{model}:", flush=True)
+    for kind, options in (("alone", {}), ("first", {"server": server}), ("second", {"server": server}),
+                          ("choices", {"server": server, "code": False})):
+        if kind not in arguments.kinds.split(","):
+            continue
+        reports[kind] = run(model, scratch / f"{model}-{kind}", wheels, **options)
+        print_run(kind, reports[kind])
+        if kind == "first":
+            time.sleep(2)  # what it sent is stored
+    first, second = reports.get("first"), reports.get("second")
+    if first and second:
+        for what in ("outputs", "gradients"):
+            pairs = [(a, b) for a, b in zip(first[what], second[what]) if a is not None]
+            if pairs:
+                print(f"  {what}: largest relative difference of the means "
+                      f"{max(abs(a - b) / max(abs(a), 1e-30) for a, b in pairs):.2e}", flush=True)
+    if first and second and arguments.processes:
+        times = {"first": [], "second": []}
+        for _ in range(arguments.processes):
+            for kind, ms in times.items():
+                more = {"server": server} if kind == "second" else {}
+                report = run(model, scratch / f"{model}-{kind}", wheels, steps=arguments.steps, **more)
+                if report:
+                    assert report["benchmarked"] == 0 and report["compiled"] == 0, (kind, report["benchmarked"], report["compiled"])
+                    ms.append(statistics.median(report["step_ms"]))
+        ratio, low, high = interval(times["first"], times["second"])
+        print(f"ratio: {model}: steps with another container's choices {ratio:.4f} ({low:.4f} to {high:.4f}) x those with its own, "
+              f"{arguments.processes} processes of {arguments.steps} steps each in turn; {statistics.median(times['first']):.2f} ms",
+              flush=True)
+        reports["steps"] = times
+    return reports
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--postgres-bin")
+    parser.add_argument("--wheels", type=pathlib.Path)
+    parser.add_argument("--models", default="DeltaNet,GatedLinearAttention,RWKV7Attention,GatedDeltaNet")
+    parser.add_argument("--kinds", default="alone,first,second,choices")
+    parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--json", type=pathlib.Path)
+    arguments = parser.parse_args()
+    wheels = sorted(arguments.wheels.glob("*.whl")) if arguments.wheels else []
+    with tempfile.TemporaryDirectory(prefix="wt-unmodified-", dir="/tmp") as folder:
+        scratch = pathlib.Path(folder)
+        scratch.chmod(0o755)
+        unpacked = []
+        for wheel in wheels:  # Triton reads a kernel's text from its file
+            place = scratch / wheel.name.split("-")[0]
+            subprocess.run([sys.executable, "-m", "zipfile", "-e", wheel, place], check=True)
+            unpacked.append(place)
+        server = Server(scratch / "server", arguments.postgres_bin)
+        try:
+            found = {model: measure(model, scratch, unpacked, server, arguments) for model in arguments.models.split(",")}
+        finally:
+            server.stop()
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found))
+
+
+main()

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""A program as people have it: one layer of flash-linear-attention, forward and backward, which knows nothing of wavetune.
+
+    bench/unmodified_model.py MODEL [--steps N] [--forward]      prints one line of JSON
+
+MODEL is DeltaNet, GatedLinearAttention, RWKV7Attention or GatedDeltaNet. The line has the seconds of the imports and of the
+first step of each shape, what Triton did for them, the times of N later steps, and sums of outputs and gradients.
+"""
+
+import json
+import os
+import pathlib
+import sys
+import time
+
+STARTED = time.perf_counter()
+import torch  # noqa: E402
+import triton  # noqa: E402
+
+SHAPES = ((4, 2048), (1, 8192), (8, 512))
+seen = {"benchmarked": 0, "benchmark_s": 0.0, "compiled": 0, "compile_s": 0.0, "from_cache": 0}
+
+
+def watch():
+    """Counts what Triton really benchmarks and compiles."""
+    from triton.runtime.autotuner import Autotuner
+    bench = Autotuner._bench
+
+    def _bench(*args, **kwargs):
+        seen["benchmarked"] += 1
+        started = time.perf_counter()
+        try:
+            return bench(*args, **kwargs)
+        finally:
+            seen["benchmark_s"] += time.perf_counter() - started
+
+    def listener(*, times, cache_hit, **_):
+        seen["from_cache" if cache_hit else "compiled"] += 1
+        if not cache_hit:
+            seen["compile_s"] += times.total / 1e6
+
+    Autotuner._bench = _bench
+    triton.knobs.compilation.listener = listener
+
+
+def build(name):
+    from fla import layers
+    if name == "DeltaNet":
+        return layers.DeltaNet(hidden_size=2048, num_heads=16, mode="chunk")
+    if name == "RWKV7Attention":
+        return layers.RWKV7Attention(hidden_size=2048, head_dim=64, mode="chunk", layer_idx=0)
+    if name == "GatedDeltaNet":
+        return layers.GatedDeltaNet(hidden_size=2048, num_heads=6, head_dim=256, mode="chunk")
+    return getattr(layers, name)(hidden_size=2048, num_heads=16, mode="chunk")
+
+
+def step(model, x, forward_only):
+    output = model(x)[0]
+    if not forward_only:
+        output.float().square().mean().backward()
+    torch.cuda.synchronize()
+    return output
+
+
+def main():
+    name, forward_only = sys.argv[1], "--forward" in sys.argv
+    steps = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else 0
+    if os.environ.get("WAVETUNE_URL"):
+        import wavetune.auto  # noqa: F401  as the entry point torch.backends does, where the wheel is installed
+    watch()
+    torch.manual_seed(0)
+    model = build(name).cuda().bfloat16()
+    report = {"model": name, "import_s": time.perf_counter() - STARTED, "first_s": [], "outputs": [], "gradients": []}
+    for batch, length in SHAPES:
+        x = torch.randn(batch, length, 2048, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        output = step(model, x, forward_only)
+        report["first_s"].append(time.perf_counter() - started)
+        report["outputs"].append(output.double().abs().mean().item())
+        report["gradients"].append(None if forward_only else x.grad.double().abs().mean().item())
+    x = torch.randn(*SHAPES[0], 2048, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    times = []
+    for _ in range(steps):
+        started = time.perf_counter()
+        step(model, x, forward_only)
+        times.append((time.perf_counter() - started) * 1e3)
+    counters = sys.modules.get("wavetune.runtime.counters")
+    if counters:
+        time.sleep(3)  # real programs run for longer, and send meanwhile what they compiled
+    folder = pathlib.Path(os.environ["TRITON_CACHE_DIR"])
+    report |= seen | {"step_ms": times, "counters": counters.snapshot() if counters else None,
+                      "launchers": len(list(folder.glob("*/__triton_launcher*.so"))),
+                      "autotuned": len(list(folder.glob("*/*.autotune.json")))}
+    print(json.dumps(report))
+
+
+main()

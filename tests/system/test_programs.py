@@ -1,0 +1,143 @@
+"""Unmodified programs with the real Triton and a real server: what one container found, what a release says, and code that
+containers of one image share. No GPU: the benchmark is a stand-in (tests/python/tuned/program.py)."""
+
+import json
+import os
+import subprocess
+
+import harness
+import pytest
+from harness import make_token, wait_until, wavetune
+
+INTERPRETER = harness.SOURCE / "build/python/bin/python"
+pytestmark = pytest.mark.skipif(not list(INTERPRETER.parents[1].glob("lib/python*/site-packages/triton")),
+                                reason="build/python has no Triton; tests/python-env.sh makes it")
+PROGRAM = harness.SOURCE / "tests/python/tuned"
+ENVIRONMENT = {"cuda": "13.0", "triton": "3.6.0", "gpu": "Test GPU", "arch": "sm_90", "compute_units": 132, "partition": ""}
+IMAGE = "sha256:" + "1" * 64
+UNTOUCHED = {"used": [[1024, 8]] * 2, "benchmarked": 12, "compiled": 2}
+MIDDLE = {"BLOCK": 512, "num_warps": 4}
+
+
+@pytest.fixture
+def options():
+    return ()
+
+
+@pytest.fixture
+def server(start, database, options):
+    return start(harness.Server, database, options=(*harness.UNHURRIED, *options))
+
+
+@pytest.fixture
+def run(server, database, tmp_path):
+    """Runs the program in a fresh container, which is a folder of Triton's cache of its own; returns what it reports."""
+    token, containers = make_token(database, "fleet", "reader,demand"), iter(range(100))
+
+    def run(*sizes, container=None, **variables):
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "WAVETUNE_", "TORCH"))}
+        folder = tmp_path / (container or f"container{next(containers)}")
+        own |= {"PYTHONPATH": f"{harness.SOURCE / 'python'}:{PROGRAM}", "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONWARNINGS": "ignore", "TRITON_CACHE_DIR": str(folder), "WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": token,
+                "WAVETUNE_ENVIRONMENT": json.dumps(ENVIRONMENT), "WAVETUNE_NODE": folder.name, "WAVETUNE_IMAGE": IMAGE}
+        done = subprocess.run([INTERPRETER, "-m", "wavetune", "run", PROGRAM / "program.py", *map(str, sizes)], env=own | variables,
+                              capture_output=True, text=True, timeout=300)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+def essence(report):
+    return {name: report[name] for name in ("used", "benchmarked", "compiled")}
+
+
+def evidence(server, postgres):
+    return int(postgres.sql("SELECT count(*) FROM evidence", conninfo=server.database))
+
+
+@pytest.mark.parametrize("options", [("--agreed", "2/2")])
+def test_what_two_containers_found_spares_the_third_all_benchmarks(server, postgres, run):
+    for n in (1, 2):
+        assert essence(run(4096)) == UNTOUCHED
+        wait_until(lambda: evidence(server, postgres) == 2 * n, 30, "the evidence")
+    third = run(4096)
+    assert essence(third) == UNTOUCHED | {"benchmarked": 0} and third["counters"]["hits"] == 2
+    assert essence(run(1000)) == UNTOUCHED, "a key that none of them had"
+
+
+def test_without_the_operators_rule_every_container_tunes(server, postgres, run):
+    for _ in range(2):
+        assert essence(run(4096)) == UNTOUCHED
+    wait_until(lambda: evidence(server, postgres) == 4, 30, "the evidence")
+
+
+@pytest.mark.parametrize("options", [("--remote-share", f"fleet/{IMAGE}", "--agreed", "1/1")])
+def test_containers_of_one_image_share_what_they_compiled(server, postgres, run):
+    assert essence(run(4096, WAVETUNE_SHARED_CODE="1")) == UNTOUCHED
+    count = "SELECT count(*) FROM remote_files WHERE is_group"
+    wait_until(lambda: int(postgres.sql(count, conninfo=server.database)) >= 2 and evidence(server, postgres) == 2, 30, "the code")
+    second = run(4096, container="second", WAVETUNE_SHARED_CODE="1")
+    assert essence(second) == UNTOUCHED | {"benchmarked": 0, "compiled": 0}
+    assert essence(run(4096, WAVETUNE_SHARED_CODE="1", WAVETUNE_IMAGE="sha256:" + "2" * 64))["compiled"] == 2, "another image"
+    assert essence(run(4096, container="second", WAVETUNE_URL=""))["compiled"] == 0, "plain Triton reads the folder"
+
+
+@pytest.fixture
+def publish(server, postgres, tmp_path):
+    """Packs and tunes add_kernel for n = 4096 and publishes MIDDLE as its winner."""
+    place = tmp_path / "add"
+    own = os.environ | {"PYTHONPATH": str(harness.SOURCE / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([INTERPRETER, "-m", "wavetune", "pack", f"{PROGRAM / 'ops.py'}:add_kernel", "--kernel", place, "--output",
+                           tmp_path / "build", "--arch", "sm_90", "--signature", "x_ptr=*fp16[n], y_ptr=*fp16[n]:write, n=i32",
+                           "--grid", "lambda META: (triton.cdiv(n, META['BLOCK']), )", "--key", "n=4096"], env=own,
+                          capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    wavetune(server, "kernel", "push", place, "--build", tmp_path / "build")
+    space = json.loads((place / "space.json").read_text())
+    winner = next(i for i, config in enumerate(space["configs"]) if {**config, **MIDDLE} == config)
+    job = server.request("POST", "/v1/jobs", {
+        "kernel": wavetune(None, "kernel", "hash", place).stdout.strip(), "key": {"n": 4096}, "space": space,
+        "environment": {name: value for name, value in ENVIRONMENT.items() if name != "triton"}}).json["job"]
+    verdict = json.dumps({"winner": winner, "verdict": "FASTER", "equivalence_set": [winner]})
+    postgres.sql(f"""UPDATE jobs SET state = 'done', finished_at = now() WHERE id = {job};
+                     INSERT INTO winners (job_id, config, config_values, verdict)
+                       VALUES ({job}, {winner}, '{json.dumps(space["configs"][winner])}', '{verdict}')""", conninfo=server.database)
+
+    def publish(*options):
+        made = wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--channel", "stable", "--json", *options)
+        return json.loads(made.stdout)["release"]
+
+    return publish
+
+
+def test_a_release_decides_for_the_kernels_that_it_has(server, run, publish):
+    publish()
+    report = run(4096)
+    assert essence(report) == {"used": [[512, 4], [1024, 8]], "benchmarked": 6, "compiled": 2}
+    assert (report["counters"]["hits"], report["counters"]["misses"]) == (1, 1)
+
+
+def test_the_signed_release_brings_the_compiled_code_too(server, run, publish, tmp_path):
+    wavetune(None, "key", "new", tmp_path / "publisher")
+    publish("--sign-key", tmp_path / "publisher")
+    report = run(4096, WAVETUNE_TRUSTED_KEYS=str(tmp_path / "publisher.pub"))
+    assert (report["used"][0], report["benchmarked"], report["compiled"]) == ([512, 4], 6, 1), "fill_kernel alone is compiled"
+    wavetune(None, "key", "new", tmp_path / "other")
+    stranger = run(4096, WAVETUNE_TRUSTED_KEYS=str(tmp_path / "other.pub"))
+    assert essence(stranger) == UNTOUCHED, "nothing of what no trusted key signed"
+
+
+def test_a_program_without_a_network_uses_what_fetch_brought(server, run, publish, tmp_path):
+    publish()
+    printed = wavetune(server, "fetch", "--to", tmp_path / "cache", "--format", "choices", "--environment", json.dumps(ENVIRONMENT),
+                       "--print-env").stdout
+    cache = dict(line.removeprefix("export ").split("=", 1) for line in printed.splitlines())["WAVETUNE_CACHE"].strip("'")
+    report = run(4096, WAVETUNE_URL="", WAVETUNE_CACHE=cache)
+    assert (report["used"][0], report["benchmarked"]) == ([512, 4], 6)
+
+
+def test_ranks_that_name_a_release_take_that_one(server, run, publish):
+    release = publish()
+    assert run(4096, WAVETUNE_RELEASE=release)["used"][0] == [512, 4]
+    assert essence(run(4096, WAVETUNE_RELEASE="sha256:" + "0" * 64)) == UNTOUCHED, "one that is not there"

@@ -1,3 +1,17 @@
-"""The Triton bridge: packs @triton.jit kernels ahead of time, with no GPU, into builds that wavetune runs."""
+"""wavetune in Python: programs that start tuned (wavetune.auto, wavetune.autotune), and the Triton bridge, which packs
+@triton.jit kernels ahead of time, with no GPU, into builds.
+
+This module imports nothing: each way in looks at the environment first.
+"""
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name):
+    if name == "autotune":
+        from .decorate import autotune
+        return autotune
+    if name == "counters":
+        from .runtime.counters import snapshot
+        return snapshot
+    raise AttributeError(f"module 'wavetune' has no attribute {name!r}")

@@ -12,6 +12,7 @@ import textwrap
 from typing import Any, Mapping
 
 from .artifacts import installed_key
+from .runtime.closure import closure
 from .source import Decorated
 
 
@@ -87,10 +88,11 @@ def triton_record(backend: Any) -> dict[str, str]:
 
 def function_members(jit: Any) -> dict[str, Any]:
     """The member "function" of a record."""
-    path = inspect.getsourcefile(jit.fn) or ""
+    path, own = inspect.getsourcefile(jit.fn) or "", closure(jit)
     return {"module": jit.__module__, "name": jit.__name__, "qualname": jit.fn.__qualname__, "signature": str(jit),
             "file": path.rpartition("/")[2], "line": jit.starting_line_number, "cache_key": jit.cache_key,
-            "source_sha256": _sha256(dejavu_source(inspect.getsource(jit.fn)))}
+            "source_sha256": _sha256(dejavu_source(inspect.getsource(jit.fn))),
+            **({"closure": own} if own else {})}
 
 
 def tuning_key(names: list[str], manifest: Mapping[str, Any]) -> list[str]:

@@ -11,6 +11,8 @@ the cache that the program was started with). Over http:// to another host than 
 token would travel unencrypted, unless $WAVETUNE_INSECURE_HTTP is 1.
 """
 
+from __future__ import annotations
+
 import atexit
 import json
 import os
@@ -19,8 +21,9 @@ import sys
 import threading
 import time
 import weakref
-from importlib.machinery import PathFinder
 from typing import Any
+
+from .runtime.hooks import Finder
 
 INTERVAL_S = 60.0
 INTERVAL_MAX_S = 900.0
@@ -33,16 +36,21 @@ _SCALARS = (bool, int, float, str, type(None))
 
 
 class _Cache(dict):
-    """An Autotuner's cache (key to config), which counts how often a key is found in it."""
+    """An Autotuner's cache (key to config), which counts how often a key is found in it. `inner`: the cache that gives it
+    choices (runtime/restore.py), None without."""
 
     def __init__(self, known: dict[Any, Any], watcher: "Watcher", record: dict[str, Any]):
         super().__init__(known)
+        self.inner: Any = known if type(known) is not dict else None
         self.watcher, self.record = watcher, record
         self.counts: dict[Any, int] = {}
         self.spent_s, self.best_ms = 0.0, None
 
     def __contains__(self, key: Any) -> bool:
         found = dict.__contains__(self, key)
+        if not found and self.inner is not None and key in self.inner:
+            dict.__setitem__(self, key, self.inner[key])
+            found = True
         if found:
             counts = self.counts
             if key in counts:
@@ -55,6 +63,8 @@ class _Cache(dict):
 
     def __setitem__(self, key: Any, config: Any) -> None:
         dict.__setitem__(self, key, config)
+        if self.inner is not None:
+            self.inner[key] = config
         if self.spent_s:
             self.watcher.missed(self.record, key, self.spent_s * 1000, self.best_ms)
             self.spent_s, self.best_ms = 0.0, None
@@ -96,29 +106,6 @@ def wavetune_key(record: dict[str, Any], key: Any) -> dict[str, Any] | None:
     return result
 
 
-class _Finder:
-    """Patches the modules with autotuners as soon as the program has imported them."""
-
-    def __init__(self, watcher: "Watcher"):
-        self.watcher = watcher
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in _MODULES:
-            return None
-        try:
-            spec = PathFinder.find_spec(name, path)
-            execute = spec.loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                execute(module)
-                self.watcher.patch(module)
-
-            spec.loader.exec_module = exec_module
-            return spec
-        except Exception:
-            return None
-
-
 class Watcher:
     """`identity`: the parsed identity.json. Everything but patching happens in a thread of its own."""
 
@@ -137,7 +124,7 @@ class Watcher:
         self.pending: dict[tuple[str, str], list[Any]] = {}
         self.dropped = self.reports = self.failures = 0
         self.original: list[tuple[Any, str, Any]] = []
-        self.finder = _Finder(self)
+        self.finder = Finder(_MODULES, self.patch)
         self.ended = threading.Event()
         self.thread: threading.Thread | None = None
 
@@ -244,7 +231,8 @@ class Watcher:
     def adopt(self, tuner: Any) -> None:
         try:
             record = self._record(tuner)
-            if record is not None and type(tuner.cache) is dict:
+            is_ours = type(tuner.cache).__module__ == "wavetune.runtime.restore"
+            if record is not None and (type(tuner.cache) is dict or is_ours):
                 tuner.cache = _Cache(tuner.cache, self, record)
                 self.caches.append(weakref.ref(tuner.cache))
         except Exception:
@@ -342,6 +330,8 @@ def watch(**more: Any) -> bool:
 def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
     variables = os.environ
     url, token = more.get("url") or variables.get("WAVETUNE_URL"), more.get("token") or variables.get("WAVETUNE_TOKEN")
+    if not token and "wavetune.runtime.settings" in sys.modules:
+        token = sys.modules["wavetune.runtime.settings"].taken_token()  # it took the variable away
     if not url or not token:
         return None
     from .token_url import insecure_http, refusal

@@ -1,5 +1,7 @@
 """Whether a token may be sent to a URL: over http:// to loopback only, where nobody is between who could read it."""
 
+from __future__ import annotations
+
 import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+TUNED = pathlib.Path(__file__).resolve().parent / "tuned"
 KERNELS = pathlib.Path(__file__).resolve().parent / "kernels"
 ADD = ["--signature", "x_ptr=*fp32[n_elements], y_ptr=*fp32[n_elements], output_ptr=*fp32[n_elements]:write",
        "--grid", "lambda meta: (triton.cdiv(n_elements, meta['BLOCK_SIZE']), )"]

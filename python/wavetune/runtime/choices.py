@@ -1,0 +1,298 @@
+"""Which config a function is to use for a key: from the document that `fetch` brought, then from the server.
+
+A start that hits makes one request, GET /v1/choices, for all that there is; a key that neither document has is asked for with
+POST /v1/choices, of which there are two at most in the first minute and one a minute later. With $WAVETUNE_RELEASE only that
+release's document counts, so that all ranks of a job have the same choices.
+
+A document that is not as it should be is left alone as a whole. Threads: one asks the server at a time, and the keys of those
+that wait meanwhile go into one request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import threading
+import time
+from typing import Any, Iterator, NamedTuple, Sequence
+from urllib.parse import quote
+
+from . import counters, keys
+from .log import log
+from .settings import Settings
+from .wire import Wire
+
+DOCUMENT_MAX = 64 * 1024 * 1024
+VERSION = 1
+REFRESH_S = 600.0
+POSTS_AT_START, POST_S = 2, 60.0
+KEYS_OF_A_POST = 500
+_MEMBERS = ("rocm", "cuda", "cpu", "torch", "triton", "gpu", "arch", "compute_units", "partition")
+Key = tuple  # texts
+
+
+class Choice(NamedTuple):
+    config: dict[str, Any]
+    origin: str  # file, release, agreed
+    tuning_ms: float
+
+
+class Document:
+    """Choices of one origin, by closure and key; and the digests of code files, by folder of Triton's cache."""
+
+    def __init__(self, functions: Any, code: Any, origin: str):
+        """Raises where a part is not as it should be."""
+        self.functions: dict[str, dict[Key, Choice]] = {}
+        self.code: dict[str, dict[str, str]] = {}
+        for closure, function in _object(functions).items():
+            chosen = self.functions[closure] = {}
+            for one in _list(_object(function).get("choices", [])):
+                chosen[_key(one["key"])] = Choice(_object(one["config"]), origin, _ms(one.get("tuning_ms")))
+        for folder, files in _object(code).items():
+            self.code[folder] = {name: digest for name, digest in _object(files).items() if isinstance(digest, str)}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("an object is missing")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError("an array is missing")
+    return value
+
+
+def _key(value: Any) -> Key:
+    if not all(isinstance(text, str) for text in _list(value)):
+        raise ValueError("a key has a value that is no string")
+    return tuple(value)
+
+
+def _ms(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e12 else 0.0
+
+
+class Choices:
+    def __init__(self, settings: Settings, wire: Wire | None):
+        self.settings, self.wire = settings, wire
+        self._documents: list[Document] = []  # the first that has a key decides
+        self._asked_for: dict[tuple[str, Key], Choice | None] = {}  # of POST
+        self._code: dict[str, dict[str, str]] = {}  # of a document that a trusted key vouches for
+        self._file: Document | None = None
+        self._is_file_read = False
+        self._etag: str | None = None
+        self._got_s: float | None = None
+        self._may_get = self._may_post = wire is not None
+        self._started_s = self._posted_s = -math.inf
+        self._posts = 0
+        self._waiting: dict[tuple[str, Key], None] = {}
+        self._lock = threading.Lock()
+        self._waiting_lock = threading.Lock()
+        self._trusted: dict[str, bytes] | None = None
+
+    def after_fork(self) -> None:
+        self._lock, self._waiting_lock = threading.Lock(), threading.Lock()
+        self._waiting = {}
+
+    # In the program's threads, on a miss.
+
+    def find(self, closure: str, key: Key) -> Choice | None:
+        """The choice for a key; may ask the server."""
+        found = self._known(closure, key)
+        if found is not None or self.wire is None:
+            return found
+        place = (closure, key)
+        with self._waiting_lock:
+            self._waiting[place] = None
+        try:
+            with self._lock:
+                self._read_file()
+                self._get()
+                found = self._known(closure, key)
+                if found is None and place not in self._asked_for:
+                    self._post()
+                    found = self._known(closure, key)
+        finally:
+            with self._waiting_lock:
+                self._waiting.pop(place, None)
+        return found
+
+    def nearest(self, closure: str, key: Key) -> Iterator[Choice]:
+        """Choices of the same function for other keys, the nearest first."""
+        near = [(keys.distance(key, other), i, other, choice)
+                for i, document in enumerate(self._all()) for other, choice in document.functions.get(closure, {}).items()]
+        for far, _, _, choice in sorted(near, key=lambda one: one[:3]):
+            if far == math.inf:
+                return
+            yield choice
+
+    def code(self, folder: str) -> dict[str, str] | None:
+        """The digests of the files of a folder of Triton's cache, from a document that a trusted key vouches for."""
+        if self.wire is not None and self._got_s is None:
+            with self._lock:
+                self._read_file()
+                self._get()
+        return self._code.get(folder)
+
+    def _all(self) -> list[Document]:
+        self._read_file()
+        return [*([self._file] if self._file else []), *self._documents]
+
+    def _known(self, closure: str, key: Key) -> Choice | None:
+        for document in self._all():
+            found = document.functions.get(closure, {}).get(key)
+            if found is not None:
+                return found
+        return self._asked_for.get((closure, key))
+
+    def _is_of_release(self, release: Any) -> bool:
+        return not self.settings.is_pinned or self.settings.release is not None and release == self.settings.release
+
+    # The file that fetch brought.
+
+    def _read_file(self) -> None:
+        if self._is_file_read:
+            return
+        self._is_file_read = True
+        if self.settings.cache is None:
+            return
+        path = os.path.join(self.settings.cache, "choices", "choices.json")
+        try:
+            with open(path, "rb") as file:
+                text = file.read(DOCUMENT_MAX + 1)
+            if len(text) > DOCUMENT_MAX:
+                raise ValueError(f"it has more than {DOCUMENT_MAX} bytes")
+            self._file = self._parse(json.loads(text), "file")
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            log(f"{path} is not used: {type(error).__name__}: {error}")
+
+    def _parse(self, found: Any, origin: str) -> Document | None:
+        """The document, where it is of the release and regime that are wanted. Raises where it is garbled."""
+        if not _object(found).get("functions") and "version" not in found:
+            return None  # the channel has no release for this environment
+        if found.get("version") != VERSION:
+            raise ValueError(f"its version is {found.get('version')!r}, and {VERSION} is what this wavetune reads")
+        if found.get("regime", "cold") != (self.settings.regime or "cold"):
+            raise ValueError("it is of another regime")
+        if not self._is_of_release(found.get("release")):
+            log(f"choices of release {str(found.get('release'))[:80]} are not used: WAVETUNE_RELEASE is another")
+            return None
+        return Document(found["functions"], found.get("code", {}), origin)
+
+    # The server.
+
+    def _query(self) -> str:
+        settings = self.settings
+        members = {name: value for name, value in settings.environment().items() if name in _MEMBERS}
+        for name in ("tag", "channel", "regime"):
+            value = getattr(settings, name)
+            if value is not None and (name, value) != ("regime", "cold"):
+                members[name] = value
+        return "&".join(f"{name}={quote(str(value), safe='')}" for name, value in members.items())
+
+    def _get(self) -> None:
+        now_s = time.monotonic()
+        if not self._may_get or self._got_s is not None and now_s - self._got_s < REFRESH_S:
+            return
+        settings, wire = self.settings, self.wire
+        if settings.is_pinned and settings.release is None:
+            self._may_get = self._may_post = False
+            return
+        if wire is None or wire.is_open() and not wire.may_try():
+            return
+        if self._started_s == -math.inf:
+            self._started_s = now_s
+        query = f"release={quote(settings.release, safe='')}" if settings.release else self._query()
+        headers = {"If-None-Match": self._etag} if self._etag else {}
+        answer = wire.request("GET", f"/v1/choices?{query}", headers=headers, limit=DOCUMENT_MAX)
+        if answer is None:
+            return
+        self._got_s = now_s
+        if answer.status == 304:
+            return
+        if answer.status != 200:
+            # 403, a query that this server does not take, an environment that it cannot tell from others: not again.
+            log(f"GET /v1/choices: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+            self._may_get = False
+            self._may_post = self._may_post and answer.status not in (403, 404)
+            return
+        try:
+            self._take(answer.body)
+            self._etag = answer.headers.get("etag")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self._may_get = False
+            wire.garbled(f"GET /v1/choices: the answer is not what it should be: {type(error).__name__}: {str(error)[:200]}")
+
+    def _take(self, body: bytes) -> None:
+        lines = body.split(b"\n")
+        if len(lines) < 3:
+            raise ValueError("three lines are missing")
+        entry, document, agreed = _object(json.loads(lines[0])), json.loads(lines[1]), json.loads(lines[2])
+        is_vouched = False
+        if self.settings.trusted_keys and not self.settings.is_pinned and document.get("version") is not None:
+            why, is_vouched = self._check(entry, lines[1])
+            if why is not None:
+                log(f"the server's choices are not used: {why}")
+                self._documents, self._code = [], {}
+                return
+        documents = [self._parse(document, "release")]
+        if not self.settings.is_pinned:  # what containers agree on may change between two ranks' requests
+            documents.append(Document(_object(agreed).get("functions", {}), {}, "agreed"))
+        self._documents = [found for found in documents if found is not None]
+        self._code = self._documents[0].code if is_vouched and documents[0] is not None else {}
+
+    def _check(self, entry: dict[str, Any], document: bytes) -> tuple[str | None, bool]:
+        """Why choices are refused where a key is trusted, or None; and whether the signature covers the document."""
+        from . import trust
+        if self._trusted is None:
+            self._trusted = trust.read_keys(self.settings.trusted_keys)
+        settings = self.settings
+        why = trust.refusal(entry, self._trusted, {"channel": settings.channel, "tag": settings.tag, "regime": settings.regime,
+                                                   "environment": settings.environment()})
+        if why is not None:
+            return why, False
+        stated = entry.get("choices")
+        if stated is None:
+            return None, False  # an entry from before entries had it: choices are harmless, code is not
+        digest = "sha256:" + hashlib.sha256(document).hexdigest()
+        return (None, True) if stated == digest else ("they are not those that the channel's entry names", False)
+
+    def _post(self) -> None:
+        """Asks for all keys that threads wait for."""
+        now_s = time.monotonic()
+        may_now = self._posts < POSTS_AT_START or now_s - self._posted_s >= POST_S
+        if not self._may_post or not may_now or self.settings.is_pinned or self.wire is None or self.wire.is_open():
+            return
+        with self._waiting_lock:
+            places = [place for place in self._waiting if place not in self._asked_for][:KEYS_OF_A_POST]
+        functions: dict[str, list[Sequence[str]]] = {}
+        for closure, key in places:
+            functions.setdefault(closure, []).append(key)
+        self._posts, self._posted_s = self._posts + 1, now_s
+        body = {"environment": self.settings.environment(),
+                "functions": [{"function": closure, "keys": wanted} for closure, wanted in functions.items()]}
+        answer = self.wire.request("POST", f"/v1/choices?{self._query()}", json.dumps(body).encode(),
+                                   {"Content-Type": "application/json"}, limit=DOCUMENT_MAX)
+        if answer is None:
+            return
+        if answer.status != 200:
+            self._may_post = False
+            log(f"POST /v1/choices: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+            return
+        try:
+            for one in _list(_object(json.loads(answer.body)).get("choices")):
+                place = (one["function"], _key(one["key"]))
+                if place in places:
+                    self._asked_for[place] = Choice(_object(one["config"]), str(one.get("origin", "release")),
+                                                    _ms(one.get("tuning_ms")))
+            for place in places:
+                self._asked_for.setdefault(place, None)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self._may_post = False
+            self.wire.garbled(f"POST /v1/choices: the answer is not what it should be: {type(error).__name__}")

@@ -1,0 +1,235 @@
+"""Compiled code from the server, for one folder of Triton's cache; and to it.
+
+Whatever comes is checked before it is stored: the names of the files, their digests where a trusted key vouches for them, and
+that the kernel's metadata is what Triton can read, for a file that Triton cannot read would end the program.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+from typing import Any, Mapping
+
+from . import counters
+from .log import log
+from .restore import surprised
+from .sender import path_of
+
+GROUP_FILES_MAX = 64
+_KEY = re.compile(r"[A-Za-z0-9_\-=]{16,128}")
+_AUTOTUNE = ".autotune.json"
+_CONFIG = {"kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg", "pre_hook", "ir_override", "minRegAutoWS",
+           "maxRegAutoWS", "num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer"}
+
+
+class Bad(Exception):
+    """What the server sent is not what it should be; the text says why."""
+
+
+def check_name(name: Any) -> str:
+    """A file's name that is safe to store and that nothing executes in the host's process. Raises Bad."""
+    if not isinstance(name, str) or not 0 < len(name) <= 255 or not name.isprintable() or "/" in name or "\\" in name or \
+            name[0] == "." or ".." in name or name.startswith(("__grp__", "tmp.")):
+        raise Bad(f"{str(name)[:80]!r} is no name of a file of code")
+    parts = name.lower().split(".")
+    if any(part in ("so", "dll", "dylib", "pyd", "py", "pyc", "pth") for part in parts[1:]):
+        raise Bad(f"{name[:80]} would run in the host's process")
+    return name
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """The body of a group: a line of JSON with names and sizes, then the bytes in that order."""
+    head = json.dumps([[name, len(data)] for name, data in files.items()], separators=(",", ":"))
+    return b"".join([head.encode(), b"\n", *files.values()])
+
+
+def unpack(body: bytes) -> dict[str, bytes]:
+    """The files of a group's body. Raises Bad."""
+    head, newline, rest = body.partition(b"\n")
+    try:
+        listed = json.loads(head) if newline else None
+    except ValueError:
+        listed = None
+    if not isinstance(listed, list) or not 0 < len(listed) <= GROUP_FILES_MAX:
+        raise Bad("the group has no list of its files")
+    files: dict[str, bytes] = {}
+    for one in listed:
+        if not isinstance(one, list) or len(one) != 2 or type(one[1]) is not int or not 0 <= one[1] <= len(rest):
+            raise Bad("the group's list and its bytes do not agree")
+        if check_name(one[0]) in files:
+            raise Bad(f"the group has {one[0][:80]} twice")
+        files[one[0]], rest = rest[:one[1]], rest[one[1]:]
+    if rest:
+        raise Bad("the group's list and its bytes do not agree")
+    return files
+
+
+def check_metadata(data: bytes, key: str) -> None:
+    """That Triton can read the kernel's metadata, and that they are of this folder, whose name is made of their hash."""
+    try:
+        found = json.loads(data)
+        wanted = {"hash": str, "name": str, "shared": int, "num_warps": int, "num_ctas": int, "num_stages": int, "target": dict}
+        for name, kind in wanted.items():
+            if not isinstance(found[name], kind) or isinstance(found[name], bool):
+                raise ValueError(name)
+        if sorted(found["target"]) != ["arch", "backend", "warp_size"] or not all(name.isidentifier() for name in found):
+            raise ValueError("target")
+        folder = base64.b32encode(bytes.fromhex(found["hash"])).decode().rstrip("=")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Bad(f"the kernel's metadata are not what Triton writes ({type(error).__name__}: {str(error)[:80]})") from None
+    if folder != key:
+        raise Bad("the kernel's metadata are of another folder")
+
+
+def check_autotune(data: bytes) -> None:
+    """That a file of autotuning has configs that Triton can make, and nothing that replaces code."""
+    try:
+        found = json.loads(data)
+        timings = found["configs_timings"]
+        if not timings:
+            raise ValueError("no config")
+        for config, timing in timings:
+            is_known = isinstance(config["kwargs"], dict) and set(config) <= _CONFIG
+            if not is_known or config.get("ir_override") is not None or config.get("pre_hook") is not None or \
+                    not all(isinstance(ms, (int, float)) for ms in timing):
+                raise ValueError("a config")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Bad(f"the file of autotuning is not what Triton writes ({type(error).__name__}: {str(error)[:80]})") from None
+
+
+class Folder:
+    def __init__(self, program: Any, key: str, cache_dir: str):
+        self.program, self.key, self.cache_dir = program, key, cache_dir
+        self.is_named = bool(_KEY.fullmatch(key))
+
+    # Nothing below raises.
+
+    def get_file(self, name: str) -> str | None:
+        try:
+            return self._get_file(name)
+        except Bad as why:
+            self._refuse(name, why)
+        except OSError as error:
+            log(f"{name} of {self.key} cannot be stored: {error}")
+        except Exception as error:
+            surprised("a file of code", error)
+        return None
+
+    def get_group(self, name: str) -> dict[str, str] | None:
+        try:
+            return self._get_group(name)
+        except Bad as why:
+            self._refuse(name, why)
+        except OSError as error:  # a full folder: Triton will compile
+            log(f"the group {name} of {self.key} cannot be stored: {error}")
+        except Exception as error:
+            surprised("a group of code", error)
+        return None
+
+    def put(self, data: Any, name: str) -> None:
+        """A file of autotuning; files of kernels go as a group."""
+        try:
+            if not name.endswith(_AUTOTUNE) or not self._gives():
+                return
+            body = data if isinstance(data, bytes) else str(data).encode()
+            if any(0.0 in timing for _, timing in json.loads(body)["configs_timings"]):
+                return  # not measured: the config was chosen
+            self.program.sender.file(self._path(name), body)
+        except Exception as error:
+            surprised("a file to send", error)
+
+    def put_group(self, name: str, group: Mapping[str, str]) -> None:
+        try:
+            if not self._gives():
+                return
+            files = {}
+            for member, path in group.items():
+                check_name(member)
+                with open(path, "rb") as file:
+                    files[member] = file.read()
+            check_name(name)
+            self.program.sender.file(self._path("group", name), pack(files))
+        except Bad:
+            pass  # has a shared object: not sent
+        except Exception as error:
+            surprised("a group to send", error)
+
+    def _gives(self) -> bool:
+        return self.is_named and self.program.gives_code() and self.program.sender is not None
+
+    def _path(self, *names: str) -> str:
+        return path_of("v1", "remote", "triton", self.key, *names, image=self.program.settings.image())
+
+    def _refuse(self, name: str, why: Bad) -> None:
+        counters.refused += 1
+        log(f"{name} of {self.key} is not used: {why}")
+
+    def _ask(self, *names: str) -> bytes | None:
+        answer = self.program.wire.request("GET", self._path(*names))
+        return answer.body if answer is not None and answer.status == 200 else None
+
+    def _digests(self) -> dict[str, str] | None:
+        """What a trusted key says of this folder's files; None: nothing."""
+        return self.program.choices.code(self.key) if self.program.settings.trusted_keys else None
+
+    def _get_file(self, name: str) -> str | None:
+        if not self.is_named or not name.endswith(_AUTOTUNE) or not self.program.gives_code():
+            return None
+        check_name(name)
+        data = self._ask(name)
+        if data is None:
+            return None
+        check_autotune(data)
+        return self._store(name, data)
+
+    def _get_group(self, name: str) -> dict[str, str] | None:
+        if not self.is_named or not name.endswith(".json"):
+            return None
+        check_name(name)
+        digests = self._digests()
+        if digests is None and not self.program.gives_code():
+            return None
+        body = self._ask("group", name)
+        if body is None:
+            return None
+
+        files = unpack(body)
+        if name not in files or len(files) < 2:
+            raise Bad("the group has no metadata, or nothing else")
+        stem = name[:-len("json")]
+        for member, data in files.items():
+            if not member.startswith(stem):
+                raise Bad(f"{member[:80]} is not of this kernel")
+            if digests is not None and digests.get(member) != "sha256:" + hashlib.sha256(data).hexdigest():
+                raise Bad(f"{member[:80]} has another digest than the release states")
+        if digests is not None and set(digests) != set(files):
+            raise Bad("the group lacks files that the release states")
+        binaries = [data for member, data in files.items() if member.endswith((".hsaco", ".cubin", ".spv"))]
+        if not binaries or not all(binaries):
+            raise Bad("the group has no compiled code")
+        check_metadata(files[name], self.key)
+
+        group = {member: self._store(member, data) for member, data in files.items()}
+        # The form that FileCacheManager writes and plain Triton reads: names to local paths.
+        self._store(f"__grp__{name}", json.dumps({"child_paths": group}).encode())
+        counters.groups += 1
+        return group
+
+    def _store(self, name: str, data: bytes) -> str:
+        """Stores a file as a whole or not at all, also where another process stores it at the same time."""
+        path = os.path.join(self.cache_dir, name)
+        beside = os.path.join(self.cache_dir, f"tmp.wavetune.{os.getpid()}.{id(self):x}.{counters.requests}")
+        try:
+            with open(beside, "wb") as file:
+                file.write(data)
+            os.replace(beside, path)
+        except BaseException:
+            try:
+                os.unlink(beside)
+            except OSError:
+                pass
+            raise
+        return path

@@ -1,0 +1,126 @@
+"""Puts the parts together, once in a process: what every way in calls."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from . import counters, restore
+from .choices import Choices
+from .hooks import when_imported
+from .log import log
+from .restore import Restorer
+from .sender import Sender
+from .settings import Settings, settings
+from .wire import Wire
+
+
+class Program:
+    """`wire` and `sender` are None without a server."""
+
+    def __init__(self, found: Settings):
+        self.settings = found
+        self.wire: Wire | None = None
+        self.sender: Sender | None = None
+        if found.url is not None:
+            wire = Wire(found.url, found.token, ca_file=found.ca_file, insecure=found.insecure, budget_s=found.budget_s)
+            if wire.is_allowed:
+                self.wire, self.sender = wire, Sender(wire, self._head)
+        self.choices = Choices(found, self.wire)
+        self.restorer = Restorer(found, self.choices, self.sender)
+
+    def _head(self) -> dict[str, Any]:
+        own = self.settings
+        head = {"environment": own.environment(), "node": own.node}
+        if own.tag is not None:
+            head["tag"] = own.tag
+        if own.regime is not None and own.regime != "cold":
+            head["regime"] = own.regime
+        return head
+
+    def takes_code(self) -> bool:
+        """Whether compiled code may come from the server: with a trusted key, or where the operator opened a namespace; never
+        where it could be changed on its way."""
+        return self.wire is not None and (bool(self.settings.trusted_keys) or self.gives_code())
+
+    def gives_code(self) -> bool:
+        return self.wire is not None and self.settings.shared_code and self.wire.is_private
+
+
+_program: Program | None = None
+_is_tried = False
+
+
+def program() -> Program | None:
+    """That of this process; None where no variable asks for it, or where making it failed."""
+    return _program
+
+
+def start() -> Program | None:
+    """Starts it, once; nothing is raised."""
+    global _program, _is_tried
+    if _is_tried:
+        return _program
+    _is_tried = True
+    try:
+        found = settings()
+        if found is None:
+            _is_tried = False  # the variables may be set later
+            return None
+        _program = Program(found)
+        os.register_at_fork(after_in_child=_after_fork)
+        restore.start(_program.restorer)
+        missing = [name for name in restore.MODULES if name not in sys.modules]
+        if missing:
+            when_imported(missing, restore.patch)
+        if _program.takes_code():
+            _set_manager()
+        _start_demand(_program)
+    except Exception as error:
+        restore.surprised("starting", error)
+    return _program
+
+
+def _start_demand(own: Program) -> None:
+    """Demand is the same import, where the image's record names functions."""
+    found = own.settings
+    if own.wire is None or found.token is None or not own.wire.is_private or os.environ.get("WAVETUNE_DEMAND") == "0" or \
+            not found.identity().get("functions"):
+        return
+    from .. import demand
+    demand.watch(identity=found.identity(), url=found.url, token=found.token)
+
+
+def _after_fork() -> None:
+    try:
+        if _program is not None:
+            counters.reset()
+            _program.restorer.after_fork()
+    except Exception as error:
+        log(f"after a fork: {type(error).__name__}")
+
+
+def _set_manager() -> None:
+    """Makes our cache manager Triton's, where no variable names one."""
+    if "TRITON_CACHE_MANAGER" in os.environ:
+        return
+    if "triton.runtime.cache" in sys.modules:
+        _patch_cache(sys.modules["triton.runtime.cache"])
+    else:
+        when_imported(["triton.runtime.cache"], _patch_cache)
+
+
+def _patch_cache(module: Any) -> None:
+    """`get_cache_manager` returns ours; Triton's other modules import the function by its name, so its classes are what is
+    replaced: in 3.3 a variable of the module, from 3.4 on a knob."""
+    try:
+        from ..triton import CacheManager
+        if hasattr(module, "__cache_cls"):
+            setattr(module, "__cache_cls", CacheManager)
+        else:
+            knobs = module.knobs.cache
+            if knobs.manager_class is None:
+                knobs.manager_class = CacheManager
+    except Exception as error:
+        restore.surprised("the cache manager", error)

@@ -1,0 +1,334 @@
+"""Gives autotuners the choices: on a key that one has not seen, before it benchmarks anything.
+
+Two things of Triton's Autotuner are used, the same in 3.3 to 3.9: `cache`, a dict of which it asks `key in cache`, and
+`prune_configs`, which it calls when the key was not there. `cache` becomes a dict whose misses look for a choice; only one of
+the program's own configs is ever put into it. `_bench` is watched for evidence: what tuning measured here.
+
+Where a function leaves out configs by the arguments of a launch (early_config_prune), the choice must be among those that it
+left: prune_configs returns that one alone, and nothing is benchmarked for it.
+
+The same for triton_dejavu's Autotuner, whose storage must not see keys that it did not measure.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from typing import Any
+
+from . import counters, keys
+from .choices import Choices
+from .closure import closure, jit_function
+from .log import log
+from .sender import Sender
+from .settings import Settings
+
+MODULES = ("triton.runtime.autotuner", "triton_dejavu.autotuner")
+NEAR = 1.02  # of the best time
+NEAR_MAX = 16
+NAME_MAX = 200
+_INFINITE = [math.inf] * 3
+
+
+class Miss:
+    """A key that is being tuned, or for which one config was chosen after all."""
+
+    __slots__ = ("texts", "stated", "chosen", "is_pruned", "timings", "seconds")
+
+    def __init__(self, texts: Any, stated: Any):
+        self.texts, self.stated = texts, stated
+        self.chosen: Any = None  # the config that is to win without being benchmarked
+        self.is_pruned = False
+        self.timings: list[tuple[Any, float]] = []
+        self.seconds = 0.0
+
+
+class Restoring(dict):
+    """An autotuner's cache (key to config). `inner`: none, or the cache of somebody who wrapped it before."""
+
+    __slots__ = ("tuner", "inner", "misses", "on_miss", "_closure")
+    is_text = False  # whether keys are str() of their values
+
+    def __init__(self, tuner: Any, known: dict[Any, Any]):
+        super().__init__(known)
+        self.tuner = tuner
+        self.misses: dict[int, Miss] = {}  # by thread
+        self.on_miss: str | None = None  # in place of $WAVETUNE_ON_MISS
+        self._closure: Any = False
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)  # a copy is a plain cache
+
+    def __contains__(self, key: Any, has: Any = dict.__contains__) -> bool:
+        if has(self, key):
+            return True
+        try:
+            return _restorer is not None and _restorer.restore(self, key)
+        except Exception as error:
+            surprised("a look-up", error)
+            return False
+
+    def __setitem__(self, key: Any, config: Any) -> None:
+        dict.__setitem__(self, key, config)
+        try:
+            miss = self.misses.pop(threading.get_ident(), None)
+            if miss is not None and miss.chosen is None and miss.timings and _restorer is not None:
+                _restorer.measured(self, miss, config)
+        except Exception as error:
+            surprised("evidence", error)
+
+    def keep(self, key: Any, config: Any) -> None:
+        dict.__setitem__(self, key, config)
+
+    def closure(self) -> str | None:
+        if self._closure is False:
+            self._closure = closure(self.tuner)
+        return self._closure
+
+
+class RestoringDejavu(Restoring):
+    """Restored configs are found, and are not among the items, which triton-dejavu stores with timings that it has."""
+
+    __slots__ = ("restored",)
+    is_text = True
+
+    def __init__(self, tuner: Any, known: dict[Any, Any]):
+        super().__init__(tuner, known)
+        self.restored: dict[Any, Any] = {}
+
+    def __contains__(self, key: Any, has: Any = dict.__contains__) -> bool:
+        return has(self, key) or key in self.restored or super().__contains__(key)
+
+    def __missing__(self, key: Any) -> Any:
+        return self.restored[key]
+
+    def keep(self, key: Any, config: Any) -> None:
+        self.restored[key] = config
+
+
+def surprised(what: str, error: BaseException) -> None:
+    counters.failures += 1
+    log(f"{what} failed, and the program goes on without: {type(error).__name__}: {str(error)[:200]}")
+
+
+def cache_of(tuner: Any) -> Restoring | None:
+    """Our cache of an autotuner, below that of wavetune.demand."""
+    cache = getattr(tuner, "cache", None)
+    if not isinstance(cache, Restoring):
+        cache = getattr(cache, "inner", None)
+    return cache if isinstance(cache, Restoring) else None
+
+
+class Restorer:
+    def __init__(self, settings: Settings, choices: Choices, sender: Sender | None):
+        self.settings, self.choices, self.sender = settings, choices, sender
+
+    def restore(self, cache: Restoring, key: Any) -> bool:
+        """Whether there is a config for the key now."""
+        texts = keys.key_texts(key, cache.is_text)
+        own = cache.closure() if texts is not None else None
+        if own is None:
+            counters.misses += 1
+            return False
+        tuner, miss = cache.tuner, None
+        choice = self.choices.find(own, texts)
+        config = self._fitting(cache, choice)
+        if config is not None:
+            counters.hits += 1
+            counters.saved_ms += choice.tuning_ms  # type: ignore[union-attr]
+        else:
+            counters.misses += 1
+            config = self._on_miss(cache, own, texts)
+
+        if config is not None and getattr(tuner, "early_config_prune", None) is None:
+            cache.keep(key, config)
+            return True
+        miss = Miss(texts, cache.on_miss or self.settings.on_miss)
+        miss.chosen = config if not cache.is_text else None
+        cache.misses[threading.get_ident()] = miss
+        return False
+
+    def _fitting(self, cache: Restoring, choice: Any) -> Any:
+        if choice is None:
+            return None
+        config = keys.fitting(cache.tuner.configs, choice.config)
+        if config is None:
+            counters.unfit += 1
+            log(f"a choice for {_name(cache)} is not one config of the program: {str(choice.config)[:200]}")
+        return config
+
+    def _on_miss(self, cache: Restoring, own: str, texts: Any) -> Any:
+        """The config that is used without tuning, by policy."""
+        policy, tuner = cache.on_miss or self.settings.on_miss, cache.tuner
+        if policy == "nearest":
+            for choice in self.choices.nearest(own, texts):
+                config = keys.fitting(tuner.configs, choice.config)
+                if config is not None:
+                    return config
+        if policy == "first" and tuner.early_config_prune is None and tuner.perf_model is None:
+            return tuner.configs[0]
+        return None  # else prune_configs says which is the first
+
+    def measured(self, cache: Restoring, miss: Miss, best: Any) -> None:
+        """The program tuned a key: what it found is sent."""
+        if self.sender is None:
+            return
+        ranked = sorted(((ms, i, config) for i, (config, ms) in enumerate(miss.timings) if 0 < ms < math.inf),
+                        key=lambda one: (one[2] is not best, one[:2]))
+        if not ranked or ranked[0][2] is not best:
+            return
+        near, seen = [], set()
+        for ms, _, config in ranked:
+            flat = keys.plain(config)
+            text = repr(sorted(flat.items())) if flat is not None else None
+            if flat is None and config is best:
+                return
+            if ms <= ranked[0][0] * NEAR and text is not None and text not in seen and len(near) < NEAR_MAX:
+                seen.add(text)
+                near.append(flat)
+        self.sender.evidence({"function": cache.closure(), "name": _name(cache), "key": list(miss.texts), "config": near[0],
+                              "near": near, "configs": len(miss.timings), "ms": ranked[0][0],
+                              "tuning_ms": miss.seconds * 1000})
+
+    def after_fork(self) -> None:
+        self.choices.after_fork()
+        if self.sender is not None:
+            self.sender.after_fork()
+            self.sender.wire.after_fork()
+
+
+def _name(cache: Restoring) -> str:
+    return getattr(getattr(jit_function(cache.tuner), "fn", None), "__qualname__", "?")[:NAME_MAX]
+
+
+_restorer: Restorer | None = None
+_patched: list[tuple[Any, str, Any]] = []
+
+
+def start(restorer: Restorer) -> None:
+    """Patches the modules with autotuners that the program has imported; hooks.py calls patch() for later ones."""
+    global _restorer
+    _restorer = restorer
+    for name in MODULES:
+        if name in sys.modules:
+            patch(sys.modules[name])
+
+
+def stop() -> None:
+    """For tests: autotuners that are made from now on are Triton's own."""
+    global _restorer
+    _restorer = None
+    while _patched:
+        holder, name, value = _patched.pop()
+        setattr(holder, name, value)
+
+
+def patch(module: Any) -> None:
+    """Wraps three functions of the module's Autotuner, once; leaves one that it does not know alone."""
+    try:
+        tuners = module.Autotuner
+        init, prune, bench = tuners.__init__, tuners.prune_configs, tuners._bench
+        if getattr(init, "is_of_wavetune", False):
+            return
+    except AttributeError as error:
+        log(f"{module.__name__} is not one that this wavetune knows (python/wavetune/runtime/restore.py, patch): {error}")
+        return
+
+    def __init__(tuner: Any, *args: Any, **kwargs: Any) -> None:
+        init(tuner, *args, **kwargs)
+        adopt(tuner)
+
+    def prune_configs(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        found = prune(tuner, *args, **kwargs)
+        try:
+            return _pruned(tuner, found)
+        except Exception as error:
+            surprised("choosing", error)
+            return found
+
+    def _bench(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        cache = cache_of(tuner)
+        miss = cache.misses.get(threading.get_ident()) if cache is not None else None
+        if miss is None:
+            return bench(tuner, *args, **kwargs)
+        if miss.chosen is not None:
+            return [0.0] * 3 if kwargs.get("config") is miss.chosen else list(_INFINITE)
+        started = time.perf_counter()
+        timing = bench(tuner, *args, **kwargs)
+        miss.seconds += time.perf_counter() - started
+        ms = timing[0] if isinstance(timing, (list, tuple)) and timing else timing
+        if isinstance(ms, (int, float)) and kwargs.get("config") is not None:
+            miss.timings.append((kwargs["config"], float(ms)))
+        return timing
+
+    __init__.is_of_wavetune = True  # type: ignore[attr-defined]
+    for name, value in (("__init__", __init__), ("prune_configs", prune_configs), ("_bench", _bench)):
+        _patched.append((tuners, name, getattr(tuners, name)))
+        setattr(tuners, name, value)
+    try:
+        _adopt_existing(tuners)
+        _adopt_running()
+    except Exception as error:
+        surprised("finding autotuners", error)
+
+
+def _pruned(tuner: Any, found: Any) -> Any:
+    cache = cache_of(tuner)
+    miss = cache.misses.get(threading.get_ident()) if cache is not None else None
+    if miss is None or miss.is_pruned or not found:
+        return found  # a warm-up, which asks for all of them
+    miss.is_pruned = True
+    if miss.chosen is not None and not any(config is miss.chosen for config in found):
+        miss.chosen = None  # not for these arguments
+    if miss.chosen is None and miss.stated == "first":
+        miss.chosen = found[0]
+    return found if miss.chosen is None else [miss.chosen]
+
+
+def adopt(tuner: Any) -> Restoring | None:
+    """Gives the autotuner a cache that restores."""
+    try:
+        if cache_of(tuner) is not None:
+            return cache_of(tuner)
+        kind = RestoringDejavu if type(tuner).__module__.startswith("triton_dejavu") else Restoring
+        if type(tuner.cache) is dict:
+            tuner.cache = kind(tuner, tuner.cache)
+        elif type(tuner.cache).__module__ == "wavetune.demand":
+            tuner.cache.inner = kind(tuner, {})
+        return cache_of(tuner)
+    except Exception as error:
+        surprised("an autotuner", error)
+        return None
+
+
+def _adopt_existing(tuners: Any) -> None:
+    """Autotuners that were made before this module was imported."""
+    import gc
+    classes, i = [tuners], 0
+    while i < len(classes):
+        classes.extend(found for found in classes[i].__subclasses__() if found not in classes)
+        i += 1
+    for found in gc.get_referrers(*classes):  # an object refers to its class
+        if type(found) in classes:
+            adopt(found)
+
+
+def _adopt_running() -> None:
+    """An autotuner whose run() imported this module, by compiling its first config: the other configs need no benchmark
+    where there is a choice."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "run" and frame.f_globals.get("__name__") == MODULES[0]:
+            tuner, key = frame.f_locals.get("self"), frame.f_locals.get("key")
+            cache = cache_of(tuner)
+            if cache is not None and isinstance(key, tuple) and not dict.__contains__(cache, key):
+                if _restorer is not None and _restorer.restore(cache, key):
+                    # run() has asked already whether the key is there: it takes the best of the timings.
+                    miss = cache.misses[threading.get_ident()] = Miss(None, None)
+                    miss.chosen = dict.pop(cache, key)
+                else:
+                    cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
+            return
+        frame = frame.f_back  # type: ignore[assignment]

@@ -1,0 +1,175 @@
+"""What is sent in the background: evidence, compiled code, and the attempt to reach a server that was away.
+
+One thread, started when there is something to send. What does not fit into the queue is dropped and counted. When the program
+ends, the thread gets 0.5 s for what is left, and none where the server did not answer before.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import threading
+import time
+from collections import deque
+from typing import Any, Callable
+from urllib.parse import quote
+
+from . import counters
+from .wire import BODY_MAX, Wire
+
+EVIDENCE_MAX = 1000  # pieces, waiting and in a request
+FILES_MAX, FILES_BYTES_MAX = 256, 64 * 1024 * 1024
+GATHER_S = 1.0
+LAST_S = 0.5
+
+
+class Sender:
+    """`head`: what every report of evidence states beside its items."""
+
+    def __init__(self, wire: Wire, head: Callable[[], dict[str, Any]]):
+        self.wire, self.head = wire, head
+        wire.wake = self.probe
+        self._reset()
+        atexit.register(self.stop)
+
+    def _reset(self) -> None:
+        self._condition = threading.Condition()
+        self._evidence: deque[dict[str, Any]] = deque()
+        self._files: deque[tuple[str, bytes]] = deque()
+        self._file_bytes = 0
+        self._is_probing = self._is_ended = False
+        self._may_send_evidence = self._may_send_files = True
+        self._thread: threading.Thread | None = None
+        self._gather_until = 0.0
+
+    def after_fork(self) -> None:
+        """In the child: the parent sends what it queued."""
+        self._reset()
+
+    # In the program's threads.
+
+    def evidence(self, item: dict[str, Any]) -> None:
+        with self._condition:
+            if not self._may_send_evidence or len(self._evidence) >= EVIDENCE_MAX:
+                counters.dropped += 1
+                return
+            if not self._evidence:
+                self._gather_until = time.monotonic() + GATHER_S  # a start measures many
+            self._evidence.append(item)
+            self._start()
+
+    def file(self, path: str, body: bytes) -> None:
+        with self._condition:
+            if not self._may_send_files or len(body) > BODY_MAX or len(self._files) >= FILES_MAX or \
+                    self._file_bytes + len(body) > FILES_BYTES_MAX:
+                counters.dropped += 1
+                return
+            self._files.append((path, body))
+            self._file_bytes += len(body)
+            self._start()
+
+    def probe(self) -> None:
+        with self._condition:
+            self._is_probing = True
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None and not self._is_ended:
+            self._thread = threading.Thread(target=self._work, name="wavetune-sender", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # no more threads, or the interpreter is ending
+                self._thread = None
+        self._condition.notify_all()
+
+    def stop(self) -> None:
+        """Sends what is left, in at most LAST_S."""
+        with self._condition:
+            thread, self._is_ended = self._thread, True
+            self._condition.notify_all()
+            has_work = bool(self._evidence or self._files)
+        if thread is not None and has_work and not self.wire.is_open():
+            thread.join(LAST_S)
+
+    # In the thread.
+
+    def _work(self) -> None:
+        condition = self._condition
+        while True:
+            with condition:
+                if condition is not self._condition:
+                    return  # of the parent, before a fork
+                wait_s = self._wait_s()
+                if wait_s is None or wait_s > 0:
+                    if self._is_ended:
+                        if wait_s is None or self.wire.is_open():
+                            return
+                    else:
+                        condition.wait(wait_s)
+                        continue
+            try:
+                self._send()
+            except Exception:
+                counters.failures += 1
+                time.sleep(1.0)
+
+    def _wait_s(self) -> float | None:
+        """Seconds until there is something to do; None: nothing is waiting."""
+        if not (self._evidence or self._files or self._is_probing):
+            return None
+        if not self.wire.may_try():
+            return 5.0
+        if self._files or self._is_probing:
+            return 0.0
+        return max(0.0, self._gather_until - time.monotonic())
+
+    def _send(self) -> None:
+        if self._is_probing:
+            self._is_probing = False
+            self.wire.request("GET", "/readyz", background=True)
+        elif self._files:
+            self._send_file()
+        elif self._evidence:
+            self._send_evidence()
+
+    def _send_file(self) -> None:
+        with self._condition:
+            path, body = self._files.popleft()
+            self._file_bytes -= len(body)
+        answer = self.wire.request("PUT", path, body, {"Content-Type": "application/octet-stream"}, background=True)
+        if answer is not None and answer.status < 300:
+            counters.sent += 1
+            return
+        counters.dropped += 1
+        if answer is not None and answer.status == 403:
+            with self._condition:
+                counters.dropped += len(self._files)
+                self._may_send_files, self._file_bytes = False, 0
+                self._files.clear()
+
+    def _send_evidence(self) -> None:
+        with self._condition:
+            items = list(self._evidence)
+        body = json.dumps({**self.head(), "items": items}, separators=(",", ":")).encode()
+        answer = self.wire.request("POST", "/v1/evidence", body, {"Content-Type": "application/json"}, background=True)
+        if answer is None:
+            return  # kept for when the server is back
+        with self._condition:
+            for _ in items:
+                self._evidence.popleft()
+            if answer.status < 300:
+                counters.sent += len(items)
+                return
+            counters.dropped += len(items)
+            if answer.status in (403, 404):
+                counters.dropped += len(self._evidence)
+                self._may_send_evidence = False
+                self._evidence.clear()
+
+
+def path_of(*segments: str, **query: str) -> str:
+    """A path of the server, with every segment and value quoted."""
+    text = "/" + "/".join(quote(segment, safe="") for segment in segments)
+    if query:
+        text += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+    return text

@@ -1,0 +1,190 @@
+"""A program starts with the choices of a server or of a file, benchmarks what has none, and takes no config but its own."""
+
+import math
+import os
+
+import pytest
+import triton
+from contract_server import ENVIRONMENT, Contract, canonical, document
+from starting import LAST, MIDDLE, UNTOUCHED, choices, closures, essence, tuned
+
+from wavetune.runtime import keys
+from wavetune.runtime.choices import Choices
+from wavetune.runtime.settings import Settings
+
+CHOSEN = [512, 4]
+RESTORED = {"used": [CHOSEN] * 2, "benchmarked": 0, "compiled": 2}
+
+
+@pytest.fixture
+def server():
+    with Contract() as made:
+        yield made
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+def test_without_the_variables_the_program_is_untouched(cache):
+    (report,) = tuned(4096, cache=cache)
+    assert essence(report) == UNTOUCHED and report["counters"] is None
+
+
+def test_an_empty_server_gets_evidence_of_what_the_program_tuned(server, cache):
+    (report,) = tuned(4096, cache=cache, server=server)
+    assert essence(report) == UNTOUCHED
+    server.wait_for(lambda: sum(len(sent["items"]) for sent in server.evidence) == 2)
+    assert all((sent["environment"], sent["node"]) == (ENVIRONMENT, os.uname().nodename) for sent in server.evidence)
+    items = [item for sent in server.evidence for item in sent["items"]]
+    assert [item["name"] for item in items] == ["add_kernel", "fill_kernel"]
+    item = items[0]
+    assert item["function"] == closures()["add_kernel"] and item["key"] == ["4096", "'torch.float16'", "'torch.float16'"]
+    assert item["config"] == item["near"][0] == {"BLOCK": 1024, "num_warps": 8, "num_ctas": 1, "num_stages": 3}
+    assert item["near"][1:] == [] and item["configs"] == 6 and item["ms"] == pytest.approx(1 / 6) and item["tuning_ms"] > 0
+
+
+def test_a_program_with_choices_benchmarks_nothing_and_asks_once(server, cache):
+    server.document = document(choices(4096, 1000))
+    (report,) = tuned(4096, 1000, cache=cache, server=server)
+    assert (report["used"], report["benchmarked"]) == ([CHOSEN] * 4, 0)
+    assert (report["counters"]["hits"], report["counters"]["misses"]) == (4, 0)
+    ((method, path, _),) = server.requests
+    assert method == "GET" and path.startswith("/v1/choices?") and "gpu=Test%20GPU" in path and "compute_units=132" in path
+
+
+def test_keys_that_the_document_lacks_are_asked_for_a_few_times_only(server, cache):
+    server.document = document(choices(4096))
+    server.later = {(closure, tuple(key)): config for closure, _, key, config in choices(1000)}
+    (report,) = tuned(4096, 1000, 1, 2, cache=cache, server=server)
+    assert report["used"][:4] == [CHOSEN] * 4 and report["used"][4:] == [LAST] * 4 and report["benchmarked"] == 24
+    assert len(server.asked("GET")) == 1 and len(server.asked("POST", "/v1/choices")) == 2
+
+
+def test_what_containers_agree_on_is_taken_after_the_release(server, cache):
+    server.document = document(choices(4096, names=("add_kernel",)))
+    server.agreed = {"functions": {closure: {"choices": [{"key": key, "config": {"BLOCK": 256, "num_warps": 4}, "nodes": 3,
+                                                          "measured": 4}]} for closure, _, key, _ in choices(4096)}}
+    (report,) = tuned(4096, cache=cache, server=server)
+    assert report["used"] == [CHOSEN, [256, 4]] and report["benchmarked"] == 0
+
+
+def test_a_file_that_fetch_brought_is_enough(cache, tmp_path):
+    (tmp_path / "choices").mkdir()
+    (tmp_path / "choices/choices.json").write_bytes(canonical(document(choices(4096))))
+    (report,) = tuned(4096, cache=cache, WAVETUNE_CACHE=str(tmp_path))
+    assert essence(report) == RESTORED
+
+
+def test_the_file_comes_first_and_then_no_request_is_made(server, cache, tmp_path):
+    (tmp_path / "choices").mkdir()
+    (tmp_path / "choices/choices.json").write_bytes(canonical(document(choices(4096))))
+    server.document = document(choices(4096, config={"BLOCK": 256, "num_warps": 4}))
+    (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_CACHE=str(tmp_path))
+    assert essence(report) == RESTORED and server.requests == []
+
+
+def from_file(folder, text):
+    """What a process finds for a key with this choices.json."""
+    (folder / "choices").mkdir(exist_ok=True)
+    (folder / "choices/choices.json").write_bytes(text)
+    return Choices(Settings({"WAVETUNE_CACHE": str(folder)}, None), None).find("sha256:x", ("1",))
+
+
+def test_a_garbled_file_has_no_choices(tmp_path):
+    good = document([("sha256:x", "f", ["1"], MIDDLE)])
+    assert from_file(tmp_path, canonical(good)).config == MIDDLE
+    for text in (b"", b"{}", b"[]", b'{"version": 1}', b"\xff\xfe", b"[" * 100000, canonical({**good, "functions": []}),
+                 canonical({**good, "version": 2}), canonical({**good, "regime": "warm"}), canonical({**good, "code": 5}),
+                 canonical({**good, "functions": {"sha256:x": {"choices": [{"key": 5, "config": {}}]}}}),
+                 canonical({**good, "functions": {"sha256:x": {"choices": [{"key": [5], "config": {}}]}}}),
+                 canonical({**good, "functions": {"sha256:x": {"choices": [{"key": ["1"], "config": []}]}}})):
+        assert from_file(tmp_path, text) is None, text[:80]
+
+
+def test_a_garbled_file_changes_nothing(cache, tmp_path):
+    from_file(tmp_path, canonical(document(choices(4096)))[:-5])
+    (report,) = tuned(4096, cache=cache, WAVETUNE_CACHE=str(tmp_path))
+    assert essence(report) == UNTOUCHED
+
+
+def test_a_config_that_is_not_exactly_one_of_the_programs_is_not_taken(server, cache):
+    server.document = document(choices(4096, config={"BLOCK": 2048, "num_warps": 4}))
+    (report,) = tuned(4096, cache=cache, server=server)
+    assert essence(report) == UNTOUCHED and (report["counters"]["hits"], report["counters"]["unfit"]) == (0, 2)
+
+
+@pytest.mark.parametrize("stated, fits", [
+    ({"BLOCK": 512, "num_warps": 4}, True), ({"BLOCK": 512, "num_warps": 4, "num_ctas": 1, "maxnreg": None}, True),
+    ({"BLOCK": 2048, "num_warps": 4}, False),
+    ({"BLOCK": 512}, False),  # two of the program's
+    ({"BLOCK": 512, "num_warps": 4, "ir_override": "/tmp/evil.ttgir"}, False),
+    ({"BLOCK": 512, "num_warps": 4, "waves_per_eu": 2}, False), ({"BLOCK": "512", "num_warps": 4}, False),
+    ({"BLOCK": 512, "num_warps": True}, False), ({"BLOCK": [512], "num_warps": 4}, False), ({}, False), (None, False)])
+def test_members_are_compared_one_by_one(stated, fits):
+    configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block in (512, 1024) for warps in (4, 8)]
+    assert keys.fitting(configs, stated) is (configs[0] if fits else None)
+
+
+def test_configs_that_are_equal_count_as_one_unless_their_hooks_differ():
+    twins = [triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 64})]
+    assert keys.fitting(twins, {"BLOCK": 64}) is twins[0]
+    twins[1].pre_hook = print
+    assert keys.fitting(twins, {"BLOCK": 64}) is None
+
+
+@pytest.mark.parametrize("key, is_text, texts", [
+    ((4096, "torch.float16", True, None, 1.5), False, ("4096", "'torch.float16'", "True", "None", "1.5")),
+    (("4096", "torch.float16", "True", "None", "1.5"), True, ("4096", "'torch.float16'", "True", "None", "1.5")),
+    ((object(),), False, None), ((), False, None), (("x" * 2000,), False, None), (((1, 2),), False, ("(1, 2)",))])
+def test_a_key_has_the_same_texts_in_every_process(key, is_text, texts):
+    assert keys.key_texts(key, is_text) == texts
+
+
+@pytest.mark.parametrize("one, other, far", [
+    (["4", "'a'"], ["8", "'a'"], 1), (["4", "16"], ["1", "64"], 4), (["4", "'a'"], ["4", "'b'"], math.inf),
+    (["0"], ["1"], math.inf), (["-4"], ["4"], math.inf), (["0", "2"], ["0", "4"], 1), (["1"], ["1", "2"], math.inf),
+    (["True"], ["False"], math.inf), (["1.5"], ["2.5"], math.inf)])
+def test_the_distance_of_keys_is_over_their_integers(one, other, far):
+    assert keys.distance(one, other) == keys.distance(other, one) == far
+
+
+def test_members_that_a_choice_states_as_null_or_default_fit(server, cache):
+    server.document = document(choices(4096, config={**MIDDLE, "num_stages": 3, "num_ctas": 1, "maxnreg": None}))
+    (report,) = tuned(4096, cache=cache, server=server)
+    assert essence(report) == RESTORED
+
+
+def test_on_miss_first_takes_the_first_config_and_tunes_nothing(server, cache):
+    (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_ON_MISS="first")
+    assert (report["used"], report["benchmarked"], server.evidence) == ([[256, 4]] * 2, 0, [])
+
+
+def test_on_miss_nearest_takes_the_choice_of_the_nearest_key(server, cache):
+    far = choices(64, config={"BLOCK": 256, "num_warps": 8})
+    server.document = document(choices(4096) + far)
+    (report,) = tuned(3000, 100, cache=cache, server=server, WAVETUNE_ON_MISS="nearest")
+    assert (report["used"], report["benchmarked"]) == ([CHOSEN, CHOSEN, [256, 8], [256, 8]], 0)
+
+
+def test_on_miss_nearest_tunes_where_nothing_is_near(server, cache):
+    (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_ON_MISS="nearest")
+    assert essence(report) == UNTOUCHED
+
+
+def test_an_unknown_policy_is_tune(server, cache):
+    (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_ON_MISS="guess")
+    assert essence(report) == UNTOUCHED
+
+
+def test_a_pinned_release_is_the_only_one_that_counts(server, cache, tmp_path):
+    server.document = document(choices(4096))
+    (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_RELEASE="sha256:" + "a" * 64)
+    assert essence(report) == RESTORED and server.asked("GET") == ["/v1/choices?release=sha256%3A" + "a" * 64]
+    server.requests.clear()
+    server.agreed = {"functions": {c: {"choices": [{"key": k, "config": f}]} for c, _, k, f in choices(4096)}}
+    (report,) = tuned(4096, cache=tmp_path / "2", server=server, WAVETUNE_RELEASE="sha256:" + "b" * 64)
+    assert essence(report) == UNTOUCHED and server.asked("POST", "/v1/choices") == []
+    (report,) = tuned(4096, cache=tmp_path / "3", server=server, WAVETUNE_RELEASE="newest")
+    assert essence(report) == UNTOUCHED and len(server.asked("GET")) == 1

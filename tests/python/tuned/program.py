@@ -1,0 +1,108 @@
+"""A program as people have it, where there is no GPU: it launches kernels with stand-ins for tensors under a driver that knows
+its target. Triton, its compiler and its autotuner are the real ones, of any version from 3.3 to 3.9.
+
+    program.py [fork|twice|wait] N…     prints one line of JSON: the configs that it used, and what Triton did for them
+
+The benchmark measures nothing: each of its times is less than the one before, so that the last config wins.
+"""
+import json
+import os
+import sys
+import time
+import types
+
+import triton
+from triton.backends.compiler import GPUTarget
+
+
+class Dtype:
+    def __str__(self):
+        return "torch.float16"
+
+
+class Tensor:
+    dtype = Dtype()
+
+    def data_ptr(self):
+        return 0
+
+    def ptr_range(self):
+        return 4096
+
+
+class Driver:
+    def __init__(self):
+        self.benchmarked = 0
+
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 0
+
+    def get_benchmarker(self):
+        def bench(kernel_call, quantiles):
+            self.benchmarked += 1
+            return [1.0 / self.benchmarked] * 3
+
+        return bench
+
+
+DRIVER = Driver()
+compiled = 0
+
+
+def count_compiles():
+    CUDABackend = triton.backends.backends["nvidia"].compiler
+    make = CUDABackend.make_cubin
+
+    def make_cubin(*args, **kwargs):
+        global compiled
+        compiled += 1
+        return make(*args, **kwargs)
+
+    CUDABackend.make_cubin = make_cubin
+
+
+def launch(sizes):
+    import ops
+    used = []
+    for n in sizes:
+        for kernel, arguments in ((ops.add_kernel, (Tensor(), Tensor(), n)), (ops.fill_kernel, (Tensor(), n))):
+            kernel.run(*arguments, grid=(1,), warmup=True)
+            config = kernel.best_config
+            used.append([config.kwargs["BLOCK"], config.num_warps])
+    return used
+
+
+def report(used):
+    counters = sys.modules.get("wavetune.runtime.counters")
+    print(json.dumps({"used": used, "benchmarked": DRIVER.benchmarked, "compiled": compiled,
+                      "seconds": round(time.perf_counter() - STARTED, 3),
+                      "counters": counters.snapshot() if counters else None}), flush=True)
+
+
+if __name__ == "__main__":
+    torch = types.ModuleType("torch")
+    torch.Tensor = Tensor
+    sys.modules.setdefault("torch", torch)
+    triton.runtime.driver.set_active(DRIVER)
+    count_compiles()
+    how = sys.argv[1] if not sys.argv[1].isdigit() else ""
+    sizes = [int(text) for text in sys.argv[1:] if text.isdigit()]
+    STARTED = time.perf_counter()
+    if how == "fork":  # the child launches what the parent launched, and another size
+        report(launch(sizes[:1]))
+        child = os.fork()
+        if child == 0:
+            DRIVER.benchmarked = compiled = 0
+            report(launch(sizes))
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        report(launch(sizes))
+        if how == "wait":
+            sys.stdin.read()

@@ -98,7 +98,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _serve(self):
         server, parts = self.server, urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client is gone
+            self.close_connection = True
+            return
         server.requests.append((self.command, self.path, body))
         server.authorizations.append(self.headers.get("Authorization"))
         if server.trouble is not None and server.trouble(self):

@@ -14,10 +14,14 @@ LAST = [1024, 8]
 UNTOUCHED = {"used": [LAST] * 2, "benchmarked": 12, "compiled": 2}
 
 
-def environment(cache, server=None, **variables):
+def environment(cache, server=None, patience=60.0, **variables):
+    """`patience`: seconds that the program waits for its server, where a test is not about those; 0: what it waits itself."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(STEERING)}
     own.update(PYTHONPATH=f"{ROOT / 'python'}:{TUNED}", PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore",
                TRITON_CACHE_DIR=str(cache))
+    if patience and (server is not None or "WAVETUNE_CACHE" in variables):
+        own["PYTHONPATH"] += f":{TUNED / 'patient'}"
+        own["PATIENT_S"] = str(patience)
     if server is not None:
         own.update(WAVETUNE_URL=server if isinstance(server, str) else server.url, WAVETUNE_TOKEN=TOKEN,
                    WAVETUNE_ENVIRONMENT=json.dumps(ENVIRONMENT))
@@ -25,18 +29,19 @@ def environment(cache, server=None, **variables):
     return own
 
 
-def python(*arguments, cache, server=None, **variables):
+def python(*arguments, cache, server=None, patience=60.0, **variables):
     """Runs Python and returns what the program printed, a JSON document a line; it must end well and print nothing else."""
-    done = subprocess.run([sys.executable, *map(str, arguments)], env=environment(cache, server, **variables),
+    done = subprocess.run([sys.executable, *map(str, arguments)], env=environment(cache, server, patience, **variables),
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == "", done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def tuned(*arguments, cache, server=None, **variables):
+def tuned(*arguments, cache, server=None, patience=60.0, **variables):
     """Runs the program by `python3 -m wavetune run`."""
-    return python("-m", "wavetune", "run", TUNED / "program.py", *arguments, cache=cache, server=server, **variables)
+    return python("-m", "wavetune", "run", TUNED / "program.py", *arguments, cache=cache, server=server, patience=patience,
+                  **variables)
 
 
 @functools.lru_cache(None)

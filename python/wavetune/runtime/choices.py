@@ -24,7 +24,7 @@ from .log import log
 from .settings import Settings
 from .wire import Wire
 
-DOCUMENT_MAX = 64 * 1024 * 1024
+DOCUMENT_MAX = 16 * 1024 * 1024
 VERSION = 1
 REFRESH_S = 600.0
 POSTS_AT_START, POST_S = 2, 60.0

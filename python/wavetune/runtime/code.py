@@ -169,6 +169,8 @@ class Folder:
 
     def _ask(self, *names: str) -> bytes | None:
         answer = self.program.wire.request("GET", self._path(*names))
+        if answer is not None and answer.status == 403:
+            self.program.is_code_refused = True  # it will not change while the program runs
         return answer.body if answer is not None and answer.status == 200 else None
 
     def _digests(self) -> dict[str, str] | None:
@@ -186,7 +188,7 @@ class Folder:
         return self._store(name, data)
 
     def _get_group(self, name: str) -> dict[str, str] | None:
-        if not self.is_named or not name.endswith(".json"):
+        if not self.is_named or not name.endswith(".json") or self.program.is_code_refused:
             return None
         check_name(name)
         digests = self._digests()

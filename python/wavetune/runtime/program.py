@@ -27,6 +27,7 @@ class Program:
             wire = Wire(found.url, found.token, ca_file=found.ca_file, insecure=found.insecure, budget_s=found.budget_s)
             if wire.is_allowed:
                 self.wire, self.sender = wire, Sender(wire, self._head)
+        self.is_code_refused = False  # the token may not have it
         self.choices = Choices(found, self.wire)
         self.restorer = Restorer(found, self.choices, self.sender)
 
@@ -45,7 +46,7 @@ class Program:
         return self.wire is not None and (bool(self.settings.trusted_keys) or self.gives_code())
 
     def gives_code(self) -> bool:
-        return self.wire is not None and self.settings.shared_code and self.wire.is_private
+        return self.wire is not None and self.settings.shared_code and self.wire.is_private and not self.is_code_refused
 
 
 _program: Program | None = None

@@ -15,6 +15,7 @@ from typing import Any, Callable
 from urllib.parse import quote
 
 from . import counters
+from .log import log
 from .wire import BODY_MAX, Wire
 
 EVIDENCE_MAX = 1000  # pieces, waiting and in a request
@@ -89,7 +90,10 @@ class Sender:
             self._condition.notify_all()
             has_work = bool(self._evidence or self._files)
         if thread is not None and has_work and not self.wire.is_open():
+            started = time.monotonic()
             thread.join(LAST_S)
+            counters.lost_ms += (time.monotonic() - started) * 1000
+        log("the program ends: " + ", ".join(f"{name} {value:.6g}" for name, value in counters.snapshot().items()))
 
     # In the thread.
 

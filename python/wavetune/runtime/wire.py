@@ -38,10 +38,6 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Refused(Exception):
-    """An answer that is not taken, from a server that is there."""
-
-
 class _Timed:
     """A socket, with one deadline for whatever is done with it."""
 
@@ -197,11 +193,6 @@ class Wire:
         counters.requests += 1
         try:
             answer = self._exchange(method, path, body, dict(headers or {}), limit, background)
-        except Refused as why:
-            counters.refused += 1
-            log(f"{method} {path[:100]}: {why}")
-            self._close()
-            return None
         except Exception as error:
             self._close()
             self._failed(f"{method} {path[:100]}: {type(error).__name__}: {str(error)[:200]}")
@@ -297,7 +288,7 @@ class Wire:
     def _read(self, timed: _Timed, response: Any, limit: int, started: float, background: bool) -> Answer:
         first = time.monotonic()
         if response.length is not None and response.length > limit:
-            raise Refused(f"a body of {response.length} bytes is too long")
+            raise ValueError(f"a body of {response.length} bytes is too long")
         grace = started + (BACKGROUND_S if background else FIRST_BYTE_S)
         end = float("inf") if background else first + self.budget_s - self._spent_s
         parts, size = [], 0
@@ -309,7 +300,7 @@ class Wire:
                     break
                 size += len(part)
                 if size > limit:
-                    raise Refused(f"a body of more than {limit} bytes is too long")
+                    raise ValueError(f"a body of more than {limit} bytes is too long")
                 parts.append(part)
         finally:
             if not background:

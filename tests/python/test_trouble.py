@@ -1,0 +1,312 @@
+"""Whatever goes wrong, the program does what it does without wavetune, and loses little time. The seconds are printed
+(pytest -s); the bound that is asserted is generous, for the machine may be busy."""
+
+import re
+import socket
+import ssl
+import subprocess
+import threading
+import time
+
+import pytest
+from conftest import TUNED
+from contract_server import TOKEN, Contract, canonical, document
+from starting import UNTOUCHED, choices, essence, python, tuned
+
+from wavetune.runtime import counters, wire
+
+BOUND_MS = 3000.0  # what a program loses is 0.5 s by the clock; a busy machine adds to it
+CHOSEN = [512, 4]
+
+
+@pytest.fixture
+def server():
+    with Contract() as made:
+        made.document = document(choices(4096))
+        yield made
+
+
+def hang(handler):
+    handler.server.wait(60)
+    return True
+
+
+def drip(data, at_once=b""):
+    def trouble(handler):
+        handler.wfile.write(at_once)
+        for i in range(len(data)):
+            handler.wfile.write(data[i:i + 1])
+            handler.wfile.flush()
+            handler.server.wait(1)
+        return True
+    return trouble
+
+
+def raw(data):
+    def trouble(handler):
+        handler.wfile.write(data)
+        handler.close_connection = True
+        return True
+    return trouble
+
+
+def status(number, body=b"{}", **headers):
+    def trouble(handler):
+        handler.answer(number, body, **headers)
+        return True
+    return trouble
+
+
+def endless(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(100 * 1024):
+        handler.wfile.write(b"400\r\n" + b"x" * 1024 + b"\r\n")
+    return True
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: "
+TROUBLES = {
+    "hanging": hang,
+    "dripping the headers": drip(OK + b"100\r\n\r\n"),
+    "dripping the body": drip(b"x" * 100, OK + b"100\r\n\r\n"),
+    "garbage": raw(b"\x00\xff garbage \r\n\r\n" * 100),
+    "nothing": raw(b""),
+    "half a body": raw(OK + b"100\r\n\r\nabc"),
+    "no JSON": status(200, b"hello\nworld\nagain\n"),
+    "JSON of another kind": status(200, b"[]\n5\n{}\n"),
+    "lines too few": status(200, b"{}"),
+    "a deep JSON": status(200, b"[" * 200000 + b"\n\n\n"),
+    "endless headers": raw(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100000),
+    "an endless body": endless,
+    "a body that states 1 TiB": raw(OK + b"1099511627776\r\n\r\n"),
+    "400": status(400), "401": status(401), "403": status(403), "404": status(404), "409": status(409), "429": status(429),
+    "500": status(500), "503": status(503), "302": status(302, Location="http://127.0.0.1:1/")}
+
+
+def seconds(tmp_path):
+    """What the program lost in all, as its last line in the log says."""
+    found = re.findall(r"lost_ms ([0-9.e+-]+)", (tmp_path / "log").read_text())
+    return float(found[-1])
+
+
+def check(what, report, tmp_path, expected=UNTOUCHED):
+    assert essence(report) == expected
+    lost_ms = seconds(tmp_path)
+    print(f"\n{what}: lost {lost_ms:.0f} ms, requests {report['counters']['requests']}")
+    assert lost_ms < BOUND_MS
+
+
+@pytest.mark.parametrize("what", TROUBLES)
+def test_a_server_that_misbehaves_costs_little(server, tmp_path, what):
+    server.trouble = TROUBLES[what]
+    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=server, WAVETUNE_SHARED_CODE="1", WAVETUNE_LOG=str(tmp_path / "log"))
+    check(what, report, tmp_path)
+
+
+@pytest.mark.parametrize("what", ["away", "hanging before TLS", "hanging in TLS", "a name server that does not answer",
+                                  "no such host", "no URL", "a plain server behind https"])
+def test_a_server_that_cannot_be_reached_costs_little(server, tmp_path, what):
+    variables, listening = {}, socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    url = {"away": f"http://127.0.0.1:{port}", "no URL": "localhost", "a plain server behind https": server.url.replace("http", "https"),
+           "no such host": "https://wavetune.invalid"}.get(what, f"https://127.0.0.1:{port}")
+    if what == "away":
+        listening.close()
+    elif what == "a name server that does not answer":
+        url = "https://wavetune.example"
+        (tmp_path / "sitecustomize.py").write_text(
+            "import socket, time\nreal = socket.getaddrinfo\n"
+            "def slow(host, port, *args, **kwargs):\n    if kwargs.get('flags') != socket.AI_NUMERICHOST:\n        time.sleep(60)\n"
+            "    return real(host, port, *args, **kwargs)\nsocket.getaddrinfo = slow\n")
+        from starting import ROOT
+        variables["PYTHONPATH"] = f"{tmp_path}:{ROOT / 'python'}:{TUNED}"
+    elif what == "hanging in TLS":
+        def accept():
+            connection = listening.accept()[0]
+            connection.recv(1)  # and never answers
+            time.sleep(30)
+        threading.Thread(target=accept, daemon=True).start()
+    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=url, WAVETUNE_LOG=str(tmp_path / "log"), **variables)
+    assert essence(report) == UNTOUCHED
+    lost_ms = report["counters"]["lost_ms"]
+    print(f"\n{what}: lost {lost_ms:.0f} ms, requests {report['counters']['requests']}")
+    assert lost_ms < BOUND_MS
+    listening.close()
+
+
+def test_a_server_that_fails_after_the_choices_costs_little(server, tmp_path):
+    server.trouble = lambda handler: "/remote/" in handler.path and hang(handler)
+    (report,) = tuned(4096, cache=tmp_path / "cache", patience=1.5, server=server, WAVETUNE_SHARED_CODE="1", WAVETUNE_LOG=str(tmp_path / "log"))
+    check("hanging at code", report, tmp_path, {"used": [CHOSEN] * 2, "benchmarked": 0, "compiled": 2})
+
+
+@pytest.mark.parametrize("what, body", [("16 MiB of code", raw(OK + b"17000000\r\n\r\n" + b"x" * 100000)), ("403 for code", status(403))])
+def test_code_that_is_too_large_or_forbidden_is_not_taken(server, tmp_path, what, body):
+    server.trouble = lambda handler: "/remote/" in handler.path and body(handler)
+    (report,) = tuned(4096, cache=tmp_path / "cache", server=server, WAVETUNE_SHARED_CODE="1", WAVETUNE_LOG=str(tmp_path / "log"))
+    check(what, report, tmp_path, {"used": [CHOSEN] * 2, "benchmarked": 0, "compiled": 2})
+
+
+def test_a_server_that_hangs_at_evidence_lets_the_program_end(server, tmp_path):
+    server.document = {"functions": {}}
+    server.trouble = lambda handler: "evidence" in handler.path and hang(handler)
+    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=server, WAVETUNE_LOG=str(tmp_path / "log"))
+    check("hanging at evidence", report, tmp_path)
+
+
+def test_a_budget_of_nothing_keeps_a_program_from_waiting(server, tmp_path):
+    (report,) = tuned(4096, cache=tmp_path / "cache", server=server, WAVETUNE_BUDGET_MS="0")
+    assert essence(report) == UNTOUCHED and server.asked("GET") == [] and report["counters"]["lost_ms"] < 1
+
+
+def test_nothing_is_printed_unless_it_is_asked_for(server, tmp_path):
+    server.trouble = TROUBLES["500"]
+    tuned(4096, cache=tmp_path / "cache", patience=0, server=server)  # asserts that stderr is empty
+    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=server, WAVETUNE_LOG="info")  # a level, of other programs
+    assert report["counters"]["failures"] == 1
+
+
+# The client itself
+
+@pytest.fixture
+def client(server):
+    counters.reset()
+    server.trouble = None
+    return wire.Wire(server.url, TOKEN)
+
+
+def test_a_connection_is_kept_and_made_anew_where_the_server_closed_it(server, client):
+    for _ in range(3):
+        assert client.request("GET", "/readyz").status == 200
+    client._local.connection.sock.sock.shutdown(socket.SHUT_RDWR)  # as if the server had closed it meanwhile
+    assert client.request("GET", "/readyz").status == 200
+    assert (counters.requests, counters.failures) == (4, 0)
+
+
+def test_a_connection_that_the_server_closes_after_its_answer_is_read_to_the_end(server, client):
+    server.trouble = raw(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 200000)
+    for _ in range(2):
+        assert len(client.request("GET", "/readyz").body) == 200000
+    server.trouble = raw(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello")
+    assert client.request("GET", "/readyz").body == b"hello"
+
+
+def test_the_breaker_opens_for_ever_longer_and_a_background_thread_closes_it(server, client, monkeypatch):
+    woken = []
+    client.wake = lambda: woken.append(1)
+    clock = [1000.0]
+    monkeypatch.setattr(wire.time, "monotonic", lambda: clock[0])
+    server.trouble = status(500)
+    waits = []
+    for _ in range(7):
+        assert client.request("GET", "/readyz", background=True) is None
+        waits.append(client._open_until - clock[0])
+        assert client.request("GET", "/readyz") is None and client.is_open() and not client.may_try()
+        clock[0] = client._open_until
+        assert client.may_try() and client.request("GET", "/readyz") is None  # a program does not find out
+    assert waits == [30, 60, 120, 240, 480, 900, 900] and len(woken) == 7 and len(server.requests) == 7
+    server.trouble = None
+    assert client.request("GET", "/readyz", background=True).status == 200 and not client.is_open()
+    assert client.request("GET", "/readyz").status == 200
+
+
+def test_an_unknown_token_ends_all_requests(server):
+    client = wire.Wire(server.url, "unknown")
+    assert client.request("GET", "/v1/choices").status == 401
+    assert client.request("GET", "/readyz") is None and len(server.requests) == 1 and not client.may_try()
+
+
+@pytest.mark.parametrize("url", ["", "localhost", "ftp://localhost", "http://", "http://user:pass@localhost", "http://[", "http://x:y",
+                                 "http://localhost/?a=b"])
+def test_what_is_no_url_is_not_asked(url):
+    assert not wire.Wire(url, TOKEN).is_allowed and wire.Wire(url, TOKEN).request("GET", "/") is None
+
+
+def test_a_token_goes_to_loopback_or_over_tls_only():
+    assert wire.Wire("http://127.0.0.1", TOKEN).is_allowed and wire.Wire("http://[::1]:80", TOKEN).is_allowed
+    assert wire.Wire("https://example.org", TOKEN).is_allowed
+    assert not wire.Wire("http://example.org", TOKEN).is_allowed
+    assert wire.Wire("http://example.org", TOKEN, insecure=True).is_allowed
+    anonymous = wire.Wire("http://example.org", None)
+    assert anonymous.is_allowed and not anonymous.is_private  # choices, and no code
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", "/CN=wavetune", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out",
+                    folder / "cert.pem"], check=True, capture_output=True)
+    return folder
+
+
+def test_https_takes_the_certificates_of_a_file_and_no_others(certificate, tmp_path):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    with Contract(context) as server:
+        server.document = document(choices(4096))
+        (report,) = tuned(4096, cache=tmp_path / "1", server=server, WAVETUNE_CA_FILE=str(certificate / "cert.pem"))
+        assert report["used"] == [CHOSEN] * 2
+        (report,) = tuned(4096, cache=tmp_path / "2", server=server)
+        assert essence(report) == UNTOUCHED and len(server.requests) == 1
+        (report,) = tuned(4096, cache=tmp_path / "3", server=server, WAVETUNE_CA_FILE=str(tmp_path / "absent.pem"))
+        assert essence(report) == UNTOUCHED
+
+
+def test_a_document_is_asked_for_again_after_a_while_with_its_etag(server, monkeypatch):
+    from wavetune.runtime.choices import Choices
+    from wavetune.runtime.settings import Settings
+    found = Choices(Settings({"WAVETUNE_ENVIRONMENT": "{}"}, TOKEN), wire.Wire(server.url, TOKEN))
+    (closure, _, key, config), *_ = choices(4096)
+    assert found.find(closure, tuple(key)).config == config and found.find(closure, ("5",)) is None
+    found._got_s -= 601
+    assert found.find(closure, ("6",)) is None and len(server.asked("GET")) == 2 and found.find(closure, tuple(key))
+    server.document = document(choices(7))
+    found._got_s -= 601
+    assert found.find(*[(c, tuple(k)) for c, _, k, _ in choices(7)][0]).config == config
+
+
+def test_threads_that_miss_at_once_ask_together(server):
+    from wavetune.runtime.choices import Choices
+    from wavetune.runtime.settings import Settings
+    (closure, _, key, config), *_ = choices(4096)
+    server.later = {(closure, (str(n),)): config for n in range(8)}
+    server.trouble = lambda handler: handler.server.wait(0.2)
+    found = Choices(Settings({"WAVETUNE_ENVIRONMENT": "{}"}, TOKEN), wire.Wire(server.url, TOKEN))
+    answers = []
+    threads = [threading.Thread(target=lambda n=n: answers.append(found.find(closure, (str(n),)))) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(answer.config == config for answer in answers) and len(server.asked("GET")) == 1
+    assert len(server.asked("POST")) <= 2
+
+
+def test_evidence_waits_for_a_server_that_is_back_and_is_bounded(server, client, monkeypatch):
+    from wavetune.runtime import sender
+    monkeypatch.setattr(sender, "EVIDENCE_MAX", 3)
+    monkeypatch.setattr(wire, "BREAK_S", 0.2)
+    server.trouble = status(500)
+    sending = sender.Sender(wire.Wire(server.url, TOKEN), lambda: {"environment": {}, "node": "n"})
+    for n in range(5):
+        sending.evidence({"key": [str(n)]})
+    server.wait_for(lambda: server.requests)
+    assert counters.dropped == 2
+    server.trouble = None
+    sending.probe()
+    server.wait_for(lambda: server.evidence, 30)
+    assert [item["key"] for item in server.evidence[0]["items"]] == [["0"], ["1"], ["2"]]
+
+
+def test_files_beyond_the_queue_are_dropped_and_a_403_ends_them(server, client):
+    from wavetune.runtime import sender
+    sending = sender.Sender(client, dict)
+    server.trouble = status(403)
+    sending.file("/v1/remote/triton/a/b", b"x" * (17 * 1024 * 1024))
+    assert counters.dropped == 1
+    for _ in range(300):
+        sending.file("/v1/remote/triton/a/b", b"x")
+    server.wait_for(lambda: not sending._may_send_files)
+    sending.file("/v1/remote/triton/a/b", b"x")
+    assert counters.sent == 0 and counters.dropped == 302 and len(server.requests) == 1

@@ -1,0 +1,8 @@
+"""In a program's PYTHONPATH: it waits $PATIENT_S for its server and at its end, however slow the machine of the tests is."""
+import os
+
+import wavetune.runtime.sender
+import wavetune.runtime.wire
+
+wavetune.runtime.wire.FIRST_BYTE_S = wavetune.runtime.sender.LAST_S = float(os.environ["PATIENT_S"])
+wavetune.runtime.wire.BACKGROUND_S = 60.0

@@ -1,38 +1,52 @@
 #!/usr/bin/env bash
-# Makes build/python: a virtual environment with the Triton that the tests of python/ compile with, and pytest.
+# Makes virtual environments with a Triton and pytest, for the tests of python/: build/python, whose Triton the bridge packs
+# with, and one for each other Triton that programs start tuned with, build/triton-VERSION.
 #
-#   tests/python-env.sh        nothing to do where it is there already
+#   tests/python-env.sh            build/python, and those of the versions that CI runs; nothing to do where they are there
+#   tests/python-env.sh 3.4.0 …    build/triton-3.4.0 …
 #
-# Takes the packages from wherever pip is set up to take them. Where that fails, says so in a sentence and ends well:
-# the tests of python/ are then skipped, with that sentence (build/python-env.reason), and everything else is not.
+# Takes the packages from wherever pip is set up to take them. Where that fails, says so in a sentence and ends well: the tests
+# that need the environment are then skipped, with that sentence (build/python-env.reason, build/triton-VERSION.reason), and
+# everything else is not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 TRITON=3.6.0
+OTHERS="3.3.1 3.9.0"
 PYTEST=8.4.2
-folder=build/python
-reason=build/python-env.reason
 
-is_complete() {
-  [ -x "$folder/bin/python" ] && "$folder/bin/python" - "$TRITON" "$PYTEST" 2>/dev/null <<'PYTHON'
+is_complete() { # FOLDER VERSION
+  [ -x "$1/bin/python" ] && "$1/bin/python" - "$2" "$PYTEST" 2>/dev/null <<'PYTHON'
 import sys
 from importlib.metadata import version
 sys.exit((version("triton"), version("pytest")) != tuple(sys.argv[1:]))
 PYTHON
 }
 
-give_up() {
+make_one() { # FOLDER VERSION REASON
+  local folder=$1 version=$2 reason=$3 log=$1-env.log why
+  rm -f "$reason"
+  is_complete "$folder" "$version" && return
+  if ! [ -x "$folder/bin/pip" ] && ! python3 -m venv --clear "$folder" >"$log" 2>&1; then
+    why="python3 -m venv does not work here (apt-get install python3-venv; $log)"
+  elif ! "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "triton==$version" "pytest==$PYTEST" \
+    >>"$log" 2>&1; then
+    why="pip cannot install triton $version for this Python ($log)"
+  elif is_complete "$folder" "$version"; then
+    return
+  else
+    why="triton $version was installed and cannot be found ($log)"
+  fi
   rm -rf "$folder" # half of it would look like all of it to the tests
-  echo "$1" >"$reason"
-  echo "tests/python-env.sh: $1; the tests of python/ will be skipped" >&2
-  exit 0
+  echo "$why" >"$reason"
+  echo "tests/python-env.sh: $why; the tests that need it will be skipped" >&2
 }
 
 mkdir -p build
-rm -f "$reason"
-is_complete && exit 0
-log=build/python-env.log
-[ -x "$folder/bin/pip" ] || python3 -m venv --clear "$folder" >"$log" 2>&1 ||
-  give_up "python3 -m venv does not work here (apt-get install python3-venv; $log)"
-"$folder/bin/python" -m pip install --quiet --disable-pip-version-check "triton==$TRITON" "pytest==$PYTEST" \
-  >>"$log" 2>&1 || give_up "pip cannot install triton $TRITON for this Python ($log)"
-is_complete || give_up "triton $TRITON was installed and cannot be found ($log)"
+if [ $# -eq 0 ]; then
+  make_one build/python "$TRITON" build/python-env.reason
+  # shellcheck disable=SC2086
+  set -- $OTHERS
+fi
+for version in "$@"; do
+  make_one "build/triton-$version" "$version" "build/triton-$version.reason"
+done

@@ -4,6 +4,8 @@ Members are sorted by their UTF-8 bytes, there is no white space, integers are d
 Reading is strict: no member twice, no NaN.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math

@@ -36,6 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     raw = argparse.RawDescriptionHelpFormatter
 
+    commands.add_parser("run", help="run a program, or -m MODULE, as python3 does: its kernels start tuned")  # __main__.py does
+
     pack = commands.add_parser("pack", help="compile every config for some keys into a build", epilog=_EPILOG,
                                formatter_class=raw)
     pack.add_argument("place", metavar="DIR[:VERSION]|FILE.py[:FUNCTION]", help="a kernel folder, or a Python file")

@@ -14,6 +14,7 @@ token would travel unencrypted, unless $WAVETUNE_INSECURE_HTTP is 1.
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import random
@@ -177,10 +178,12 @@ class Watcher:
     def _patch(self, tuners: Any, knobs: Any) -> None:
         init, bench = tuners.__init__, tuners._bench
 
+        @functools.wraps(init)
         def watched_init(tuner: Any, *args: Any, **kwargs: Any) -> None:
             init(tuner, *args, **kwargs)
             self.adopt(tuner)
 
+        @functools.wraps(bench)
         def watched_bench(tuner: Any, *args: Any, **kwargs: Any) -> Any:
             started = time.perf_counter()
             timing = bench(tuner, *args, **kwargs)

@@ -1,5 +1,7 @@
 """The one exception of the package: a refusal that a person reads as one sentence."""
 
+from __future__ import annotations
+
 
 class PackError(Exception):
     """What was wrong, where, and what to do. `status` is the exit code (docs/exit-codes.md): 2 usage, 1 failed."""

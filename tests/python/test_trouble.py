@@ -310,3 +310,89 @@ def test_files_beyond_the_queue_are_dropped_and_a_403_ends_them(server, client):
     server.wait_for(lambda: not sending._may_send_files)
     sending.file("/v1/remote/triton/a/b", b"x")
     assert counters.sent == 0 and counters.dropped == 302 and len(server.requests) == 1
+
+
+def test_a_limit_of_requests_holds_evidence_back_and_nothing_else(server, client):
+    from wavetune.runtime import sender
+    server.trouble = status(429)
+    sending = sender.Sender(client, lambda: {"environment": {}, "node": "n"})
+    sending.evidence({"key": ["1"]})
+    server.wait_for(lambda: sending._gather_until > time.monotonic() + 20)
+    assert not client.is_open() and len(sending._evidence) == 1
+    server.trouble = None
+    sending._gather_until = 0.0
+    sending.probe()
+    server.wait_for(lambda: server.evidence)
+    assert counters.dropped == 0
+
+
+def test_evidence_that_is_forbidden_is_not_sent_again(server, client):
+    from wavetune.runtime import sender
+    server.trouble = status(403)
+    sending = sender.Sender(client, lambda: {"environment": {}, "node": "n"})
+    sending.evidence({"key": ["1"]})
+    server.wait_for(lambda: not sending._may_send_evidence)
+    sending.evidence({"key": ["2"]})
+    assert (counters.sent, counters.dropped, len(sending._evidence)) == (0, 2, 0)
+
+
+def test_a_child_of_a_fork_has_its_own_connection_queue_and_locks(server, client):
+    from wavetune.runtime import sender
+    sending = sender.Sender(client, lambda: {"environment": {}, "node": "n"})
+    assert client.request("GET", "/readyz").status == 200
+    parents = client._local.connection
+    sending._condition.acquire()  # as a thread of the parent may, when it forks
+    client._lock.acquire()
+    sending.after_fork()
+    client.after_fork()
+    assert client.request("GET", "/readyz").status == 200 and client._local.connection is not parents
+    sending.evidence({"key": ["1"]})
+    server.wait_for(lambda: server.evidence)
+
+
+def test_settings_that_are_wrong_are_as_if_they_were_not_there():
+    from wavetune.runtime.settings import Settings
+    found = Settings({"WAVETUNE_URL": "http://localhost/", "WAVETUNE_ON_MISS": "guess", "WAVETUNE_BUDGET_MS": "many",
+                      "WAVETUNE_ENVIRONMENT": "{", "WAVETUNE_IMAGE": "latest", "WAVETUNE_IDENTITY": "/nonexistent"}, None)
+    assert (found.url, found.on_miss, found.budget_s) == ("http://localhost", "tune", 2.0)
+    assert isinstance(found.environment(), dict) and found.image().startswith("sha256:") and found.identity() == {}
+    stated = Settings({"WAVETUNE_IMAGE": "sha256:" + "1" * 64, "WAVETUNE_ENVIRONMENT": '{"gpu": "X"}'}, None)
+    assert stated.image() == "sha256:" + "1" * 64 and stated.environment() == {"gpu": "X"}
+
+
+def test_a_token_that_is_no_text_of_a_header_is_none(tmp_path):
+    from wavetune.runtime import settings
+    settings.forget()
+    for text in ("two words", "a\nb", "ü", ""):
+        assert settings.take_token({"WAVETUNE_TOKEN": text}) is None
+    variables = {"WAVETUNE_TOKEN": "secret", "WAVETUNE_TOKEN_FILE": str(tmp_path / "absent")}
+    assert settings.take_token(variables) == "secret" and "WAVETUNE_TOKEN" not in variables
+    (tmp_path / "token").write_text("other\n")
+    assert settings.take_token({"WAVETUNE_TOKEN": "secret", "WAVETUNE_TOKEN_FILE": str(tmp_path / "token")}) == "other"
+    assert settings.taken_token() == "other"
+    settings.forget()
+
+
+def test_the_environment_is_what_torch_and_triton_say(monkeypatch):
+    import types
+
+    import triton
+
+    from wavetune.runtime import environment
+    device = types.SimpleNamespace(multi_processor_count=304, gcnArchName="gfx942:sramecc+:xnack-", major=9, minor=4)
+    cuda = types.SimpleNamespace(is_available=lambda: True, current_device=lambda: 0, get_device_properties=lambda _: device,
+                                 get_device_name=lambda: "AMD Instinct MI300X")
+    torch = types.SimpleNamespace(__version__="2.9.0+rocm6.4", cuda=cuda, version=types.SimpleNamespace(hip="6.4", cuda=None))
+    monkeypatch.setitem(environment.sys.modules, "torch", torch)
+    monkeypatch.setattr(environment, "_rocm", lambda: "6.4.1")
+    monkeypatch.setattr(environment, "_partition", lambda: "SPX")
+    assert environment.find({}) == {"rocm": "6.4.1", "torch": "2.9.0+rocm6.4", "triton": triton.__version__, "arch": "gfx942",
+                                    "gpu": "AMD Instinct MI300X", "compute_units": 304, "partition": "SPX"}
+    torch.version = types.SimpleNamespace(hip=None, cuda="12.8")
+    cuda.get_device_name = lambda: "NVIDIA H200"
+    found = environment.find({"rocm": None})
+    assert (found["cuda"], found["arch"], found["partition"], found["gpu"]) == ("12.8", "sm_94", "", "NVIDIA H200")
+    cuda.is_available = lambda: False
+    assert environment.find({"gpu": "stated"})["gpu"] == "stated"
+    cuda.is_available = lambda: 1 / 0
+    assert environment.find({"torch": "2.9.0"})["torch"] == "2.9.0"

@@ -216,9 +216,21 @@ def test_a_choice_that_a_launch_prunes_is_not_taken(server, cache, tmp_path):
     (tmp_path / "ops.py").write_text(text)
     server.document = document(choices(4096, 512))
     program = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n{HEAD}" + """
-print(json.dumps([program.launch([4096, 512]), program.DRIVER.benchmarked]))"""
+import wavetune
+counted = wavetune.counters()
+print(json.dumps([program.launch([4096, 512]), program.DRIVER.benchmarked, counted["hits"]]))
+counted = wavetune.counters()
+print(json.dumps([counted["hits"], counted["misses"]]))"""
     found = python("-c", "import wavetune.auto\n" + program, cache=cache, server=server)
-    assert found == [[[CHOSEN, CHOSEN, [256, 8], CHOSEN], 2]]  # two configs were left for 512
+    assert found == [[[CHOSEN, CHOSEN, [256, 8], CHOSEN], 2, 0], [3, 1]]  # two configs were left for 512
+    assert [[config["BLOCK"] for config in item["near"]] for sent in server.evidence for item in sent["items"]] == [[256]]
+    found = python("-c", "import wavetune.auto\n" + program, cache=cache, server=server, WAVETUNE_ON_MISS="first")
+    assert found == [[[CHOSEN, CHOSEN, [256, 4], CHOSEN], 0, 0], [3, 1]]
+
+
+def test_under_tritons_interpreter_nothing_is_done(server, cache):
+    text = "import wavetune.auto, wavetune.runtime.program as p\nprint(int(p.program() is None))"
+    assert python("-c", text, cache=cache, server=server, TRITON_INTERPRET="1") == [1]
 
 
 def test_a_warm_up_compiles_what_it_would_without_wavetune(server, cache):

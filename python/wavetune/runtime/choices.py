@@ -155,10 +155,7 @@ class Choices:
     # The file that fetch brought.
 
     def _read_file(self) -> None:
-        if self._is_file_read:
-            return
-        self._is_file_read = True
-        if self.settings.cache is None:
+        if self._is_file_read or self.settings.cache is None:
             return
         path = os.path.join(self.settings.cache, "choices", "choices.json")
         try:
@@ -171,6 +168,7 @@ class Choices:
             pass
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             log(f"{path} is not used: {type(error).__name__}: {error}")
+        self._is_file_read = True  # after it was: two threads may both read it, and none goes on without
 
     def _parse(self, found: Any, origin: str) -> Document | None:
         """The document, where it is of the release and regime that are wanted. Raises where it is garbled."""
@@ -219,7 +217,7 @@ class Choices:
         if answer.status != 200:
             # 403, a query that this server does not take, an environment that it cannot tell from others: not again.
             log(f"GET /v1/choices: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
-            self._may_get = False
+            self._may_get = answer.status == 429
             self._may_post = self._may_post and answer.status not in (403, 404)
             return
         try:
@@ -282,7 +280,7 @@ class Choices:
         if answer is None:
             return
         if answer.status != 200:
-            self._may_post = False
+            self._may_post = answer.status == 429
             log(f"POST /v1/choices: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
             return
         try:

@@ -69,6 +69,8 @@ def start() -> Program | None:
         if found is None:
             _is_tried = False  # the variables may be set later
             return None
+        if os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y"):
+            return None  # nothing runs on a GPU
         _program = Program(found)
         os.register_at_fork(after_in_child=_after_fork)
         restore.start(_program.restorer)

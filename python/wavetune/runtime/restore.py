@@ -12,6 +12,7 @@ The same for triton_dejavu's Autotuner, whose storage must not see keys that it 
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import threading
@@ -35,11 +36,12 @@ _INFINITE = [math.inf] * 3
 class Miss:
     """A key that is being tuned, or for which one config was chosen after all."""
 
-    __slots__ = ("texts", "stated", "chosen", "is_pruned", "timings", "seconds")
+    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "timings", "seconds")
 
     def __init__(self, texts: Any, stated: Any):
         self.texts, self.stated = texts, stated
         self.chosen: Any = None  # the config that is to win without being benchmarked
+        self.is_hit = False  # counted as one
         self.is_pruned = False
         self.timings: list[tuple[Any, float]] = []
         self.seconds = 0.0
@@ -132,9 +134,12 @@ class Restorer:
         if own is None:
             counters.misses += 1
             return False
-        tuner, miss = cache.tuner, None
+        tuner = cache.tuner
         choice = self.choices.find(own, texts)
         config = self._fitting(cache, choice)
+        prunes = getattr(tuner, "early_config_prune", None) is not None
+        if prunes and cache.is_text:
+            config = choice = None  # triton_dejavu benchmarks what its prune_configs leaves
         if config is not None:
             counters.hits += 1
             counters.saved_ms += choice.tuning_ms  # type: ignore[union-attr]
@@ -142,11 +147,12 @@ class Restorer:
             counters.misses += 1
             config = self._on_miss(cache, own, texts)
 
-        if config is not None and getattr(tuner, "early_config_prune", None) is None:
+        if config is not None and not prunes:
             cache.keep(key, config)
             return True
         miss = Miss(texts, cache.on_miss or self.settings.on_miss)
         miss.chosen = config if not cache.is_text else None
+        miss.is_hit = choice is not None and config is not None
         cache.misses[threading.get_ident()] = miss
         return False
 
@@ -236,10 +242,12 @@ def patch(module: Any) -> None:
         log(f"{module.__name__} is not one that this wavetune knows (python/wavetune/runtime/restore.py, patch): {error}")
         return
 
+    @functools.wraps(init)  # torch looks at the signature
     def __init__(tuner: Any, *args: Any, **kwargs: Any) -> None:
         init(tuner, *args, **kwargs)
         adopt(tuner)
 
+    @functools.wraps(prune)
     def prune_configs(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         found = prune(tuner, *args, **kwargs)
         try:
@@ -248,6 +256,7 @@ def patch(module: Any) -> None:
             surprised("choosing", error)
             return found
 
+    @functools.wraps(bench)
     def _bench(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         cache = cache_of(tuner)
         miss = cache.misses.get(threading.get_ident()) if cache is not None else None
@@ -282,6 +291,8 @@ def _pruned(tuner: Any, found: Any) -> Any:
     miss.is_pruned = True
     if miss.chosen is not None and not any(config is miss.chosen for config in found):
         miss.chosen = None  # not for these arguments
+        if miss.is_hit:
+            counters.hits, counters.misses = counters.hits - 1, counters.misses + 1
     if miss.chosen is None and miss.stated == "first":
         miss.chosen = found[0]
     return found if miss.chosen is None else [miss.chosen]

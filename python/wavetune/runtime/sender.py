@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import random
 import threading
 import time
 from collections import deque
@@ -159,6 +160,9 @@ class Sender:
         if answer is None:
             return  # kept for when the server is back
         with self._condition:
+            if answer.status == 429:  # many containers report under one token
+                self._gather_until = time.monotonic() + random.uniform(30, 90)
+                return
             for _ in items:
                 self._evidence.popleft()
             if answer.status < 300:

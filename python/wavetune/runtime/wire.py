@@ -172,7 +172,7 @@ class Wire:
 
     def request(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *,
                 limit: int = BODY_MAX, background: bool = False) -> Answer | None:
-        """The answer, whatever its status below 500; None where there is none, which is all that a caller needs to know."""
+        """The answer, whatever its status below 500 (429 too: one limit says nothing of other requests); None where there is none, which is all that a caller needs to know."""
         if not self.is_allowed or self._is_refused:
             return None
         if self._pid != os.getpid():
@@ -203,7 +203,7 @@ class Wire:
         if answer.status == 401:
             self._is_refused = True
             log("the server does not know the token: nothing more is asked for")
-        elif answer.status >= 500 or answer.status == 429:
+        elif answer.status >= 500:
             self._failed(f"{method} {path[:100]}: status {answer.status}")
             return None
         with self._lock:

@@ -99,14 +99,18 @@ def key(tmp_path):
     return path
 
 
+def signature(message):
+    public, text = sign(message)
+    return {"key": "sha256:" + hashlib.sha256(public).hexdigest(), "signature": base64.b64encode(text).decode()}
+
+
 def signed(found, **members):
-    """A channel's entry that names the document."""
+    """A channel's entry for the document's release, and the signature of the document as the server adds it."""
     entry = {"channel": "stable", "counter": 1, "environment": {"arch": "sm_90"}, "release": found["release"], "tag": "default",
-             "choices": "sha256:" + hashlib.sha256(canonical(found)).hexdigest(), **members}
-    entry = {name: value for name, value in entry.items() if value is not None}
-    public, signature = sign(trust.signed_bytes(entry))
-    return {**entry, "signatures": [{"key": "sha256:" + hashlib.sha256(public).hexdigest(),
-                                     "signature": base64.b64encode(signature).decode()}]}
+             **members}
+    digest = "sha256:" + hashlib.sha256(canonical(found)).hexdigest()
+    return {**entry, "signatures": [signature(trust.signed_bytes(entry))],
+            "choices": {"digest": digest, "signatures": [signature(trust.choices_bytes(found["release"], digest))]}}
 
 
 def with_code(stored):
@@ -127,31 +131,53 @@ def test_a_trusted_key_lets_in_the_code_that_the_release_states(server, stored, 
     (report,) = tuned(4096, cache=tmp_path / "2", server=server, WAVETUNE_TRUSTED_KEYS=str(key))
     assert (report["used"], report["compiled"], report["counters"]["refused"]) == ([CHOSEN] * 2, 2, 2)
     assert not list((tmp_path / "2").rglob("tmp*"))
-    server.entry = signed(server.document, choices=None)  # an entry that does not name the document: choices alone
+    # An entry that is signed, and a document that is not: choices, and no code.
+    server.entry = {**signed(server.document), "choices": {"digest": "sha256:" + "0" * 64, "signatures": []}}
     server.files, server.requests[:] = dict(stored), []
     (report,) = tuned(4096, cache=tmp_path / "3", server=server, WAVETUNE_TRUSTED_KEYS=str(key))
     assert (report["used"], report["compiled"], server.asked("GET", "/v1/remote")) == ([CHOSEN] * 2, 2, [])
+    # A release that the operator pinned needs no entry, and a signature of its choices.
+    pinned = {"WAVETUNE_TRUSTED_KEYS": str(key), "WAVETUNE_RELEASE": server.document["release"]}
+    server.entry = {"choices": signed(server.document)["choices"]}
+    (report,) = tuned(4096, cache=tmp_path / "4", server=server, **pinned)
+    assert (report["used"], report["compiled"]) == ([CHOSEN] * 2, 0)
+    server.entry = {}
+    (report,) = tuned(4096, cache=tmp_path / "5", server=server, **pinned)
+    assert report["benchmarked"] == 12
 
 
 @pytest.mark.parametrize("change", [
-    {"choices": "sha256:" + "0" * 64}, {"expires": "2020-01-01T00:00:00Z"}, {"channel": "other"}, {"tag": "other"},
+    {"expires": "2020-01-01T00:00:00Z"}, {"channel": "other"}, {"tag": "other"},
     {"regime": "warm"}, {"environment": {"arch": "sm_100"}}, {"environment": 5}, {"expires": "soon"}])
 def test_an_entry_that_is_not_for_this_program_brings_no_choices(change, key):
     entry = signed(document(), **change)
     wanted = {"environment": ENVIRONMENT}
     keys = trust.read_keys([str(key)])
-    if "choices" not in change:  # whose digest choices.py compares
-        assert trust.refusal(entry, keys, wanted) is not None
+    assert trust.refusal(entry, keys, wanted) is not None
     assert trust.refusal(signed(document()), keys, wanted) is None
     assert trust.refusal(signed(document(), expires="2999-01-01T00:00:00Z"), keys, wanted) is None
     assert trust.refusal({**signed(document()), "counter": 2}, keys, wanted) is not None
     assert trust.refusal(signed(document()), {}, wanted) is not None
     for signatures in (None, 5, [], [5], [{}], [{"key": "x"}], [{"key": next(iter(keys)), "signature": "!"}]):
-        assert trust.refusal({**entry, "signatures": signatures}, keys, wanted) is not None
+        assert trust.refusal({**signed(document()), "signatures": signatures}, keys, wanted) is not None
+        assert not trust.vouches({**signed(document())["choices"], "signatures": signatures}, document()["release"],
+                                 canonical(document()), keys)
+
+
+def test_only_a_signature_of_these_choices_of_this_release_vouches_for_them(key):
+    keys, found = trust.read_keys([str(key)]), document()
+    stated, text, release = signed(found)["choices"], canonical(found), found["release"]
+    assert trust.vouches(stated, release, text, keys)
+    assert not trust.vouches(stated, release, text + b" ", keys) and not trust.vouches(stated, "sha256:" + "b" * 64, text, keys)
+    assert not trust.vouches(stated, release, text, {}) and not trust.vouches(None, release, text, keys)
+    assert not trust.vouches(stated, None, text, keys) and not trust.vouches({}, release, text, keys)
+    # A signature of one kind is none of the other.
+    of_entry = {"digest": stated["digest"], "signatures": signed(found)["signatures"]}
+    assert not trust.vouches(of_entry, release, text, keys)
 
 
 def test_unsigned_choices_are_not_taken_where_a_key_is_trusted(server, key, tmp_path):
-    for entry in ({}, {**signed(document()), "counter": 5}, signed(document(), choices="sha256:" + "0" * 64)):
+    for entry in ({}, {**signed(document()), "counter": 5}, signed(document(), release="sha256:" + "b" * 64)):
         server.document, server.entry = document(choices(4096)), entry
         (report,) = tuned(4096, cache=tmp_path / "cache", server=server, WAVETUNE_TRUSTED_KEYS=str(key))
         assert report["benchmarked"] == 12

@@ -10,7 +10,6 @@ that wait meanwhile go into one request.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -233,8 +232,8 @@ class Choices:
             raise ValueError("three lines are missing")
         entry, document, agreed = _object(json.loads(lines[0])), json.loads(lines[1]), json.loads(lines[2])
         is_vouched = False
-        if self.settings.trusted_keys and not self.settings.is_pinned and document.get("version") is not None:
-            why, is_vouched = self._check(entry, lines[1])
+        if self.settings.trusted_keys and _object(document).get("version") is not None:
+            why, is_vouched = self._check(entry, document.get("release"), lines[1])
             if why is not None:
                 log(f"the server's choices are not used: {why}")
                 self._documents, self._code = [], {}
@@ -245,21 +244,21 @@ class Choices:
         self._documents = [found for found in documents if found is not None]
         self._code = self._documents[0].code if is_vouched and documents[0] is not None else {}
 
-    def _check(self, entry: dict[str, Any], document: bytes) -> tuple[str | None, bool]:
-        """Why choices are refused where a key is trusted, or None; and whether the signature covers the document."""
+    def _check(self, entry: dict[str, Any], release: Any, text: bytes) -> tuple[str | None, bool]:
+        """Why choices are refused where a key is trusted, or None; and whether a signature covers the document, so that code
+        may be taken. A document that none covers, of a release that a signed entry names, has choices, which are harmless."""
         from . import trust
         if self._trusted is None:
             self._trusted = trust.read_keys(self.settings.trusted_keys)
         settings = self.settings
+        is_vouched = trust.vouches(entry.get("choices"), release, text, self._trusted)
+        if settings.is_pinned:  # by the operator: no entry is needed
+            return (None, True) if is_vouched else ("no trusted key signed them", False)
         why = trust.refusal(entry, self._trusted, {"channel": settings.channel, "tag": settings.tag, "regime": settings.regime,
                                                    "environment": settings.environment()})
-        if why is not None:
-            return why, False
-        stated = entry.get("choices")
-        if stated is None:
-            return None, False  # an entry from before entries had it: choices are harmless, code is not
-        digest = "sha256:" + hashlib.sha256(document).hexdigest()
-        return (None, True) if stated == digest else ("they are not those that the channel's entry names", False)
+        if why is None and entry.get("release") != release:
+            why = "they are of another release than the channel's entry names"
+        return (why, False) if why is not None else (None, is_vouched)
 
     def _post(self) -> None:
         """Asks for all keys that threads wait for."""

@@ -1,7 +1,9 @@
-"""Whether a channel entry was signed by a key that the deployment trusts (docs/signing.md), in the program itself.
+"""Whether what the server says was signed by a key that the deployment trusts (docs/signing.md), in the program itself.
 
-What is signed is the line "wavetune channel entry 1" and the entry's canonical JSON. The entry names the release; its member
-"choices", once entries have it, the digest of the release's choices document, and that document the digests of code.
+Two things are signed, each as a line that names its kind and canonical JSON:
+    "wavetune channel entry 1\\n"   the channel's entry, which names the release
+    "wavetune choices 1\\n"         {"choices": DIGEST, "release": DIGEST}: the bytes of the release's choices document, which
+                                    names code by digests
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, Mapping, Sequence
 
 from .log import log
 
-_SIGNED = ("channel", "choices", "counter", "environment", "expires", "regime", "release", "tag")
+_SIGNED = ("channel", "counter", "environment", "expires", "regime", "release", "tag")
 _DER_OF_ED25519 = bytes.fromhex("302a300506032b6570032100")
 _SIGNATURES_MAX = 8
 
@@ -36,12 +38,38 @@ def read_keys(paths: Sequence[str]) -> dict[str, bytes]:
     return keys
 
 
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
 def signed_bytes(entry: Mapping[str, Any]) -> bytes:
     members = {name: entry[name] for name in _SIGNED if name in entry}
     if members.get("regime") == "cold":
         del members["regime"]
-    text = json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return b"wavetune channel entry 1\n" + text.encode()
+    return b"wavetune channel entry 1\n" + _canonical(members)
+
+
+def choices_bytes(release: str, digest: str) -> bytes:
+    return b"wavetune choices 1\n" + _canonical({"choices": digest, "release": release})
+
+
+def _is_signed(message: bytes, signatures: Any, keys: Mapping[str, bytes]) -> bool:
+    from .ed25519 import verify
+    for one in (signatures or [])[:_SIGNATURES_MAX]:
+        key = keys.get(one["key"])
+        if key is not None and verify(key, message, base64.b64decode(one["signature"], validate=True)):
+            return True
+    return False
+
+
+def vouches(stated: Any, release: Any, document: bytes, keys: Mapping[str, bytes]) -> bool:
+    """Whether a trusted key signed these bytes as the choices of the release. `stated`: {"digest", "signatures"}."""
+    try:
+        digest = "sha256:" + hashlib.sha256(document).hexdigest()
+        return stated["digest"] == digest and isinstance(release, str) and \
+            _is_signed(choices_bytes(release, digest), stated["signatures"], keys)
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def refusal(entry: Mapping[str, Any], keys: Mapping[str, bytes], wanted: Mapping[str, Any],
@@ -50,11 +78,8 @@ def refusal(entry: Mapping[str, Any], keys: Mapping[str, bytes], wanted: Mapping
 
     `wanted`: channel, tag, regime, and the environment, of which the GPU must be the same.
     """
-    from .ed25519 import verify
     try:
-        if not any(key in keys and verify(keys[key], signed_bytes(entry), base64.b64decode(text, validate=True))
-                   for key, text in [(one.get("key"), one.get("signature", "")) for one in
-                                     entry.get("signatures", [])[:_SIGNATURES_MAX]]):
+        if not _is_signed(signed_bytes(entry), entry["signatures"], keys):
             return "no trusted key signed the channel's entry"
         expires = entry.get("expires")
         if expires is not None and calendar.timegm(time.strptime(expires, "%Y-%m-%dT%H:%M:%SZ")) <= \

@@ -13,6 +13,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 ENVIRONMENT = {"cuda": "12.8", "triton": "any", "gpu": "Test GPU", "arch": "sm_90", "compute_units": 132, "partition": ""}
 TOKEN = "secret-token"
+REPORT = {"environment", "tag", "node", "regime", "items"}
+ITEM = {"function", "name", "key", "near", "configs", "ms", "tuning_ms"}
 
 
 def document(choices=(), code=None, **more):
@@ -117,6 +119,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._get_choices(query) if self.command == "GET" else self._post_choices(json.loads(body))
         elif segments == ["v1", "evidence"]:
             report = json.loads(body)
+            if not REPORT.issuperset(report) or not all(ITEM.issuperset(item) for item in report["items"]):
+                self.answer(422, b"{}")
+                return
             server.evidence.append(report)
             self.answer(200, canonical({"stored": len(report["items"]), "dropped": 0}))
         elif segments[:3] == ["v1", "remote", "triton"] and "image" in query:
@@ -140,6 +145,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _post_choices(self, wanted):
         choices = []
+        if set(wanted) != {"functions"}:  # the environment is in the query
+            self.answer(422, b"{}")
+            return
         for function in wanted["functions"]:
             for key in function["keys"]:
                 config = self.server.later.get((function["function"], tuple(key)))

@@ -272,8 +272,7 @@ class Choices:
         for closure, key in places:
             functions.setdefault(closure, []).append(key)
         self._posts, self._posted_s = self._posts + 1, now_s
-        body = {"environment": self.settings.environment(),
-                "functions": [{"function": closure, "keys": wanted} for closure, wanted in functions.items()]}
+        body = {"functions": [{"function": closure, "keys": wanted} for closure, wanted in functions.items()]}
         answer = self.wire.request("POST", f"/v1/choices?{self._query()}", json.dumps(body).encode(),
                                    {"Content-Type": "application/json"}, limit=DOCUMENT_MAX)
         if answer is None:

@@ -194,9 +194,8 @@ class Restorer:
             if ms <= ranked[0][0] * NEAR and text is not None and text not in seen and len(near) < NEAR_MAX:
                 seen.add(text)
                 near.append(flat)
-        self.sender.evidence({"function": cache.closure(), "name": _name(cache), "key": list(miss.texts), "config": near[0],
-                              "near": near, "configs": len(miss.timings), "ms": ranked[0][0],
-                              "tuning_ms": miss.seconds * 1000})
+        self.sender.evidence({"function": cache.closure(), "name": _name(cache), "key": list(miss.texts), "near": near,
+                              "configs": len(miss.timings), "ms": ranked[0][0], "tuning_ms": miss.seconds * 1000})
 
     def after_fork(self) -> None:
         self.choices.after_fork()

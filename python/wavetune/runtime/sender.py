@@ -169,6 +169,7 @@ class Sender:
                 counters.sent += len(items)
                 return
             counters.dropped += len(items)
+            log(f"POST /v1/evidence: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
             if answer.status in (403, 404):
                 counters.dropped += len(self._evidence)
                 self._may_send_evidence = False

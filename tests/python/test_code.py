@@ -131,11 +131,11 @@ def test_a_trusted_key_lets_in_the_code_that_the_release_states(server, stored, 
     (report,) = tuned(4096, cache=tmp_path / "2", server=server, WAVETUNE_TRUSTED_KEYS=str(key))
     assert (report["used"], report["compiled"], report["counters"]["refused"]) == ([CHOSEN] * 2, 2, 2)
     assert not list((tmp_path / "2").rglob("tmp*"))
-    # An entry that is signed, and a document that is not: choices, and no code.
+    # An entry that is signed, and a document that is not.
     server.entry = {**signed(server.document), "choices": {"digest": "sha256:" + "0" * 64, "signatures": []}}
     server.files, server.requests[:] = dict(stored), []
     (report,) = tuned(4096, cache=tmp_path / "3", server=server, WAVETUNE_TRUSTED_KEYS=str(key))
-    assert (report["used"], report["compiled"], server.asked("GET", "/v1/remote")) == ([CHOSEN] * 2, 2, [])
+    assert (report["benchmarked"], report["compiled"], server.asked("GET", "/v1/remote")) == (12, 2, [])
     # A release that the operator pinned needs no entry, and a signature of its choices.
     pinned = {"WAVETUNE_TRUSTED_KEYS": str(key), "WAVETUNE_RELEASE": server.document["release"]}
     server.entry = {"choices": signed(server.document)["choices"]}
@@ -179,6 +179,8 @@ def test_only_a_signature_of_these_choices_of_this_release_vouches_for_them(key)
 def test_unsigned_choices_are_not_taken_where_a_key_is_trusted(server, key, tmp_path):
     for entry in ({}, {**signed(document()), "counter": 5}, signed(document(), release="sha256:" + "b" * 64)):
         server.document, server.entry = document(choices(4096)), entry
+        server.later = {(closure, tuple(own)): config for closure, _, own, config in choices(4096)}
+        server.agreed = {"functions": {c: {"choices": [{"key": k, "config": f}]} for c, _, k, f in choices(4096)}}
         (report,) = tuned(4096, cache=tmp_path / "cache", server=server, WAVETUNE_TRUSTED_KEYS=str(key))
         assert report["benchmarked"] == 12
 

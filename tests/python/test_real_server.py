@@ -1,12 +1,15 @@
 """The real server serves a program what another found: choices that containers agree on, and the code that they compiled."""
 
+import itertools
+import json
 import os
 import pathlib
 import sys
 import time
 
 import pytest
-from conftest import ROOT, program
+import triton
+from conftest import ROOT, TUNED, program, run
 from starting import ENVIRONMENT, tuned
 
 IMAGE = "sha256:" + "1" * 64
@@ -37,6 +40,7 @@ def server(harness, tmp_path):
         try:
             if made.request("GET", "/v1/choices").status == 404:
                 pytest.skip("this server has no choices")
+            made.postgres = postgres
             made.container = harness.make_token(database, "container", "reader,demand")
             yield made
         finally:
@@ -60,3 +64,53 @@ def test_a_second_container_gets_what_the_first_found(server, tmp_path):
     assert second["counters"]["hits"] == 2 and second["counters"]["groups"] == 2 and second["counters"]["requests"] == 3
     (other,) = tuned(4096, cache=tmp_path / "3", **{**variables, "WAVETUNE_IMAGE": "sha256:" + "2" * 64})
     assert (other["benchmarked"], other["compiled"]) == (0, 2)  # code is for this image alone
+
+
+def publish(harness, server, tmp_path, key):
+    """Packs the program's add_kernel, and publishes a release with a config that tuning would not find, signed."""
+    if int(triton.__version__.split(".")[1]) > 6:
+        pytest.skip("pack needs Triton 3.3 to 3.6")
+    environment = {**ENVIRONMENT, "triton": triton.__version__}
+    run("pack", f"{TUNED}/ops.py:add_kernel", "--kernel", tmp_path / "add", "--output", tmp_path / "build", "--key", "n=4096",
+        "--arch", "sm_90", "--signature", "x_ptr=*fp16[n], y_ptr=*fp16[n]:write", "--grid",
+        "lambda META: (triton.cdiv(n, META['BLOCK']), )")
+    space = json.loads((tmp_path / "add/space.json").read_text())
+    objects = json.loads((tmp_path / "build/build.json").read_text())["variants"][0]["objects"]
+    (chosen,) = [one["config"] for one in objects if one["config"]["BLOCK"] == 512 and one["config"]["num_warps"] == 4]
+    harness.wavetune(server, "kernel", "push", tmp_path / "add", "--build", tmp_path / "build")
+    kernel = harness.wavetune(None, "kernel", "hash", tmp_path / "add").stdout.strip()
+    answer = server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 4096}, "space": space, "environment": environment})
+    assert answer.status < 300, answer.body
+    values = json.dumps(chosen)
+    index = next(i for i, config in enumerate(configs_of(space)) if config.items() <= chosen.items())
+    verdict = json.dumps({"winner": index, "verdict": "FASTER", "equivalence_set": [index]})
+    server.postgres.sql(f"""UPDATE jobs SET state = 'done', finished_at = now() WHERE id = {answer.json["job"]};
+                            INSERT INTO winners (job_id, config, config_values, verdict)
+                              VALUES ({answer.json["job"]}, {index}, '{values}', '{verdict}')""", conninfo=server.database)
+    made = harness.wavetune(server, "publish", "--environment", json.dumps(environment), "--json")
+    release = json.loads(made.stdout)["release"]
+    harness.wavetune(None, "key", "new", key)
+    done = harness.wavetune(server, "promote", release, "stable", "--sign-key", key)
+    assert "not signed" not in done.stderr
+    return release, environment
+
+
+def configs_of(space):
+    if "configs" in space:
+        return space["configs"]
+    names = list(space["parameters"])
+    values = [one["values"] if isinstance(one, dict) else one for one in space["parameters"].values()]
+    return [dict(zip(names, chosen)) for chosen in itertools.product(*values)]
+
+
+def test_a_release_that_a_key_signed_brings_choices_and_code(harness, server, tmp_path):
+    release, environment = publish(harness, server, tmp_path, tmp_path / "publisher.key")
+    variables = {"server": server.url, "WAVETUNE_TOKEN": server.container, "WAVETUNE_ENVIRONMENT": json.dumps(environment)}
+    key = {"WAVETUNE_TRUSTED_KEYS": str(tmp_path / "publisher.key.pub")}
+    for i, more in enumerate(({}, key, {**key, "WAVETUNE_RELEASE": release})):
+        (report,) = tuned(4096, cache=tmp_path / str(i), **variables, **more)
+        assert report["used"][0] == [512, 4] and report["benchmarked"] == 6  # the other kernel has no release
+        assert (report["compiled"], report["counters"]["groups"]) == ((1, 1) if more else (2, 0))
+    harness.wavetune(None, "key", "new", tmp_path / "other.key")
+    (report,) = tuned(4096, cache=tmp_path / "other", WAVETUNE_TRUSTED_KEYS=str(tmp_path / "other.key.pub"), **variables)
+    assert (report["benchmarked"], report["compiled"]) == (12, 2)

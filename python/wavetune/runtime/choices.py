@@ -231,40 +231,43 @@ class Choices:
         if len(lines) < 3:
             raise ValueError("three lines are missing")
         entry, document, agreed = _object(json.loads(lines[0])), json.loads(lines[1]), json.loads(lines[2])
-        is_vouched = False
+        is_signed = False
         if self.settings.trusted_keys and _object(document).get("version") is not None:
-            why, is_vouched = self._check(entry, document.get("release"), lines[1])
+            why = self._refusal(entry, document.get("release"), lines[1])
             if why is not None:
                 log(f"the server's choices are not used: {why}")
                 self._documents, self._code = [], {}
                 return
+            is_signed = True
         documents = [self._parse(document, "release")]
-        if not self.settings.is_pinned:  # what containers agree on may change between two ranks' requests
+        # Nobody signs what containers agree on, and it may change between the requests of two ranks.
+        if not self.settings.is_pinned and not self.settings.trusted_keys:
             documents.append(Document(_object(agreed).get("functions", {}), {}, "agreed"))
+        self._code = documents[0].code if is_signed and documents[0] is not None else {}
         self._documents = [found for found in documents if found is not None]
-        self._code = self._documents[0].code if is_vouched and documents[0] is not None else {}
 
-    def _check(self, entry: dict[str, Any], release: Any, text: bytes) -> tuple[str | None, bool]:
-        """Why choices are refused where a key is trusted, or None; and whether a signature covers the document, so that code
-        may be taken. A document that none covers, of a release that a signed entry names, has choices, which are harmless."""
+    def _refusal(self, entry: dict[str, Any], release: Any, text: bytes) -> str | None:
+        """Why a document is not used where keys are trusted; None: one of them signed it, and the entry that names its
+        release. A release that the operator pinned needs no entry."""
         from . import trust
         if self._trusted is None:
             self._trusted = trust.read_keys(self.settings.trusted_keys)
         settings = self.settings
-        is_vouched = trust.vouches(entry.get("choices"), release, text, self._trusted)
-        if settings.is_pinned:  # by the operator: no entry is needed
-            return (None, True) if is_vouched else ("no trusted key signed them", False)
-        why = trust.refusal(entry, self._trusted, {"channel": settings.channel, "tag": settings.tag, "regime": settings.regime,
-                                                   "environment": settings.environment()})
-        if why is None and entry.get("release") != release:
-            why = "they are of another release than the channel's entry names"
-        return (why, False) if why is not None else (None, is_vouched)
+        if not trust.vouches(entry.get("choices"), release, text, self._trusted):
+            return "no trusted key signed them"
+        if settings.is_pinned:
+            return None
+        if entry.get("release") != release:
+            return "they are of another release than the channel's entry names"
+        return trust.refusal(entry, self._trusted, {"channel": settings.channel, "tag": settings.tag, "regime": settings.regime,
+                                                    "environment": settings.environment()})
 
     def _post(self) -> None:
         """Asks for all keys that threads wait for."""
         now_s = time.monotonic()
         may_now = self._posts < POSTS_AT_START or now_s - self._posted_s >= POST_S
-        if not self._may_post or not may_now or self.settings.is_pinned or self.wire is None or self.wire.is_open():
+        if not self._may_post or not may_now or self.wire is None or self.wire.is_open() or \
+                self.settings.is_pinned or self.settings.trusted_keys:  # an answer names no release and has no signature
             return
         with self._waiting_lock:
             places = [place for place in self._waiting if place not in self._asked_for][:KEYS_OF_A_POST]

@@ -16,7 +16,7 @@ def run(version, name):
         pytest.skip(reason.read_text().strip() if reason.exists() else f"tests/python-env.sh makes {python.parents[1]}")
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "PYTEST_"))}
     own.update(PYTHONPATH=str(ROOT / "python"), PYTHONDONTWRITEBYTECODE="1")
-    done = subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", ROOT / f"tests/python/test_{name}.py"], env=own,
-                          capture_output=True, text=True, timeout=600)
+    argv = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", ROOT / f"tests/python/test_{name}.py"]
+    done = subprocess.run(argv, env=own, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-1000:]
     print(done.stdout.splitlines()[-1])

@@ -115,7 +115,8 @@ def test_nonlocals_come_before_globals(load):
 
 
 def test_names_that_the_function_binds_are_its_own(load):
-    text = HEAD + "n = 5\nx = 7\n@triton.jit\ndef kernel(p, n):\n    x = n + 1\n    for i in range(3):\n        x += i\n    tl.store(p, x)\n"
+    text = HEAD + ("n = 5\nx = 7\n@triton.jit\ndef kernel(p, n):\n    x = n + 1\n    for i in range(3):\n        x += i\n"
+                   "    tl.store(p, x)\n")
     assert load(text.replace("n = 5\nx = 7", "n = 6\nx = 8")) == load(text)
 
 

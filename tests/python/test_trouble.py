@@ -83,6 +83,10 @@ TROUBLES = {
     "500": status(500), "503": status(503), "302": status(302, Location="http://127.0.0.1:1/")}
 
 
+def logged(tmp_path):
+    return {"WAVETUNE_LOG": str(tmp_path / "log")}
+
+
 def seconds(tmp_path):
     """What the program lost in all, as its last line in the log says."""
     found = re.findall(r"lost_ms ([0-9.e+-]+)", (tmp_path / "log").read_text())
@@ -99,7 +103,7 @@ def check(what, report, tmp_path, expected=UNTOUCHED):
 @pytest.mark.parametrize("what", TROUBLES)
 def test_a_server_that_misbehaves_costs_little(server, tmp_path, what):
     server.trouble = TROUBLES[what]
-    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=server, WAVETUNE_SHARED_CODE="1", WAVETUNE_LOG=str(tmp_path / "log"))
+    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=server, WAVETUNE_SHARED_CODE="1", **logged(tmp_path))
     check(what, report, tmp_path)
 
 
@@ -108,8 +112,8 @@ def test_a_server_that_misbehaves_costs_little(server, tmp_path, what):
 def test_a_server_that_cannot_be_reached_costs_little(server, tmp_path, what):
     variables, listening = {}, socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    url = {"away": f"http://127.0.0.1:{port}", "no URL": "localhost", "a plain server behind https": server.url.replace("http", "https"),
-           "no such host": "https://wavetune.invalid"}.get(what, f"https://127.0.0.1:{port}")
+    url = {"away": f"http://127.0.0.1:{port}", "no URL": "localhost", "no such host": "https://wavetune.invalid",
+           "a plain server behind https": server.url.replace("http", "https")}.get(what, f"https://127.0.0.1:{port}")
     if what == "away":
         listening.close()
     elif what == "a name server that does not answer":
@@ -126,7 +130,7 @@ def test_a_server_that_cannot_be_reached_costs_little(server, tmp_path, what):
             connection.recv(1)  # and never answers
             time.sleep(30)
         threading.Thread(target=accept, daemon=True).start()
-    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=url, WAVETUNE_LOG=str(tmp_path / "log"), **variables)
+    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=url, **logged(tmp_path), **variables)
     assert essence(report) == UNTOUCHED
     lost_ms = report["counters"]["lost_ms"]
     print(f"\n{what}: lost {lost_ms:.0f} ms, requests {report['counters']['requests']}")
@@ -136,21 +140,22 @@ def test_a_server_that_cannot_be_reached_costs_little(server, tmp_path, what):
 
 def test_a_server_that_fails_after_the_choices_costs_little(server, tmp_path):
     server.trouble = lambda handler: "/remote/" in handler.path and hang(handler)
-    (report,) = tuned(4096, cache=tmp_path / "cache", patience=1.5, server=server, WAVETUNE_SHARED_CODE="1", WAVETUNE_LOG=str(tmp_path / "log"))
+    (report,) = tuned(4096, cache=tmp_path / "cache", patience=1.5, server=server, WAVETUNE_SHARED_CODE="1", **logged(tmp_path))
     check("hanging at code", report, tmp_path, {"used": [CHOSEN] * 2, "benchmarked": 0, "compiled": 2})
 
 
-@pytest.mark.parametrize("what, body", [("16 MiB of code", raw(OK + b"17000000\r\n\r\n" + b"x" * 100000)), ("403 for code", status(403))])
+@pytest.mark.parametrize("what, body", [("16 MiB of code", raw(OK + b"17000000\r\n\r\n" + b"x" * 100000)),
+                                        ("403 for code", status(403))])
 def test_code_that_is_too_large_or_forbidden_is_not_taken(server, tmp_path, what, body):
     server.trouble = lambda handler: "/remote/" in handler.path and body(handler)
-    (report,) = tuned(4096, cache=tmp_path / "cache", server=server, WAVETUNE_SHARED_CODE="1", WAVETUNE_LOG=str(tmp_path / "log"))
+    (report,) = tuned(4096, cache=tmp_path / "cache", server=server, WAVETUNE_SHARED_CODE="1", **logged(tmp_path))
     check(what, report, tmp_path, {"used": [CHOSEN] * 2, "benchmarked": 0, "compiled": 2})
 
 
 def test_a_server_that_hangs_at_evidence_lets_the_program_end(server, tmp_path):
     server.document = {"functions": {}}
     server.trouble = lambda handler: "evidence" in handler.path and hang(handler)
-    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=server, WAVETUNE_LOG=str(tmp_path / "log"))
+    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=server, **logged(tmp_path))
     check("hanging at evidence", report, tmp_path)
 
 
@@ -216,8 +221,8 @@ def test_an_unknown_token_ends_all_requests(server):
     assert client.request("GET", "/readyz") is None and len(server.requests) == 1 and not client.may_try()
 
 
-@pytest.mark.parametrize("url", ["", "localhost", "ftp://localhost", "http://", "http://user:pass@localhost", "http://[", "http://x:y",
-                                 "http://localhost/?a=b"])
+@pytest.mark.parametrize("url", ["", "localhost", "ftp://localhost", "http://", "http://user:pass@localhost", "http://[",
+                                 "http://x:y", "http://localhost/?a=b"])
 def test_what_is_no_url_is_not_asked(url):
     assert not wire.Wire(url, TOKEN).is_allowed and wire.Wire(url, TOKEN).request("GET", "/") is None
 
@@ -319,10 +324,16 @@ def test_a_limit_of_requests_holds_evidence_back_and_nothing_else(server, client
     sending.evidence({"key": ["1"]})
     server.wait_for(lambda: sending._gather_until > time.monotonic() + 20)
     assert not client.is_open() and len(sending._evidence) == 1
+    ending = sender.Sender(client, lambda: {"environment": {}, "node": "n"})
+    ending.evidence({"key": ["2"]})
+    before = len(server.requests)
+    ending.stop()  # sends it once more, and drops it
+    assert len(server.requests) == before + 1 and not ending._evidence and counters.dropped == 1
+    counters.reset()
     server.trouble = None
     sending._gather_until = 0.0
     sending.probe()
-    server.wait_for(lambda: server.evidence)
+    server.wait_for(lambda: server.evidence and counters.sent == 1)
     assert counters.dropped == 0
 
 

@@ -120,7 +120,8 @@ def test_the_manager_without_the_variables_is_tritons_own(cache):
 
 
 def test_run_starts_a_module_and_keeps_arguments_and_exit_status(server, cache, tmp_path):
-    (tmp_path / "started.py").write_text("import sys\nassert __name__ == '__main__' and sys.argv[1:] == ['-m', 'x']\nsys.exit(7)\n")
+    (tmp_path / "started.py").write_text(
+        "import sys\nassert __name__ == '__main__' and sys.argv[1:] == ['-m', 'x']\nsys.exit(7)\n")
     own = environment(cache, server)
     own["PYTHONPATH"] += f":{tmp_path}"
     for how in (["-m", "started"], [str(tmp_path / "started.py")]):

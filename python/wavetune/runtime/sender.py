@@ -160,7 +160,7 @@ class Sender:
         if answer is None:
             return  # kept for when the server is back
         with self._condition:
-            if answer.status == 429:  # many containers report under one token
+            if answer.status == 429 and not self._is_ended:  # many containers report under one token
                 self._gather_until = time.monotonic() + random.uniform(30, 90)
                 return
             for _ in items:

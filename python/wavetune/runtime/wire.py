@@ -172,7 +172,8 @@ class Wire:
 
     def request(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *,
                 limit: int = BODY_MAX, background: bool = False) -> Answer | None:
-        """The answer, whatever its status below 500 (429 too: one limit says nothing of other requests); None where there is none, which is all that a caller needs to know."""
+        """The answer, whatever its status below 500 (429 too: one limit says nothing of other requests); None where there is
+        none, which is all that a caller needs to know."""
         if not self.is_allowed or self._is_refused:
             return None
         if self._pid != os.getpid():

@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+import linecache
 import subprocess
 import sys
 
@@ -83,14 +84,15 @@ def test_decorators_do_not_matter(load):
 
 def test_constants_and_functions_of_modules_are_followed(load, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    text = HEAD + "import closure_ops as ops\n@triton.jit\ndef kernel(x):\n    tl.store(x, ops.twice(ops.WIDTH) + ops.missing)\n"
+    text = HEAD + ("import closure_ops as ops\n@triton.jit\ndef kernel(x):\n"
+                   "    tl.store(x, ops.twice(ops.WIDTH) + ops.missing)\n")
 
     def with_module(body):
         (tmp_path / "closure_ops.py").write_text(HEAD + body)
         sys.modules.pop("closure_ops", None)
         importlib.invalidate_caches()
-        (tmp_path / "__pycache__").exists() and [f.unlink() for f in (tmp_path / "__pycache__").glob("closure_ops*")]
-        import linecache
+        for compiled in tmp_path.glob("__pycache__/closure_ops*"):
+            compiled.unlink()
         linecache.clearcache()
         return load(text)
 

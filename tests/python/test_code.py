@@ -258,7 +258,8 @@ def metadata(**members):
 
 
 @pytest.mark.parametrize("edit", [
-    without(".cubin"), without(".json"), metadata(hash="0" * 64), metadata(hash=None), metadata(target=None), metadata(target={}),
+    without(".cubin"), without(".json"), metadata(hash="0" * 64), metadata(hash=None), metadata(target=None),
+    metadata(target={}),
     metadata(shared="many"), metadata(num_warps=None), metadata(**{"no name": 1}), lambda files, _: {**files, "evil.so": b"x"},
     lambda files, place: {**files, place[-1]: b"garbage"}, lambda files, place: {**files, "other_kernel.ttir": b"x"},
     lambda files, _: {name: b"" if name.endswith(".cubin") else data for name, data in files.items()}])
@@ -300,12 +301,14 @@ def test_a_program_that_is_sent_a_poisoned_group_compiles(server, stored, tmp_pa
 
 @pytest.mark.parametrize("timings, is_taken", [
     ([[{"kwargs": {"BLOCK": 64}, "num_warps": 4, "ir_override": None}, [1.0, 1.0, 1.0]]], True),
-    ([[{"kwargs": {"BLOCK": 64}, "ir_override": "/tmp/evil.ttgir"}, [1.0]]], False), ([[{"kwargs": {}, "evil": 1}, [1.0]]], False),
+    ([[{"kwargs": {"BLOCK": 64}, "ir_override": "/tmp/evil.ttgir"}, [1.0]]], False),
+    ([[{"kwargs": {}, "evil": 1}, [1.0]]], False),
     ([[{"num_warps": 4}, [1.0]]], False), ([[{"kwargs": {}}, ["fast"]]], False), ([], False), (5, False)])
 def test_a_file_of_autotuning_has_configs_that_triton_can_make(server, tmp_path, timings, is_taken):
     key = "A" * 52
     program = _Stand(server)
-    server.files[program.settings.image(), key, "f.autotune.json"] = json.dumps({"key": [], "configs_timings": timings}).encode()
+    text = json.dumps({"key": [], "configs_timings": timings})
+    server.files[program.settings.image(), key, "f.autotune.json"] = text.encode()
     path = code.Folder(program, key, str(tmp_path)).get_file("f.autotune.json")
     assert (path is not None) == is_taken and bool(os.listdir(tmp_path)) == is_taken
 

@@ -35,8 +35,8 @@ def server(harness, tmp_path):
     postgres = harness.Postgres(durable=False)
     try:
         database = postgres.database()
-        made = harness.Server(database, pathlib.Path(tmp_path), options=(*harness.UNHURRIED, "--agreed", "1/1", "--remote-share",
-                                                                        f"container/{IMAGE}"))
+        options = (*harness.UNHURRIED, "--agreed", "1/1", "--remote-share", f"container/{IMAGE}")
+        made = harness.Server(database, pathlib.Path(tmp_path), options=options)
         try:
             if made.request("GET", "/v1/choices").status == 404:
                 pytest.skip("this server has no choices")
@@ -79,7 +79,8 @@ def publish(harness, server, tmp_path, key):
     (chosen,) = [one["config"] for one in objects if one["config"]["BLOCK"] == 512 and one["config"]["num_warps"] == 4]
     harness.wavetune(server, "kernel", "push", tmp_path / "add", "--build", tmp_path / "build")
     kernel = harness.wavetune(None, "kernel", "hash", tmp_path / "add").stdout.strip()
-    answer = server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 4096}, "space": space, "environment": environment})
+    job = {"kernel": kernel, "key": {"n": 4096}, "space": space, "environment": environment}
+    answer = server.request("POST", "/v1/jobs", job)
     assert answer.status < 300, answer.body
     values = json.dumps(chosen)
     index = next(i for i, config in enumerate(configs_of(space)) if config.items() <= chosen.items())

@@ -120,7 +120,8 @@ def test_a_server_that_cannot_be_reached_costs_little(server, tmp_path, what):
         url = "https://wavetune.example"
         (tmp_path / "sitecustomize.py").write_text(
             "import socket, time\nreal = socket.getaddrinfo\n"
-            "def slow(host, port, *args, **kwargs):\n    if kwargs.get('flags') != socket.AI_NUMERICHOST:\n        time.sleep(60)\n"
+            "def slow(host, port, *args, **kwargs):\n"
+            "    if kwargs.get('flags') != socket.AI_NUMERICHOST:\n        time.sleep(60)\n"
             "    return real(host, port, *args, **kwargs)\nsocket.getaddrinfo = slow\n")
         from starting import ROOT
         variables["PYTHONPATH"] = f"{tmp_path}:{ROOT / 'python'}:{TUNED}"
@@ -165,9 +166,10 @@ def test_a_budget_of_nothing_keeps_a_program_from_waiting(server, tmp_path):
 
 
 def test_nothing_is_printed_unless_it_is_asked_for(server, tmp_path):
+    """WAVETUNE_LOG may have a level, which other programs read."""
     server.trouble = TROUBLES["500"]
     tuned(4096, cache=tmp_path / "cache", patience=0, server=server)  # asserts that stderr is empty
-    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=server, WAVETUNE_LOG="info")  # a level, of other programs
+    (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=server, WAVETUNE_LOG="info")
     assert report["counters"]["failures"] == 1
 
 
@@ -239,8 +241,8 @@ def test_a_token_goes_to_loopback_or_over_tls_only():
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                    "-subj", "/CN=wavetune", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out",
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "2", "-subj", "/CN=wavetune", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out",
                     folder / "cert.pem"], check=True, capture_output=True)
     return folder
 

@@ -17,7 +17,7 @@ sys.modules['torch'] = types.ModuleType('torch')
 sys.modules['torch'].Tensor = program.Tensor
 triton.runtime.driver.set_active(program.DRIVER)
 """
-# An autotuner with the interface of triton-dejavu's: keys are strings, and its storage wants a time for every item of its cache.
+# An autotuner with the interface of triton-dejavu's: keys are strings, and its storage wants a time for each item of its cache.
 DEJAVU = """import builtins
 from triton.runtime.driver import driver
 

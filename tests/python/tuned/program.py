@@ -1,7 +1,7 @@
 """A program as people have it, where there is no GPU: it launches kernels with stand-ins for tensors under a driver that knows
 its target. Triton, its compiler and its autotuner are the real ones, of any version from 3.3 to 3.9.
 
-    program.py [fork|twice|wait] N…     prints one line of JSON: the configs that it used, and what Triton did for them
+    program.py [fork] N…     prints one line of JSON: the configs that it used, and what Triton did for them
 
 The benchmark measures nothing: each of its times is less than the one before, so that the last config wins.
 """
@@ -104,5 +104,3 @@ if __name__ == "__main__":
         assert os.waitpid(child, 0)[1] == 0
     else:
         report(launch(sizes))
-        if how == "wait":
-            sys.stdin.read()

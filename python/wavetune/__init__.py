@@ -11,6 +11,9 @@ def __getattr__(name):
     if name == "autotune":
         from .decorate import autotune
         return autotune
+    if name in ("Client", "ApiError"):
+        from . import client
+        return getattr(client, name)
     if name == "counters":
         from .runtime.counters import snapshot
         return snapshot

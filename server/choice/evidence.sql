@@ -29,8 +29,8 @@ SET name = excluded.name, near = excluded.near, configs = excluded.configs, ms =
 RETURNING e.id;
 
 -- For each key that at least :measured nodes measured: the config that most nodes, and at least
--- :nodes, found best or within 2 % of their best. Of several configs with as many nodes the first by
--- its text.
+-- :nodes, found best or within 2 % of their best. Of several configs with as many nodes, the one that
+-- most nodes found best; then the first by its text.
 -- name: evidence_agreed
 WITH lately AS (
     SELECT function, key_digest, name, key, near
@@ -45,9 +45,10 @@ WITH lately AS (
     GROUP BY function, key_digest
     HAVING count(*) >= :measured::bigint
 ), votes AS (
-    SELECT function, key_digest, config::text AS config, count(*) AS nodes
+    SELECT function, key_digest, config::text AS config, count(*) AS nodes,
+           count(*) FILTER (WHERE place = 1) AS best
     FROM lately
-    CROSS JOIN json_array_elements(near) AS c(config)
+    CROSS JOIN json_array_elements(near) WITH ORDINALITY AS c(config, place)
     GROUP BY function, key_digest, config::text
     HAVING count(*) >= :nodes::bigint
 )
@@ -55,7 +56,7 @@ SELECT DISTINCT ON (function, key_digest)
        function, m.name, m.key, v.config, v.nodes, m.measured
 FROM measured m
 JOIN votes v USING (function, key_digest)
-ORDER BY function, key_digest, v.nodes DESC, v.config;
+ORDER BY function, key_digest, v.nodes DESC, v.best DESC, v.config;
 
 -- Removes rows that are older than :days. Rows that a report is changing are left out, so that two
 -- statements never wait for each other.

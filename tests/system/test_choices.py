@@ -317,6 +317,12 @@ def test_what_enough_nodes_found_best_or_nearly_so_is_a_choice(server, reader):
 
 
 @pytest.mark.parametrize("options", [("--agreed", "1/1")])
+def test_of_configs_that_are_as_good_the_one_that_was_best_more_often_is_chosen(server, reader):
+    tell(server, reader, "a", found(near=[NEAR, BEST]))
+    assert ask(server, reader, KEY, function=OTHER)["choices"][0]["config"] == NEAR
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1")])
 def test_a_release_comes_before_what_is_agreed(server, reader, publish):
     publish(1)
     tell(server, reader, "a", found(function=CLOSURE))

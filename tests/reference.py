@@ -36,6 +36,8 @@ SHARED_BY = 3  # an option that so many commands of a program have in the same w
 VARIABLES = {
     "WAVETUNE_AMDGPU_IDS": ("wavetune", "libdrm's list of GPU names, for `fetch` (default: `amdgpu.ids` of ROCm or the system)"),
     "WAVETUNE_ARCH": ("wavetune-agent", "the GPU's target, such as `gfx942`, instead of what the KFD's topology states"),
+    "WAVETUNE_CAPTURE_TO": ("the Python wheel", "reserved: a folder for captured launches; it turns the wheel on"),
+    "WAVETUNE_CA_FILE": ("the Python wheel", "certificates (PEM) to trust in place of the system's"),
     "WAVETUNE_CACHE": ("the Python wheel", "the folder with choices.json that `fetch --format choices` brought"),
     "WAVETUNE_DEBUG_AGENT": ("wavetune-agent", "the library of ROCm's debug agent, where it is not found by itself"),
     "WAVETUNE_DISPLACEMENT_BYTES": ("wavetune-agent", "bytes to touch before a cold launch, instead of what the device's caches need"),

@@ -11,8 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 static const struct {
   char letter;
   const char *name;
-} format_letters[] = {{'D', "dejavu"}, {'I', "inductor"},  {'J', "json"},    {'S', "sglang-moe"},
-                      {'T', "triton"}, {'U', "tunableop"}, {'V', "vllm-moe"}};
+} format_letters[] = {{'C', "choices"},    {'D', "dejavu"}, {'I', "inductor"},  {'J', "json"},
+                      {'S', "sglang-moe"}, {'T', "triton"}, {'U', "tunableop"}, {'V', "vllm-moe"}};
 
 /* NULL: the byte is not a letter of a format. */
 static const struct cache_format *format_of(uint8_t letter) {

@@ -72,14 +72,14 @@ def test_what_containers_agree_on_is_taken_after_the_release(server, cache):
 
 def test_a_file_that_fetch_brought_is_enough(cache, tmp_path):
     (tmp_path / "choices").mkdir()
-    (tmp_path / "choices/choices.json").write_bytes(canonical(document(choices(4096))))
+    (tmp_path / "choices.json").write_bytes(canonical(document(choices(4096))))
     (report,) = tuned(4096, cache=cache, WAVETUNE_CACHE=str(tmp_path))
     assert essence(report) == RESTORED
 
 
 def test_the_file_comes_first_and_then_no_request_is_made(server, cache, tmp_path):
     (tmp_path / "choices").mkdir()
-    (tmp_path / "choices/choices.json").write_bytes(canonical(document(choices(4096))))
+    (tmp_path / "choices.json").write_bytes(canonical(document(choices(4096))))
     server.document = document(choices(4096, config={"BLOCK": 256, "num_warps": 4}))
     (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_CACHE=str(tmp_path))
     assert essence(report) == RESTORED and server.requests == []
@@ -88,7 +88,7 @@ def test_the_file_comes_first_and_then_no_request_is_made(server, cache, tmp_pat
 def from_file(folder, text):
     """What a process finds for a key with this choices.json."""
     (folder / "choices").mkdir(exist_ok=True)
-    (folder / "choices/choices.json").write_bytes(text)
+    (folder / "choices.json").write_bytes(text)
     return Choices(Settings({"WAVETUNE_CACHE": str(folder)}, None), None).find("sha256:x", ("1",))
 
 

@@ -19,6 +19,13 @@ BOUND_MS = 3000.0  # what a program loses is 0.5 s by the clock; a busy machine 
 CHOSEN = [512, 4]
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """What runs in the process of the tests waits for its server, however slow the machine is; programs have their own times."""
+    monkeypatch.setattr(wire, "FIRST_BYTE_S", 60.0)
+    monkeypatch.setattr(wire, "BACKGROUND_S", 60.0)
+
+
 @pytest.fixture
 def server():
     with Contract() as made:

@@ -156,7 +156,7 @@ class Choices:
     def _read_file(self) -> None:
         if self._is_file_read or self.settings.cache is None:
             return
-        path = os.path.join(self.settings.cache, "choices", "choices.json")
+        path = os.path.join(self.settings.cache, "choices.json")
         try:
             with open(path, "rb") as file:
                 text = file.read(DOCUMENT_MAX + 1)

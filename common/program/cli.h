@@ -36,8 +36,8 @@
    .help = "print one JSON document instead of text"}
 #define OPTION_ENVIRONMENT \
   {.name = "environment", .type = OPTION_TEXT, .argument = "JSON|@FILE", \
-   .help = "environment members, e.g. '{\"rocm\": \"6.4.1\"}'; may be partial if exactly one known " \
-            "environment fits"}
+   .help = "environment members, e.g. '{\"rocm\": \"6.4.1\"}'; may be partial if exactly one " \
+            "known environment fits"}
 #define OPTION_TAG \
   {.name = "tag", .type = OPTION_TEXT, .argument = "TAG", .default_text = "default", \
    .help = "deployment scenario"}

@@ -9,8 +9,8 @@ WHERE NOT EXISTS (SELECT FROM environments known WHERE known.digest = e.digest)
 ORDER BY digest
 ON CONFLICT (digest) DO NOTHING;
 
--- `works`: the device could take work. Of several agents one with such a device is returned, if there
--- is one.
+-- `works`: the device could take work. Of several agents one with such a device is returned, if
+-- there is one.
 -- name: environments_known
 WITH candidate AS (
     SELECT d.environment_id, a.id, a.name, a.trusted_keys IS NOT NULL AS wants_signatures,

@@ -1,8 +1,8 @@
 -- Evidence: what containers measured themselves (choices.h).
 
 -- Keeps the last measurement of a node for each key; the input may have a key twice. New rows are
--- dropped when there are :rows_max, or :token_rows_max of the token. Rows are locked in the order of
--- the unique index.
+-- dropped when there are :rows_max, or :token_rows_max of the token. Rows are locked in the order
+-- of the unique index.
 -- name: evidence_add
 INSERT INTO evidence AS e (environment_digest, environment, tag, regime, function, key_digest,
                            token_id, node, name, key, near, configs, ms, tuning_ms)
@@ -16,7 +16,8 @@ FROM unnest(:function::bytea[], :key_digest::bytea[], :name::text[], :key::text[
 WHERE EXISTS (
           SELECT
           FROM evidence o
-          WHERE (o.environment_digest, o.tag, o.regime, o.function, o.key_digest, o.token_id, o.node)
+          WHERE (o.environment_digest, o.tag, o.regime, o.function, o.key_digest, o.token_id,
+                 o.node)
                 = (:environment_digest, :tag, :regime, r.function, r.key_digest, :token, :node))
    OR ((SELECT count(*) FROM (SELECT FROM evidence LIMIT :rows_max::bigint) kept) < :rows_max
        AND (SELECT count(*)
@@ -29,8 +30,8 @@ SET name = excluded.name, near = excluded.near, configs = excluded.configs, ms =
 RETURNING e.id;
 
 -- For each key that at least :measured nodes measured: the config that most nodes, and at least
--- :nodes, found best or within 2 % of their best. Of several configs with as many nodes, the one that
--- most nodes found best; then the first by its text.
+-- :nodes, found best or within 2 % of their best. Of several configs with as many nodes, the one
+-- that most nodes found best; then the first by its text.
 -- name: evidence_agreed
 WITH lately AS (
     SELECT function, key_digest, name, key, near

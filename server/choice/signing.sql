@@ -7,8 +7,8 @@ FROM channels
 WHERE release = :release::bytea
 ORDER BY name;
 
--- A new signature by a key replaces the older one. A signature by another key is not stored when the
--- release has :most of them.
+-- A new signature by a key replaces the older one. A signature by another key is not stored when
+-- the release has :most of them.
 -- name: choices_sign
 INSERT INTO choices_signatures (release, key, choices, signature)
 SELECT :release::bytea, :key::bytea, :choices::bytea, :signature

@@ -152,7 +152,8 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(remote_group_get, "GET", "/v1/remote/triton/{folder}/group/{file}", \
         MAY_READ, ROUTE_DATABASE, 0, "Read the files of a compiled kernel") \
   ROUTE(remote_group_put, "PUT", "/v1/remote/triton/{folder}/group/{file}", \
-        MAY_REPORT, ROUTE_DATABASE, 16 * MIB, "Store the files of a kernel that a container compiled") \
+        MAY_REPORT, ROUTE_DATABASE, 16 * MIB, \
+        "Store the files of a kernel that a container compiled") \
   ROUTE(remote_file_get, "GET", "/v1/remote/triton/{folder}/{file}", \
         MAY_READ, ROUTE_DATABASE, 0, "Read a file of Triton's cache") \
   ROUTE(remote_file_put, "PUT", "/v1/remote/triton/{folder}/{file}", \

@@ -23,8 +23,9 @@ WHERE token_id = :token::bigint
   AND name = :name
   AND is_group = :is_group::boolean;
 
--- A stored file is never replaced. A file that would exceed :bytes_max of the token, where each counts
--- :file_cost more than its size, is not stored. Files that are written at the same time may exceed it.
+-- A stored file is never replaced. A file that would exceed :bytes_max of the token, where each
+-- counts :file_cost more than its size, is not stored. Files that are written at the same time may
+-- exceed it.
 -- name: remote_write
 INSERT INTO remote_files (token_id, image, folder, name, is_group, bytes)
 SELECT :token::bigint, :image, :folder, :name, :is_group::boolean, :bytes::bytea

@@ -3,6 +3,8 @@ containers of one image share. No GPU: the benchmark is a stand-in (tests/python
 
 import json
 import os
+import re
+import shutil
 import subprocess
 
 import harness
@@ -150,3 +152,39 @@ def test_ranks_that_name_a_release_take_that_one(server, run, publish):
     release = publish()
     assert run(4096, WAVETUNE_RELEASE=release)["used"][0] == [512, 4]
     assert essence(run(4096, WAVETUNE_RELEASE="sha256:" + "0" * 64)) == UNTOUCHED, "one that is not there"
+
+
+def test_the_commands_of_the_page_on_starting_tuned_work(server, database, publish, tmp_path):
+    publish()
+    blocks = re.findall(r"```sh\n(.*?)```", (harness.SOURCE / "docs/start-tuned.md").read_text(), re.S)
+    assert len(blocks) == 3
+    bin_folder, site = tmp_path / "bin", tmp_path / "site"
+    bin_folder.mkdir()
+    for name, command in (("python3", f'exec {INTERPRETER} "$@"'),
+                          ("pip", f'exec {INTERPRETER} -m pip "$1" --quiet --disable-pip-version-check --no-deps --target {site} "$2"')):
+        (bin_folder / name).write_text(f"#!/bin/sh\n{command}\n")
+        (bin_folder / name).chmod(0o755)
+    (tmp_path / "train.py").write_text(f"import runpy, sys\nsys.argv[1:] = ['4096']\nsys.path.insert(0, '{PROGRAM}')\n"
+                                       f"runpy.run_path('{PROGRAM / 'program.py'}', run_name='__main__')\n")
+    shutil.copytree(harness.SOURCE / "python", tmp_path / "python", ignore=shutil.ignore_patterns("__pycache__"))
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "WAVETUNE_", "TORCH"))}
+    own |= {"PATH": f"{bin_folder}:{harness.BUILD.resolve()}:{os.environ['PATH']}", "PYTHONPATH": str(site), "PYTHONWARNINGS": "ignore",
+            "WAVETUNE_ENVIRONMENT": json.dumps(ENVIRONMENT)}
+
+    def sh(block, **more):
+        for placeholder, real in (("https://tuning.example", server.url), ("/run/secrets/wavetune", str(tmp_path / "token")),
+                                  ("/var/cache/wavetune", str(tmp_path / "fetched")),
+                                  ("--role reader,demand", f"--role reader,demand --database '{database}'")):
+            block = block.replace(placeholder, real)
+        return subprocess.run(["bash", "-ec", block], env=own | more, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+
+    made = sh(blocks[0])
+    assert made.returncode == 0, made.stderr
+    (tmp_path / "token").write_text(made.stdout.split()[-1])
+    done = sh(blocks[1], TRITON_CACHE_DIR=str(tmp_path / "first"))
+    if "pip" in done.stderr and done.returncode:
+        pytest.skip(f"pip cannot install the wheel here: {done.stderr[-200:]}")
+    assert json.loads(done.stdout)["used"][0] == [512, 4], done.stderr
+    offline = sh(blocks[2] + "unset WAVETUNE_URL\npython3 -m wavetune run train.py\n", WAVETUNE_TOKEN=make_token(database, "fetches", "reader"),
+                 WAVETUNE_URL=server.url, TRITON_CACHE_DIR=str(tmp_path / "second"))
+    assert json.loads(offline.stdout.splitlines()[-1])["used"][0] == [512, 4], offline.stderr

@@ -6,8 +6,7 @@
 
 #include "agent/measure/element.h"
 #include "agent/measure/reference.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static const enum dtype dtypes[] = {DTYPE_BOOL,    DTYPE_INT8,    DTYPE_UINT8,   DTYPE_INT16,
                                     DTYPE_UINT16,  DTYPE_INT32,   DTYPE_UINT32,  DTYPE_INT64,

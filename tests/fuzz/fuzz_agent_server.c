@@ -3,17 +3,9 @@
  * sent, times that can be added to a clock, configs that are in the space. */
 #include "agent/run/held.h"
 #include "agent/run/server_client.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 #define YEARS_MS (INT64_C(1) << 54)
-
-static void refusal_check(const struct error *error) {
-  cleanup_json json_t *message = json_string(error->message),
-                      *pointer = json_string(error->pointer);
-  ALWAYS(message && pointer && error->message[0] &&
-         (!error->pointer[0] || error->pointer[0] == '/'));
-}
 
 static bool is_of(const char *text, const char *characters, size_t most) {
   size_t length = strlen(text);
@@ -34,15 +26,15 @@ static void enrolment_check(const json_t *json) {
            (!enrolment.token || token_is_plain(enrolment.token)) &&
            rotation_is_sane(enrolment.rotate_in_ms) && enrolment.heartbeat_every_ms >= 1);
   else
-    refusal_check(&error);
+    check_refusal(&error);
   if (agent_token_answer_read(json, &new_token, &error))
     ALWAYS(token_is_plain(new_token.token) && rotation_is_sane(new_token.rotate_in_ms));
   else
-    refusal_check(&error);
+    check_refusal(&error);
   if (heartbeat_answer_read(json, &heartbeat, &error))
     ALWAYS(heartbeat.heartbeat_every_ms >= 1 && heartbeat.heartbeat_every_ms < YEARS_MS);
   else
-    refusal_check(&error);
+    check_refusal(&error);
 }
 
 /* Applies a renewal to a table of leases. */
@@ -54,7 +46,7 @@ static void renewal_check(const json_t *json) {
   struct held_due due;
   int64_t wait_ms, requested_ms = held_clock_ms();
   if (!lease_terms_read(json, &terms, &error))
-    refusal_check(&error);
+    check_refusal(&error);
   ALWAYS(!strchr(terms.id, '/') && terms.id[0] != '.');
   struct held_table *table = held_table_new();
   held_add(table, &(struct held_grant){terms.id, terms.epoch, requested_ms, terms.expires_in_ms,
@@ -64,7 +56,7 @@ static void renewal_check(const json_t *json) {
     if (renewed.is_limited)
       held_limit(table, terms.id, terms.epoch, &renewed.configs);
   } else {
-    refusal_check(&error);
+    check_refusal(&error);
   }
 
   /* Whatever the answer, the lease is not due again at once. */
@@ -77,7 +69,7 @@ static void lease_check(json_t *json, bool is_gpu) {
   struct lease lease;
   struct error error = {0};
   if (!lease_read(json, is_gpu, &lease, &error)) {
-    refusal_check(&error);
+    check_refusal(&error);
     return;
   }
 
@@ -114,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_server_answer struct server_answer answer =
       server_answer_read("POST", "/v1/leases", &response);
   if (!answer.is_ok)
-    refusal_check(&answer.error);
+    check_refusal(&answer.error);
   enrolment_check(answer.json);
   renewal_check(answer.json);
   hash_set(answer.json);

@@ -5,9 +5,7 @@
 #include "agent/lease/lease_execution.h"
 #include "agent/run/server_client.h"
 #include "agent/worker/worker_client.h"
-#include "tests/fuzz/results_taken.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 #define CONFIGS 4
 #define PIECE_STEP 37 /* so that pieces end anywhere */

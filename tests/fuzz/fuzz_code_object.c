@@ -2,8 +2,7 @@
  * is the same after a round trip through JSON, and its occupancy can be computed; everything else
  * is refused with a sentence. */
 #include "common/code/gpu_target.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void check_arguments(const struct code_kernel *kernel) {
   int64_t end = 0;
@@ -32,9 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct error error;
   cleanup_code_object struct code_object *object = NULL;
   if (!code_object_parse(bytes, size, &object, &error)) {
-    cleanup_json json_t *message = json_string(error.message),
-                        *pointer = json_string(error.pointer);
-    ALWAYS(message != NULL && pointer != NULL && error.message[0]);
+    check_refusal(&error);
     return 0;
   }
 

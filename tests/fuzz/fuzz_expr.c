@@ -2,6 +2,7 @@
  * that it does not read, and a value that parses as an expression; the sentence of a refusal is
  * UTF-8. */
 #include "common/space/expr.h"
+#include "tests/fuzz/fuzz.h"
 
 static const char *const names[] = {"M",   "N",    "K",    "largest", "least",
                                     "yes", "none", "text", "empty",   "scale"};
@@ -18,11 +19,6 @@ static const struct value slots[] = {
     {VALUE_FLOAT, {.real = 0.5}},
 };
 
-static void check_refusal(const struct error *error) {
-  cleanup_json json_t *message = json_string(error->message);
-  ALWAYS(message != NULL && error->message[0] != '\0');
-}
-
 static void check_value(struct value value) {
   cleanup_free char *text = value_format(value, true);
   cleanup_expr struct expr *expr = NULL;
@@ -34,7 +30,6 @@ static void check_value(struct value value) {
          value_equal(value, back));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_free char *text = xstrndup((const char *)bytes, size);
   cleanup_expr struct expr *expr = NULL;

@@ -3,8 +3,7 @@
  * are made to match, as a forging server can do where no signature is required. What is verified is
  * rendered by all formats, which abort when a path leaves the folder. */
 #include "cli/fetch.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 #define DOCUMENTS_MAX 8
 
@@ -89,11 +88,6 @@ static void sent_release(struct sent *sent) {
   }
 }
 
-static void refusal_check(const struct error *error) {
-  cleanup_json json_t *message = json_string(error->message);
-  ALWAYS(message && error->message[0]);
-}
-
 static void release_render(const struct release *release, struct sent *sent,
                            const struct identity *identity) {
   struct cache_source source = {
@@ -104,7 +98,7 @@ static void release_render(const struct release *release, struct sent *sent,
     cleanup_cache_files struct cache_files files = {0};
     struct error error = {0};
     if (!cache_formats[i]->render(&request, &files, &error))
-      refusal_check(&error);
+      check_refusal(&error);
   }
 }
 
@@ -118,7 +112,7 @@ static void entry_take(struct fetch *fetch, const json_t *input, struct sent *se
   struct digest digest = digest_of(bytes, size);
   ALWAYS(json_object_set_new(json, "release", json_digest_text(&digest)) == 0);
   if (!entry_verify(fetch, json, &entry, &error)) {
-    refusal_check(&error);
+    check_refusal(&error);
     return;
   }
 
@@ -129,7 +123,7 @@ static void entry_take(struct fetch *fetch, const json_t *input, struct sent *se
   ALWAYS(entry_verify(fetch, json, &again, &error)); /* the recorded entry is accepted again */
   ALWAYS(bytes_verify(fetch, &entry, bytes, size, &error));
   if (!release_verify(fetch, &entry, &bytes, size, &release, &error))
-    refusal_check(&error);
+    check_refusal(&error);
   else
     release_render(release, sent, fetch->identity);
 }

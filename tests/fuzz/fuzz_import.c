@@ -4,8 +4,7 @@
  * writes of that release it reads again with the same meaning. */
 #include "common/cache/format.h"
 #include "common/cache/release.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 /* Letters, rather than indices: a new format must not assign the corpus to other formats. */
 static const struct {
@@ -179,10 +178,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   files_take(&files, (const char *)bytes + 1, size - 1);
   struct import_request request = {.files = &files};
   if (!cache_format_read(format, &request, &imported, &error)) {
-    cleanup_json json_t *message = json_string(error.message),
-                        *pointer = json_string(error.pointer);
-    ALWAYS(message != NULL && pointer != NULL && error.message[0] && !imported.n_kernels &&
-           !imported.environment);
+    check_refusal(&error);
+    ALWAYS(!imported.n_kernels && !imported.environment);
     return 0;
   }
   __attribute__((cleanup(kernels_release))) struct kernels kernels = {0};

@@ -1,15 +1,13 @@
 /* Any bytes as JSON: what is read has a canonical text that reads back to an equal value and is its
  * own canonical text. */
 #include "common/base/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct error error;
   cleanup_json json_t *value = NULL, *again = NULL;
   if (!json_parse((const char *)bytes, size, &value, &error)) {
-    cleanup_json json_t *message = json_string(error.message);
-    ALWAYS(message != NULL && error.message[0]);
+    check_refusal(&error);
     return 0;
   }
 

@@ -2,6 +2,7 @@
  * optional. What is accepted must be consistent: parsing it again gives the same hash, sizes of
  * arguments are in range, and a build's head chooses the same variant as the build. */
 #include "common/builds/build.h"
+#include "tests/fuzz/fuzz.h"
 
 static void check_build(const struct kernel *kernel, json_t *json, const struct key *key) {
   cleanup_build struct build *build = NULL, *head = NULL;
@@ -44,7 +45,6 @@ static void check_job(const struct kernel *kernel, const json_t *input) {
   }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *input = NULL;
   cleanup_kernel struct kernel *kernel = NULL, *again = NULL;

@@ -4,16 +4,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/program/error_codes.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-/* The next line as a string of its own, so that a sanitizer detects a read of one byte too many. */
-static char *line_next(const char **at, const char *end) {
-  const char *stop = memchr(*at, '\n', (size_t)(end - *at));
-  char *line = xstrndup(*at, (size_t)((stop ? stop : end) - *at));
-  *at = stop ? stop + 1 : end;
-  return line;
-}
+#include "tests/fuzz/fuzz.h"
 
 static printf_like(3, 4) char *line_of(enum log_format format, const char *request,
                                        const char *text, ...) {

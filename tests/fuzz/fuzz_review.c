@@ -2,6 +2,7 @@
  * printable and be JSON. */
 #include "inspect/isa_review.h"
 #include "inspect/ttgir_review.h"
+#include "tests/fuzz/fuzz.h"
 
 static void check_json(json_t *json) {
   cleanup_json json_t *owned = json;
@@ -40,7 +41,6 @@ static void check_ttgir(const char *text, size_t size, FILE *out) {
   ttgir_review_print(review, out);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_free char *text = xstrndup((const char *)bytes, size);
   cleanup_file FILE *out = fopen("/dev/null", "w");

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "common/search/search.h"
+#include "tests/fuzz/fuzz.h"
 
 #define TRIALS 300
 #define LIKELY 80
@@ -45,8 +46,7 @@ static void search_twice(const struct input *input) {
   cleanup_search struct search *one = NULL, *other = NULL;
   struct error error = {0}, again = {0};
   if (!search_new(input->space, NULL, &input->options, &one, &error)) {
-    cleanup_json json_t *message = json_string(error.message);
-    ALWAYS(message != NULL && error.message[0] != '\0');
+    check_refusal(&error);
     ALWAYS(!search_new(input->space, NULL, &input->options, &other, &again));
     ALWAYS(strcmp(error.message, again.message) == 0);
     return;
@@ -68,7 +68,6 @@ static void search_twice(const struct input *input) {
   }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *json = NULL;
   cleanup_space struct space *space = NULL;

@@ -5,12 +5,7 @@
 #include "server/import/imports.h"
 #include "server/job/job_request.h"
 #include "server/measurement/measurements.h"
-
-static void check_refusal(const struct error *error) {
-  cleanup_json json_t *message = json_string(error->message);
-  ALWAYS(message != NULL && error->message[0] != '\0');
-  ALWAYS(error->pointer[0] == '\0' || error->pointer[0] == '/');
-}
+#include "tests/fuzz/fuzz.h"
 
 static void check_results(const json_t *json) {
   struct results results;
@@ -117,7 +112,6 @@ static void check_channel_entry(const json_t *json) {
          again.signatures.n == entry.signatures.n);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *json = NULL;
   struct error error;

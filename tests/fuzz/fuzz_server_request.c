@@ -1,16 +1,7 @@
 /* What a client controls of a request: its method and target, its header values, its JSON body. One
  * line each. */
 #include "server/http/router.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-/* The next line as a string of its own, so that a sanitizer detects a read of one byte too many. */
-static char *line_next(const char **at, const char *end) {
-  const char *stop = memchr(*at, '\n', (size_t)(end - *at));
-  char *line = xstrndup(*at, (size_t)((stop ? stop : end) - *at));
-  *at = stop ? stop + 1 : end;
-  return line;
-}
+#include "tests/fuzz/fuzz.h"
 
 static void target_read(const char *method, const char *target) {
   struct uri uri;

@@ -2,14 +2,10 @@
  * JSON, every config has its ordinal, and enumeration, counting and deciding one point alone agree.
  */
 #include "common/space/space.h"
+#include "tests/fuzz/fuzz.h"
 
 #define STEPS 3000
 #define POINTS 64
-
-static void check_refusal(const struct error *error) {
-  cleanup_json json_t *message = json_string(error->message);
-  ALWAYS(message != NULL && error->message[0] != '\0');
-}
 
 static void check_ordinal(const struct space *space, uint64_t ordinal) {
   cleanup_json json_t *config = space_config_to_json(space, ordinal);
@@ -69,7 +65,6 @@ static void check_key(const struct key *key) {
   ALWAYS(digest_equal(&digest, &digest_again));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *input = NULL;
   cleanup_space struct space *space = NULL, *again = NULL;

@@ -4,8 +4,7 @@
 #include <errno.h>
 
 #include "common/base/file.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 int main(int argc, char **argv) {
   size_t inputs = 0;

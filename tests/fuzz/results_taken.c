@@ -1,6 +1,6 @@
 /* The server's side of what an agent posts. A separate file, because the rest of the target does
  * not include the server. */
-#include "tests/fuzz/results_taken.h"
+#include "tests/fuzz/fuzz.h"
 
 #include "server/measurement/measurements.h"
 

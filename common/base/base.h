@@ -88,6 +88,16 @@ must_check void *xmemdup(const void *bytes, size_t size);
     }                                                                                              \
   } while (0)
 
+/* Appends a zeroed element to an array without a capacity, which doubles where its length is a
+ * power of two. The value is the element's address. */
+#define APPEND(array, length)                                                                      \
+  ({                                                                                               \
+    if (!((length) & ((length) - 1)))                                                              \
+      (array) = xreallocarray((array), (length) ? 2 * (length) : 1, sizeof *(array));              \
+    memset(&(array)[length], 0, sizeof *(array));                                                  \
+    &(array)[(length)++];                                                                          \
+  })
+
 static inline bool string_equal(const char *a, const char *b) {
   return a == b || (a && b && strcmp(a, b) == 0);
 }

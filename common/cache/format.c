@@ -102,8 +102,7 @@ void cache_files_put(struct cache_files *files, const char *bytes, size_t size) 
 
 void cache_files_skip(struct cache_files *files, const struct release_kernel *kernel,
                       const struct release_winner *winner, const char *reason) {
-  files->skipped = xreallocarray(files->skipped, files->n_skipped + 1, sizeof *files->skipped);
-  files->skipped[files->n_skipped++] = (struct cache_skipped){
+  *APPEND(files->skipped, files->n_skipped) = (struct cache_skipped){
       xstrdup(kernel->name), winner ? xstrndup(winner->key, winner->key_size) : NULL,
       xstrdup(reason)};
 }
@@ -118,9 +117,7 @@ bool cache_files_any(const struct cache_files *files, const char *format, struct
 
 void cache_files_variable(struct cache_files *files, const char *name, const char *path,
                           const char *literal) {
-  files->variables =
-      xreallocarray(files->variables, files->n_variables + 1, sizeof *files->variables);
-  files->variables[files->n_variables++] =
+  *APPEND(files->variables, files->n_variables) =
       (struct cache_variable){name, path ? xstrdup(path) : NULL, path ? NULL : xstrdup(literal)};
 }
 
@@ -157,7 +154,7 @@ void imported_release(struct imported *imported) {
   *imported = (struct imported){0};
 }
 
-/* Whether the id is new: then its element is the one after the n that the array has. */
+/* Whether the id is new: then it becomes that of the element after the first n. */
 static bool id_add(json_t **by_id, const char *id, size_t n, size_t *ret_index) {
   if (!*by_id)
     *by_id = json_object();
@@ -168,29 +165,17 @@ static bool id_add(json_t **by_id, const char *id, size_t n, size_t *ret_index) 
   return !known;
 }
 
-/* Arrays without a capacity double when their length is a power of two. */
-static void *array_grow(void *array, size_t n, size_t size) {
-  return n & (n - 1) ? array : xreallocarray(array, n ? 2 * n : 1, size);
-}
-
 struct imported_kernel *imported_kernel_for(struct imported *imported, const char *id) {
-  size_t i, n = imported->n_kernels;
-  if (id_add(&imported->kernels_by_id, id, n, &i)) {
-    imported->kernels = array_grow(imported->kernels, n, sizeof *imported->kernels);
-    imported->kernels[imported->n_kernels++] = (struct imported_kernel){0};
-  }
-  return &imported->kernels[i];
+  size_t i;
+  bool is_new = id_add(&imported->kernels_by_id, id, imported->n_kernels, &i);
+  return is_new ? APPEND(imported->kernels, imported->n_kernels) : &imported->kernels[i];
 }
 
 struct imported_entry *imported_entry_for(struct imported_kernel *kernel, const char *id,
                                           bool *ret_is_new) {
-  size_t i, n = kernel->n_entries;
-  *ret_is_new = id_add(&kernel->entries_by_id, id, n, &i);
-  if (*ret_is_new) {
-    kernel->entries = array_grow(kernel->entries, n, sizeof *kernel->entries);
-    kernel->entries[kernel->n_entries++] = (struct imported_entry){0};
-  }
-  return &kernel->entries[i];
+  size_t i;
+  *ret_is_new = id_add(&kernel->entries_by_id, id, kernel->n_entries, &i);
+  return *ret_is_new ? APPEND(kernel->entries, kernel->n_entries) : &kernel->entries[i];
 }
 
 struct imported_kernel *imported_external(struct imported *imported, json_t *manifest) {

@@ -357,19 +357,9 @@ static bool array_read(struct reader *reader, const char *name, struct release_k
   return true;
 }
 
-/* Arrays without a capacity double when their length is a power of two. The new element is
- * zeroed. */
-#define ADD(array, n)                                                                              \
-  ({                                                                                               \
-    if (!((n) & ((n) - 1)))                                                                        \
-      (array) = xreallocarray((array), (n) ? 2 * (n) : 1, sizeof *(array));                        \
-    memset(&(array)[n], 0, sizeof *(array));                                                       \
-    &(array)[(n)++];                                                                               \
-  })
-
 static bool config_read(struct reader *reader, struct release_kernel *kernel) {
   struct scan *scan = &reader->scan;
-  struct release_config *config = ADD(kernel->configs, kernel->n_configs);
+  struct release_config *config = APPEND(kernel->configs, kernel->n_configs);
   int64_t ordinal = 0;
   config->has_ordinal = scan_literal(scan, "{\"ordinal\":");
   if (config->has_ordinal) {
@@ -409,7 +399,7 @@ static bool config_read(struct reader *reader, struct release_kernel *kernel) {
 
 static bool provenance_read(struct reader *reader, struct release_kernel *kernel) {
   static const char *const origins[] = {"tuned", "pinned", "imported", NULL};
-  json_t **provenance = ADD(kernel->provenance, kernel->n_provenance);
+  json_t **provenance = APPEND(kernel->provenance, kernel->n_provenance);
   struct digest ignored;
   size_t i = 0;
   if (!object_read(reader, true, provenance))
@@ -430,7 +420,7 @@ static bool provenance_read(struct reader *reader, struct release_kernel *kernel
 static bool key_name_read(struct reader *reader, struct release_kernel *kernel) {
   if (kernel->n_key_names == KEY_MEMBERS_MAX)
     return error_at(reader->error, place(reader), "a key has at most %d names", KEY_MEMBERS_MAX);
-  char **name = ADD(kernel->key_names, kernel->n_key_names);
+  char **name = APPEND(kernel->key_names, kernel->n_key_names);
   if (!text_read(reader, name))
     return false;
   for (size_t i = 0; i + 1 < kernel->n_key_names; i++)
@@ -494,7 +484,7 @@ static const char *winner_scan(struct scan *scan, const struct release_kernel *k
 }
 
 static bool winner_read(struct reader *reader, struct release_kernel *kernel) {
-  struct release_winner *winner = ADD(kernel->winners, kernel->n_winners);
+  struct release_winner *winner = APPEND(kernel->winners, kernel->n_winners);
   const char *begin = reader->scan.at, *expected = winner_scan(&reader->scan, kernel, winner);
   if (expected)
     return refuse(reader, expected);
@@ -527,7 +517,7 @@ static bool all_are_used(struct reader *reader, const struct release_kernel *ker
 
 static bool kernel_read(struct reader *reader) {
   struct release *release = reader->release;
-  struct release_kernel *kernel = ADD(release->kernels, release->n_kernels);
+  struct release_kernel *kernel = APPEND(release->kernels, release->n_kernels);
   reader->in_kernel = true;
   if (!expect(reader, "{\"configs\":[") ||
       !array_read(reader, "configs", kernel, config_read, true) ||

@@ -202,8 +202,7 @@ static bool trusted_key_add(struct trusted_keys *keys, const char *path, struct 
   if (keys->n == TRUSTED_MAX)
     return error_set(error, "%s is one trusted key too many; at most %d are read", path,
                      TRUSTED_MAX);
-  keys->all = xreallocarray(keys->all, keys->n + 1, sizeof *keys->all);
-  keys->all[keys->n++] = key;
+  *APPEND(keys->all, keys->n) = key;
   key.pkey = NULL;
   return true;
 }

@@ -24,6 +24,7 @@ static json_t *field_describe(const struct field *field) {
       "json", has_json, "required", !!(field->flags & (FIELD_REQUIRED | FIELD_STATED)), "answer",
       !!(field->flags & FIELD_ANSWER), "omitted", !!(field->flags & FIELD_OMITTED), "not_null",
       !!(field->flags & FIELD_NOT_NULL));
+
   if (!(field->flags & FIELD_NO_COLUMN))
     json_object_set_new(json, "column", json_string(field_column(field)));
   if (field->type == FIELD_ENUM) {
@@ -56,6 +57,7 @@ static int records_list(void) {
 static bool records_round(struct db *db, struct error *error) {
   cleanup_json json_t *given = NULL;
   struct every objects[2];
+
   record_init(&every_record, &objects[0]);
   record_init(&every_record, &objects[1]);
   if (!json_parse(EVERY_JSON, strlen(EVERY_JSON), &given, error) ||
@@ -97,6 +99,7 @@ static bool records_round(struct db *db, struct error *error) {
 
   for (size_t i = 0; i < ARRAY_LENGTH(objects); i++)
     record_release(&every_record, &objects[i]);
+
   int written = json_dumpf(out, stdout, JSON_INDENT(1));
   json_decref(out);
   return written == 0 || error_set(error, "cannot write");
@@ -105,6 +108,7 @@ static bool records_round(struct db *db, struct error *error) {
 static bool quoted_run(struct db *db, const char *mode, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
+
   if (strcmp(mode, "unbound") != 0)
     bind_text(&parameters, "x", "é");
   if (strcmp(mode, "twice") == 0)
@@ -113,6 +117,7 @@ static bool quoted_run(struct db *db, const char *mode, struct error *error) {
     bind_text(&parameters, "y", "y");
   if (!db_run(db, &sql_records_quoted, &parameters, &rows, error))
     return false;
+
   printf("%s|%s|%s|%s\n", db_get(rows, 0, "text"), db_get(rows, 0, "q:no"),
          db_get(rows, 0, "twice"), db_get(rows, 0, "one"));
   return true;
@@ -193,6 +198,7 @@ static bool pipeline_run(struct db *db, const char *conninfo, struct error *erro
   if (!db_run_script(db, "CREATE TABLE pipeline (x bigint PRIMARY KEY)", error) ||
       !db_begin(db, error) || !many_store(db, error))
     return false;
+
   uint64_t n_before = n_counted, stale[DB_STATISTICS];
   if (!db_commit(db, error))
     return false;

@@ -156,6 +156,7 @@ static bool config_check(const json_t *config, json_t *seen, const char *pointer
   const char *name;
   json_t *value;
   char at[JSON_POINTER_SIZE];
+
   json_object_foreach ((json_t *)config, name, value) {
     if (json_is_object(value) || json_is_array(value))
       return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
@@ -275,6 +276,7 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
     n += json_array_size(json_object_get(variant, "objects")) +
          json_array_size(json_object_get(variant, "failed"));
   }
+
   if (n > BUILD_OBJECTS_MAX)
     return error_at(error, "/variants",
                     "a build has at most %d objects and failures; split it by arch or by configs",
@@ -400,6 +402,7 @@ bool build_launch_read(const json_t *object, int64_t warp_size, struct build_lau
   const json_t *metadata = json_object_get(object, "metadata");
   struct build_launch launch = {.warp_size = warp_size, .clusters = 1};
   int64_t global_bytes = 0, profile_bytes = 0;
+
   if (!json_get_string(metadata, "", "name", JSON_REQUIRED, &launch.name, error) ||
       !json_get_integer(metadata, "", "num_warps", JSON_REQUIRED, 1, WARPS_MAX, &launch.warps,
                         error) ||
@@ -444,6 +447,7 @@ static bool type_fits(const char *type, const struct argument *argument) {
   enum dtype dtype;
   if ((type[0] == '*') != argument->is_buffer)
     return false;
+
   type += type[0] == '*';
   type += argument->is_buffer && type[0] == 'k'; /* a pointer to what is only read */
   if (!build_type_parse(type, &dtype))
@@ -459,6 +463,7 @@ bool build_signature_agrees(const struct kernel *kernel, const json_t *variant,
   const json_t *signature = json_object_get(variant, "signature"),
                *constexprs = json_object_get(variant, "constexprs");
   size_t passed = 0;
+
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     const struct argument *argument = &kernel->arguments[i];
     const json_t *type = json_object_get(signature, argument->name);
@@ -502,6 +507,7 @@ static bool argument_agrees(const struct code_argument *argument, const char *na
        is_buffer = string_equal(argument->kind, "global_buffer");
   enum dtype dtype;
   int64_t size = is_pointer ? 8 : build_type_parse(type, &dtype) ? (int64_t)dtype_size(dtype) : 0;
+
   if (size == 0)
     return error_set(error, "argument \"%s\" has a type whose size is not known: %.60s", name,
                      type);

@@ -29,6 +29,7 @@ bool record_take_text(const json_t *object, const char *pointer, const char *nam
                       struct error *error) {
   const char *text = NULL;
   char at[JSON_POINTER_SIZE];
+
   if (!json_get_string(object, pointer, name, presence, &text, error))
     return false;
   if (!text)
@@ -93,6 +94,7 @@ static const struct record dejavu_record = RECORD(NULL, struct dejavu_parts, dej
 bool function_record_parse(const json_t *json, struct function_record *ret, struct error *error) {
   __attribute__((cleanup(function_record_release))) struct function_record record = {0};
   cleanup_json json_t *copy = json_deep_copy(json); /* what the fields share is the record's own */
+
   record.has_kernel = json_is_string(json_object_get(json, "kernel"));
   if (!json_is_object(json))
     return error_set(error, "a function record must be an object");

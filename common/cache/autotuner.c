@@ -41,6 +41,7 @@ char *config_text_format(const json_t *config) {
   json_t *value;
   size_t size;
   cleanup_text struct text text = {0};
+
   json_object_foreach ((json_t *)config, name, value) {
     cleanup_free char *printed = member_str(value);
     text_add_string(&text, text.size ? ", " : "");
@@ -80,6 +81,7 @@ bool config_field(const char *name, const char *triton, struct value *ret_defaul
       {"enable_persistent", 0, 299, value_bool(false)},
   };
   int major, minor, version = 99900; /* a text that is not a version counts as the newest */
+
   if (triton && sscanf(triton, "%4d.%4d", &major, &minor) == 2 && major >= 0 && minor >= 0 &&
       minor <= 99)
     version = major * 100 + minor;
@@ -99,6 +101,7 @@ char *config_text_normal(const json_t *config, const char *triton) {
   cleanup_json json_t *normal = json_object();
   const char *name;
   json_t *value;
+
   json_object_foreach ((json_t *)config, name, value) {
     struct value standard;
     cleanup_free char *printed = member_str(value);
@@ -123,6 +126,7 @@ static bool bind_part(const char *text, const char *const *names, size_t n_names
   cleanup_expr struct expr *expr = NULL;
   if (!expr_parse(text, &expr, error) || !expr_bind(expr, names, n_names, error))
     return false;
+
   ret->expr = TAKE(expr);
   return true;
 }
@@ -152,6 +156,7 @@ bool tuning_key_bind(const struct function_record *record, const struct kernel *
   for (size_t i = 0; !record->n_dtypes && i < n_arguments; i++)
     if (kernel->arguments[i].is_buffer)
       key.dtypes[key.n_dtypes++] = xasprintf("torch.%s", dtype_name(kernel->arguments[i].dtype));
+
   *ret = key;
   key = (struct tuning_key){0};
   return true;

@@ -193,6 +193,7 @@ bool imported_entry_add(struct imported_kernel *kernel, json_t *key,
   cleanup_free char *id = json_canonical(key);
   bool is_new;
   struct imported_entry *entry = imported_entry_for(kernel, id, &is_new);
+
   if (is_new) {
     entry->key = key;
     *ret_entry = entry;
@@ -214,12 +215,14 @@ json_t *external_manifest(const char *name, json_t *key, const char *format, jso
 bool imported_set_environment(struct imported *imported, json_t *environment, struct error *error) {
   cleanup_json json_t *owned = environment;
   cleanup_environment struct environment parsed = {0};
+
   if (!environment_parse(owned, &parsed, error))
     return false;
   if (!imported->environment)
     imported->environment = json_incref(owned);
   if (json_equal(owned, imported->environment))
     return true;
+
   cleanup_free char *before = json_canonical(imported->environment), *now = json_canonical(owned);
   return error_set(error,
                    "its environment is %s, that of a file before it is %s; import them separately",
@@ -260,6 +263,7 @@ bool cache_format_read(const struct cache_format *format, const struct import_re
                        struct imported *ret, struct error *error) {
   cleanup_imported struct imported imported = {0};
   size_t n_tables = 0, n_entries = 0;
+
   if (!format->read)
     return error_set(error, "%s is made of a release and cannot be imported", format->table);
   if (request->kernel && format->no_kernel)
@@ -287,6 +291,7 @@ bool cache_format_read(const struct cache_format *format, const struct import_re
     return error_set(error, "no %s has an entry", format->table);
   if (!imported.environment)
     imported.environment = json_object();
+
   *ret = imported;
   imported = (struct imported){0};
   return true;
@@ -297,6 +302,7 @@ bool cache_format_find(const char *name, const struct cache_format **ret, struct
   size_t n = 0;
   char cut[NAME_TEXT_SIZE];
   cleanup_text struct text names = {0};
+
   for (; cache_formats[n]; n++) {
     if (strcmp(cache_formats[n]->name, name) == 0) {
       *ret = cache_formats[n];
@@ -352,6 +358,7 @@ char *cache_files_tar(const struct cache_files *files, size_t *ret_size) {
 
   for (size_t i = 0; i < files->n; i++)
     sorted[i] = &files->files[i];
+
   qsort(sorted, files->n, sizeof *sorted, files_compare);
   ALWAYS(archive_write_set_format_pax_restricted(archive) == ARCHIVE_OK);
   ALWAYS(archive_write_open(archive, out, NULL, write_to_memory, NULL) == ARCHIVE_OK);

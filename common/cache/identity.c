@@ -80,6 +80,7 @@ static bool validators_read(const json_t *json, struct identity *identity, struc
         !is_validator_text(json_array_get(pair, 1)))
       return error_at(error, json_pointer_index(at, sizeof at, list_at, i),
                       "a validator must be a pair of texts without commas and control characters");
+
   identity->validators = json_deep_copy(validators);
   return true;
 }
@@ -98,6 +99,7 @@ static bool functions_read(const json_t *json, struct identity *identity, struct
   json_t *functions = NULL, *function;
   char at[JSON_POINTER_SIZE], hash[DIGEST_TEXT_SIZE];
   size_t i;
+
   identity->by_hash = json_object();
   identity->by_name = json_object();
   identity->by_text = json_object();
@@ -128,6 +130,7 @@ bool identity_parse(const json_t *json, struct identity **ret, struct error *err
   const char *name;
   char at[JSON_POINTER_SIZE];
   int64_t version;
+
   if (!json_is_object(json))
     return error_set(error, "an identity must be an object");
   if (!json_get_integer(json, "", "version", JSON_REQUIRED, 1, 1, &version, error) ||
@@ -155,6 +158,7 @@ void identity_free(struct identity *identity) {
     free(*text_at(identity, i));
   for (size_t i = 0; i < identity->n_functions; i++)
     function_record_release(&identity->functions[i]);
+
   free(identity->functions);
   json_decref(identity->variables);
   json_decref(identity->validators);
@@ -171,6 +175,7 @@ const struct function_record *identity_function(const struct identity *identity,
   char hash[DIGEST_TEXT_SIZE];
   if (!identity)
     return NULL;
+
   cleanup_free char *source = packed ? source_of(packed) : NULL;
   const json_t *index = json_object_get(identity->by_hash, digest_format(kernel, hash));
   if (!index)

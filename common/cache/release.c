@@ -57,6 +57,7 @@ bool cache_rules_serve(enum cache_rule widest, const struct environment *request
 void release_free(struct release *release) {
   if (!release)
     return;
+
   for (size_t i = 0; i < release->n_kernels; i++) {
     struct release_kernel *kernel = &release->kernels[i];
     free(kernel->name);
@@ -140,6 +141,7 @@ json_t *release_diff(const struct release *from, const struct release *to) {
   struct position before = {from}, after = {to};
   json_t *added = json_array(), *removed = json_array(), *changed = json_array();
   json_int_t same = 0;
+
   while (position_kernel(&before) || position_kernel(&after)) {
     int order = positions_compare(&before, &after);
     if (order == 0 && json_equal(position_config(&before), position_config(&after))) {
@@ -218,6 +220,7 @@ static bool object_is_flat(const json_t *object, const char *what, const char *k
           error,
           "\"%.64s\" in the %s of a winner of %.100s must be null, a boolean, a number or a string",
           name, what, kernel);
+
   return true;
 }
 
@@ -247,6 +250,7 @@ static bool entry_check(const struct release_entry *entry, struct error *error) 
     if (!isfinite(entry->ms[i]) || entry->ms[i] <= 0)
       return error_set(error, "a winner of %.100s takes %g ms; a time is finite and above 0", name,
                        entry->ms[i]);
+
   if (entry->job < 0)
     return error_set(error, "a winner of %.100s is of job %lld; ids are 1 or more", name,
                      (long long)entry->job);
@@ -261,6 +265,7 @@ bool release_builder_add(struct release_builder *builder, const struct release_e
                          struct error *error) {
   if (!entry_check(entry, error))
     return false;
+
   cleanup_json json_t *names = json_array(), *values = json_array(), *config = json_object();
   for (size_t i = 0; i < entry->n_key_names; i++) {
     const char *name = entry->key_names[i];
@@ -310,6 +315,7 @@ static int texts_compare(const void *a, const void *b) {
 static size_t texts_write(FILE *out, const char **texts, size_t n) {
   size_t n_left = 0;
   qsort(texts, n, sizeof *texts, texts_compare);
+
   for (size_t i = 0; i < n; i++) {
     if (n_left && strcmp(texts[n_left - 1], texts[i]) == 0)
       continue;
@@ -365,6 +371,7 @@ bool release_builder_finish(const struct release_builder *builder, struct releas
   size_t n = builder->n, size;
   if (!n)
     return error_set(error, "a release has at least one winner");
+
   cleanup_free const struct entry **sorted = xcalloc(n, sizeof(struct entry *));
   for (size_t i = 0; i < n; i++)
     sorted[i] = &builder->entries[i];
@@ -405,6 +412,7 @@ bool release_builder_finish(const struct release_builder *builder, struct releas
   json_canonical_write_string(out, builder->tag);
   fputs_unlocked(",\"version\":2}", out);
   ALWAYS(fclose(out) == 0);
+
   struct digest digest = digest_of(bytes, size);
   return release_take(&bytes, size, &digest, ret_release, error);
 }

@@ -56,6 +56,7 @@ static bool scan_literal(struct scan *scan, const char *literal) {
 static bool scan_string(struct scan *scan, struct scalar *ret) {
   const char *at = scan->at;
   bool has_escapes = false, is_ascii = true;
+
   if (*at != '"')
     return false;
   for (at++; *at != '"'; at++) {
@@ -176,6 +177,7 @@ static bool scan_scalar(struct scan *scan, struct scalar *ret) {
 static bool scan_object(struct scan *scan, const char **ret_text, size_t *ret_size) {
   const char *at = scan->at;
   size_t depth = 0;
+
   if (*at != '{')
     return false;
   do {
@@ -192,6 +194,7 @@ static bool scan_object(struct scan *scan, const char **ret_text, size_t *ret_si
     }
     at++;
   } while (depth > 0);
+
   *ret_text = scan->at;
   *ret_size = (size_t)(at - scan->at);
   scan->at = at;
@@ -253,6 +256,7 @@ static bool text_is_canonical(struct reader *reader, const char *text, size_t si
                               const json_t *json) {
   cleanup_json json_t *parsed = NULL;
   struct error ignored;
+
   if (!reader->is_strict)
     return true;
   if (!json) {
@@ -273,6 +277,7 @@ static bool text_is_canonical(struct reader *reader, const char *text, size_t si
 static bool text_read(struct reader *reader, char **ret) {
   struct scalar scalar;
   const char *begin = reader->scan.at;
+
   if (!scan_string(&reader->scan, &scalar))
     return refuse(reader, "a string");
   if (scalar.size == 0)
@@ -287,6 +292,7 @@ static bool text_read(struct reader *reader, char **ret) {
 static bool digest_read(struct reader *reader, const char *member, struct digest *ret) {
   struct scalar scalar;
   const char *begin = reader->scan.at;
+
   reader->member = member;
   if (scan_string(&reader->scan, &scalar)) {
     cleanup_free char *text = xstrndup(scalar.text, scalar.size);
@@ -333,6 +339,7 @@ static bool array_read(struct reader *reader, const char *name, struct release_k
                        bool is_sorted) {
   struct slice before = {"", 0};
   reader->array = name;
+
   for (reader->index = 0;; reader->index++) {
     const char *begin = reader->scan.at;
     if (!element_read(reader, kernel))
@@ -353,6 +360,7 @@ static bool array_read(struct reader *reader, const char *name, struct release_k
   reader->index = NO_INDEX;
   if (!scan_character(&reader->scan, ']'))
     return refuse(reader, "',' or ']'");
+
   reader->array = NULL;
   return true;
 }
@@ -361,6 +369,7 @@ static bool config_read(struct reader *reader, struct release_kernel *kernel) {
   struct scan *scan = &reader->scan;
   struct release_config *config = APPEND(kernel->configs, kernel->n_configs);
   int64_t ordinal = 0;
+
   config->has_ordinal = scan_literal(scan, "{\"ordinal\":");
   if (config->has_ordinal) {
     reader->member = "ordinal";
@@ -392,6 +401,7 @@ static bool config_read(struct reader *reader, struct release_kernel *kernel) {
   reader->member = "values";
   if (!object_read(reader, true, &config->values))
     return false;
+
   reader->member = NULL;
   *known = (struct known_config){config->text, config->text_size, config->values};
   return expect(reader, "}");
@@ -402,12 +412,14 @@ static bool provenance_read(struct reader *reader, struct release_kernel *kernel
   json_t **provenance = APPEND(kernel->provenance, kernel->n_provenance);
   struct digest ignored;
   size_t i = 0;
+
   if (!object_read(reader, true, provenance))
     return false;
   const char *origin = json_string_value(json_object_get(*provenance, "origin"));
   const json_t *build = json_object_get(*provenance, "build");
   while (origins[i] && !string_equal(origin, origins[i]))
     i++;
+
   if (!origins[i])
     return error_at(reader->error, place(reader),
                     "\"origin\" must be \"tuned\", \"pinned\" or \"imported\"");
@@ -486,10 +498,12 @@ static const char *winner_scan(struct scan *scan, const struct release_kernel *k
 static bool winner_read(struct reader *reader, struct release_kernel *kernel) {
   struct release_winner *winner = APPEND(kernel->winners, kernel->n_winners);
   const char *begin = reader->scan.at, *expected = winner_scan(&reader->scan, kernel, winner);
+
   if (expected)
     return refuse(reader, expected);
   if (!text_is_canonical(reader, begin, (size_t)(reader->scan.at - begin), NULL))
     return false;
+
   int order = kernel->n_winners > 1 ? release_winner_compare(winner - 1, winner) : -1;
   return order < 0 ||
          error_at(reader->error, place(reader),
@@ -511,6 +525,7 @@ static bool all_are_used(struct reader *reader, const struct release_kernel *ker
       return error_at(reader->error, place(reader),
                       "no winner has this %s; take the bytes as the server made them",
                       configs ? "config" : "provenance");
+
   reader->array = NULL;
   return true;
 }
@@ -518,12 +533,14 @@ static bool all_are_used(struct reader *reader, const struct release_kernel *ker
 static bool kernel_read(struct reader *reader) {
   struct release *release = reader->release;
   struct release_kernel *kernel = APPEND(release->kernels, release->n_kernels);
+
   reader->in_kernel = true;
   if (!expect(reader, "{\"configs\":[") ||
       !array_read(reader, "configs", kernel, config_read, true) ||
       !expect(reader, ",\"kernel\":") || !digest_read(reader, "kernel", &kernel->hash) ||
       !expect(reader, ",\"key\":["))
     return false;
+
   /* A kernel with an empty key has one winner. */
   if (!scan_character(&reader->scan, ']') &&
       !array_read(reader, "key", kernel, key_name_read, false))
@@ -540,11 +557,13 @@ static bool kernel_read(struct reader *reader) {
       !array_read(reader, "winners", kernel, winner_read, false) || !expect(reader, "}") ||
       !all_are_used(reader, kernel, true) || !all_are_used(reader, kernel, false))
     return false;
+
   release->n_winners += kernel->n_winners;
   if (release->n_kernels > 1 && release_kernel_compare(kernel - 1, kernel) >= 0)
     return error_at(reader->error, place(reader),
                     "kernels are not sorted by name and hash, each there once; take the bytes as "
                     "the server made them");
+
   reader->in_kernel = false;
   return true;
 }
@@ -553,6 +572,7 @@ static bool release_read(struct reader *reader) {
   struct release *release = reader->release;
   struct scan *scan = &reader->scan;
   cleanup_json json_t *json = NULL, *again = NULL;
+
   if (!expect(reader, "{\"environment\":"))
     return false;
   reader->member = "environment";
@@ -578,6 +598,7 @@ static bool release_read(struct reader *reader) {
     if (!kernel_read(reader))
       return false;
   } while (scan_character(scan, ','));
+
   reader->member = "kernels";
   if (!scan_character(scan, ']'))
     return refuse(reader, "',' or ']'");
@@ -593,6 +614,7 @@ static bool release_read(struct reader *reader) {
   reader->member = "version";
   if (!expect(reader, ",\"version\":2}"))
     return false;
+
   reader->member = NULL;
   return scan->at == scan->end || refuse(reader, "the end");
 }
@@ -606,11 +628,13 @@ static bool bytes_take(char **bytes, size_t size, const struct digest *digest, b
                           .error = error,
                           .is_strict = is_strict,
                           .known = known};
+
   release->size = size;
   release->digest = *digest;
   if (!release_read(&reader))
     return false;
   release->bytes = TAKE(*bytes);
+
   *ret_release = TAKE(release);
   return true;
 }

@@ -136,10 +136,8 @@ static const struct field entry_fields[] = {
                  .names = regime_names),
     RECORD_FIELD(DIGEST, struct channel_entry, release, FIELD_ANSWER | FIELD_REQUIRED),
     RECORD_FIELD(TEXT, struct channel_entry, tag, FIELD_ANSWER | FIELD_REQUIRED, .least = 1),
-
     RECORD_FIELD(CUSTOM, struct channel_entry, signatures, FIELD_ANSWER | FIELD_NOT_NULL,
                  .custom = &channel_signatures_field),
-
     RECORD_FIELD(TIME, struct channel_entry, updated_at, FIELD_ANSWER | FIELD_NOT_NULL),
     RECORD_FIELD(TEXT, struct channel_entry, moved_by, FIELD_ANSWER | FIELD_OMITTED,
                  .schema = "{\"$ref\": \"#/components/schemas/By\"}"),
@@ -159,6 +157,7 @@ bool channel_entry_parse(const json_t *json, struct channel_entry *ret, struct e
     return false;
   if (!channel_name_check(entry.channel, error))
     return error_pointer_prefix(error, "/channel");
+
   *ret = entry;
   entry = (struct channel_entry){0};
   return true;
@@ -207,12 +206,14 @@ bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *k
   size_t at = 0, size;
   while (at < entry->signatures.n && !digest_equal(&entry->signatures.all[at].key, &key->id))
     at++;
+
   if (at == CHANNEL_SIGNATURES_MAX)
     return error_set(
         error,
         "the entry has %d signatures by other keys, and no more fit; move the channel, signed by "
         "those that deployments trust now",
         CHANNEL_SIGNATURES_MAX);
+
   cleanup_free char *bytes = channel_entry_signed_bytes(entry, &size);
   entry->signatures.all[at].key = key->id;
   signing_key_sign(key, bytes, size, entry->signatures.all[at].text);
@@ -246,6 +247,7 @@ bool channel_entry_verify(const struct channel_entry *entry, const struct truste
     error_set(error, "is signed by %s%s, which is not trusted here (%zu other key%s)",
               digest_format(&signatures->all[0].key, id), signatures->n > 1 ? " and others" : "",
               keys->n, keys->n == 1 ? " is" : "s are");
+
   return error_prefix(error, "the entry of channel \"%s\" at counter %" PRId64 " ", entry->channel,
                       entry->counter);
 }
@@ -309,6 +311,7 @@ bool code_signature_find(const struct signed_code *code, const json_t *signature
   const json_t *item;
   struct error ignored;
   size_t i, size;
+
   json_array_foreach (signatures, i, item) {
     record_init(&code_signature_record, &signature);
     signature.expires_s = 0;

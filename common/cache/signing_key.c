@@ -59,6 +59,7 @@ static bool file_create(const char *path, BIO *from, mode_t mode, struct error *
   char *bytes;
   long size = BIO_get_mem_data(from, &bytes);
   cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+
   if (fd < 0 && errno == EEXIST)
     return error_set(error, "%s is there already; a key is never overwritten, name another file",
                      path);
@@ -66,6 +67,7 @@ static bool file_create(const char *path, BIO *from, mode_t mode, struct error *
     return error_set(error, "cannot create %s: %s", path, strerror(errno));
   if (fd_write_all(fd, bytes, (size_t)size) && fsync(fd) == 0 && folder_sync(path))
     return true;
+
   int reason = errno;
   unlink(path);
   return error_set(error, "cannot write %s: %s", path, strerror(reason));
@@ -75,6 +77,7 @@ bool signing_key_create(const char *path, struct signing_key *ret, struct error 
   cleanup_free char *public_path = xasprintf("%s.pub", path);
   cleanup_signing_key struct signing_key key = {.is_private = true};
   cleanup_bio BIO *private_pem = BIO_new(BIO_s_secmem()), *public_pem = BIO_new(BIO_s_mem());
+
   key.pkey = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
   ALWAYS(key.pkey && private_pem && public_pem &&
          PEM_write_bio_PKCS8PrivateKey(private_pem, key.pkey, NULL, NULL, 0, NULL, NULL) == 1 &&
@@ -97,6 +100,7 @@ static bool pem_kind(const char *path, const char *text, size_t size, char kind[
                      struct error *error) {
   cleanup_bio BIO *bio = BIO_new_mem_buf(text, (int)size);
   ALWAYS(bio != NULL);
+
   for (int n = 0;; n++) {
     char *name, *header;
     unsigned char *data;
@@ -130,6 +134,7 @@ static bool key_parse(const char *path, const char *text, size_t size, bool only
   char kind[64];
   if (!pem_kind(path, text, size, kind, error))
     return false;
+
   bool is_private = strcmp(kind, "PRIVATE KEY") == 0;
   if (strcmp(kind, "ENCRYPTED PRIVATE KEY") == 0)
     return error_set(
@@ -151,6 +156,7 @@ static bool key_parse(const char *path, const char *text, size_t size, bool only
 
   cleanup_bio BIO *bio = BIO_new_mem_buf(text, (int)size);
   ALWAYS(bio != NULL);
+
   cleanup_signing_key struct signing_key key = {.is_private = is_private};
   key.pkey = is_private ? PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, NULL)
                         : PEM_read_bio_PUBKEY(bio, NULL, no_passphrase, NULL);
@@ -202,6 +208,7 @@ static bool trusted_key_add(struct trusted_keys *keys, const char *path, struct 
   if (keys->n == TRUSTED_MAX)
     return error_set(error, "%s is one trusted key too many; at most %d are read", path,
                      TRUSTED_MAX);
+
   *APPEND(keys->all, keys->n) = key;
   key.pkey = NULL;
   return true;
@@ -222,6 +229,7 @@ bool trusted_keys_add(struct trusted_keys *keys, const char *path, struct error 
   int n = scandir(path, &entries, is_public_name, alphasort);
   if (n < 0)
     return error_set(error, "cannot read the folder of trusted keys %s: %s", path, strerror(errno));
+
   bool is_good = n > 0 || error_set(error, "the folder of trusted keys %s has no *.pub file", path);
   for (int i = 0; i < n; i++) {
     cleanup_free struct dirent *entry = entries[i];
@@ -239,6 +247,7 @@ bool trusted_keys_add_all(struct trusted_keys *keys, const char *const *paths, s
   for (size_t i = 0; i < n; i++)
     if (!trusted_keys_add(keys, paths[i], error))
       return false;
+
   while (more && *more) {
     cleanup_free char *path = xstrndup(more, strcspn(more, ":"));
     more += strlen(path) + (more[strlen(path)] == ':');

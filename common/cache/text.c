@@ -30,6 +30,7 @@ bool text_set_add(struct text_set *set, const struct text *text, const char *byt
   struct piece *piece = piece_find(set, text->bytes, hash, bytes, size);
   if (piece->size)
     return false;
+
   *piece = (struct piece){hash, offset, size};
   set->n++;
   return true;
@@ -90,6 +91,7 @@ void text_add_slice_str(struct text *text, struct slice slice) {
 bool python_tuple_repr(const struct value *values, size_t n, char **ret_text, struct error *error) {
   cleanup_text struct text text = {0};
   size_t size;
+
   text_add_string(&text, "(");
   for (size_t i = 0; i < n; i++) {
     const char *string = values[i].type == VALUE_STRING ? values[i].string : "";
@@ -124,6 +126,7 @@ struct value python_value(const char *text) {
       is_integer ? value_int(strtoll(text, &end, 10)) : value_float(strtod(text, &end));
   if (*end || (!is_integer && !isfinite(value.real)))
     return value_string(text);
+
   cleanup_free char *printed = value_format(value, false);
   return strcmp(printed, text) == 0 ? value : value_string(text);
 }
@@ -180,6 +183,7 @@ bool python_string_tuple_parse(const char *text, size_t n_max, struct strings *r
 static void string_write(struct text *out, const char *text) {
   static const char short_escapes[] = "\"\"\\\\\nn\rr\tt\ff\bb"; /* pairs: character, its escape */
   text_add_string(out, "\"");
+
   while (*text) {
     unsigned char first = (unsigned char)*text;
     if (first >= ' ' && first <= '~' && first != '"' && first != '\\') {

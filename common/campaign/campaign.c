@@ -86,6 +86,7 @@ static void screen_failed(const struct campaign_facts *facts, const struct campa
   char counts[160] = "";
   size_t used = 0;
   int64_t measured = 0;
+
   for (int i = 0; i < OUTCOME_COUNT; i++) {
     measured += race->outcomes[i];
     if (race->outcomes[i] > 0)
@@ -116,12 +117,14 @@ static bool raced_apart(const struct campaign_race *race, const uint64_t *config
       return true;
     first = candidate;
   }
+
   return false;
 }
 
 static void after_screen(const struct campaign_facts *facts, struct campaign_step *step) {
   bool was_halved = facts->stage == STAGE_HALVING && facts->halving.n > 0;
   const struct campaign_race *race = was_halved ? &facts->halving : &facts->screen;
+
   if (race->n == 0) {
     screen_failed(facts, race, step);
     return;
@@ -159,6 +162,7 @@ static void after_final(const struct campaign_facts *facts, struct campaign_step
   size_t n = facts->n_measurements, n_failed = 0, n_samples = 0;
   cleanup_free uint64_t *failed = xcalloc(n + 1, sizeof *failed);
   cleanup_free struct verdict_sample *samples = xcalloc(n + 1, sizeof *samples);
+
   step->configs = xcalloc(n + 1, sizeof *step->configs);
   step->first_process = facts->processes_begun;
   step->n_processes = 1;

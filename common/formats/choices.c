@@ -51,6 +51,7 @@ static bool origin_find(struct writer *writer, const struct release_kernel *kern
   const struct cache_source *stored = writer->request->source;
   const struct function_record *packed = NULL;
   struct digest digest;
+
   if (manifest && json_object_get(provenance, "build") && stored->build) {
     if (!json_get_digest(provenance, "", "build", JSON_REQUIRED, &digest, error) ||
         !stored->build(stored->context, manifest, &digest, &origin->build, error))
@@ -71,6 +72,7 @@ static bool origin_find(struct writer *writer, const struct release_kernel *kern
   if (digest_is_none(&origin->record->closure))
     return error_set(error, "its record has no closure of the function: pack it again, or record "
                             "the image again");
+
   return tuning_key_bind(origin->record, manifest, (const char *const *)kernel->key_names,
                          kernel->n_key_names, &origin->key, error);
 }
@@ -112,6 +114,7 @@ static bool winner_write(struct writer *writer, const struct release_kernel *ker
   const json_t *config = kernel->configs[winner->config].values;
   char closure[DIGEST_TEXT_SIZE];
   cleanup_json json_t *own = json_array();
+
   if (!key_write(&origin->key, key->values, own, error))
     return false;
 

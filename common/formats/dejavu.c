@@ -50,6 +50,7 @@ static bool hashes_take(struct function *function, struct error *error) {
   const struct function_record *record = function->record;
   cleanup_free char *keys = json_texts_join(function->keys, "|");
   cleanup_text struct text configs = {0};
+
   text_add_string(&configs, "|");
   for (size_t i = 0; i < record->n_configs; i++) {
     text_add_string(&configs, record->configs[i]);
@@ -86,9 +87,11 @@ static bool function_from_record(const struct dejavu_path *storage,
   const char *triton = storage->parts[DEJAVU_TRITON],
              *layout = json_string_value(json_object_get(record->dejavu, "layout"));
   char **parts = function->path.parts;
+
   if (!record->dejavu)
     return error_set(error, "the function %.100s is not decorated with triton_dejavu.autotune",
                      record->function);
+
   /* Another Triton prints configs in another way, and the hash of them is in the path. */
   if (record->triton_version && !version_minors_equal(record->triton_version, triton))
     return error_set(error,
@@ -141,6 +144,7 @@ static bool function_from_exports(const struct dejavu_path *storage, const json_
              *triton = storage->parts[DEJAVU_TRITON];
   json_t *order = NULL, *timings = NULL, *keys = NULL, *key;
   size_t i;
+
   if (!json_get_string(exports, at, "layout", JSON_REQUIRED, &layout, error) ||
       !json_get_string(exports, at, "function", JSON_REQUIRED, &name, error) ||
       !json_get_string(exports, at, "signature", JSON_REQUIRED, &signature, error) ||
@@ -211,6 +215,7 @@ static bool function_find(const struct render_request *request, const struct dej
   const struct function_record *record =
       identity_function(request->identity, &kernel->hash, kernel->name, NULL);
   bool is_packed = false;
+
   if (!record && !packed_record(request, kernel, function, &is_packed, error))
     return false;
   if (is_packed) {
@@ -251,6 +256,7 @@ static bool function_find(const struct render_request *request, const struct dej
   for (enum dejavu_part part = DEJAVU_TRITON; part <= DEJAVU_GPU; part++)
     if (dejavu_layout_has(layout, part))
       parts[part] = xstrdup(stored[part]);
+
   parts[DEJAVU_TAG] = xstrdup(request->release->tag);
   return true;
 }
@@ -362,6 +368,7 @@ static char *config_make(const struct function *function, const json_t *config,
   size_t i;
   if (json_is_null(json_object_get(left, "ir_override")))
     json_object_del(left, "ir_override"); /* dejavu would pass it to the kernel */
+
   json_array_foreach (function->order, i, name) {
     const char *text = json_is_string(name) ? json_string_value(name) : "";
     json_t *value = json_object_get(left, text);
@@ -383,6 +390,7 @@ static char *config_make(const struct function *function, const json_t *config,
 static void configs_take(struct rendering *rendering, struct writer *writer) {
   const struct release_kernel *kernel = writer->kernel;
   const json_t *order = writer->function->order;
+
   if (order && !json_equal(order, rendering->known_order)) {
     for (size_t i = 0; i < KNOWN_TEXTS; i++)
       rendering->known[i].values = NULL;
@@ -411,6 +419,7 @@ static bool key_bind(struct writer *writer, struct error *error) {
   const struct function *function = writer->function;
   const struct release_kernel *kernel = writer->kernel;
   struct tuning_key *elements = &writer->elements;
+
   if (function->record) {
     if (!tuning_key_bind(function->record, function->manifest,
                          (const char *const *)kernel->key_names, kernel->n_key_names, elements,
@@ -499,6 +508,7 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
              *text = json_string_value(
                  json_object_get(kernel->provenance[winner->provenance], "config"));
   cleanup_free char *kept = NULL;
+
   if (text && !writer->function->record) {
     /* An import kept the text of a config whose members have an order of their own. */
     cleanup_json json_t *parsed = NULL;
@@ -520,6 +530,7 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
                     table->cache.size + strlen(line)))
     return error_set(error, "another key of the release is the same to dejavu: %.*s",
                      writer->key.size < 300 ? (int)writer->key.size : 300, writer->key.bytes);
+
   table->n_entries++;
   text_add_string(&table->cache, line);
   text_add(&table->cache, quoted->bytes, quoted->size);
@@ -546,12 +557,14 @@ static void totals_add(struct table *table, const json_t *provenance, size_t n) 
   const char *source = json_string_value(json_object_get(provenance, "source"));
   json_t *total = json_object_get(provenance, "total_bench_time_s");
   int64_t evaluated = json_integer_value(json_object_get(provenance, "evaluated_configs"));
+
   if (evaluated > table->evaluated)
     table->evaluated = evaluated;
   table->tuned_s +=
       (double)n * json_number_value(json_object_get(provenance, "spent_device_seconds"));
   if (!source || !json_is_number(total))
     return;
+
   const json_t *before = json_object_get(table->totals, source);
   if (!before || json_number_value(before) < json_number_value(total))
     json_object_set(table->totals, source, total);
@@ -594,6 +607,7 @@ static bool kernel_add(struct rendering *rendering, const struct placed *placed,
   for (size_t i = 0; i < kernel->n_provenance; i++)
     if (writer.n_used[i])
       totals_add(table, kernel->provenance[i], writer.n_used[i]);
+
   return true;
 }
 
@@ -618,6 +632,7 @@ static void table_write(const struct table *table, const char *path, struct cach
                        ? json_pack("[s, s, s]", "ms", "min_ms", "max_ms")
                        : json_pack("[s]", "ms");
   json_t *timings_data = json_pack("{s:o}", "labels", labels);
+
   json_object_update(timings_data, function->timings);
   cleanup_json json_t *begin =
       json_pack("{s:s, s:o, s:I, s:O, s:{}}", "signature", function->signature,
@@ -625,6 +640,7 @@ static void table_write(const struct table *table, const char *path, struct cach
                 (json_int_t)table->evaluated, "keys", function->keys, "cache");
   cleanup_json json_t *end = json_pack("{s:o}", "timings_data", timings_data);
   ALWAYS(begin && end);
+
   size_t begin_size, end_size;
   cleanup_free char *begin_text = python_json(begin, 4, &begin_size),
                     *end_text = python_json(end, 4, &end_size);
@@ -658,6 +674,7 @@ static bool storage_find(const struct render_request *request, struct dejavu_pat
   const struct environment *environment = &request->release->environment;
   const char *torch = identity && identity->torch ? identity->torch : environment->torch;
   char **parts = storage->parts;
+
   if (torch)
     parts[DEJAVU_TORCH] = xstrdup(torch);
   if (identity && identity->dejavu_layout) {
@@ -691,11 +708,13 @@ static bool dejavu_render(const struct render_request *request, struct cache_fil
                                                                             .files = ret};
   struct table *table = &rendering.table;
   struct error why;
+
   if (!storage_find(request, &rendering.storage, error))
     return false;
 
   rendering.functions = xcalloc(release->n_kernels + 1, sizeof *rendering.functions);
   rendering.placed = xcalloc(release->n_kernels + 1, sizeof *rendering.placed);
+
   for (size_t i = 0; i < release->n_kernels; i++) {
     struct function *function = &rendering.functions[i];
     struct placed placed = {.kernel = &release->kernels[i], .function = function};

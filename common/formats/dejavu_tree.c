@@ -60,6 +60,7 @@ static const enum dejavu_part *layout_parts(const char *layout) {
       DEJAVU_CODE_VERSION, DEJAVU_TUNE_FEATURES, DEJAVU_KERNEL_CONFIGS,
       DEJAVU_TAG,          DEJAVU_PARTS};
   int minor, end = 0;
+
   if (sscanf(layout, "dejavu_0.%2d%n", &minor, &end) != 1 || layout[end] || minor < 5 ||
       layout[9] < '0' || layout[9] > '9')
     return NULL;
@@ -125,6 +126,7 @@ static bool part_take(const char *name, struct dejavu_path *path) {
 
   if (part == DEJAVU_PARTS)
     return false;
+
   parts[part] = xstrdup(name + strlen(prefixes[part]));
   return true;
 }
@@ -134,6 +136,7 @@ static bool path_check(const struct dejavu_path *path, const enum dejavu_part **
                        struct error *error) {
   if (!dejavu_layout_parts(path->parts[DEJAVU_LAYOUT], ret_parts, error))
     return false;
+
   bool is_whole = true;
   for (enum dejavu_part i = 0; i < DEJAVU_PARTS; i++)
     is_whole = is_whole && dejavu_layout_has(*ret_parts, i) == (path->parts[i] != NULL);
@@ -168,6 +171,7 @@ static bool path_parse(const char *text, struct dejavu_path *ret, struct error *
   cleanup_dejavu_path struct dejavu_path path = {0};
   const enum dejavu_part *parts;
   const char *at = text;
+
   for (const char *slash; (slash = strchr(at, '/')); at = slash + 1) {
     cleanup_free char *name = xstrndup(at, (size_t)(slash - at));
     if (part_take(name, &path))
@@ -190,6 +194,7 @@ static bool path_parse(const char *text, struct dejavu_path *ret, struct error *
     return error_set(error, "the file is in no folder of triton-dejavu");
   if (!path_check(&path, &parts, error))
     return false;
+
   *ret = path;
   path = (struct dejavu_path){0};
   return true;
@@ -271,6 +276,7 @@ static bool reads_as_boolean(const char *text) {
 static bool restores_member(const char *name, const json_t *value, struct error *error) {
   static const char *const integers[] = {"num_warps", "num_stages", "num_ctas"};
   bool is_integer = json_is_integer(value), is_boolean = json_is_boolean(value);
+
   if (name_is_in(name, integers, ARRAY_LENGTH(integers)))
     return is_integer || error_set(error, "%s must be an integer", name);
   if (strcmp(name, "maxnreg") == 0)
@@ -323,6 +329,7 @@ bool dejavu_restores_element(const char *element, size_t size, bool ignore_dtype
   for (size_t i = 0; i < size; i++)
     if ((unsigned char)element[i] < 0x20 || (unsigned char)element[i] >= 0x7f || element[i] == '\\')
       why = "has characters that Python escapes, which dejavu does not undo";
+
   return !why || error_set(error, "dejavu would not restore the key: '%.*s' %s",
                            size < 80 ? (int)size : 80, element, why);
 }
@@ -362,6 +369,7 @@ static bool keys_check(const struct table *table, struct error *error) {
     if (!json_string_length(key) || json_string_length(key) > IDENTIFIER_MAX)
       return error_at(error, json_pointer_index(at, sizeof at, "/keys", i),
                       "a name must be a string of 1 to %d bytes", IDENTIFIER_MAX);
+
   if (table->keys && features && strcmp(dejavu_names_hash(table->keys, hash), features) != 0)
     return error_at(error, "/keys",
                     "the folder tune_features-%.12s… is of other names: theirs is %.12s…", features,
@@ -376,6 +384,7 @@ static bool timings_data_check(const json_t *data, struct error *error) {
   json_t *labels = NULL;
   double ms = 0;
   bool graphs;
+
   if (!json_only_members(data, at, members, error) ||
       !json_get_array(data, at, "labels", JSON_REQUIRED, &labels, error) ||
       !json_get_number(data, at, "rep_t_ms", JSON_REQUIRED, &ms, error) ||
@@ -397,6 +406,7 @@ static bool table_read(const struct cache_file *file, struct table *table, struc
   int64_t evaluated = 0;
   const char *path = path_begin(file->path);
   char *const *parts = table->path.parts;
+
   if (!path)
     return error_set(
         error,
@@ -432,6 +442,7 @@ static bool table_read(const struct cache_file *file, struct table *table, struc
     return error_at(error, "/signature",
                     "\"%.200s\" is not JITFunction(module:%.100s), as the folder has it",
                     table->signature, parts[DEJAVU_FUNCTION]);
+
   table->provenance = json_pack("{s:I, s:o, s:O}", "evaluated_configs", (json_int_t)evaluated,
                                 "source", imported_source(path), "total_bench_time_s",
                                 json_object_get(json, "total_bench_time_s"));
@@ -448,6 +459,7 @@ static json_t *environment_of(const struct dejavu_path *path) {
   json_t *environment = json_pack("{s:s, s:s, s:s}", platform, runtime + strlen("rocm_"), "triton",
                                   parts[DEJAVU_TRITON], "gpu", gpu);
   ALWAYS(environment != NULL);
+
   if (parts[DEJAVU_TORCH])
     json_put(environment, "torch", json_string(parts[DEJAVU_TORCH]));
   return environment;
@@ -458,6 +470,7 @@ static char *member_name(const json_t *names, const char *name, size_t index) {
   cleanup_free char *text = name && identifier_is_valid(name) && strlen(name) < IDENTIFIER_MAX - 8
                                 ? xasprintf("%s%s", name, name_is_reserved(name) ? "_" : "")
                                 : xasprintf("key_%zu", index);
+
   for (size_t i = 0; i < json_array_size(names); i++) {
     if (strcmp(json_string_value(json_array_get(names, i)), text) != 0)
       continue;
@@ -532,6 +545,7 @@ static bool key_make(const struct table *table, const struct imported_kernel *ke
   for (size_t i = 0; i < json_array_size(names); i++)
     json_put(key, json_string_value(json_array_get(names, i)),
              value_to_json(python_value(elements[i])));
+
   if (registered) {
     bool fits =
         json_object_size(key) == registered->n_key_names && n_keys == registered->n_key_names;
@@ -553,6 +567,7 @@ static json_t *mapped_config(const json_t *config, const char *triton) {
   static const char *const tuned[] = {"num_warps", "num_stages"};
   json_t *mapped = json_object(), *value;
   const char *name;
+
   json_object_foreach ((json_t *)config, name, value) {
     struct value standard;
     cleanup_json json_t *standard_json =
@@ -593,6 +608,7 @@ static bool entry_read(struct table *table, const char *key_text, const json_t *
   cleanup_json json_t *config = NULL;
   struct imported_entry *entry;
   json_t *key;
+
   if (!python_string_tuple_parse(key_text, KEY_MEMBERS_MAX, &elements, error))
     return false;
   if (!json_is_string(text))
@@ -624,6 +640,7 @@ static void order_find(struct table *table) {
   cleanup_free char *least = NULL;
   const char *key;
   json_t *text;
+
   json_object_foreach (table->cache, key, text) {
     cleanup_json json_t *config = NULL;
     struct error ignored;

@@ -60,6 +60,7 @@ static bool winner_render(const struct release_kernel *kernel, const struct rele
   cleanup_json json_t *key = release_key_object(kernel, winner), *object = json_object();
   const char *place = json_string_value(json_object_get(key, "file"));
   const char *members = json_string_value(json_object_get(provenance, "members"));
+
   if (!place || !is_place(place))
     return error_set(error, "its key names no file of Inductor");
   if (!members)
@@ -121,6 +122,7 @@ static bool inductor_read(const struct import_request *request, const struct cac
   json_t *value;
   bool coordesc, is_new;
   int64_t number;
+
   (void)request;
   if (!is_place(place))
     return error_set(
@@ -146,6 +148,7 @@ static bool inductor_read(const struct import_request *request, const struct cac
   struct imported_entry *entry = imported_entry_for(kernel, place, &is_new);
   if (!is_new)
     return error_set(error, "another file of the tree has this name in a folder of this name");
+
   cleanup_json json_t *names = config_names(json);
   cleanup_free char *order = json_texts_join(names, ",");
   entry->key = json_pack("{s:s, s:s}", "file", place, "configs_hash", configs_hash);

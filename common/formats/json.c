@@ -151,6 +151,7 @@ static bool entry_read(const json_t *json, const char *at, const char *source,
   struct imported_entry *entry;
   const char *name;
   json_t *value;
+
   if (!json_only_members(json, at, members, error) || !flat_read(json, at, "key", &key, error) ||
       !flat_read(json, at, "config", &config, error))
     return false;
@@ -177,6 +178,7 @@ static bool json_read(const struct import_request *request, const struct cache_f
   const char *tag = NULL, *name;
   struct digest digest;
   enum regime regime;
+
   if (request->files->n != 1)
     return error_set(error, "the json format is one file, cache.json, not %zu", request->files->n);
   if (!json_parse(file->bytes, file->size, &json, error) ||

@@ -87,6 +87,7 @@ static json_t *config_ordered(const json_t *config) {
       "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M",         "SPLIT_K",
       "num_warps",    "num_stages",   "waves_per_eu", "matrix_instr_nonkdim", "kpack"};
   json_t *ordered = json_object();
+
   for (size_t i = 0; i < ARRAY_LENGTH(usual); i++) {
     json_t *value = json_object_get(config, usual[i]);
     if (value)
@@ -127,6 +128,7 @@ static bool source_read(const struct kernel *kernel, const struct member *member
                         struct row_source *source, struct error *error) {
   const char *text = json_string_value(json);
   const char *const *names = (const char *const *)kernel->key_names;
+
   for (size_t i = 0; text && i < kernel->n_key_names; i++) {
     if (strcmp(names[i], text) == 0) {
       source->member = names[i];
@@ -208,6 +210,7 @@ static bool mapping_read(const struct dialect *dialect, const struct kernel *ker
                        "in the manifest's exports for %s \"config\": must have for \"%.60s\" the "
                        "name of a config's member or an integer",
                        dialect->format, name);
+
   return n_known + (ret->config ? 1 : 0) == json_object_size(exports) ||
          error_set(
              error,
@@ -221,6 +224,7 @@ static bool row_of_key(const struct mapping *mapping, const struct value *values
                        struct error *error) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
   cleanup_json json_t *row = json_object();
+
   for (size_t i = 0; i < N_MEMBERS; i++) {
     const struct row_source *source = &mapping->sources[i];
     const char *name = members[i].name;
@@ -261,6 +265,7 @@ static bool key_of_row(const struct mapping *mapping, const json_t *row, json_t 
                        struct error *error) {
   const struct kernel *kernel = mapping->kernel;
   cleanup_json json_t *key = json_object();
+
   for (size_t i = 0; i < N_MEMBERS; i++) {
     const struct row_source *source = &mapping->sources[i];
     const char *name = members[i].name;
@@ -287,6 +292,7 @@ static bool key_of_row(const struct mapping *mapping, const json_t *row, json_t 
     if (!json_object_get(key, kernel->key_names[i]))
       return error_set(error, "the exports of %s leave the key's %.60s open", kernel->name,
                        kernel->key_names[i]);
+
   *ret = TAKE(key);
   return true;
 }
@@ -297,6 +303,7 @@ static bool config_map(const struct mapping *mapping, const json_t *config, bool
   cleanup_json json_t *left = json_copy((json_t *)config), *mapped = json_object();
   const char *name;
   json_t *value;
+
   json_object_foreach (mapping->config, name, value) {
     const char *own = json_string_value(value); /* NULL: a constant */
     const char *from = to_table ? own : name, *to = to_table ? name : own;
@@ -314,6 +321,7 @@ static bool config_map(const struct mapping *mapping, const json_t *config, bool
     if (json_object_get(mapped, name))
       return error_set(error, "the config's %.60s is two members for %s", name,
                        mapping->kernel->name);
+
   json_object_update(mapped, left);
   *ret = TAKE(mapped);
   return true;
@@ -376,6 +384,7 @@ static bool folder_find(struct rendering *rendering, struct error *error) {
                      "the tables of SGLang are in a folder named after Triton's version, and the "
                      "environment states %s",
                      triton ? "none of numbers" : "none");
+
   rendering->folder = xasprintf("configs/triton_%s/", text_replace(version, ".", '_'));
   return true;
 }
@@ -385,6 +394,7 @@ static bool device_find(struct rendering *rendering, struct error *error) {
   const struct identity *identity = rendering->request->identity;
   const char *gpu = rendering->request->release->environment.gpu,
              *known = identity ? identity->moe_device_name : NULL;
+
   if (!known && !gpu)
     return error_set(
         error, "the environment of the release states no gpu, which is in the names of the tables");
@@ -393,6 +403,7 @@ static bool device_find(struct rendering *rendering, struct error *error) {
     if (!known && rendering->dialect->takes_device_from_pci &&
         string_starts(device, "AMD_Instinct_") && string_ends(device, forms[i]))
       device[strlen(device) - strlen(forms[i])] = '\0';
+
   return true;
 }
 
@@ -403,6 +414,7 @@ static bool row_add(struct rendering *rendering, const json_t *row, json_t *conf
   json_int_t m = json_integer_value(json_object_get(row, "M"));
   char block[96] = "", m_text[32];
   long long shape[2];
+
   if (block_shape_parse(json_string_value(json_object_get(row, "block_shape")), shape))
     snprintf(block, sizeof block, ",block_shape=[%lld%s%lld]", shape[0],
              rendering->dialect->separator, shape[1]);
@@ -441,6 +453,7 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
                        struct error *error) {
   const struct kernel *manifest = NULL;
   cleanup_mapping struct mapping mapping = {0};
+
   if (!rendering->request->source->kernel)
     return error_set(error,
                      "manifests are not available here, and they say what the kernel's key means");
@@ -484,6 +497,7 @@ static bool moe_render(const struct dialect *dialect, const struct render_reques
       .dialect = dialect, .request = request, .tables = json_object(), .files = ret};
   if (!folder_find(&rendering, error) || !device_find(&rendering, error))
     return false;
+
   for (size_t i = 0; i < request->release->n_kernels; i++) {
     const struct release_kernel *kernel = &request->release->kernels[i];
     struct error why;
@@ -530,6 +544,7 @@ static bool name_parse(const struct dialect *dialect, const char *text, json_t *
   enum { E = 1, N, DEVICE, DTYPE_TEXT = 5, SHAPE_TEXT = 7, QUANT, GROUPS };
   cleanup_free char *name = xstrdup(text);
   bool is_json = string_ends(name, ".json");
+
   if (is_json)
     name[strlen(name) - strlen(".json")] = '\0';
   bool is_down = dialect->has_variants && string_ends(name, "_down");
@@ -542,6 +557,7 @@ static bool name_parse(const struct dialect *dialect, const char *text, json_t *
 
   for (size_t i = 0; i < GROUPS; i++)
     groups[i] = (regmatch_t){-1, -1};
+
   bool ok = is_json && strlen(text) <= FILE_NAME_SIZE_MAX && json_can_hold(text) &&
             regexec(&regex, name, GROUPS, groups, 0) == 0;
   regfree(&regex);
@@ -598,6 +614,7 @@ static bool row_read(const struct mapping *mapping, struct imported_kernel *kern
   const char *name;
   json_t *value, *key = NULL;
   struct imported_entry *entry;
+
   if (!json_object_size(config) || json_object_size(config) > CONFIG_MEMBERS_MAX)
     return error_set(error, "a config must be an object of 1 to %d members", CONFIG_MEMBERS_MAX);
 
@@ -636,6 +653,7 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
   cleanup_free char *device = NULL;
   const char *triton = NULL, *m;
   json_t *config;
+
   if (request->kernel && !mapping_read(dialect, request->kernel, &mapping, error))
     return false;
   if (!name_parse(dialect, path_name(file->path), &row, &device, error) ||

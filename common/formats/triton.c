@@ -34,6 +34,7 @@ static bool image_check(const struct render_request *request, const json_t *file
   size_t size, i;
   json_t *value;
   const json_t *library;
+
   if (!identity)
     return true;
   if (identity->triton_key && !string_equal(identity->triton_key, triton_key))
@@ -41,6 +42,7 @@ static bool image_check(const struct render_request *request, const json_t *file
                     "its code was compiled by another build of Triton than the image's; pack it "
                     "with the Triton of the "
                     "image");
+
   cleanup_json json_t *metadata = NULL;
   if (!file_find(request, files, name, &bytes, &size, error))
     return false;
@@ -93,6 +95,7 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
                           const char *triton_key, struct cache_files *files, struct error *error) {
   json_t *names = json_object_get(cache, "files"), *value;
   const char *folder = json_string_value(json_object_get(cache, "folder")), *name;
+
   if (!request->root)
     return error_of(error, ERROR_UNUSABLE,
                     "compiled code has absolute paths in it, and their folder is not known");
@@ -174,6 +177,7 @@ static bool origin_read(struct rendering *rendering, size_t index, struct origin
   const struct identity *identity = rendering->request->identity;
   struct error why = rendering->missing;
   struct digest digest;
+
   origin->is_read = true;
   if (json_object_get(kernel->provenance[index], "build") && source->kernel && source->build) {
     if (!json_get_digest(kernel->provenance[index], "", "build", JSON_REQUIRED, &digest, error))
@@ -225,10 +229,12 @@ static bool artifacts_render(struct rendering *rendering, const struct release_w
       .n = kernel->n_key_names, .names = kernel->key_names, .values = (struct value *)values};
   size_t variant;
   struct error why;
+
   if (origin->missing && !origin->reason)
     skip_artifacts(rendering, winner, origin->missing);
   if (!origin->build || !build_variant(origin->build, &key, &variant, &why))
     return true;
+
   const json_t *cache = build_cache(origin->build, variant, kernel->configs[winner->config].values);
   if (!cache)
     return true;
@@ -262,6 +268,7 @@ static bool tuned_render(struct rendering *rendering, const struct release_winne
   const json_t *config = kernel->configs[winner->config].values;
   struct origin *origin = &rendering->origins[index];
   struct value values[KEY_MEMBERS_MAX];
+
   if (!origin->is_read && !origin_read(rendering, index, origin, error))
     return false;
 
@@ -319,6 +326,7 @@ static bool kernel_render(struct rendering *rendering, const struct release_kern
   for (size_t i = 0; ok && i < kernel->n_winners; i++)
     ok = tuned_render(rendering, &kernel->winners[i], origin_of[kernel->winners[i].provenance],
                       error);
+
   origins_release(rendering);
   return ok;
 }
@@ -328,6 +336,7 @@ static bool triton_render(const struct render_request *request, struct cache_fil
   const struct release *release = request->release;
   cleanup_json json_t *done = json_object();
   struct rendering rendering = {.request = request, .files = ret, .done = done};
+
   /* What was tuned is before what was imported: of two winners for one file the first is written.
    */
   for (size_t i = 0; i < 2 * release->n_kernels; i++) {

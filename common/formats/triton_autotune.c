@@ -65,6 +65,7 @@ static bool record_check(const struct function_record *record, const struct iden
   const char *image = identity ? identity->triton_version : NULL;
   const char *version = record->triton_version ? record->triton_version : image;
   const char *decorator = json_string_value(json_object_get(record->autotune, "decorator"));
+
   if (!version)
     return error_set(error, "its record does not state the version of Triton");
 
@@ -201,6 +202,7 @@ static bool folder_make(const struct triton_function *function, const struct val
   size_t n = tuned->n + tuned->n_dtypes;
   cleanup_free struct value *values = xcalloc(n, sizeof *values);
   cleanup_free char *tuple = NULL;
+
   for (size_t i = 0; i < n; i++) {
     if (!tuning_key_value(tuned, i, key, &values[i], error))
       return false;
@@ -220,6 +222,7 @@ static bool entry_make(const struct triton_function *function, const json_t *con
                        struct error *error) {
   json_t *kwargs = json_object(), *value, *count;
   const char *name;
+
   json_put(entry, "kwargs", kwargs);
   json_object_foreach (function->kwargs, name, count) {
     value = json_object_get(config, name);
@@ -279,6 +282,7 @@ static size_t infinities_replace(char *text, size_t size) {
   static const char infinity[] = "Infinity", replacement[] = "null    ";
   size_t n = 0;
   bool in_string = false;
+
   for (size_t i = 0; i < size; i++) {
     if (in_string && text[i] == '\\') {
       i++;
@@ -374,6 +378,7 @@ static bool winner_find(const json_t *entries, const json_t **ret_config, struct
   char at[JSON_POINTER_SIZE], below[JSON_POINTER_SIZE];
   const json_t *entry;
   size_t i;
+
   *ret_config = NULL;
   if (json_array_size(entries) < 1 || json_array_size(entries) > ENTRIES_MAX)
     return error_at(error, "/configs_timings", "\"configs_timings\" must have 1 to %d configs",
@@ -457,6 +462,7 @@ bool triton_read(const struct import_request *request, const struct cache_file *
   json_object_foreach ((json_t *)config, name, value)
     if (is_fixed(name))
       ALWAYS(json_object_set(entry->config, name, value) == 0);
+
   /* Timings of 0 are kept as not known: a release has none. */
   entry->n_ms = timings.n;
 
@@ -480,6 +486,7 @@ bool triton_imported_add(struct cache_files *files, const json_t *exports,
   const char *function = json_string_value(json_object_get(exports, "function")),
              *folder = json_string_value(json_object_get(key, "folder")),
              *text = json_string_value(json_object_get(key, "key"));
+
   if (!function || !*function || strchr(function, '/') || !json_array_size(members))
     return error_set(error, "its exports do not state the function and the members of its configs");
   if (!folder || !triton_folder_is_valid(folder, strlen(folder)) || !text ||

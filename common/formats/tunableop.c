@@ -79,6 +79,7 @@ static bool kernel_render(const struct render_request *request, const struct rel
                           struct cache_files *files, struct error *error) {
   const struct kernel *manifest = NULL;
   const json_t *own = NULL;
+
   if (!request_manifest(request, kernel, &manifest, error) ||
       !validators_find(manifest, &own, error))
     return false;
@@ -87,6 +88,7 @@ static bool kernel_render(const struct render_request *request, const struct rel
   if (!*validators)
     return error_set(error, "its validators are not known, neither from the image nor from its "
                             "exports; record the image's with `python3 -m wavetune identity`");
+
   cleanup_json json_t *mine = validators_object(own), *all = validators_object(*validators);
   if (own && !json_equal(mine, all))
     return error_set(error, "it was measured under other validators (versions of torch, ROCm and "
@@ -223,9 +225,11 @@ static bool result_read(char *const *fields, size_t n, struct results *results,
   bool is_new;
   if (!set_add(results->seen, id))
     return error_set(error, "the operation with these parameters occurs twice");
+
   struct imported_entry *entry = imported_entry_for(results->kernel, id, &is_new);
   if (!is_new && (ms <= 0 || (entry->n_ms && ms >= entry->ms[0])))
     return true; /* another file has a faster one */
+
   json_decref(entry->key);
   json_decref(entry->config);
   json_decref(entry->provenance);
@@ -243,6 +247,7 @@ static bool lines_read(const struct cache_file *file, json_t *validators, struct
                        struct error *error) {
   const char *end = file->bytes + file->size;
   size_t number = 0;
+
   for (const char *at = file->bytes; at < end;) {
     const char *newline = memchr(at, '\n', (size_t)(end - at));
     cleanup_free char *line = xstrndup(at, (size_t)((newline ? newline : end) - at));
@@ -302,6 +307,7 @@ static bool tunableop_read(const struct import_request *request, const struct ca
   /* GemmTunableOp_BFloat16_TN, ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e4m3fnuz_BFloat16_TN */
   static const char op[] = "^(Gemm|GemmStridedBatched|GemmAndBias|ScaledGemm)TunableOp_"
                            "[A-Za-z0-9_]+_(NN|NT|TN|TT)$";
+
   /* tn_512_128_256_ld_256_256_512, batched nn_4_4_4_B_8_ld_4_4_4, before them without _ld_; newer
    * ones add more words. */
   static const char params[] = "^[nt][nt](_[0-9]{1,18}){3}(_[A-Za-z0-9.-]+)*$";

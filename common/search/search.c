@@ -63,6 +63,7 @@ bool search_new(const struct space *space, const struct space_facts *facts,
                 struct error *error) {
   ALWAYS(options->strategy < SEARCH_STRATEGY_COUNT && options->trials >= 1 &&
          options->trials <= SEARCH_TRIALS_MAX);
+
   cleanup_search struct search *search = xcalloc(1, sizeof *search);
   search->fill = fills[options->strategy];
   search->trials = options->trials;
@@ -145,6 +146,7 @@ bool search_add_random(struct search *search) {
     if (decision == CONDITION_TRUE && search_add(search, config))
       return true;
   }
+
   return false;
 }
 
@@ -159,11 +161,13 @@ bool search_ratio(const struct search *search, uint64_t config, double *ret_rati
 size_t search_ask(struct search *search, uint64_t configs[SEARCH_BATCH_MAX]) {
   for (size_t i = 0; i < search->batch.n; i++)
     slot_of(search, search->batch.asked[i].config)->ratio = search->batch.asked[i].ratio;
+
   search->told = search->batch;
   search->batch.n = 0;
   search->work = search->work_limit;
   for (size_t i = 0; i < search->n_likely; i++)
     search_add(search, search->likely[i]);
+
   search->n_likely = 0;
   search->fill(search);
   for (size_t i = 0; i < search->batch.n; i++)

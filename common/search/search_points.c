@@ -28,6 +28,7 @@ bool points_init(const struct space *space, const struct space_facts *facts, str
                  struct error *error) {
   uint64_t stride = 1;
   points->space = space;
+
   for (size_t i = space->n_parameters; i-- > 0;) {
     if (space->is_list) {
       points->axes[i] = axis_of_list(space, i);
@@ -121,6 +122,7 @@ static size_t order_parameters(const struct points *points, size_t *order, size_
   size_t n = points->conditions.n, n_parameters = points->space->n_parameters, depth = 0;
   bool is_set[SPACE_PARAMETERS_MAX] = {0};
   cleanup_free bool *is_decided = xcalloc(n, sizeof *is_decided);
+
   for (size_t decided = 0; decided < n; decided++) {
     /* The condition whose parameters that are not set yet have the fewest combinations. */
     size_t next = n;
@@ -150,6 +152,7 @@ static size_t order_parameters(const struct points *points, size_t *order, size_
   for (size_t i = 0; i < n_parameters; i++)
     if (!is_set[i])
       order[depth++] = i;
+
   return decisive;
 }
 
@@ -180,6 +183,7 @@ static bool heads_extend(struct draws *draws, struct points *points, const struc
   const struct parameter *parameter = &points->space->parameters[level->parameter];
   cleanup_free uint64_t *heads = NULL;
   size_t n = 0, capacity = 0;
+
   for (size_t i = 0; i < draws->n_heads; i++) {
     uint64_t ignored = 0;
     number_apply(points, draws->order, 0, draws->depth, draws->heads[i], &ignored);
@@ -215,6 +219,7 @@ static void heads_enumerate(struct draws *draws, struct points *points, uint64_t
   cleanup_free size_t *decided = xcalloc(n, sizeof *decided);
   size_t decisive = order_parameters(points, draws->order, decided_at);
   uint64_t work = 0;
+
   draws->heads = xcalloc(1, sizeof *draws->heads);
   draws->n_heads = 1;
   while (draws->depth < decisive) {
@@ -249,6 +254,7 @@ bool draws_init(struct points *points, uint64_t seed, uint64_t decisions_max, st
   struct rng rng = rng_seeded(seed);
   for (size_t i = 0; i < ARRAY_LENGTH(draws->keys); i++)
     draws->keys[i] = rng_next(&rng);
+
   draws->n_tails = 1;
   if (points->space->is_list) {
     draws->n_candidates = points->space->raw_count;
@@ -320,5 +326,6 @@ enum decision draws_next(struct draws *draws, struct points *points, uint64_t *w
     *ret_ordinal = ordinal;
     return decision;
   }
+
   return CONDITION_FALSE;
 }

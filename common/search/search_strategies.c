@@ -29,12 +29,14 @@ static size_t neighbours_of(struct points *points, uint64_t config, size_t param
     places[parameter] = place;
     n += place != own && points_find(points, places, &neighbours[n]);
   }
+
   return n;
 }
 
 void descent_fill(struct search *search) {
   struct descent *descent = &search->descent;
   const struct space *space = search->points.space;
+
   if (!descent->is_under_way) {
     *descent = (struct descent){.ratio = INFINITY};
     for (size_t i = 0; i < search->told.n; i++) {
@@ -113,6 +115,7 @@ static void mutate(struct search *search, uint32_t *places) {
   const struct points *points = &search->points;
   size_t parameter = (size_t)rng_below(&search->rng, points->space->n_parameters);
   uint32_t n = points->axes[parameter].n, *place = &places[parameter];
+
   if (n < 2)
     return;
 
@@ -146,6 +149,7 @@ static bool child_add(struct search *search, const struct asked *parent) {
     if (points_find(&search->points, places, &child) && search_add(search, child))
       return true;
   }
+
   return false;
 }
 
@@ -171,6 +175,7 @@ void evolution_fill(struct search *search) {
   while (evolution->n + search->batch.n < evolution->n_population)
     if (!search_add_random(search))
       return;
+
   if (evolution->n < evolution->n_population)
     return;
   size_t brood = evolution->n_population / BROOD_DIVISOR;

@@ -53,6 +53,7 @@ bool scope_add(struct scope *scope, const char *name, struct value value, struct
   size_t i = 0;
   while (i < scope->n && strcmp(scope->names[i], name) != 0)
     i++;
+
   if (i == ARRAY_LENGTH(scope->names)) {
     char text[NAME_TEXT_SIZE];
     return error_set(error, "no room for \"%s\": expressions read at most %zu names",
@@ -229,6 +230,7 @@ static bool binary(const struct instruction *at, struct value *a, struct value b
   if (overflows)
     return EXPR_ERROR(error, at->column, "%lld %s %lld does not fit in 64 bits", (long long)x,
                       op_texts[op], (long long)y);
+
   *a = value_int(result);
   return true;
 }
@@ -372,6 +374,7 @@ bool expr_eval_int(const struct expr *expr, const struct value *slots, int64_t m
   if (value.integer < min || value.integer > max)
     return error_set(error, "the expression gives %lld; it must give %lld to %lld",
                      (long long)value.integer, (long long)min, (long long)max);
+
   *ret = value.integer;
   return true;
 }

@@ -103,6 +103,7 @@ static int digit_value(char c, unsigned base) {
 static bool integer_read(struct token *token, struct error *error) {
   const char *c = token->start;
   unsigned base = 10;
+
   if (c[0] == '0' && (c[1] == 'x' || c[1] == 'X')) {
     base = 16;
     c += 2;
@@ -163,6 +164,7 @@ static bool mark_read(struct token *token, struct error *error) {
     return EXPR_ERROR(error, token->column, "'%c' is not an operator here; use and, or, not", *at);
   if (isprint((unsigned char)*at))
     return EXPR_ERROR(error, token->column, "unexpected character '%c'", *at);
+
   return EXPR_ERROR(error, token->column, "unexpected byte 0x%02x outside of a string",
                     (unsigned char)*at);
 }
@@ -280,6 +282,7 @@ static const struct function {
 static bool parse_call(struct parser *parser, const struct token *name) {
   const char *known[ARRAY_LENGTH(functions)];
   const struct function *function = NULL;
+
   for (size_t i = 0; i < ARRAY_LENGTH(functions); i++) {
     known[i] = functions[i].name;
     if (text_is(name->start, name->length, known[i]))
@@ -369,6 +372,7 @@ static bool parse_argument_member(struct parser *parser) {
 static bool parse_name(struct parser *parser) {
   struct token name = parser->token;
   const struct token *argument = &parser->argument;
+
   if (!next(parser))
     return false;
   if (argument->length == name.length && memcmp(argument->start, name.start, name.length) == 0)
@@ -378,6 +382,7 @@ static bool parse_name(struct parser *parser) {
   if (parser->token.kind == '.' || parser->token.kind == '[')
     return EXPR_ERROR(parser->error, parser->token.column,
                       "only the argument of a lambda has members");
+
   emit_load(parser, name.column, name.start, name.length);
   return true;
 }
@@ -506,6 +511,7 @@ static bool parse_arithmetic(struct parser *parser, enum level level) {
     column = parser->token.column;
     binary = operator_find(parser, level);
   } while (binary && next(parser));
+
   return !binary;
 }
 
@@ -516,6 +522,7 @@ static bool parse_container(struct parser *parser, enum op op, unsigned column,
   struct expr *expr = parser->expr;
   int open = parser->token.kind;
   int close = open == '(' ? ')' : ']';
+
   *ret_is_tuple = false;
   if (open != '(' && open != '[')
     return parse_arithmetic(parser, LEVEL_SUM);
@@ -583,6 +590,7 @@ static bool parse_comparison(struct parser *parser) {
     last_link = expr->code[link].operand;
     land_here(parser, link);
   }
+
   return true;
 }
 
@@ -674,6 +682,7 @@ bool expr_parse(const char *text, struct expr **ret_expr, struct error *error) {
 
   expr->last_slot = -1;
   expr->is_bound = expr->n_names == 0;
+
   *ret_expr = TAKE(expr);
   return true;
 }
@@ -685,6 +694,7 @@ void expr_free(struct expr *expr) {
     free(expr->names[i]);
   for (size_t i = 0; i < expr->n_strings; i++)
     free(expr->strings[i]);
+
   free(expr->names);
   free(expr->strings);
   free(expr->code);

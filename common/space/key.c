@@ -107,6 +107,7 @@ bool key_parse(const json_t *json, const char *const *names, size_t n_names, str
       return error_at(error, "/", "a member of the key has an empty name");
     members[n++] = name;
   }
+
   if (!names) {
     names = members;
     n_names = n;
@@ -127,6 +128,7 @@ bool key_parse(const json_t *json, const char *const *names, size_t n_names, str
     if (!member_add(&key, name, value, error))
       return false;
   }
+
   return key_arrange(&key, names, n_names, ret_key, error);
 }
 
@@ -142,6 +144,7 @@ static bool value_read(const char *text, struct value *ret, struct error *error)
                {"true", {VALUE_BOOL, {.boolean = true}}},
                {"False", {VALUE_BOOL, {.boolean = false}}},
                {"false", {VALUE_BOOL, {.boolean = false}}}};
+
   for (size_t i = 0; i < ARRAY_LENGTH(words); i++) {
     if (strcmp(text, words[i].word) == 0) {
       *ret = words[i].value;
@@ -231,6 +234,7 @@ bool key_parse_text(const char *text, const char *const *names, size_t n_names, 
         return error_set(error, "expected NAME=VALUE after the last comma");
     }
   }
+
   return key_arrange(&key, names, n_names, ret_key, error);
 }
 
@@ -247,6 +251,7 @@ char *key_format(const struct key *key) {
   size_t size;
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
+
   for (size_t i = 0; i < key->n; i++) {
     /* A string that would read back as something else is quoted. */
     bool is_quoted = false;
@@ -281,6 +286,7 @@ char *key_format_shell(const struct key *key) {
   putc('\'', out);
   for (const char *at = formatted; *at; at++)
     fprintf(out, *at == '\'' ? "'\\%c'" : "%c", *at);
+
   putc('\'', out);
   ALWAYS(fclose(out) == 0);
   return text;
@@ -303,6 +309,7 @@ char *key_to_text(const struct key *key) {
   size_t size;
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
+
   fputc('{', out);
   for (size_t i = 0; i < key->n; i++) {
     cleanup_json json_t *value = value_to_json(key->values[i]);

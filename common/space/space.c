@@ -47,6 +47,7 @@ static uint32_t *rows_order(const struct value *values, size_t n, size_t width, 
     if (order[i] < *ret_twice &&
         rows_compare(values + order[i - 1] * width, values + order[i] * width, width) == 0)
       *ret_twice = order[i];
+
   return order;
 }
 
@@ -87,11 +88,13 @@ static bool parameter_name_check(const char *name, struct error *error) {
         error,
         "\"%s\" cannot name a parameter: use letters, digits and _, and no keyword of expressions",
         shown);
+
   for (size_t i = 0; i < SPACE_FACTS; i++)
     if (strcmp(name, space_fact_names[i]) == 0)
       return error_set(error,
                        "a parameter cannot be named \"%s\": conditions read the GPU's by that name",
                        shown);
+
   return true;
 }
 
@@ -172,6 +175,7 @@ static bool parameters_parse(struct space *space, const struct given *given, str
           error, pointer,
           "the raw product of the parameters exceeds 2**63 - 1 points; split the space");
   }
+
   return true;
 }
 
@@ -223,9 +227,11 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
   char pointer[JSON_POINTER_SIZE];
   const char *name;
   json_t *member, *first = json_array_get(json, 0);
+
   if (json_object_size(first) > SPACE_PARAMETERS_MAX)
     return error_at(error, "/configs/0", "the space has more than %d parameters",
                     SPACE_PARAMETERS_MAX);
+
   json_object_foreach (first, name, member) {
     if (!parameter_name_check(name, error))
       return error_pointer_prefix(error,
@@ -241,6 +247,7 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
                    json_pointer_index(pointer, sizeof pointer, "/configs", i),
                    space->list + i * space->n_parameters, error))
       return false;
+
   if (space->n_parameters == 0)
     return error_at(
         error, "/configs/0",
@@ -281,6 +288,7 @@ static struct digest identity(const struct space *space) {
 
   if (space->is_list)
     configs = json_array();
+
   for (uint64_t i = 0; configs && i < space->raw_count; i++)
     ALWAYS(json_array_append_new(configs, values_to_json(space->list + i * space->n_parameters,
                                                          space->n_parameters)) == 0);
@@ -346,6 +354,7 @@ bool space_parse(const json_t *json, struct space **ret_space, struct error *err
 void space_free(struct space *space) {
   if (!space)
     return;
+
   for (size_t i = 0; i < space->n_parameters; i++) {
     free(space->parameters[i].name);
     free(space->parameters[i].values);
@@ -376,6 +385,7 @@ bool space_config(const struct space *space, uint64_t ordinal, struct value *val
     values[i] = parameter->values[ordinal % parameter->n_values];
     ordinal /= parameter->n_values;
   }
+
   return true;
 }
 
@@ -383,6 +393,7 @@ bool space_ordinal(const struct space *space, const struct value *values, uint64
   if (space->is_list)
     return row_find(space->list, space->list_order, (size_t)space->raw_count, space->n_parameters,
                     values, ret_ordinal);
+
   uint64_t ordinal = 0;
   for (size_t i = 0; i < space->n_parameters; i++) {
     const struct parameter *parameter = &space->parameters[i];
@@ -413,6 +424,7 @@ char *space_config_format(const struct space *space, uint64_t ordinal) {
   size_t size;
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
+
   for (size_t i = 0; i < space->n_parameters; i++) {
     cleanup_free char *value = value_format(values[i], false);
     fprintf(out, "%s%s=%s", i ? " " : "", space->parameters[i].name, value);

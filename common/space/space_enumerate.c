@@ -97,6 +97,7 @@ bool conditions_bind(const struct space *space, const struct space_facts *facts,
     if (!expr_bind(conditions->exprs[i], names, n, error))
       return condition_error(error, i);
   }
+
   return true;
 }
 
@@ -122,6 +123,7 @@ static bool point_error(const struct space *space, uint64_t ordinal, size_t inde
 static void memos_init(struct space_iterator *iterator) {
   const struct conditions *conditions = &iterator->conditions;
   size_t total = 0;
+
   iterator->memos = xcalloc(conditions->n, sizeof *iterator->memos);
   for (size_t i = 0; i < conditions->n; i++) {
     struct memo memo = {0};
@@ -161,6 +163,7 @@ bool space_iterator_new(const struct space *space, const struct space_facts *fac
   size_t n_decided = 0;
   iterator->n_levels = space->is_list ? 0 : space->n_parameters;
   iterator->decided = xcalloc(conditions->n, sizeof *iterator->decided);
+
   for (size_t depth = 0; depth < iterator->n_levels; depth++) {
     struct level *level = &iterator->levels[depth];
     *level = (struct level){.values = space->parameters[depth].values,
@@ -174,6 +177,7 @@ bool space_iterator_new(const struct space *space, const struct space_facts *fac
     }
     n_decided += level->n_conditions;
   }
+
   memos_init(iterator);
   *ret_iterator = TAKE(iterator);
   return true;
@@ -214,6 +218,7 @@ static inline bool level_is_valid(struct space_iterator *iterator, const struct 
     if (decision == CONDITION_FAILED && index < *failed)
       *failed = index;
   }
+
   return true;
 }
 
@@ -285,6 +290,7 @@ bool space_count(const struct space *space, const struct space_facts *facts, uin
   uint64_t count = 0, below = 1, ordinal;
   while (iterator->n_levels > 1 && iterator->levels[iterator->n_levels - 1].n_conditions == 0)
     below *= space->parameters[--iterator->n_levels].n_values;
+
   for (;;) {
     enum space_step step = space_iterator_next(iterator, &ordinal, error);
     if (step == SPACE_END)

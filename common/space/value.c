@@ -65,6 +65,7 @@ static const char escaped[] = "\\'\"\n\r\t", escape_letters[] = "\\'\"nrt";
 static char *string_quote(const char *string) {
   char quote = strchr(string, '\'') && !strchr(string, '"') ? '"' : '\'';
   size_t length = strlen(string);
+
   ALWAYS(length < SIZE_MAX / 4 - 4);
   char *text = xmalloc(4 * length + 3), *out = text;
   *out++ = quote;
@@ -107,6 +108,7 @@ bool value_unquote(const char *text, char **ret_string, size_t *ret_length, stru
   cleanup_free char *string = xmalloc(strlen(text) + 1);
   char *out = string;
   const char *at = text + 1;
+
   while (*at != quote) {
     if (*at == '\0' || *at == '\n')
       return error_set(error, "the string has no closing %c", quote);

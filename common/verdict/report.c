@@ -19,6 +19,7 @@ static void rate_cell(const struct report *report, struct table *table, const ch
   struct scope scope = {0};
   struct error ignored;
   int64_t work;
+
   if (!expression)
     return;
   if (key_scope_add(report->key, &scope, &ignored) &&
@@ -58,10 +59,12 @@ void report_counts_print(const struct report_counts *counts, FILE *out) {
   uint64_t measured = 0;
   const char *name, *joint = " (";
   json_t *count;
+
   json_object_foreach ((json_t *)counts->outcomes, name, count)
     measured += (uint64_t)json_integer_value(count);
   fprintf(out, "%" PRIu64 " %s: %" PRIu64 " measured", counts->configs,
           counts->is_search ? "trials of the search" : "valid configs", measured);
+
   json_object_foreach ((json_t *)counts->outcomes, name, count) {
     if (json_integer_value(count) == 0)
       continue;
@@ -98,6 +101,7 @@ static void table_of_finalists(const struct report *report, FILE *out) {
   struct table_column columns[8 + RESOURCE_COLUMNS] = {
       {"", false}, {"config", true}, {"time us", true}, {"ratio", true}, {"95 % interval", false}};
   size_t n_columns = 5;
+
   if (kernel->bytes)
     columns[n_columns++] = (struct table_column){"GB/s", true};
   if (kernel->flops)
@@ -180,6 +184,7 @@ static void conditions_print(const struct report *report, FILE *out) {
   const json_t *row;
   const char *name;
   json_t *value;
+
   json_array_foreach (report->resources, index, row)
     json_object_update_missing(names, json_object_get(row, "conditions"));
   json_object_foreach (names, name, value) {
@@ -208,6 +213,7 @@ void report_print(const struct report *report, FILE *out) {
   uint64_t winner = (uint64_t)integer(verdict, "winner");
   cleanup_free char *key = key_format(report->key);
   cleanup_free char *values = space_config_format(report->space, winner);
+
   fprintf(out, "%s  %s\n", report->kernel->name, key);
   report_counts_print(&report->counts, out);
   fputc('\n', out);
@@ -219,6 +225,7 @@ void report_print(const struct report *report, FILE *out) {
   json_t *config;
   json_array_foreach (json_object_get(verdict, "equivalence_set"), index, config)
     fprintf(out, "%s%" JSON_INTEGER_FORMAT, index ? ", " : " ", json_integer_value(config));
+
   fprintf(
       out,
       "\nagainst the %-7s %.3f times as fast, %s (%.3f to %.3f, simultaneous over all finalists)\n",

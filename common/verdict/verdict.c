@@ -102,6 +102,7 @@ static size_t candidates_find(struct verdict_sample *sorted, size_t n,
     GROW(candidates->all, candidates->n, candidates->capacity);
     candidates->all[candidates->n++] = candidate;
   }
+
   return kept;
 }
 
@@ -117,6 +118,7 @@ static struct distance distance_of(const struct candidate *candidate, const stru
     i += a->sample->process <= b->sample->process;
     j += a->sample->process >= b->sample->process;
   }
+
   return distance;
 }
 
@@ -134,6 +136,7 @@ static const struct candidate *compare_all(struct candidates *candidates,
       challenger = candidate;
     }
   }
+
   return challenger;
 }
 
@@ -164,6 +167,7 @@ static struct spread spread_of(const struct candidates *candidates, const struct
   cleanup_free struct distance *distances = xcalloc(candidates->n, sizeof *distances);
   uint64_t reference = to ? to->config : baseline;
   size_t n = 0;
+
   for (size_t i = 0; i < candidates->n; i++) {
     const struct candidate *candidate = &candidates->all[i];
     double above_best = candidate->to_baseline.mean - best->to_baseline.mean;
@@ -224,6 +228,7 @@ static double draw_normal(struct normals *normals) {
     v = 2 * rng_unit(&normals->rng) - 1;
     square = u * u + v * v;
   } while (square >= 1 || square == 0);
+
   double scale = sqrt(-2 * log(square) / square);
   normals->spare = v * scale;
   return u * scale;
@@ -244,6 +249,7 @@ static double draw_scale(struct normals *normals, size_t df) {
 static double greatest_quantile(size_t n, size_t df, uint64_t seed) {
   struct normals normals = {.rng = rng_seeded(seed)};
   cleanup_free double *draws = xcalloc(VERDICT_DRAWS, sizeof *draws);
+
   for (size_t draw = 0; draw < VERDICT_DRAWS; draw++) {
     double scale = draw_scale(&normals, df) * M_SQRT1_2, common = draw_normal(&normals),
            greatest = -INFINITY;
@@ -290,6 +296,7 @@ static const struct candidate *finalists_rate(const struct candidates *candidate
                                               struct verdict *verdict) {
   const struct candidate *lightest = best;
   struct spread spread = spread_of(candidates, best, baseline, best);
+
   for (size_t i = 0; i < candidates->n; i++) {
     const struct candidate *candidate = &candidates->all[i];
     struct estimate estimate =
@@ -308,6 +315,7 @@ static const struct candidate *finalists_rate(const struct candidates *candidate
     if (is_equivalent && estimate.ratio <= 1 + VERDICT_TIE && is_lighter(candidate, lightest))
       lightest = candidate;
   }
+
   return lightest;
 }
 
@@ -429,6 +437,7 @@ json_t *verdict_to_json(const struct verdict *verdict) {
   json_t *equivalents = json_array(), *finalists = json_array();
   for (size_t i = 0; i < verdict->n_equivalents; i++)
     json_array_append_new(equivalents, json_integer((json_int_t)verdict->equivalents[i]));
+
   for (size_t i = 0; i < verdict->n_finalists; i++) {
     const struct verdict_finalist *finalist = &verdict->finalists[i];
     bool has_bounds = isfinite(finalist->upper),
@@ -465,13 +474,16 @@ bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t se
   const char *upper_name = compared ? "baseline_upper" : "winner_upper";
   unsigned long long config = served;
   size_t index;
+
   json_array_foreach (json_object_get(verdict, "equivalence_set"), index, element)
     if ((uint64_t)json_integer_value(element) == served)
       return error_set(ret_reason, "the served config %llu is in the job's equivalence set",
                        config);
+
   json_array_foreach (json_object_get(verdict, "finalists"), index, element)
     if (!compared && (uint64_t)json_integer_value(json_object_get(element, "config")) == served)
       compared = element;
+
   if (!compared)
     return error_set(ret_reason,
                      "the job measured the served config %llu neither as its baseline nor as a "

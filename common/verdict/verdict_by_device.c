@@ -31,6 +31,7 @@ static const struct turn *turn_beside(const struct turn *turns, size_t n, uint64
 static size_t parts_find(const struct turn *turns, size_t n, uint64_t to, struct part *ret) {
   cleanup_free struct verdict_sample *shared = xcalloc(n, sizeof *shared);
   size_t n_parts = 0;
+
   for (size_t first = 0, end; first < n; first = end) {
     for (end = first + 1; end < n && turns[end].sample->config == turns[first].sample->config;)
       end++;
@@ -62,6 +63,7 @@ static size_t parts_find(const struct turn *turns, size_t n, uint64_t to, struct
       ret[n_parts++] = part;
     }
   }
+
   return n_parts;
 }
 
@@ -73,6 +75,7 @@ static bool is_pooled(const struct part *part, uint64_t to) {
 static void interval_set(struct part *part, const struct spread *spread) {
   const struct distance *distance = &part->distance;
   struct interval interval;
+
   if (distance_df(distance, spread) > 0) {
     interval = distance_interval(distance, spread, VERDICT_ERROR);
   } else { /* one process, and nothing is known of what others would shift */
@@ -102,6 +105,7 @@ bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t 
   cleanup_free struct part *parts = xcalloc(n, sizeof *parts); /* no more rows than turns */
   for (size_t i = 0; i < n; i++)
     turns[i] = turn_make(&sorted[i]);
+
   struct device_ratios ratios = {.n = parts_find(turns, n, to, parts)};
   ratios.rows = xcalloc(ratios.n, sizeof *ratios.rows);
 

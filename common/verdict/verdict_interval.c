@@ -21,6 +21,7 @@ static int by_config_and_process(const struct verdict_sample *a, const struct ve
 static int samples_compare(const void *a, const void *b) {
   const struct verdict_sample *left = a, *right = b;
   int order = by_config_and_process(left, right);
+
   if (order)
     return order;
   if (left->n != right->n)
@@ -55,9 +56,11 @@ bool samples_sort(const struct verdict_sample *samples, size_t n,
   struct verdict_sample *sorted = xmemdup(samples, n * sizeof *samples);
   size_t kept = 0;
   qsort(sorted, n, sizeof *sorted, samples_compare);
+
   for (size_t i = 0; i < n; i++)
     if (kept == 0 || by_config_and_process(&sorted[kept - 1], &sorted[i]) != 0)
       sorted[kept++] = sorted[i];
+
   *ret_sorted = sorted;
   *ret_n = kept;
   return true;
@@ -84,6 +87,7 @@ struct turn turn_make(const struct verdict_sample *sample) {
                       .logs = xcalloc(sample->n, sizeof *turn.logs),
                       .resolution = resolution_of(sample->samples_us, sample->n) +
                                     resolution_of(sample->baseline_us, sample->n)};
+
   for (size_t i = 0; i < sample->n; i++)
     turn.logs[i] = log(sample->samples_us[i] / sample->baseline_us[i]);
   cleanup_free double *scratch = xmemdup(turn.logs, sample->n * sizeof *scratch);

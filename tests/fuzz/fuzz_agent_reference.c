@@ -29,6 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   int ends[2];
   if (!size)
     return 0;
+
   int64_t elements = 1 + bytes[0];
   struct expectation expected;
   ALWAYS(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
@@ -39,6 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   expectation_compute(reference, 0, elements, 0, 7, NULL, &expected);
   ALWAYS(expected.n == (size_t)elements);
   ALWAYS(reference_is_lost(reference) == (sent < expected.n * sizeof(double)));
+
   for (size_t i = 0; i < expected.n; i++) {
     ALWAYS(!reference_is_lost(reference) || isnan(expected.values[i]));
     value_round(expected.values[i]);

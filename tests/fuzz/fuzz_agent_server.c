@@ -21,12 +21,14 @@ static void enrolment_check(const json_t *json) {
   cleanup_agent_token_answer struct agent_token_answer new_token = {0};
   struct heartbeat_answer heartbeat;
   struct error error = {0};
+
   if (enrolment_answer_read(json, &enrolment, &error))
     ALWAYS(is_of(enrolment.agent, "0123456789abcdef", 64) &&
            (!enrolment.token || token_is_plain(enrolment.token)) &&
            rotation_is_sane(enrolment.rotate_in_ms) && enrolment.heartbeat_every_ms >= 1);
   else
     check_refusal(&error);
+
   if (agent_token_answer_read(json, &new_token, &error))
     ALWAYS(token_is_plain(new_token.token) && rotation_is_sane(new_token.rotate_in_ms));
   else
@@ -45,9 +47,11 @@ static void renewal_check(const json_t *json) {
       .id = "l", .epoch = 1, .expires_in_ms = LEASE_MS_MAX, .renew_every_ms = 1};
   struct held_due due;
   int64_t wait_ms, requested_ms = held_clock_ms();
+
   if (!lease_terms_read(json, &terms, &error))
     check_refusal(&error);
   ALWAYS(!strchr(terms.id, '/') && terms.id[0] != '.');
+
   struct held_table *table = held_table_new();
   held_add(table, &(struct held_grant){terms.id, terms.epoch, requested_ms, terms.expires_in_ms,
                                        terms.renew_every_ms, NULL});
@@ -99,6 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   const uint8_t *newline = memchr(bytes, '\n', size);
   if (!newline)
     return 0;
+
   cleanup_free char *status = xstrndup((const char *)bytes, (size_t)(newline - bytes));
   size_t body_size = size - (size_t)(newline + 1 - bytes);
   cleanup_free char *body = xstrndup((const char *)newline + 1, body_size);

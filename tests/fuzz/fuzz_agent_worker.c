@@ -29,9 +29,11 @@ static bool measured(void *context, const struct lease *lease,
   if (!results_taken(body, &error))
     die("no server accepts what is reported: %s: %s", error.pointer, error.message);
   handed->n_baseline += measurement->baseline_failed;
+
   for (size_t i = 0; i < CONFIGS && !measurement->baseline_failed; i++)
     if ((uint64_t)measurement->config == configs[i])
       ALWAYS(handed->seen[i]++ == 0);
+
   return true;
 }
 
@@ -84,10 +86,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   int64_t claimed =
       bytes[1] & 2 ? (int64_t)1 << 40 : bytes[1]; /* the most that code objects may state */
   object.launch.resources = (struct code_resources){claimed, claimed, claimed, claimed, claimed};
+
   for (size_t i = 0; i < CONFIGS; i++) {
     leased[i] = (struct lease_config){.ordinal = configs[i], .object = &object};
     order[i] = &leased[i];
   }
+
   execution.baseline = (struct lease_config){.ordinal = 3, .object = &object};
   lease.stage = bytes[1] & 1 ? STAGE_FINAL : STAGE_SCREEN;
 
@@ -104,9 +108,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     if (!answers_take(&execution, &batch, &answers, &result))
       break;
   }
+
   ALWAYS(handed.n_baseline <= 1 && execution.spent_us >= 0);
   for (size_t i = 0; i < CONFIGS; i++)
     json_decref(leased[i].answer);
+
   worker_answers_release(&answers);
   return 0;
 }

@@ -18,6 +18,7 @@ static void check_resources(const struct code_resources *resources, const char *
   struct error error;
   struct code_resources again;
   cleanup_json json_t *json = code_resources_to_json(resources);
+
   ALWAYS(code_resources_from_json(json, &again, &error));
   ALWAYS(memcmp(&again, resources, sizeof again) == 0);
   ALWAYS(code_resources_spills(resources) >= 0);

@@ -34,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_free char *text = xstrndup((const char *)bytes, size);
   cleanup_expr struct expr *expr = NULL;
   struct error error = {0};
+
   if (!expr_parse(text, &expr, &error) || !expr_bind(expr, names, ARRAY_LENGTH(names), &error)) {
     check_refusal(&error);
     return 0;

@@ -57,6 +57,7 @@ static void sent_read(const json_t *input, struct sent *sent) {
   const json_t *of_release = json_object_get(json_object_get(input, "release"), "kernels");
   const json_t *records = json_object_get(json_object_get(input, "identity"), "functions");
   struct error ignored;
+
   sent->blob = json_string_value(json_object_get(input, "blob"));
   for (size_t i = 0; i < json_array_size(kernels) && sent->n < DOCUMENTS_MAX; i++) {
     struct kernel *kernel;
@@ -94,6 +95,7 @@ static void release_render(const struct release *release, struct sent *sent,
       .context = sent, .kernel = sent_kernel, .build = sent_build, .blob = sent_blob};
   struct render_request request = {
       .release = release, .source = &source, .identity = identity, .root = "/cache/0123/format"};
+
   for (size_t i = 0; cache_formats[i]; i++) {
     cleanup_cache_files struct cache_files files = {0};
     struct error error = {0};
@@ -110,6 +112,7 @@ static void entry_take(struct fetch *fetch, const json_t *input, struct sent *se
   cleanup_free char *bytes = json_canonical(json_object_get(input, "release"));
   size_t size = strlen(bytes);
   struct digest digest = digest_of(bytes, size);
+
   ALWAYS(json_object_set_new(json, "release", json_digest_text(&digest)) == 0);
   if (!entry_verify(fetch, json, &entry, &error)) {
     check_refusal(&error);
@@ -118,6 +121,7 @@ static void entry_take(struct fetch *fetch, const json_t *input, struct sent *se
 
   ALWAYS(string_equal(entry.channel, fetch->channel) && string_equal(entry.tag, fetch->tag) &&
          entry.counter >= 1);
+
   entry_note(fetch, &entry);
   cleanup_channel_entry struct channel_entry again = {0};
   ALWAYS(entry_verify(fetch, json, &again, &error)); /* the recorded entry is accepted again */
@@ -131,10 +135,12 @@ static void entry_take(struct fetch *fetch, const json_t *input, struct sent *se
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *input = NULL;
   struct error error;
+
   if (!json_parse((const char *)bytes, size, &input, &error) ||
       !json_is_object(json_object_get(input, "entry")) ||
       !json_is_object(json_object_get(input, "release")))
     return 0;
+
   struct fetch fetch = {.to = "/cache",
                         .channel = "stable",
                         .tag = "default",

@@ -105,6 +105,7 @@ static void entry_add(struct release_builder *builder, const struct imported_ker
   const char *names[KEY_MEMBERS_MAX], *name;
   json_t *value;
   size_t n = 0;
+
   json_object_foreach (entry->key, name, value) {
     if (n < KEY_MEMBERS_MAX)
       names[n++] = name;
@@ -131,6 +132,7 @@ static struct release *release_of(const struct imported *imported, const struct 
   struct error error;
   cleanup_environment struct environment environment = {0};
   cleanup_json json_t *json = json_object();
+
   if (imported->environment)
     json_object_update(json, imported->environment);
   ALWAYS(environment_parse(json, &environment, &error));
@@ -153,12 +155,14 @@ static void read_again(const struct cache_format *format, const struct imported 
   struct import_request request = {.files = files};
   if (!cache_format_read(format, &request, &again, &error))
     die("%s does not read what it wrote: %s", format->name, error.message);
+
   /* The manifest of a kernel that is known by name may state what all of its entries have in
    * common, and some may not have been written. */
   bool is_whole = files->n_skipped == 0;
   cleanup_json json_t *before = meaning_of(imported, is_whole),
                       *after = meaning_of(&again, is_whole);
   ALWAYS(!is_whole || json_object_size(before) == json_object_size(after));
+
   const char *entry;
   json_t *value;
   json_object_foreach (after, entry, value) {
@@ -170,6 +174,7 @@ static void read_again(const struct cache_format *format, const struct imported 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct error error;
   const struct cache_format *format = size ? format_of(bytes[0]) : NULL;
+
   if (!format)
     return 0;
 
@@ -182,6 +187,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     ALWAYS(!imported.n_kernels && !imported.environment);
     return 0;
   }
+
   __attribute__((cleanup(kernels_release))) struct kernels kernels = {0};
   kernels_take(&imported, &kernels);
   cleanup_release struct release *release = release_of(&imported, &kernels);

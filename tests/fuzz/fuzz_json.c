@@ -6,6 +6,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct error error;
   cleanup_json json_t *value = NULL, *again = NULL;
+
   if (!json_parse((const char *)bytes, size, &value, &error)) {
     check_refusal(&error);
     return 0;

@@ -10,11 +10,13 @@ static void check_build(const struct kernel *kernel, json_t *json, const struct 
   size_t index, again;
   if (!json)
     return;
+
   /* The input cannot know the kernel's hash. */
   if (json_is_object(json))
     ALWAYS(json_object_set_new(json, "kernel", json_digest_text(&kernel->hash)) == 0);
   if (!build_parse(json, kernel, &build, &error))
     return;
+
   cleanup_json json_t *head_json = build_head(build);
   ALWAYS(build_parse_head(head_json, &build->digest, kernel, &head, &error));
   if (key && build_variant(build, key, &index, &error))
@@ -29,14 +31,17 @@ static void check_job(const struct kernel *kernel, const json_t *input) {
                *space_json = json_object_get(input, "space");
   bool has_key = key_json && key_parse(key_json, (const char *const *)kernel->key_names,
                                        kernel->n_key_names, &key, &error);
+
   check_build(kernel, json_object_get(input, "build"), has_key ? &key : NULL);
   if (!has_key || !space_json || !space_parse(space_json, &space, &error) ||
       !kernel_accepts(kernel, &key, space, &error))
     return;
+
   struct scope scope = {0};
   uint64_t ordinal = space->has_default ? space->default_ordinal : 0;
   if (!key_scope_add(&key, &scope, &error) || !space_scope_add(space, ordinal, &scope, &error))
     return;
+
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     int64_t elements;
     if (kernel->arguments[i].is_buffer &&
@@ -49,6 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *input = NULL;
   cleanup_kernel struct kernel *kernel = NULL, *again = NULL;
   struct error error;
+
   if (!json_parse((const char *)bytes, size, &input, &error))
     return 0;
   const json_t *manifest = json_object_get(input, "manifest");
@@ -56,6 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     return 0;
   ALWAYS(kernel_parse(kernel->json, &again, &error));
   ALWAYS(digest_equal(&kernel->hash, &again->hash));
+
   check_job(kernel, input);
   return 0;
 }

@@ -10,6 +10,7 @@ static printf_like(3, 4) char *line_of(enum log_format format, const char *reque
                                        const char *text, ...) {
   struct log_head head = {format, "", "2026-11-21T06:40:04.123Z", "info", "fuzz", request};
   char line[LOG_LINE_SIZE];
+
   va_list arguments;
   va_start(arguments, text);
   size_t size = log_line_write(line, &head, text, arguments);

@@ -92,6 +92,7 @@ static bool is_sorted(const json_t *array, bool by_first) {
     free(former);
     former = TAKE(text);
   }
+
   return json_array_size(array) > 0;
 }
 
@@ -118,9 +119,11 @@ static bool is_kernel(const json_t *kernel) {
   for (size_t i = 0; i < n_provenance; i++)
     if (!is_provenance(json_array_get(provenance, i)))
       return false;
+
   for (size_t i = 0; i < json_array_size(winners); i++)
     if (!is_winner(json_array_get(winners, i), json_array_size(key), n_configs, n_provenance))
       return false;
+
   return json_object_size(kernel) == 6 && is_digest(json_object_get(kernel, "kernel")) &&
          are_key_names(key) && is_text(json_object_get(kernel, "name")) &&
          is_sorted(configs, false) && is_sorted(provenance, false) && is_sorted(winners, true) &&
@@ -138,6 +141,7 @@ static bool kernels_are_sorted(const json_t *kernels) {
     if (order >= 0)
       return false;
   }
+
   return json_array_size(kernels) > 0;
 }
 
@@ -154,6 +158,7 @@ static bool is_environment(const json_t *json) {
 static bool is_release(const char *bytes, size_t size) {
   cleanup_json json_t *json = NULL;
   struct error ignored;
+
   if (!json_parse(bytes, size, &json, &ignored) || !json_is_object(json) ||
       json_object_size(json) != 4)
     return false;
@@ -165,6 +170,7 @@ static bool is_release(const char *bytes, size_t size) {
   for (size_t i = 0; i < json_array_size(kernels); i++)
     if (!is_kernel(json_array_get(kernels, i)))
       return false;
+
   return is_environment(json_object_get(json, "environment")) &&
          is_text(json_object_get(json, "tag")) && json_is_integer(version) &&
          json_integer_value(version) == 2 && kernels_are_sorted(kernels);
@@ -199,6 +205,7 @@ static void check_built_again(const struct release *release) {
   for (size_t i = release->n_kernels; i-- > 0;)
     for (size_t j = release->kernels[i].n_winners; j-- > 0;)
       winner_add(builder, &release->kernels[i], &release->kernels[i].winners[j]);
+
   ALWAYS(release_builder_finish(builder, &again, &error));
   ALWAYS(again->size == release->size && memcmp(again->bytes, release->bytes, release->size) == 0);
   ALWAYS(digest_equal(&again->digest, &release->digest));
@@ -219,10 +226,12 @@ static bool is_same_winner(const struct release_kernel *kernel, const struct rel
   const json_t *config = json_array_get(json_object_get(kernel_json, "configs"), winner->config);
   const json_t *provenance =
       json_array_get(json_object_get(kernel_json, "provenance"), winner->provenance);
+
   for (size_t i = 0; i < kernel->n_key_names; i++)
     if (!json_equal(json_object_get(key, kernel->key_names[i]),
                     json_array_get(json_array_get(json, 0), i)))
       return false;
+
   return json_equal(json_object_get(config, "values"), kernel->configs[winner->config].values) &&
          json_equal(provenance, kernel->provenance[winner->provenance]) &&
          json_integer_value(json_array_get(json, 1)) == (json_int_t)winner->config &&
@@ -234,10 +243,12 @@ static bool is_same_winner(const struct release_kernel *kernel, const struct rel
 static void check_means_the_same(const struct release *release) {
   cleanup_json json_t *json = NULL;
   struct error error;
+
   ALWAYS(json_parse(release->bytes, release->size, &json, &error));
   const json_t *kernels = json_object_get(json, "kernels");
   ALWAYS(string_equal(json_string_value(json_object_get(json, "tag")), release->tag));
   ALWAYS(json_array_size(kernels) == release->n_kernels);
+
   for (size_t i = 0; i < release->n_kernels; i++) {
     const struct release_kernel *kernel = &release->kernels[i];
     const json_t *kernel_json = json_array_get(kernels, i),
@@ -254,6 +265,7 @@ static bool check_taken(const uint8_t *bytes, size_t size) {
   struct error error;
   cleanup_release struct release *release = NULL;
   cleanup_free char *copy = xmalloc(size + 1);
+
   if (size)
     memcpy(copy, bytes, size);
   copy[size] = '\0';
@@ -268,6 +280,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct error error;
   cleanup_release struct release *release = NULL;
   bool is_read = release_parse((const char *)bytes, size, &release, &error);
+
   ALWAYS(is_read == is_release((const char *)bytes, size));
   ALWAYS(check_taken(bytes, size) || !is_read);
   if (!is_read) {

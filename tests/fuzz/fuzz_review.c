@@ -15,6 +15,7 @@ static void check_json(json_t *json) {
 static void check_isa(const char *text, FILE *out) {
   cleanup_isa_review struct isa_review *review = NULL;
   struct error error;
+
   if (!isa_review_make(text, NULL, &review, &error))
     return;
   for (size_t i = 0; i < review->n; i++) {
@@ -31,6 +32,7 @@ static void check_isa(const char *text, FILE *out) {
 static void check_ttgir(const char *text, size_t size, FILE *out) {
   cleanup_ttgir_review struct ttgir_review *review = NULL;
   struct error error;
+
   if (!ttgir_review_make(text, size, &review, &error))
     return;
   for (int i = 0; i < TTGIR_CONVERSIONS; i++)

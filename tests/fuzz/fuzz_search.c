@@ -39,12 +39,14 @@ static bool check_batch(const struct input *input, const uint64_t *batch, size_t
       ALWAYS(asked[before] != batch[i]);
     asked[n_asked + i] = batch[i];
   }
+
   return n > 0;
 }
 
 static void search_twice(const struct input *input) {
   cleanup_search struct search *one = NULL, *other = NULL;
   struct error error = {0}, again = {0};
+
   if (!search_new(input->space, NULL, &input->options, &one, &error)) {
     check_refusal(&error);
     ALWAYS(!search_new(input->space, NULL, &input->options, &other, &again));
@@ -72,9 +74,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *json = NULL;
   cleanup_space struct space *space = NULL;
   struct error error = {0};
+
   if (!json_parse((const char *)bytes, size, &json, &error) || !json_is_object(json) ||
       !space_parse(json_object_get(json, "space"), &space, &error))
     return 0;
+
   struct input input = {.space = space, .ratios = json_object_get(json, "ratios")};
   const json_t *likely = json_object_get(json, "likely");
   while (input.options.n_likely < LIKELY && input.options.n_likely < json_array_size(likely)) {

@@ -64,6 +64,7 @@ static void check_import(const json_t *json) {
   for (size_t i = 0; i < post.kernels.n; i++)
     if (!import_kernel_at(&post, i)->kernel)
       return; /* its key is only in the database */
+
   if (!import_post_read(&post, &error)) {
     check_refusal(&error);
     return;
@@ -83,11 +84,13 @@ static void check_channel_bodies(const json_t *json) {
   struct channel_move move;
   cleanup_channel_signing struct channel_signing signing = {0};
   struct error error = {0};
+
   if (!channel_move_parse(json, &move, &error))
     check_refusal(&error);
   else
     ALWAYS(move.signatures.n <= CHANNEL_SIGNATURES_MAX &&
            (move.counter >= 1 || !move.signatures.n));
+
   if (!channel_signing_parse(json, &signing, &error))
     check_refusal(&error);
   else
@@ -99,6 +102,7 @@ static void check_channel_entry(const json_t *json) {
   cleanup_channel_entry struct channel_entry entry = {0}, again = {0};
   struct error error = {0};
   size_t size, size_again;
+
   if (!channel_entry_parse(json, &entry, &error)) {
     check_refusal(&error);
     return;
@@ -115,6 +119,7 @@ static void check_channel_entry(const json_t *json) {
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *json = NULL;
   struct error error;
+
   if (!json_parse((const char *)bytes, size, &json, &error))
     return 0;
   check_results(json);

@@ -6,6 +6,7 @@
 static void target_read(const char *method, const char *target) {
   struct uri uri;
   struct error error;
+
   if (!uri_parse(target, &uri, &error)) {
     ALWAYS(error.message[0]);
     return;
@@ -38,6 +39,7 @@ static void headers_read(const char *value) {
   for (size_t size = 0; size < 5; size++)
     if (header_range(value, size, &first, &last) == RANGE_PART)
       ALWAYS(first <= last && last < size);
+
   header_etag_listed(value, "sha256:0");
   const char *bearer = header_bearer(value);
   ALWAYS(!bearer || *bearer);
@@ -49,6 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   const char *at = (const char *)bytes, *end = at + size;
   cleanup_free char *method = line_next(&at, end), *target = line_next(&at, end),
                     *header = line_next(&at, end);
+
   target_read(method, target);
   headers_read(header);
   cleanup_json json_t *body = NULL;

@@ -20,6 +20,7 @@ static void check_points(const struct space *space, const struct space_facts *fa
   cleanup_space_iterator struct space_iterator *iterator = NULL;
   cleanup_config_ranges struct config_ranges ranges = {0}, back = {0};
   struct error error = {0};
+
   if (!space_iterator_new(space, facts, STEPS, &iterator, &error)) {
     check_refusal(&error);
     return;
@@ -53,12 +54,14 @@ static void check_key(const struct key *key) {
   cleanup_json json_t *json = key_to_json(key);
   cleanup_free char *text = key_format(key);
   struct error error;
+
   ALWAYS(key_parse(json, NULL, 0, &again, &error) && text);
   struct digest digest = key_digest(key), digest_again = key_digest(&again);
   ALWAYS(digest_equal(&digest, &digest_again));
   for (size_t i = 0; i < key->n; i++)
     if (!expr_can_name(key->names[i]))
       return; /* the command line has no quotes for names */
+
   cleanup_key struct key back = {0};
   ALWAYS(key_parse_text(text, NULL, 0, &back, &error));
   digest_again = key_digest(&back);
@@ -70,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_space struct space *space = NULL, *again = NULL;
   cleanup_key struct key key = {0};
   struct error error = {0};
+
   if (!json_parse((const char *)bytes, size, &input, &error) || !json_is_object(input))
     return 0;
   const json_t *key_json = json_object_get(input, "key"),

@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = "docs/architecture.md"
 TOPS = ("common", "server", "agent", "inspect", "cli")
-# The table of inspect/'s commands is the only header of inspect/ that another folder includes, and in one file only.
+# The table of inspect/'s commands is the only header of inspect/ that another folder may include, and only this file may.
 TABLES = {("cli/main.c", "inspect/inspect.h")}
 BOTH_ENDS = "server"  # the folder with main(), which includes all others, and with headers that all others include
 # Headers with which an answer sets its own HTTP status: only server/http/ may, elsewhere the status follows from the kind

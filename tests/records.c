@@ -1,13 +1,13 @@
-/* What tests/system/test_records.py holds against each other: the server's records, and a database.
+/* Prints what tests/system/test_records.py compares: the server's records, and a database.
  *
  *   records                   all records of the server, as JSON
- *   records round CONNINFO    what comes back of a record with fields of every type, and of one
- *                             that is empty
+ *   records round CONNINFO    a record with fields of every type, and an empty one, as the
+ *                             database returns them
  *   records quoted CONNINFO   a statement with quotes; a parameter that occurs twice
  *   records unbound|twice|unknown CONNINFO   mistakes in binding, which abort
  *   records pipeline CONNINFO   transactions whose statements are sent together; makes a table
  *
- * Memory: what it makes lives as long as it runs. Threads: one. */
+ * Memory: freed at the end of the process. Threads: one. */
 #include "server/records.h"
 #include "server/db/db_record.h"
 #include "tests/every_type.h"
@@ -147,8 +147,8 @@ static bool many_store(struct db *db, struct error *error) {
          insert_send(db, N_SENT + 1, error);
 }
 
-/* A transaction whose second statement breaks the primary key. Its end is a run, or the commit;
- * returns how that fails. */
+/* A transaction whose second statement breaks the primary key. It ends with a run, or with the
+ * commit; returns how that fails. */
 static const char *duplicate_store(struct db *db, bool by_run) {
   cleanup_rows struct db_rows *rows = NULL;
   struct error error;
@@ -162,7 +162,7 @@ static const char *duplicate_store(struct db *db, bool by_run) {
   return error.kind == ERROR_UNIQUE ? "unique" : "another kind";
 }
 
-/* Whether now() of a transaction is from before a moment that is after its beginning. */
+/* Whether now() of a transaction is earlier than a moment after the transaction's beginning. */
 static bool begin_look(struct db *db, struct db *other, bool is_now, json_t **ret,
                        struct error *error) {
   cleanup_rows struct db_rows *moment = NULL, *rows = NULL;

@@ -3,8 +3,8 @@
     tests/shape.py NAME=FOLDER…        e.g. wavetune=. pgbouncer=../pgbouncer/src varnishd=../varnish-cache/bin/varnishd
 
 FOLDER may be several, joined by commas; of this tree (.) only the programs are counted. Functions, their ends and their parameters
-are what universal-ctags finds. Generated files of this tree are in no folder that is counted. A function is used once when its
-name is in its file twice beside declarations: where it is defined and where it is used.
+are what universal-ctags finds. Folders with generated files are not counted. A function is used once when its
+name occurs in its file twice, not counting declarations: where it is defined and where it is used.
 """
 
 import collections

@@ -3,7 +3,7 @@
     tests/size.py [REVISION]…           default: the tree as it is; a column for each, e.g. 94dd181 HEAD
 
 Code is the C of the programs (common, server, agent, inspect, cli) without what is generated; SQL, tests and hand-written
-documents have rows of their own. A token is an identifier, a number, a literal or an operator; comments are none. A function begins on a
+documents have rows of their own. A token is an identifier, a number, a literal or an operator; comments are not counted. A function begins on a
 line without indentation that ends with `{`, and ends with `}` at the line's beginning: clang-format sees to that.
 """
 

@@ -42,7 +42,7 @@ def read_tap(path):
 
 
 def read_junit(path):
-    """The tests of a pytest file. One that failed and could not be cleaned up either is there twice."""
+    """The tests of a pytest file. A test that failed and could not be cleaned up occurs twice."""
     tests = {}
     for case in ET.parse(path).iter("testcase"):
         outcome, why = "passed", ""

@@ -149,8 +149,8 @@ static void objects_add(struct build *build, const struct file *files, size_t n)
   }
 }
 
-/* A config has plain values, and no other of its variant is the same: `seen` has the canonical
- * texts of those. */
+/* A config must have plain values and differ from the others of its variant, whose canonical texts
+ * `seen` has. */
 static bool config_check(const json_t *config, json_t *seen, const char *pointer,
                          struct error *error) {
   const char *name;
@@ -183,8 +183,8 @@ static bool cache_read(struct build *build, const json_t *json, struct error *er
   }
 
   if (n_metadata != 1)
-    return error_at(error, "/files",
-                    "one file of a cache, and no other, is NAME.json; here are %zu", n_metadata);
+    return error_at(error, "/files", "exactly one file of a cache must be NAME.json; there are %zu",
+                    n_metadata);
 
   objects_add(build, cache.files, cache.n_files);
   return true;
@@ -248,7 +248,7 @@ static int compare_digests(const void *a, const void *b) {
 static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
                   struct build **ret_build, struct error *error) {
   cleanup_build struct build *build = xcalloc(1, sizeof *build);
-  build->json = json_deep_copy(json); /* what the fields share is the build's own */
+  build->json = json_deep_copy(json); /* JSON fields share its parts */
   if (!record_read(&build_record, build->json, "", build, error))
     return false;
 

@@ -31,7 +31,7 @@
 #define BUILD_SIZE_MAX ((size_t)16 << 20) /* of its JSON */
 #define BUILD_ERROR_MAX 4096
 
-/* What makes a build and brings it to the server, for sentences: a format with the arch and
+/* The commands that make a build and push it, for errors: a format of the arch and the text of
  * key_format_shell. */
 #define BUILD_COMMANDS                                                                             \
   "`python3 -m wavetune pack DIR --arch %s --key %s --output FOLDER` and push it with `wavetune "  \
@@ -50,9 +50,9 @@ struct build {
   size_t n_variants;
   struct expr **whens; /* NULL: always; bound to the kernel's key names by build_parse */
   size_t n_objects, capacity;
-  struct digest *objects; /* every blob that it names, code and files, each once; none of a head */
-  json_t *record;         /* of the packed function, in `json`; NULL where there is none and of a
-                             head */
+  struct digest *objects; /* every blob that it names, code and files, each once; a head has none */
+  json_t *record;         /* of the packed function, in `json`; NULL where there is none, and in
+                             a head */
   json_t *json;
 };
 
@@ -95,7 +95,8 @@ struct build_launch {
   bool is_cooperative;
 };
 
-/* Of an entry of "objects"; `warp_size` is the build's, for metadata that state none. */
+/* Reads how an entry of "objects" is launched; `warp_size` is the build's, for metadata that state
+ * none. */
 must_check bool build_launch_read(const json_t *object, int64_t warp_size, struct build_launch *ret,
                                   struct error *error);
 
@@ -114,7 +115,7 @@ must_check bool build_code_is_for(const struct code_object *code, const char *ar
                                   struct error *error);
 
 /* Whether the code takes what a launch passes: the signature's arguments in the manifest's order,
- * then the scratch pointers, from wavefronts of the size that the threads are counted in. A build's
+ * then the scratch pointers, and runs in wavefronts of launch->warp_size. A build's
  * JSON is sorted by name, so that without the manifest (`kernel` NULL) only the number of arguments
  * is known. */
 must_check bool build_code_agrees(const struct kernel *kernel, const json_t *variant,

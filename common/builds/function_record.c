@@ -93,7 +93,7 @@ static const struct record dejavu_record = RECORD(NULL, struct dejavu_parts, dej
 
 bool function_record_parse(const json_t *json, struct function_record *ret, struct error *error) {
   __attribute__((cleanup(function_record_release))) struct function_record record = {0};
-  cleanup_json json_t *copy = json_deep_copy(json); /* what the fields share is the record's own */
+  cleanup_json json_t *copy = json_deep_copy(json); /* JSON fields share its parts */
 
   record.has_kernel = json_is_string(json_object_get(json, "kernel"));
   if (!json_is_object(json))

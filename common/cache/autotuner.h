@@ -28,8 +28,8 @@ must_check json_t *config_names(const json_t *config);
  * newest), and its default. */
 bool config_field(const char *name, const char *triton, struct value *ret_default);
 
-/* A text that two configs have in common exactly when they mean the same in this version:
- * canonical, values as text, without fields at their defaults. */
+/* Two configs have the same text exactly when they mean the same in this version of Triton:
+ * canonical JSON, values as text, without fields at their defaults. */
 must_check char *config_text_normal(const json_t *config, const char *triton);
 
 /* The key of an autotuner over the key of a wavetune kernel: the values of the decorator's `key`,
@@ -37,23 +37,23 @@ must_check char *config_text_normal(const json_t *config, const char *triton);
 struct tuning_key {
   size_t n;
   struct tuning_key_part {
-    struct expr *expr; /* over the members of the kernel's key; NULL: */
-    size_t member;     /* the value of this member, which may be a float */
-    const char *name;  /* in the decorator's `key`; the record's */
+    struct expr *expr; /* over the members of the kernel's key; NULL: `member` is used */
+    size_t member;     /* the index of a member, whose value may be a float */
+    const char *name;  /* in the decorator's `key`; borrowed from the record */
   } *parts;
   size_t n_dtypes;
   char **dtypes;
 };
 
-/* `kernel`: the manifest, or NULL. An image that knows the kernel by its hash or name only records
- * neither dtypes nor which member an argument's value is: the manifest has both. */
+/* `kernel`: the manifest, or NULL. An image that knows the kernel only by its hash or name
+ * records neither dtypes nor which member an argument's value is: the manifest has both. */
 must_check bool tuning_key_bind(const struct function_record *record, const struct kernel *kernel,
                                 const char *const *key_names, size_t n_key_names,
                                 struct tuning_key *ret, struct error *error);
 void tuning_key_release(struct tuning_key *key);
 
-/* The value at `index`, below n + n_dtypes, for the values of the kernel's key. It is borrowed from
- * both. */
+/* Element `index` (below n + n_dtypes) of the autotuner's key, for these values of the kernel's
+ * key. A string is borrowed from `key` or from `values`. */
 must_check bool tuning_key_value(const struct tuning_key *key, size_t index,
                                  const struct value *values, struct value *ret,
                                  struct error *error);

@@ -67,11 +67,10 @@ bool cache_files_add_once(struct cache_files *files, const char *path, char *byt
   const struct cache_file *file = &files->files[json_integer_value(known)];
   bool is_same = file->size == size && memcmp(file->bytes, bytes, size) == 0;
   free(bytes);
-  return is_same ||
-         error_set(
-             error,
-             "another winner of the release makes %.160s, with different content; a tool reads one",
-             path);
+  return is_same || error_set(error,
+                              "another winner of the release makes %.160s, with different content; "
+                              "a tool reads only one",
+                              path);
 }
 
 void cache_files_begin(struct cache_files *files, const char *path) {
@@ -224,9 +223,9 @@ bool imported_set_environment(struct imported *imported, json_t *environment, st
     return true;
 
   cleanup_free char *before = json_canonical(imported->environment), *now = json_canonical(owned);
-  return error_set(error,
-                   "its environment is %s, that of a file before it is %s; import them separately",
-                   now, before);
+  return error_set(
+      error, "its environment is %s, and that of an earlier file is %s; import them separately",
+      now, before);
 }
 
 bool scalar_check(const json_t *value, const char *pointer, struct error *error) {
@@ -341,7 +340,7 @@ static void header_add(struct archive *archive, struct archive_entry *entry, con
   archive_entry_set_perm(entry, (mode_t)mode);
   archive_entry_set_size(entry, (la_int64_t)size);
   archive_entry_set_mtime(entry, 0, 0);
-  /* A path that is not ASCII is a warning, and is written byte for byte. */
+  /* libarchive warns of a path that is not ASCII, and writes it byte for byte. */
   ALWAYS(archive_write_header(archive, entry) >= ARCHIVE_WARN);
 }
 
@@ -366,8 +365,8 @@ char *cache_files_tar(const struct cache_files *files, size_t *ret_size) {
   const char *before = "";
   for (size_t i = 0; i < files->n; i++) {
     const struct cache_file *file = sorted[i];
-    /* The file's folders that the file before it is not in: some tools write beside what they read,
-     * so a folder's mode matters. Files of a folder are neighbours when they are sorted. */
+    /* Write the folders of this file that the previous file is not in: some tools write beside what
+     * they read, so a folder's mode matters. Sorted, the files of a folder are neighbours. */
     for (const char *slash = strchr(file->path, '/'); slash; slash = strchr(slash + 1, '/')) {
       size_t size = (size_t)(slash + 1 - file->path);
       cleanup_free char *folder = xstrndup(file->path, size);

@@ -1,8 +1,8 @@
-/* Cache formats: a release written as the files that some tool reads, and such files read back.
+/* Cache formats: writing a release as the files that a tool reads, and reading such files.
  *
  * A format defines `const struct cache_format format_NAME` (with '-' in its name as '_') in
- * common/formats/, where formats.c has the table of all. Code that several formats share is in this
- * folder. `fetch` and the server's export route render with it.
+ * common/formats/, and formats.c there has the table of formats. Code that several formats share is
+ * in this folder. `fetch` and the server's export route render with it.
  *
  * Memory: files are the caller's, freed by cache_files_release. Threads: pure functions; a source
  * is called by the thread that renders. */
@@ -42,7 +42,7 @@ struct cache_variable {
 struct cache_sink {
   void *context;
   void (*begin)(void *context, const struct cache_files *files,
-                const char *path); /* ends the file before it */
+                const char *path); /* also ends the previous file */
   void (*put)(void *context, const char *bytes, size_t size);
 };
 
@@ -57,26 +57,26 @@ struct cache_files {
   size_t n_variables;
   struct cache_variable *variables;
   unsigned file_mode, folder_mode; /* permission bits; 0: 0644 and 0755 */
-  json_t *by_path;                 /* of files that were added once: the index */
+  json_t *by_path;                 /* the indices of the files that cache_files_add_once added */
 };
 void cache_files_release(struct cache_files *files);
 #define cleanup_cache_files __attribute__((cleanup(cache_files_release)))
 
-/* Adds a file. Texts are copied, `bytes` is taken over, here and below. */
+/* Adds a file. Here and below, texts are copied and `bytes` is taken over. */
 void cache_files_add(struct cache_files *files, const char *path, char *bytes, size_t size);
 /* The same for a path that several winners may make: it is added once, and other bytes for it are
  * refused. */
 must_check bool cache_files_add_once(struct cache_files *files, const char *path, char *bytes,
                                      size_t size, struct error *error);
-/* Large files, in pieces, which are copied: begins one, and continues the one that was begun last.
- * Modes are set before. */
+/* For large files: begins one, and appends a piece, which is copied, to the file that was begun
+ * last. file_mode and folder_mode are set before. */
 void cache_files_begin(struct cache_files *files, const char *path);
 void cache_files_put(struct cache_files *files, const char *bytes, size_t size);
 
 /* Reports that a winner (NULL: each winner of the kernel) is not written. */
 void cache_files_skip(struct cache_files *files, const struct release_kernel *kernel,
                       const struct release_winner *winner, const char *reason);
-/* True when a file was written; else an error with the first reason. */
+/* True when a file was written; else the error has the first reason to skip a winner. */
 must_check bool cache_files_any(const struct cache_files *files, const char *format,
                                 struct error *error);
 void cache_files_variable(struct cache_files *files, const char *name, const char *path,
@@ -87,10 +87,10 @@ void cache_files_variable(struct cache_files *files, const char *name, const cha
 must_check char *cache_files_tar(const struct cache_files *files, size_t *ret_size);
 
 /* Gives a renderer what the release names by digest. What it returns was verified against the
- * digest, belongs to the source and lives as long. A member may be NULL: the source has none of the
- * kind, and winners that need one are skipped. So are winners that need a thing for which false is
- * returned: the source does not have it (removed, or never pushed), and the error names it. A
- * source that failed otherwise (no answer, other bytes) records the failure itself, and its owner
+ * digest, belongs to the source and is valid as long as the source. A function is NULL when the
+ * source has nothing of the kind, and returns false when the source does not have this one (it was
+ * removed, or never pushed), which the error names. Winners that need it are skipped. A source that
+ * failed otherwise (no answer, other bytes) records the failure itself, and its owner
  * discards all that was rendered. */
 struct cache_source {
   void *context;
@@ -109,11 +109,11 @@ struct render_request {
   const char *root;                  /* absolute path where the files will be; NULL: not known */
 };
 
-/* The kernel's manifest; *ret is left as it was when the source has no manifests at all. */
+/* The kernel's manifest; *ret is unchanged when the source has no manifests at all. */
 must_check bool request_manifest(const struct render_request *request,
                                  const struct release_kernel *kernel, const struct kernel **ret,
                                  struct error *error);
-/* What the manifest of an external kernel has in its "exports" for a format; else NULL. */
+/* The "exports" of an external kernel for a format; NULL for other kernels and other formats. */
 const json_t *external_exports(const struct kernel *manifest, const char *format);
 
 /* Imported tables. A kernel is a manifest of an "external" kernel (known by name, with no code:
@@ -143,7 +143,8 @@ void imported_release(struct imported *imported);
 
 struct import_request {
   const struct cache_files *files;
-  const struct kernel *kernel; /* to map a table to by its "exports", or NULL: an external kernel */
+  const struct kernel
+      *kernel; /* whose "exports" map tables to its key; NULL: tables are external kernels */
 };
 
 /* The kernel or entry with this id. Ids are only used here. A new one is zeroed, for the
@@ -151,7 +152,7 @@ struct import_request {
 struct imported_kernel *imported_kernel_for(struct imported *imported, const char *id);
 struct imported_entry *imported_entry_for(struct imported_kernel *kernel, const char *id,
                                           bool *ret_is_new);
-/* The same, of an external kernel; `manifest` is taken over. */
+/* The same for an external kernel, whose id is its manifest, which is taken over. */
 struct imported_kernel *imported_external(struct imported *imported, json_t *manifest);
 /* The same for the entry of a key, which is taken over and refused when the kernel has an entry for
  * it. */
@@ -189,7 +190,8 @@ struct cache_format {
   const char *no_kernel; /* why a table cannot be mapped to a registered kernel; NULL: it can */
   size_t file_size_max;  /* 0: no limit */
   bool may_be_empty;     /* tables without entries are not an error */
-  /* Adds what one file has. Never trusts a file: bounded, checked, no path is followed. */
+  /* Adds the entries of one file, which is untrusted: sizes are bounded, values are checked, and no
+   * path is followed. */
   bool (*read)(const struct import_request *request, const struct cache_file *file,
                struct imported *imported, struct error *error);
 };
@@ -197,12 +199,12 @@ struct cache_format {
 /* All formats, sorted by name; ends with NULL. */
 extern const struct cache_format *const cache_formats[];
 
-/* Reads all tables among the files or none; an error names the file and the position. */
+/* Reads every file that is a table, or fails: the error names the file and the position. */
 must_check bool cache_format_read(const struct cache_format *format,
                                   const struct import_request *request, struct imported *ret,
                                   struct error *error);
 
-/* By name; the error for an unknown name lists all. */
+/* Finds a format by name; the error for an unknown name lists all. */
 must_check bool cache_format_find(const char *name, const struct cache_format **ret,
                                   struct error *error);
 
@@ -211,14 +213,14 @@ static inline const char *path_name(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? slash + 1 : path;
 }
-/* The name of the folder that a file is in, "" for none; the caller's. */
+/* The name of the folder that a file is in, "" for none; owned by the caller. */
 static inline char *path_folder(const char *path) {
   const char *end = path_name(path), *begin = end > path ? --end : end;
   while (begin > path && begin[-1] != '/')
     begin--;
   return xstrndup(begin, (size_t)(end - begin));
 }
-/* False when the name is in the set, an object, already. */
+/* Adds a name to a set, a JSON object; false when it was there already. */
 static inline bool set_add(json_t *set, const char *name) {
   bool is_new = !json_object_get(set, name);
   json_put(set, name, json_true());

@@ -9,7 +9,7 @@
 #define DEVICES_MAX 1024
 
 static const struct {
-  const char *object, *name; /* object: the member that has it, or NULL: the document */
+  const char *object, *name; /* object: the member that contains the text; NULL: the document */
   enum json_presence presence;
   enum record_text_kind kind;
   size_t offset; /* of a char * */
@@ -85,7 +85,7 @@ static bool validators_read(const json_t *json, struct identity *identity, struc
   return true;
 }
 
-/* The text of a function and its name, where the record has them. */
+/* The hash of a function's text and its name; NULL where the record has no hash. */
 static char *source_of(const struct function_record *record) {
   return record->source_sha256 ? xasprintf("%s %s", record->source_sha256, record->function) : NULL;
 }

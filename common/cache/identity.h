@@ -1,11 +1,11 @@
 /* The identity of a container image: the facts that the paths of its tools' caches contain,
- * recorded inside the image by `python3 -m wavetune identity` and kept there as identity.json (and
- * at PUT /v1/images/{digest}).
+ * recorded inside the image by `python3 -m wavetune identity` and stored there as identity.json
+ * (and on a server by PUT /v1/images/{digest}).
  *
  * JSON: {"version": 1,
  *   "triton": {"version", "key", "backend_hash"} or null,
  *   "torch": "2.9.0" or null, "gpu": "AMD Instinct MI300X" or null, "devices": 8 or null,
- *   "variables": {"TRITON_F32_DEFAULT": "ieee", …},    those that are set and invalidate
+ *   "variables": {"TRITON_F32_DEFAULT": "ieee", …},    those that are set and that invalidate
  *                                                      Triton's caches
  *   "dejavu": {"layout": "dejavu_0.7", "triton": "3.3.1", "runtime": "rocm_6.4.1",
  *              "gpu": "AMD_Instinct_MI300X"} or null,
@@ -43,7 +43,7 @@ DEFINE_CLEANUP(struct identity *, cleanup_identity_free, identity_free)
 #define cleanup_identity __attribute__((cleanup(cleanup_identity_free)))
 
 /* The image's record of a wavetune kernel: by kernel hash, else by name, else by the text of the
- * function that `packed` (the build's record, or NULL) has; NULL when the image does not know it.
+ * function that `packed` (the build's record, or NULL) has; NULL when the image has none.
  * `identity` may be NULL. */
 const struct function_record *identity_function(const struct identity *identity,
                                                 const struct digest *kernel, const char *name,

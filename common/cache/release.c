@@ -116,7 +116,7 @@ static void position_advance(struct position *position) {
   }
 }
 
-/* The end is after everything. */
+/* The end is after all other positions. */
 static int positions_compare(const struct position *a, const struct position *b) {
   const struct release_kernel *left = position_kernel(a), *right = position_kernel(b);
   if (!left || !right)

@@ -14,17 +14,17 @@
  * before there were regimes. A winner is [key values in the order of "key", index in configs, index
  * in provenance, milliseconds, job]: milliseconds: [] (not known), [median], or [median, 20th
  * percentile, 80th percentile], as measured or imported; job: the id of the job that chose it, 0
- * when none did (a pin without a job, an import). ordinal and space: of a config that a job's space
- * holds; absent for what was imported. Provenance is a flat object (members are null, booleans,
- * numbers, strings). "origin" is one of tuned, pinned, imported; "build" is the digest of the build
- * that was measured, where there was one; "kernel_key" and "build_key" are the ids of the keys
- * whose signatures every agent that measured the winner's final demanded (several with a space
+ * when none did (a pin without a job, an import). ordinal and space are those of a config in a
+ * job's space; imported configs have neither. Provenance is a flat object (members are null,
+ * booleans, numbers, strings). "origin" is one of tuned, pinned, imported; "build" is the digest of
+ * the build that was measured, where there was one; "kernel_key" and "build_key" are the ids of the
+ * keys whose signatures every agent that measured the winner's final demanded (several with a space
  * between); "spent_device_seconds" of what was tuned is the device time of the job that chose the
- * winner, with three digits; imports add "format", "source" and what the format wants back on
- * export. Kernels are sorted by (name, kernel); configs and provenance by their canonical text,
- * each there once and used; winners by the canonical text of their key, one for each key. There is
- * no time and no channel in it. The same winners with the same provenance give the same bytes and
- * so the same digest, on every server.
+ * winner, with three digits; imports add "format", "source" and what the format needs to
+ * restore the file. Kernels are sorted by (name, kernel); configs and provenance by their canonical
+ * text, and each occurs once and is used; winners by the canonical text of their key, one for each
+ * key. A release states neither a time nor a channel. The same winners with the same provenance
+ * give the same bytes and so the same digest, on every server.
  *
  * A container waits at its start until up to 50,000 winners are read, so keys are not parsed: they
  * stay text in the release's bytes.
@@ -86,8 +86,8 @@ struct release {
 
 /* Parses untrusted bytes, which are copied. Refuses what is not canonical (another
  * order, white space, other members, numbers or strings written in another way), so that the same
- * winners have one digest. For releases that are to be signed or come from a file. Errors say
- * where. */
+ * winners have one digest. For releases that are to be signed or come from a file. Errors have
+ * the position. */
 must_check bool release_parse(const char *bytes, size_t size, struct release **ret_release,
                               struct error *error);
 
@@ -105,9 +105,9 @@ DEFINE_CLEANUP(struct release *, cleanup_release_free, release_free)
 int release_kernel_compare(const struct release_kernel *a, const struct release_kernel *b);
 int release_winner_compare(const struct release_winner *a, const struct release_winner *b);
 
-/* A winner's key: as values in the order of the kernel's key names (strings are owned by the
- * caller, in `values` of n_key_names; key_values_release frees), and as an object, a new
- * reference. */
+/* A winner's key, as values in the order of the kernel's key names, and as an object, a new
+ * reference. `ret_values` has room for n_key_names values, whose strings
+ * release_key_values_release frees. */
 void release_key_values(const struct release_kernel *kernel, const struct release_winner *winner,
                         struct value *ret_values);
 void release_key_values_release(const struct release_kernel *kernel, struct value *values);
@@ -151,7 +151,7 @@ DEFINE_CLEANUP(struct release_builder *, cleanup_release_builder_free, release_b
 must_check bool release_builder_add(struct release_builder *builder,
                                     const struct release_entry *entry, struct error *error);
 
-/* Two winners for one (name, kernel, key) are an error. At least one winner. The result is what
+/* Fails without a winner, and with two for one (name, kernel, key). The result is what
  * release_parse makes of the bytes. */
 must_check bool release_builder_finish(const struct release_builder *builder,
                                        struct release **ret_release, struct error *error);
@@ -163,9 +163,9 @@ must_check bool release_builder_finish(const struct release_builder *builder,
  *   unstated    the cache's environment states less than was requested and contradicts none of it
  *               (environment_can_use), as imported tables do
  *   minor       equal in all but the patch level of ROCm (6.4.1 and 6.4.0)
- *   compatible  what an operator declared, which the server alone knows: the requested arch,
- *               compute_units and partition are equal even then, so that a config of another GPU is
- *               never served
+ *   compatible  an operator declared the two compatible, which only the server knows; arch,
+ *               compute_units and partition must be equal even then, so that a config of another
+ *               GPU is never served
  *
  * A request allows one of: exact alone; unstated, the default: exact and unstated; minor: these two
  * and minor; compatible: all.

@@ -27,8 +27,8 @@ struct scan {
 };
 
 struct scalar {
-  struct value value; /* of a string the type alone: */
-  const char *text;   /* what is between the quotes */
+  struct value value; /* of a string only the type is set */
+  const char *text;   /* of a string: what is between the quotes */
   size_t size;
   bool has_escapes;
 };
@@ -61,7 +61,7 @@ static bool scan_string(struct scan *scan, struct scalar *ret) {
     return false;
   for (at++; *at != '"'; at++) {
     unsigned char c = (unsigned char)*at;
-    if (c < 0x20) /* also the end */
+    if (c < 0x20) /* also the NUL at the end */
       return false;
     is_ascii = is_ascii && c < 0x80;
     if (c == '\\') {
@@ -173,7 +173,7 @@ static bool scan_scalar(struct scan *scan, struct scalar *ret) {
   }
 }
 
-/* The object that begins here, by the brackets alone. */
+/* Scans the object that begins here by counting brackets; its content is not checked. */
 static bool scan_object(struct scan *scan, const char **ret_text, size_t *ret_size) {
   const char *at = scan->at;
   size_t depth = 0;
@@ -208,7 +208,7 @@ struct reader {
   struct release *release;
   struct error *error;
   bool is_strict; /* every text must be as json_canonical writes it */
-  /* Configs that were read before, by the hash of their text, the last of each. */
+  /* Configs that were read before, by the hash of their text; of one hash the last. */
   struct known_config {
     const char *text; /* NULL: none */
     size_t size;
@@ -281,8 +281,7 @@ static bool text_read(struct reader *reader, char **ret) {
   if (!scan_string(&reader->scan, &scalar))
     return refuse(reader, "a string");
   if (scalar.size == 0)
-    return error_at(reader->error, place(reader),
-                    "the text is empty; a release names what it holds");
+    return error_at(reader->error, place(reader), "a text of a release must not be empty");
   if (!text_is_canonical(reader, begin, scalar.size + 2, NULL))
     return false;
   *ret = scalar_text(&scalar);
@@ -332,8 +331,8 @@ static bool object_read(struct reader *reader, bool is_flat, json_t **ret) {
   return true;
 }
 
-/* Reads an array of a kernel whose '[' was read. An element that is_sorted is after the one before
- * it, by its text. */
+/* Reads an array of a kernel whose '[' was read. With is_sorted, the texts of its elements must
+ * ascend. */
 static bool array_read(struct reader *reader, const char *name, struct release_kernel *kernel,
                        bool (*element_read)(struct reader *, struct release_kernel *),
                        bool is_sorted) {
@@ -349,7 +348,7 @@ static bool array_read(struct reader *reader, const char *name, struct release_k
       int order = memcmp(before.bytes, begin, before.size < size ? before.size : size);
       if (order > 0 || (order == 0 && before.size >= size))
         return error_at(reader->error, place(reader), "%s; take the bytes as the server made them",
-                        order == 0 && before.size == size ? "it is there twice"
+                        order == 0 && before.size == size ? "it occurs twice"
                                                           : "it is not in the canonical order");
       before = (struct slice){begin, size};
     }
@@ -512,7 +511,7 @@ static bool winner_read(struct reader *reader, struct release_kernel *kernel) {
                   (int)(winner->key_size < 300 ? winner->key_size : 300), winner->key);
 }
 
-/* An element that no winner names would make two releases of the same winners. */
+/* Refuses an element that no winner uses: with it, the same winners would have two releases. */
 static bool all_are_used(struct reader *reader, const struct release_kernel *kernel, bool configs) {
   size_t n = configs ? kernel->n_configs : kernel->n_provenance;
   cleanup_free bool *used = xcalloc(n, sizeof *used);
@@ -561,7 +560,7 @@ static bool kernel_read(struct reader *reader) {
   release->n_winners += kernel->n_winners;
   if (release->n_kernels > 1 && release_kernel_compare(kernel - 1, kernel) >= 0)
     return error_at(reader->error, place(reader),
-                    "kernels are not sorted by name and hash, each there once; take the bytes as "
+                    "kernels must be sorted by name and hash, and occur once; take the bytes as "
                     "the server made them");
 
   reader->in_kernel = false;

@@ -13,7 +13,7 @@
 #include "common/node/environment.h"
 #include "common/record/record.h"
 
-/* A channel entry: what a (channel, environment, tag, regime) points at.
+/* A channel entry: what a (channel, environment, tag, regime) points to.
  *
  * JSON: {"channel": "stable", "counter": 4, "environment": {…}, "expires": "2026-12-24T00:00:00Z",
  *        "release": "sha256:…", "regime": "warm", "tag": "default"}
@@ -46,7 +46,7 @@ struct channel_entry {
   struct channel_signatures signatures;
   /* Members of answers that no signature covers. */
   char *updated_at;    /* RFC 3339 */
-  char *moved_by;      /* the token's name; of history alone, else NULL */
+  char *moved_by;      /* the token's name; only in a history, else NULL */
   int64_t moved_by_id; /* FIELD_NONE: it is not known */
   json_t *match;       /* of GET /v1/cache: which rule found the entry */
 };
@@ -55,8 +55,8 @@ extern const struct record channel_entry_record, channel_signature_record;
 /* Fields of records: "expires", an int64_t; "signatures", a struct channel_signatures. */
 extern const struct field_custom expires_field, channel_signatures_field;
 
-/* From an answer of the server; members that are not known are ignored (they are not signed), the
- * others are strict. */
+/* From an answer of the server; unknown members are ignored (they are not signed), known ones are
+ * checked strictly. */
 must_check bool channel_entry_parse(const json_t *json, struct channel_entry *ret,
                                     struct error *error);
 void channel_entry_release(struct channel_entry *entry);
@@ -68,12 +68,12 @@ must_check json_t *channel_entry_to_json(const struct channel_entry *entry, bool
 must_check json_t *channel_entry_to_answer(const struct channel_entry *entry);
 must_check char *channel_entry_signed_bytes(const struct channel_entry *entry, size_t *ret_size);
 
-/* Adds (or replaces) the key's signature; false when CHANNEL_SIGNATURES_MAX others are there. */
+/* Adds (or replaces) the key's signature; false when CHANNEL_SIGNATURES_MAX other keys signed. */
 must_check bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *key,
                                    struct error *error);
 
-/* Whether the entry has a valid signature by a trusted key. The error distinguishes unsigned,
- * signed by other keys, and signed by a trusted key but not over this. */
+/* Whether the entry has a valid signature by a trusted key. The error distinguishes an
+ * unsigned entry, signatures by other keys, and a trusted key's signature of something else. */
 must_check bool channel_entry_verify(const struct channel_entry *entry,
                                      const struct trusted_keys *keys, struct error *error);
 
@@ -82,8 +82,9 @@ must_check bool channel_expires_parse(const json_t *json, int64_t *ret_s, struct
 /* A new reference. */
 must_check json_t *channel_signatures_to_json(const struct channel_signature *all, size_t n);
 
-/* The choices of a release (common/formats/choices.c), by their digest: what programs verify before
- * they take compiled code that the choices name. What is signed: "wavetune choices 1\n"
+/* The choices of a release (common/formats/choices.c), by their digest: programs verify this
+ * signature before they use compiled code that the choices name. What is signed: "wavetune choices
+ * 1\n"
  * {"choices": "sha256:…", "release": "sha256:…"}. */
 must_check char *choices_signed_bytes(const struct digest *release, const struct digest *choices,
                                       size_t *ret_size);
@@ -122,9 +123,9 @@ struct code_signature code_sign(const struct signed_code *code, const struct sig
 must_check json_t *code_signature_to_json(const struct code_signature *signature);
 
 /* Finds a signature of this code by a trusted key that has not expired at `now_s`; of several the
- * one that expires last. Elements of the JSON array (NULL: empty) that are no signatures are
- * ignored. The error distinguishes unsigned, signed by other keys, expired, and signed by a trusted
- * key but not over this. */
+ * one that expires last. Elements of the JSON array (NULL: empty) that are not signatures are
+ * ignored. The error distinguishes unsigned code, signatures by other keys, expired ones, and a
+ * trusted key's signature of something else. */
 must_check bool code_signature_find(const struct signed_code *code, const json_t *signatures,
                                     const struct trusted_keys *keys, int64_t now_s,
                                     struct code_signature *ret, struct error *error);

@@ -40,8 +40,8 @@ static struct digest id_of(const EVP_PKEY *pkey) {
   return digest_of(raw, sizeof raw);
 }
 
-/* Decodes base64 of exactly `size` bytes, 64 at most. EVP_DecodeBlock takes white space and loose
- * padding bits; here only the text that encoding gives is accepted, one for each value. */
+/* Decodes base64 of exactly `size` bytes, 64 at most. EVP_DecodeBlock accepts white space and
+ * loose padding bits; here only the text that encoding returns is accepted. */
 static bool base64_decode(const char *text, uint8_t *ret, size_t size) {
   uint8_t decoded[SIGNATURE_TEXT_SIZE];
   char again[SIGNATURE_TEXT_SIZE];
@@ -54,7 +54,7 @@ static bool base64_decode(const char *text, uint8_t *ret, size_t size) {
   return strcmp(text, again) == 0;
 }
 
-/* Writes what is in `from` to a file that is not there yet. */
+/* Writes the content of `from` to a new file. */
 static bool file_create(const char *path, BIO *from, mode_t mode, struct error *error) {
   char *bytes;
   long size = BIO_get_mem_data(from, &bytes);
@@ -95,7 +95,7 @@ bool signing_key_create(const char *path, struct signing_key *ret, struct error 
   return true;
 }
 
-/* The PEM's first block is what the file is; a second one is refused rather than left out. */
+/* The kind of the first PEM block; a second block is refused rather than ignored. */
 static bool pem_kind(const char *path, const char *text, size_t size, char kind[64],
                      struct error *error) {
   cleanup_bio BIO *bio = BIO_new_mem_buf(text, (int)size);

@@ -1,4 +1,4 @@
-/* Ed25519 keys and signatures, over OpenSSL: what a publisher signs with and a deployment trusts.
+/* Ed25519 keys and signatures, over OpenSSL: publishers sign with them, deployments trust them.
  *
  * Files are PEM as `openssl genpkey -algorithm ed25519` writes them: PKCS#8 for the private key
  * (mode 0600), SubjectPublicKeyInfo for the public one. A key's id is the SHA-256 of the 32 raw
@@ -23,7 +23,7 @@ struct signing_key {
 /* Makes `path` (private, 0600) and `path`.pub; neither may exist. */
 must_check bool signing_key_create(const char *path, struct signing_key *ret, struct error *error);
 
-/* Reads either kind; anything that is not an Ed25519 key in PEM is refused with what it is. A
+/* Reads either kind; for anything but an Ed25519 key in PEM the error states what it is. A
  * private key file that group or others can read is refused. */
 must_check bool signing_key_read(const char *path, struct signing_key *ret, struct error *error);
 void signing_key_release(struct signing_key *key);
@@ -56,8 +56,8 @@ must_check bool signing_key_of_public_text(const char *text, struct signing_key 
 void signing_key_sign(const struct signing_key *key, const void *bytes, size_t size,
                       char text[SIGNATURE_TEXT_SIZE]);
 
-/* Whether `signature` (base64) is the key's over the bytes. False also for a text that is not well
- * formed. */
+/* Whether `signature` (base64) is the key's signature of the bytes. False also for a text that is
+ * not well formed. */
 must_check bool signing_key_verify(const struct signing_key *key, const void *bytes, size_t size,
                                    const char *signature);
 

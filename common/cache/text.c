@@ -64,7 +64,7 @@ void winner_key_slices(const struct release_winner *winner, struct slice *slices
   scalars_split(winner->key + 1, slices, n);
 }
 
-/* After the key there are two indices, then the milliseconds in brackets: release_parse checked
+/* After the key there are two indices, then the milliseconds in brackets: release_read.c checked
  * that. */
 void winner_ms_slices(const struct release_winner *winner, struct slice slices[RELEASE_MS_MAX]) {
   scalars_split(strchr(winner->key + winner->key_size, '[') + 1, slices, winner->n_ms);

@@ -6,7 +6,7 @@
  * them.
  *
  * Memory: results are the caller's; a text owns `bytes` until text_finish; sets borrow their text,
- * slices the release. Threads: one to a text or set; pure functions otherwise. */
+ * slices borrow from the release. Threads: one for each text or set; pure functions otherwise. */
 #ifndef WAVETUNE_COMMON_CACHE_TEXT_H
 #define WAVETUNE_COMMON_CACHE_TEXT_H
 
@@ -42,7 +42,7 @@ must_check static inline char *text_finish(struct text *text, size_t *ret_size) 
 static inline void text_release(struct text *text) { free(text->bytes); }
 #define cleanup_text __attribute__((cleanup(text_release)))
 
-/* For tables of texts. FNV-1a. */
+/* A hash for tables of texts: FNV-1a. */
 static inline uint64_t text_hash(const char *bytes, size_t size) {
   uint64_t hash = UINT64_C(0xcbf29ce484222325);
   for (size_t i = 0; i < size; i++)

@@ -88,9 +88,9 @@ must_check bool search_round(const struct space *space, const struct space_facts
 /* the baseline and the default: the winner must be compared with them */
 #define FINALISTS_ALWAYS 2
 #define HALVING_MAX 64    /* configs of one race: as many as the agent races at once */
-#define FINAL_PROCESSES 3 /* the least for which a variance between processes means something */
+#define FINAL_PROCESSES 3 /* the fewest with a meaningful variance between processes */
 #define FINAL_PROCESSES_MAX 6
-#define FINAL_DEVICES_MAX 16 /* that a final can be spread over */
+#define FINAL_DEVICES_MAX 16 /* devices that a final can be spread over */
 
 _Static_assert(FINAL_PROCESSES >= VERDICT_PROCESSES_MIN, "a final's first processes can decide");
 _Static_assert(FINAL_PROCESSES_MAX - FINAL_PROCESSES + 1 == VERDICT_LOOKS,

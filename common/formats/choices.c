@@ -3,16 +3,18 @@
  *
  * {"code": {"LJRK…": {"add.hsaco": "sha256:…", "add.json": "sha256:…"}},
  *  "environment": {…},
- *  "functions": {"sha256:…": {"choices": [{"code": "LJRK…", "config": {"BLOCK": 64, "num_warps":
- * 4}, "key": ["4096", "'torch.float16'"]}], "name": "add"}}, "regime": "cold", "release":
- * "sha256:…", "tag": "default", "version": 1}, canonical.
+ *  "functions": {"sha256:…": {"choices": [{"code": "LJRK…",
+ *                                          "config": {"BLOCK": 64, "num_warps": 4},
+ *                                          "key": ["4096", "'torch.float16'"]}],
+ *                             "name": "add"}},
+ *  "regime": "cold", "release": "sha256:…", "tag": "default", "version": 1}, canonical JSON.
  *
  * A function is named by its closure (common/builds/function_record.h), which does not depend on
  * where the program has it. A key is what the autotuner looks up: the values of the decorator's
  * `key`, then the dtypes of the arguments that have one, each as Python's repr writes it. A config
- * has the members that the winner states; the program takes the one config of its own that has
- * them. "code" is there where the build has what Triton keeps for that config and key: the folder
- * of its cache, and the files in it by their digests.
+ * has the members that the winner states; the program uses the only one of its own configs that has
+ * them. "code" is present where the build has the files that Triton caches for that config and key:
+ * it names the folder, and the outer "code" has the digests of the folder's files.
  *
  * Memory and threads: format.h. */
 #include "common/cache/autotuner.h"
@@ -21,21 +23,21 @@
 
 #define CHOICES_VERSION 1
 
-/* What the winners of one provenance have in common. */
+/* The code and the function of the winners that have one provenance. */
 struct origin {
   bool is_read;
   const struct build *build;     /* NULL: none */
   struct function_record packed; /* of the build */
   struct tuning_key key;
   const struct function_record *record; /* the image's, or `packed` */
-  char *reason;                         /* why its winners are left out, or NULL */
+  char *reason;                         /* why its winners have no choice, or NULL */
 };
 
 struct writer {
   const struct render_request *request;
   struct cache_files *files;
   json_t *functions, *code;
-  json_t *keys; /* "closure key" of those that have a choice */
+  json_t *keys; /* a set of "closure key", for which there is a choice */
 };
 
 static void origin_release(struct origin *origin) {
@@ -77,7 +79,7 @@ static bool origin_find(struct writer *writer, const struct release_kernel *kern
                          kernel->n_key_names, &origin->key, error);
 }
 
-/* The key that the autotuner looks up: an array of reprs. */
+/* Appends the key that the autotuner looks up to `ret`: a repr for each element. */
 static bool key_write(const struct tuning_key *key, const struct value *values, json_t *ret,
                       struct error *error) {
   for (size_t i = 0; i < key->n + key->n_dtypes; i++) {
@@ -93,8 +95,8 @@ static bool key_write(const struct tuning_key *key, const struct value *values, 
   return true;
 }
 
-/* Adds what Triton keeps of the config; returns the name of its folder, NULL: the build has none.
- */
+/* Adds the files that Triton caches for the config; returns their folder, or NULL where the build
+ * has none. */
 static const char *code_write(struct writer *writer, const struct build *build,
                               const struct key *key, const json_t *config) {
   size_t variant;
@@ -121,8 +123,8 @@ static bool winner_write(struct writer *writer, const struct release_kernel *ker
   digest_format(&origin->record->closure, closure);
   cleanup_free char *text = json_canonical(own), *id = xasprintf("%s %s", closure, text);
   if (!set_add(writer->keys, id))
-    return error_set(error, "another winner has the same key of the autotuner, which has fewer "
-                            "members than the kernel's");
+    return error_set(error, "another winner of the release has the same key of the autotuner for "
+                            "this function");
 
   json_t *function = json_object_get(writer->functions, closure);
   if (!function) {
@@ -145,7 +147,7 @@ static void kernel_write(struct writer *writer, const struct release_kernel *ker
     return;
   }
 
-  cleanup_json json_t *given = json_object(); /* reasons that were given for the whole kernel */
+  cleanup_json json_t *given = json_object(); /* reasons that were reported already */
   cleanup_free struct origin *origins = xcalloc(kernel->n_provenance + 1, sizeof *origins);
   for (size_t i = 0; i < kernel->n_winners; i++) {
     const struct release_winner *winner = &kernel->winners[i];

@@ -2,9 +2,10 @@
  *
  * A function's path has hashes of its text and of its decorator's arguments, so a kernel is written
  * when these are known: from the image's record of it, else the build's, else from the manifest of
- * a table that was imported. Which Triton, ROCm and GPU the folders name comes from the image, else
- * from the release's environment. Entries that dejavu would not restore exactly are skipped with
- * the reason: it checks nothing itself, and a key that it does not restore breaks its next tuning.
+ * a table that was imported. The Triton, ROCm and GPU that the folders name are the image's,
+ * else those of the release's environment. Entries that dejavu would not restore exactly are
+ * skipped with the reason: it checks nothing itself, and a key that it does not restore breaks its
+ * next tuning.
  *
  * Memory and threads: format.h. */
 #include <math.h>
@@ -44,8 +45,8 @@ static void function_release(struct function *function) {
   json_decref(function->order);
 }
 
-/* Each hash of the path as the record states it, which must agree with the text that it is made of
- * where the record has that, too. */
+/* Sets the hashes of the path: as the record states them, else computed from the texts in the
+ * record. Where the record has both, they must agree. */
 static bool hashes_take(struct function *function, struct error *error) {
   const struct function_record *record = function->record;
   cleanup_free char *keys = json_texts_join(function->keys, "|");
@@ -74,7 +75,8 @@ static bool hashes_take(struct function *function, struct error *error) {
     if (hashed[i])
       dejavu_hash(hashed[i], computed);
     if (stated && hashed[i] && strcmp(stated, computed) != 0)
-      return error_set(error, "the record's %s is not the hash of what the record has of it", name);
+      return error_set(
+          error, "the record's %s is not the hash of the text that the record has for it", name);
     function->path.parts[i] = xstrdup(stated ? stated : computed);
   }
 
@@ -263,8 +265,8 @@ static bool function_find(const struct render_request *request, const struct dej
 
 /* Rendering */
 
-/* One cache.json as it grows: entries of one kernel, or of several that are the same function.
- * There is one at a time, and the next one uses its memory. */
+/* The cache.json that is being made: entries of one kernel, or of several with the same function.
+ * There is one at a time, and the next one reuses its memory. */
 struct table {
   const struct function *function; /* of the first kernel; NULL before it */
   size_t n_entries, n_timings;
@@ -510,7 +512,7 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
   cleanup_free char *kept = NULL;
 
   if (text && !writer->function->record) {
-    /* An import kept the text of a config whose members have an order of their own. */
+    /* An import kept the text of a config whose members are in another order than the table's. */
     cleanup_json json_t *parsed = NULL;
     if (!config_text_parse(text, &parsed, error) || !dejavu_restores_config(parsed, error))
       return false;
@@ -551,8 +553,8 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
   return true;
 }
 
-/* Adds bench time: for each of `n` winners that a job chose its job's, and once for each imported
- * file its largest total. */
+/* Adds bench time: the job's, for each of `n` winners that a job chose, and the largest total of
+ * each imported file, once. */
 static void totals_add(struct table *table, const json_t *provenance, size_t n) {
   const char *source = json_string_value(json_object_get(provenance, "source"));
   json_t *total = json_object_get(provenance, "total_bench_time_s");
@@ -666,8 +668,8 @@ static int placed_compare(const void *a, const void *b) {
   return order ? order : (left->kernel > right->kernel) - (left->kernel < right->kernel);
 }
 
-/* The folders above the functions: of the image, else of the release's environment, which has no
- * layout. */
+/* The parts of paths above the function: the image's, else those of the release's environment,
+ * which states no layout. */
 static bool storage_find(const struct render_request *request, struct dejavu_path *storage,
                          struct error *error) {
   const struct identity *identity = request->identity;

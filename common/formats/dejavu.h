@@ -16,11 +16,11 @@
  *     "keys": ["n"] or null, as in the file,
  *     "timings_data": {"rep_t_ms": 100, "warmup_t_ms": 25, "cuda_graphs": false}, the defaults
  *         where the file has none,
- *     "config": ["BLOCK", "num_warps", …]}}   the members of its configs, in the order they were
- *                                             printed in
+ *     "config": ["BLOCK", "num_warps", …]}}   the members of its configs, in the order in
+ *                                             which they were printed
  * Its key has the names of "keys", then dtype_0, dtype_1 … for what the autotuner appends. Entries
  * with fewer or more dtypes than others are those of another external kernel of the same exports.
- * Provenance holds "source" (the path), "total_bench_time_s", "evaluated_configs", and "config",
+ * Provenance has "source" (the path), "total_bench_time_s", "evaluated_configs", and "config",
  * the text, where its members are others or in another order.
  *
  * dejavu.c renders, dejavu_tree.c knows the paths and reads the tree.
@@ -55,7 +55,7 @@ struct dejavu_path {
 void dejavu_path_release(struct dejavu_path *path);
 #define cleanup_dejavu_path __attribute__((cleanup(dejavu_path_release)))
 
-/* The path, when every part that the layout needs is there and is valid. */
+/* The text of a path; each part that the layout has must be set and valid, and no other. */
 must_check bool dejavu_path_format(const struct dejavu_path *path, char **ret_text,
                                    struct error *error);
 
@@ -68,8 +68,7 @@ bool dejavu_layout_has(const enum dejavu_part *parts, enum dejavu_part part);
 /* The name of the function in "JITFunction(module:function)"; NULL when it is something else. */
 must_check char *dejavu_signature_function(const char *signature);
 
-/* SHA-256 of a text in hexadecimal digits: the hashes are made of it; K of the names joined by
- * '|'. */
+/* SHA-256 in hexadecimal digits: of a text, and of names joined by '|' (the hash K). */
 #define DEJAVU_HASH_SIZE 65
 char *dejavu_hash(const char *text, char hash[DEJAVU_HASH_SIZE]);
 char *dejavu_names_hash(const json_t *names, char hash[DEJAVU_HASH_SIZE]);

@@ -147,10 +147,12 @@ static bool path_check(const struct dejavu_path *path, const enum dejavu_part **
   for (const enum dejavu_part *part = *ret_parts; *part != DEJAVU_PARTS; part++)
     json_push(names, json_string(dejavu_part_names[*part]));
   cleanup_free char *list = json_texts_join(names, ", ");
-  return error_set(error, "a path has the parts %s; one of them is missing or one too many", list);
+  return error_set(error, "a path has the parts %s; one is missing, or there is one too many",
+                   list);
 }
 
-/* Where in a path the layout's folder begins; NULL when no folder is one. */
+/* The place in a path where the layout's folder begins, or a folder that is named like one; NULL
+ * when there is neither. */
 static const char *path_begin(const char *text) {
   const char *similar = NULL;
   for (const char *at = text;; at++) {
@@ -633,9 +635,9 @@ static bool entry_read(struct table *table, const char *key_text, const json_t *
   return timing_read(table, key_text, entry, error);
 }
 
-/* The least order of members among the table's configs: most tables have one throughout, and which
- * one it is must not depend on the order of entries. Texts that are no configs are refused with
- * their entries. */
+/* Finds the least order of members among the table's configs. Most tables have a single order; of
+ * several, the choice must not depend on the order of entries. Texts that are not configs are
+ * refused with their entries. */
 static void order_find(struct table *table) {
   cleanup_free char *least = NULL;
   const char *key;

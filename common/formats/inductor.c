@@ -3,12 +3,12 @@
  * TORCHINDUCTOR_CACHE_DIR/XX/<64 hex digits>.best_config.
  *
  * The file's name is a hash of the kernel's generated text and of torch, and Inductor uses the file
- * only where configs_hash is that of its own candidates: nothing of it can be made from what was
- * tuned elsewhere. So this format stores what Inductor wrote, and nothing else: all files of a
+ * only where configs_hash is that of its own candidates: no such file can be made from what was
+ * tuned elsewhere. So this format only stores what Inductor wrote: all files of a
  * tree are the kernel "inductor" with the key {"file": the last two parts of the path,
  * "configs_hash"}. Its config is the kernel's parameters; the file's other members are provenance
  * ("time_taken_ms" is how long the tuning took, not the kernel), with the order of members, so that
- * the bytes come back.
+ * export restores the bytes.
  *
  * Memory and threads: format.h. */
 #include <ctype.h>
@@ -62,7 +62,7 @@ static bool winner_render(const struct release_kernel *kernel, const struct rele
   const char *members = json_string_value(json_object_get(provenance, "members"));
 
   if (!place || !is_place(place))
-    return error_set(error, "its key names no file of Inductor");
+    return error_set(error, "its key does not name a file of Inductor");
   if (!members)
     return error_set(error,
                      "its provenance does not have the members of the file that it came from");
@@ -166,7 +166,7 @@ static bool inductor_read(const struct import_request *request, const struct cac
       ALWAYS(json_object_set(is_other(name) ? entry->provenance : entry->config, name, value) == 0);
   }
 
-  return true; /* num_warps is a member of the config */
+  return true; /* the config is not empty: it has num_warps */
 }
 
 const struct cache_format format_inductor = {

@@ -6,8 +6,8 @@
  * when it is warm. Kernels that share a name are NAME@ and the first 12 hex digits of their hash.
  *
  * A container's start waits for it: texts are concatenated, not built as a tree, and a config's
- * text is written once. Read back, it is kernels known by their hashes: names and the release say
- * where the entries came from.
+ * text is written once. An import knows kernels by their hashes; names and the release only
+ * state where the entries came from.
  *
  * Memory and threads: format.h. */
 #include "common/cache/format.h"
@@ -26,7 +26,7 @@ static int named_compare(const void *a, const void *b) {
   return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
 }
 
-/* Takes the value over. */
+/* Takes over `value`. */
 static void add_json(struct text *text, json_t *value) {
   cleanup_json json_t *owned = value;
   cleanup_free char *canonical = json_canonical(owned);

@@ -174,10 +174,10 @@ static bool mapping_read(const struct dialect *dialect, const struct kernel *ker
   const json_t *exports =
       json_object_get(json_object_get(kernel->json, "exports"), dialect->format);
   if (!exports)
-    return error_set(
-        error,
-        "the manifest has no \"exports\" for %s: how its key and configs are those of the tables",
-        dialect->format);
+    return error_set(error,
+                     "the manifest has no \"exports\" for %s, which state how its key and configs "
+                     "map to the tables",
+                     dialect->format);
 
   size_t n_known = 0;
   for (size_t i = 0; i < N_MEMBERS; i++) {
@@ -199,10 +199,11 @@ static bool mapping_read(const struct dialect *dialect, const struct kernel *ker
   ret->kernel = kernel;
   ret->config = json_object_get(exports, "config");
   if (ret->config && !json_is_object(ret->config))
-    return error_set(error,
-                     "in the manifest's exports for %s \"config\": must be an object: members of "
-                     "the table and of configs",
-                     dialect->format);
+    return error_set(
+        error,
+        "in the manifest's exports for %s \"config\": must be an object of names in the "
+        "table and names in configs",
+        dialect->format);
 
   json_object_foreach (ret->config, name, value)
     if (!json_is_string(value) && !json_is_integer(value))
@@ -250,9 +251,9 @@ static bool row_of_key(const struct mapping *mapping, const struct value *values
       continue;
     if (members[i].kind == DTYPE &&
         (!text || !*text || strlen(text) > 64 || text[strspn(text, plain)]))
-      return error_set(error, "the dtype is no text of letters, digits and _ - . for this key");
+      return error_set(error, "the dtype is not a text of letters, digits and _ - . for this key");
     if (members[i].kind == BLOCK_SHAPE && !block_shape_parse(text, shape))
-      return error_set(error, "the block shape is no text like [128,128] for this key");
+      return error_set(error, "the block shape is not a text like [128,128] for this key");
   }
 
   *ret = TAKE(row);
@@ -279,18 +280,18 @@ static bool key_of_row(const struct mapping *mapping, const json_t *row, json_t 
     if (source->member) {
       const json_t *before = json_object_get(key, source->member);
       if (before && !json_equal(before, value))
-        return error_set(error, "the key's %.60s would be two values", source->member);
+        return error_set(error, "the key's %.60s would have two values", source->member);
       json_object_set(key, source->member, value);
     } else if (!json_equal(source->constant, value)) {
       cleanup_free char *wanted = json_canonical(source->constant), *found = json_canonical(value);
-      return error_set(error, "the table's %s is %s, and the exports of %s say %s", name, found,
+      return error_set(error, "the table's %s is %s, and the exports of %s state %s", name, found,
                        kernel->name, wanted);
     }
   }
 
   for (size_t i = 0; i < kernel->n_key_names; i++)
     if (!json_object_get(key, kernel->key_names[i]))
-      return error_set(error, "the exports of %s leave the key's %.60s open", kernel->name,
+      return error_set(error, "the exports of %s do not give the key's %.60s", kernel->name,
                        kernel->key_names[i]);
 
   *ret = TAKE(key);
@@ -309,7 +310,7 @@ static bool config_map(const struct mapping *mapping, const json_t *config, bool
     const char *from = to_table ? own : name, *to = to_table ? name : own;
     json_t *found = from ? json_object_get(config, from) : value;
     if (!found || (!own && !json_equal(found, value)))
-      return error_set(error, "the config's %.60s is not what the exports of %s say", from,
+      return error_set(error, "the config's %.60s is not what the exports of %s state", from,
                        mapping->kernel->name);
     if (to)
       json_object_set(mapped, to, found);
@@ -319,7 +320,7 @@ static bool config_map(const struct mapping *mapping, const json_t *config, bool
 
   json_object_foreach (left, name, value)
     if (json_object_get(mapped, name))
-      return error_set(error, "the config's %.60s is two members for %s", name,
+      return error_set(error, "the config's %.60s would occur twice by the exports of %s", name,
                        mapping->kernel->name);
 
   json_object_update(mapped, left);
@@ -375,7 +376,7 @@ static bool folder_find(struct rendering *rendering, struct error *error) {
     return true;
   }
 
-  /* "3.4.0+git1234" is "configs/triton_3_4_0/": the reader takes the parts for numbers. */
+  /* "3.4.0+git1234" is "configs/triton_3_4_0/": the reader reads the parts as numbers. */
   size_t size = triton ? strspn(triton, "0123456789.") : 0;
   cleanup_free char *version = xstrndup(triton ? triton : "", size);
   if (!size || version[0] == '.' || version[size - 1] == '.' || strstr(version, "..") ||
@@ -455,8 +456,8 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
   cleanup_mapping struct mapping mapping = {0};
 
   if (!rendering->request->source->kernel)
-    return error_set(error,
-                     "manifests are not available here, and they say what the kernel's key means");
+    return error_set(
+        error, "manifests are not available here, and they state what the kernel's key means");
   if (!request_manifest(rendering->request, kernel, &manifest, error) ||
       !mapping_read(rendering->dialect, manifest, &mapping, error))
     return false;
@@ -569,11 +570,11 @@ static bool name_parse(const struct dialect *dialect, const char *text, json_t *
                       n = ok ? strtoll(name + groups[N].rm_so, NULL, 10) : 0;
   if (!ok || e > NUMBER_MAX || n > NUMBER_MAX ||
       (shape_text && !block_shape_parse(shape_text, shape)) || (is_quant && !dialect->has_variants))
-    return error_set(
-        error,
-        "\"%.200s\" is no name like E=128,N=384,device_name=AMD_Instinct_MI300X.json, with dtype=, "
-        "block_shape=%s behind the device in this order",
-        text, dialect->has_variants ? " and per_channel_quant=True" : "");
+    return error_set(error,
+                     "\"%.200s\" is not a name like "
+                     "E=128,N=384,device_name=AMD_Instinct_MI300X.json, with dtype=, "
+                     "block_shape=%s after the device in this order",
+                     text, dialect->has_variants ? " and per_channel_quant=True" : "");
 
   json_t *row = json_pack(
       "{s:I, s:I, s:s?, s:o}", "E", (json_int_t)e, "N", (json_int_t)n, "dtype", dtype,
@@ -589,7 +590,8 @@ static bool name_parse(const struct dialect *dialect, const char *text, json_t *
   return true;
 }
 
-/* The external kernel that tables without a kernel are of: its key is what their names say. */
+/* The external kernel of tables that are imported without a kernel: its key has the members that
+ * their names and rows have. */
 static struct imported_kernel *external_kernel(const struct dialect *dialect,
                                                struct imported *imported) {
   cleanup_free char *name = xasprintf("%s/fused_moe", dialect->format);
@@ -622,7 +624,7 @@ static bool row_read(const struct mapping *mapping, struct imported_kernel *kern
     char at[JSON_POINTER_SIZE];
     json_pointer_member(at, sizeof at, "", name);
     if (!name[0] || strchr(name, ','))
-      return error_at(error, at, "the name of a member must be plain");
+      return error_at(error, at, "the name of a member must not be empty and have no comma");
     if (!is_plain(value))
       return error_at(error, at, "a value must be an integer, a boolean, a text or null");
   }
@@ -669,8 +671,8 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
     cleanup_free char *folder = path_folder(file->path);
     if (!string_starts(folder, "triton_") || !folder[size] ||
         folder[size + strspn(folder + size, "0123456789_")])
-      return error_set(error, "the table is in no folder like triton_3_4_0, which says what Triton "
-                              "it is for");
+      return error_set(error, "the table is not in a folder like triton_3_4_0, which states the "
+                              "Triton that it is for");
     version = text_replace(xstrdup(folder + size), "_", '.');
   } else {
     if (!json_get_string(json, "", "triton_version", JSON_OPTIONAL, &triton, error))

@@ -3,8 +3,8 @@
 #include "common/formats/triton.h"
 #include "common/cache/text.h"
 
-/* Artifacts: the files of an object as a build has them, and the group file that tells Triton where
- * they are, by absolute paths (runtime/cache.py, FileCacheManager) */
+/* Artifacts: the files of an object as a build has them, and the group file in which Triton finds
+ * them, by absolute paths (runtime/cache.py, FileCacheManager) */
 
 /* The name of the metadata, of which a build has exactly one. */
 static const char *metadata_name(const json_t *files) {
@@ -104,7 +104,7 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
   if (!json_can_hold(request->root))
     return error_of(
         error, ERROR_UNUSABLE,
-        "compiled code has absolute paths in it, as JSON, and their folder is no UTF-8");
+        "compiled code has absolute paths in it, as JSON, and their folder is not UTF-8");
   if (!image_check(request, names, triton_key, error))
     return false;
 
@@ -142,7 +142,7 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
 struct origin {
   bool is_read;
   const struct build *build;     /* NULL: none */
-  char *missing;                 /* why the build that is named is not available, or NULL */
+  char *missing;                 /* why the named build is not available, or NULL */
   struct function_record packed; /* of the build */
   struct triton_function function;
   char *reason; /* why there is no function, or NULL */
@@ -155,7 +155,7 @@ struct rendering {
   const struct kernel *manifest; /* or NULL */
   struct error missing;   /* why the manifest is not available; no message: nothing is missing */
   struct origin *origins; /* one for each provenance of the kernel */
-  json_t *done; /* reasons that were given for the kernel; "origin/variant/config" of artifacts:
+  json_t *done; /* reasons that were reported for the kernel; "origin/variant/config" of artifacts:
                    null, or the text why they are missing */
 };
 
@@ -239,7 +239,7 @@ static bool artifacts_render(struct rendering *rendering, const struct release_w
   if (!cache)
     return true;
 
-  /* One object serves many keys; each winner that lacks it is named. */
+  /* One object serves many keys; each winner that lacks it is reported. */
   cleanup_free char *id = xasprintf("%zu/%zu/%zu", index, variant, winner->config);
   const json_t *known = json_object_get(rendering->done, id);
   if (!known) {

@@ -6,22 +6,22 @@
  * [triton_key, backend_hash, cache_key, str(sorted(env.items())), str(tuning_key)] + [str(c) for c
  * in configs]). The tuning key is the values of the decorator's `key` and the dtypes of the
  * arguments that have one. The file has one entry, the winner's: Triton takes the best that is
- * there, and measures none. A member that the version does not know would stop it: ir_override is
- * written only where the record's configs print it. A record without "autotune" is of a function
- * that was packed with a space: the file serves a decorator with those configs. A winner without
- * timings has an empty list of them, which is enough for the only entry; zeros would state what was
- * not measured.
+ * there, and measures none. Triton fails on a member that its version does not know, so
+ * ir_override is written only where the record's configs print it. A record without "autotune" is
+ * of a function that was packed with a space: the file serves a decorator with those configs. A
+ * winner without timings has an empty list of them, which is enough for the only entry; zeros would
+ * state what was not measured.
  *
  * The compiled artifacts of winners whose build has them are added where the files' place is known:
  * Triton finds artifacts by absolute paths. Where a manifest, a build or a file of it is not
- * available, results are written as far as they can be known without it, and the note names what is
- * missing: the container compiles such a winner itself. Folders are writable for all users:
- * Triton makes a lock and temporary folders there.
+ * available, results are written as far as they can be known without it, and the skip's reason
+ * names what is missing: the container compiles such a winner itself. Folders are writable for all
+ * users: Triton makes a lock and temporary folders there.
  *
  * A function's winners that were imported are the kernel "triton/NAME" with the key {"folder": the
  * 52 characters, "key": the JSON of the tuning key} and exports {"triton": {"function": NAME,
- * "kwargs": [names], "members": [of a config, in the file's order]}}. A folder is a hash of what
- * the file does not have, so it is kept as it was.
+ * "kwargs": [names], "members": [of a config, in the file's order]}}. A folder's name hashes
+ * values that the file does not have, so it is kept as it was.
  *
  * triton.c renders releases, triton_autotune.c makes and reads NAME.autotune.json.
  * Memory: a function owns what it made and borrows the record. Threads: format.h. */
@@ -36,14 +36,14 @@ struct triton_function {
   const struct function_record *record;
   char *before, *after; /* of the tuning key in what is hashed */
   struct tuning_key key;
-  json_t *kwargs; /* names, in the order of the record's configs, with how many of those have them:
-                     an object */
-  json_t *fixed;  /* num_warps … as all configs of the record have them; an object where they
-                     differ */
+  json_t *kwargs; /* an object: names, in the order of the record's configs, with the number of
+                     configs that have each */
+  json_t *fixed;  /* an object: num_warps … with the value that all configs of the record have; {}
+                     where they differ */
 };
 
-/* The record is the image's, or (is_packed) that of the build: then the image's own Triton counts
- * where the identity states it. `manifest` may be NULL. A refusal is the reason why the format
+/* The record is the image's, or (is_packed) that of the build: then the image's own Triton is
+ * used where the identity states it. `manifest` may be NULL. A refusal is the reason why the format
  * cannot express the kernel; *ret is released in any case. */
 must_check bool triton_function_init(struct triton_function *ret,
                                      const struct function_record *record, bool is_packed,

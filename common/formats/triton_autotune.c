@@ -83,7 +83,7 @@ static bool record_check(const struct function_record *record, const struct iden
     return error_set(error, "its function is tuned by %.40s, not by @triton.autotune", decorator);
   if (record->n_configs < 2)
     return error_set(
-        error, "its function has %zu config%s, and Triton looks for results of two and more only",
+        error, "its function has %zu config%s, and Triton looks for results only of two or more",
         record->n_configs, record->n_configs == 1 ? "" : "s");
   if (json_is_true(json_object_get(record->autotune, "pre_hooks")))
     return error_set(error,
@@ -98,7 +98,7 @@ static int names_compare(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* What is hashed, but for the tuning key. */
+/* Makes the texts before and after the tuning key in what is hashed. */
 static bool hashed_make(struct triton_function *function, bool is_packed,
                         const struct identity *identity, struct error *error) {
   const struct function_record *record = function->record;
@@ -253,7 +253,7 @@ static bool entry_make(const struct triton_function *function, const json_t *con
     if (is_override)
       json_put(entry, "pre_hook", json_null());
     if (is_override && own && !common)
-      return error_set(error, "this Triton knows no \"ir_override\" of a config");
+      return error_set(error, "this Triton has no \"ir_override\" in a config");
     if (json_is_object(value))
       return error_set(error, "the winner has no %s, and the function's configs do not agree on it",
                        name);
@@ -463,7 +463,7 @@ bool triton_read(const struct import_request *request, const struct cache_file *
     if (is_fixed(name))
       ALWAYS(json_object_set(entry->config, name, value) == 0);
 
-  /* Timings of 0 are kept as not known: a release has none. */
+  /* A timing of 0 or Infinity counts as not known: a release cannot have it. */
   entry->n_ms = timings.n;
 
   for (size_t i = 0; i < timings.n; i++) {

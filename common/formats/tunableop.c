@@ -4,11 +4,11 @@
  *   Validator,PT_VERSION,2.9.1
  *   GemmTunableOp_BFloat16_TN,tn_8192_1_4096_ld_4096_4096_8192,Gemm_Rocblas_621284994,0.0196817
  *
- * TunableOp drops a whole file unless every validator that it knows is there with its own text, and
- * no other. A solution is an index into one build of rocBLAS or hipBLASLt, so winners go only to an
+ * TunableOp ignores a file that does not have exactly the validators that it knows, each with its
+ * own text. A solution is an index into one build of rocBLAS or hipBLASLt, so winners go only to an
  * image with the validators that they were measured under. A carriage return would become a part of
  * the last text of its line: LF only, and CRLF is refused.
- * In a file the first of two lines for one (op, params) counts for TunableOp; here two are refused.
+ * Of two lines for one (op, params) in a file TunableOp uses the first; here two are refused.
  * Of several files of one import (a node's devices) the faster result is kept.
  *
  * Lines are the kernel "tunableop" with the key {"op", "params"}, the config {"solution"} and the
@@ -69,7 +69,7 @@ static bool validators_find(const struct kernel *manifest, const json_t **ret,
 
   *ret = validators;
   return !validators || ok ||
-         error_set(error, "its exports have validators that are no pairs of texts");
+         error_set(error, "its exports have validators that are not pairs of texts");
 }
 
 /* Adds the kernel's lines to the text, after *validators, which become the kernel's when there are
@@ -160,7 +160,7 @@ static bool tunableop_render(const struct render_request *request, struct cache_
 
 /* Reading */
 
-/* Splits a line at its commas, in place. What PYTORCH_TUNABLEOP_BLAS_LOG adds is for people. */
+/* Splits a line at its commas, in place. What PYTORCH_TUNABLEOP_BLAS_LOG adds is not read. */
 static bool line_split(char *text, char *fields[4], size_t *ret_n, struct error *error) {
   size_t n = 0;
   if (strchr(text, '\r'))
@@ -180,7 +180,7 @@ static bool validator_read(char *const *fields, size_t n, json_t *validators, st
     if (strcmp(pair_text(json_array_get(validators, i), 0), fields[1]) == 0)
       return error_set(error, "the validator occurs twice");
   if (json_array_size(validators) >= VALIDATORS_MAX)
-    return error_set(error, "too many validators");
+    return error_set(error, "more than %d validators", VALIDATORS_MAX);
   json_push(validators, json_pack("[s, s]", fields[1], fields[2]));
   return true;
 }
@@ -204,15 +204,16 @@ static bool result_read(char *const *fields, size_t n, struct results *results,
   if (n < 3)
     return error_set(error, "a result has an operation, its parameters, a solution and a time");
   if (strlen(fields[0]) > TEXT_MAX || regexec(&results->op, fields[0], 0, NULL, 0) != 0)
-    return error_set(error,
-                     "the first field is no operation of TunableOp, as GemmTunableOp_BFloat16_TN");
+    return error_set(
+        error,
+        "the first field is not an operation of TunableOp, such as GemmTunableOp_BFloat16_TN");
   if (strlen(fields[1]) > TEXT_MAX || regexec(&results->params, fields[1], 0, NULL, 0) != 0)
-    return error_set(error, "the second field has no parameters as tn_M_N_K_ld_LDA_LDB_LDC");
+    return error_set(error, "the second field has no parameters such as tn_M_N_K_ld_LDA_LDB_LDC");
   if (!is_text(fields[2], '!'))
-    return error_set(error, "the third field is no name of a solution");
+    return error_set(error, "the third field is not the name of a solution");
 
   double ms = 0;
-  if (n == 4) { /* atof() would take any text for 0 */
+  if (n == 4) { /* atof() would read any text as 0 */
     const char *text = fields[3];
     char *end;
     ms = strtod(text, &end);
@@ -308,8 +309,8 @@ static bool tunableop_read(const struct import_request *request, const struct ca
   static const char op[] = "^(Gemm|GemmStridedBatched|GemmAndBias|ScaledGemm)TunableOp_"
                            "[A-Za-z0-9_]+_(NN|NT|TN|TT)$";
 
-  /* tn_512_128_256_ld_256_256_512, batched nn_4_4_4_B_8_ld_4_4_4, before them without _ld_; newer
-   * ones add more words. */
+  /* tn_512_128_256_ld_256_256_512, batched nn_4_4_4_B_8_ld_4_4_4, older versions
+   * write no _ld_, newer ones add more words. */
   static const char params[] = "^[nt][nt](_[0-9]{1,18}){3}(_[A-Za-z0-9.-]+)*$";
   __attribute__((cleanup(results_release))) struct results results = {
       .path = file->path, .kernel = kernel, .seen = json_object()};

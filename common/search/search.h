@@ -13,7 +13,7 @@
  * batch by batch; the order of results in a batch does not matter. So a search can be rebuilt from
  * stored measurements, with the same batches on every node.
  *
- * Memory: a search borrows space and facts. Threads: one to a search. */
+ * Memory: a search borrows space and facts. Threads: one for each search. */
 #ifndef WAVETUNE_COMMON_SEARCH_SEARCH_H
 #define WAVETUNE_COMMON_SEARCH_SEARCH_H
 
@@ -28,7 +28,7 @@ const char *
 search_strategy_name(enum search_strategy strategy); /* "random", "descent", "evolution" */
 must_check bool search_strategy_parse(const char *name, enum search_strategy *ret);
 
-/* Random candidates that are tried for a valid one, before a search reports that there is none. */
+/* Random candidates that are tried before a search reports that no config is valid. */
 #define SEARCH_WORK_DEFAULT (1u << 24)
 
 struct search_options {

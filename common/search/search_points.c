@@ -116,7 +116,7 @@ static bool reads_parameter(const struct points *points, size_t condition, size_
 }
 
 /* Orders the parameters by the conditions that they decide, the cheapest first. decided_at[i] is
- * the depth at which condition i is decided. Returns the depth behind which no condition is
+ * the depth at which condition i is decided. Returns the depth after which no condition is
  * decided. */
 static size_t order_parameters(const struct points *points, size_t *order, size_t *decided_at) {
   size_t n = points->conditions.n, n_parameters = points->space->n_parameters, depth = 0;

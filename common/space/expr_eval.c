@@ -6,7 +6,7 @@
 #include "common/space/expr_code.h"
 
 _Static_assert(8 * sizeof(((struct expr *)0)->reads) == ARRAY_LENGTH(((struct scope *)0)->names),
-               "one bit a slot");
+               "one bit for each slot");
 
 bool expr_bind(struct expr *expr, const char *const *names, size_t n_names, struct error *error) {
   ALWAYS(n_names <= 8 * sizeof expr->reads);

@@ -47,7 +47,7 @@ struct token {
 };
 
 struct parser {
-  const char *at;     /* the text behind the token */
+  const char *at;     /* the text after the token */
   unsigned column;    /* of `at`, in characters, 1-based */
   struct token token; /* the next one, not consumed yet */
   struct expr *expr;
@@ -239,7 +239,7 @@ static void emit_constant(struct parser *parser, unsigned column, struct value v
   parser->expr->code[index].constant = value;
 }
 
-/* Makes the jump at `index` land behind all code so far. */
+/* Makes the jump at `index` land after all code so far. */
 static void land_here(struct parser *parser, size_t index) {
   parser->expr->code[index].operand = (uint32_t)(parser->expr->n_code - index - 1);
 }
@@ -326,7 +326,7 @@ static bool parse_call(struct parser *parser, const struct token *name) {
   return next(parser);
 }
 
-/* ['X'] or ('X') behind get, of the lambda's argument or of its kwargs. */
+/* ['X'], or ('X') after get, of the lambda's argument or of its kwargs. */
 static bool parse_lookup(struct parser *parser) {
   bool is_index = parser->token.kind == '[';
   if (!next(parser))

@@ -28,7 +28,7 @@ static bool key_is_too_large(struct error *error) {
   return error_set(error, "the key has more than %d members", KEY_MEMBERS_MAX);
 }
 
-/* Takes over the string of `value`. False, without it, where the key is full. */
+/* Takes over the string of `value`. False, and the string is freed, where the key is full. */
 static bool member_add(struct key *key, const char *name, struct value value, struct error *error) {
   if (!key->names) {
     key->names = xcalloc(KEY_MEMBERS_MAX, sizeof *key->names);

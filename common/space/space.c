@@ -140,7 +140,7 @@ static const struct field given_fields[] = {
     {"roles", FIELD_MAP, offsetof(struct given, n_roles), .of = &role_record,
      .about = "of parameters; constexpr for others"},
     {"conditions", FIELD_TEXTS, offsetof(struct given, n_conditions), .most = SPACE_CONDITIONS_MAX,
-     .about = "expressions that hold for every config that is measured"},
+     .about = "expressions that are true for every config that is measured"},
     {"default", FIELD_JSON, offsetof(struct given, default_config), FIELD_OBJECT,
      .schema = SCHEMA_CONFIG},
 };
@@ -316,7 +316,7 @@ bool space_parse(const json_t *json, struct space **ret_space, struct error *err
                      given.parameters ? "not both" : "and it has neither");
   if (given.configs && given.conditions)
     return error_at(error, "/conditions",
-                    "a list of configs has no conditions; leave the excluded ones out of it");
+                    "a list of configs has no conditions; leave excluded configs out of the list");
 
   space->parameters = xcalloc(SPACE_PARAMETERS_MAX, sizeof *space->parameters);
   if (!(given.parameters ? parameters_parse(space, &given, error)

@@ -15,7 +15,7 @@ static double finalist_us(const struct budget *budget) {
   return budget->measured ? BUDGET_FINALIST_CONFIGS * configs_us / (double)budget->measured : 0;
 }
 
-/* The time to open the kernel in so many processes; 0: not known. */
+/* The time to open the kernel in this number of processes; 0: not known. */
 static double openings_us(const struct budget *budget, int64_t processes) {
   return budget->openings
              ? (double)processes * (double)budget->opening_us / (double)budget->openings

@@ -22,11 +22,11 @@
 #include "common/base/base.h"
 
 #define BUDGET_SCREEN_SHARE 0.6
-/* share of the screen in any case: the first few configs may mislead the prediction */
+/* the share that the screen has in any case: the first few configs may mislead the prediction */
 #define BUDGET_SCREEN_LEAST 0.2
 #define BUDGET_FINALISTS_MIN 2 /* the best and the baseline */
-/* A finalist stays for all rounds, a config of the screen seldom does: it is predicted to take so
- * many times as long. */
+/* A finalist stays for all rounds, a config of the screen seldom does: a finalist is predicted to
+ * take this many times as long. */
 #define BUDGET_FINALIST_CONFIGS 3
 /* No final takes less: VERDICT_PROCESSES_MIN processes in which BUDGET_FINALISTS_MIN configs warm
  * up for BUDGET_WARM_UP_US each. */
@@ -44,8 +44,8 @@ struct budget {
 };
 #define BUDGET_UNBOUNDED INT64_MAX
 
-/* The predicted time of the smallest final in so many processes, each of which opens the kernel; 0
- * before anything was spent. */
+/* The predicted time of the smallest final in this number of processes, each of which opens the
+ * kernel; 0 before anything was spent. */
 int64_t budget_least_final_us(const struct budget *budget, int64_t processes);
 
 /* What the configs of a lease may spend of its share when opening the kernel took opening_us in it.
@@ -53,10 +53,11 @@ int64_t budget_least_final_us(const struct budget *budget, int64_t processes);
  * them, so each gives up a part in proportion. 1 at least; 0: the opening took all of the rest. */
 int64_t budget_configs_us(int64_t share_us, int64_t rest_us, int64_t opening_us);
 
-/* What screen and halving may still spend, before a final in so many processes; 0: nothing. */
+/* What screen and halving may still spend before a final in this number of processes. */
 int64_t budget_screen_left_us(const struct budget *budget, int64_t processes);
 
-/* How many finalists the rest pays for in so many processes: BUDGET_FINALISTS_MIN to `most` (most
+/* How many finalists the rest pays for in this number of processes: BUDGET_FINALISTS_MIN to `most`
+ * (most
  * >= that). */
 size_t budget_finalists(const struct budget *budget, int64_t processes, size_t most);
 

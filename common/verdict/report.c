@@ -12,8 +12,8 @@ static json_int_t integer(const json_t *object, const char *name) {
   return json_integer_value(json_object_get(object, name));
 }
 
-/* Adds the rate at which one config works, "-" where the expression of its work per call has no
- * value for it. No cell without an expression. */
+/* Adds a cell with a config's rate of work, or "-" where the expression of its work per call has no
+ * value. Without an expression there is no cell. */
 static void rate_cell(const struct report *report, struct table *table, const char *expression,
                       uint64_t config, double time_us) {
   struct scope scope = {0};
@@ -41,8 +41,8 @@ static const struct {
                         {"occupancy", "occupancy"}};
 #define RESOURCE_COLUMNS ARRAY_LENGTH(resource_columns)
 
-/* The value of a resource of one config, in the last of its rows, else (NULL) of any config: NULL
- * where it is not known. */
+/* The value of a resource: of one config, from the last of its rows, or where `config` is NULL of
+ * any config. NULL where it is not known. */
 static const json_t *resource_find(const struct report *report, const char *member,
                                    const uint64_t *config) {
   size_t index;

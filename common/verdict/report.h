@@ -9,7 +9,7 @@
 
 /* The outcomes of a job's configs, and its budget. */
 struct report_counts {
-  uint64_t configs; /* valid ones; of a search its trials */
+  uint64_t configs; /* valid ones, or the trials of a search */
   bool is_search;
   const json_t *outcomes; /* of those that were measured: {"correct": 90, "compile": 2, …}; may be
                              NULL */
@@ -38,7 +38,7 @@ struct report {
 };
 
 /* Rates come from the kernel's flops and bytes expressions; a column whose expression is absent is
- * left out, a cell for which it has no value (it divides by zero) holds "-". Resources have a
+ * left out, a cell for which it has no value (it divides by zero) is "-". Resources have a
  * column where one finalist's is known; of the conditions, numbers, truths and texts are summed up
  * in a line. */
 void report_print(const struct report *report, FILE *out);

@@ -90,7 +90,7 @@ static size_t candidates_find(struct verdict_sample *sorted, size_t n,
     for (size_t i = 0; i < candidate.n; i++) {
       struct verdict_sample *sample = &sorted[kept++];
       *sample = sorted[first + i];
-      /* Should two builds of a config differ, the heavier one counts. */
+      /* Where two builds of a config differ, the heavier one is used. */
       candidate.spills = larger(sample->spills, candidate.spills);
       candidate.lds_bytes = larger(sample->lds_bytes, candidate.lds_bytes);
       candidate.vgprs = larger(sample->vgprs, candidate.vgprs);
@@ -323,7 +323,7 @@ static const struct candidate *finalists_rate(const struct candidates *candidate
 static void winner_rate(const struct candidates *candidates, const struct candidate *best,
                         const struct candidate *winner, uint64_t baseline, uint64_t seed,
                         struct verdict *verdict) {
-  size_t n_rivals = 0; /* the baseline is no rival of itself */
+  size_t n_rivals = 0; /* the baseline is not compared with itself */
   for (size_t i = 0; i < candidates->n; i++)
     n_rivals += candidates->all[i].config != baseline;
   double error = VERDICT_FAMILY_ERROR / VERDICT_LOOKS / (double)(n_rivals > 0 ? n_rivals : 1);

@@ -1,9 +1,9 @@
 /* Outcomes of measurements and stages of jobs, and the verdict: which config wins, which are as
  * good, and how sure that is. Recomputable from stored samples alone.
  *
- * Input are pairs: for a config measured in a process, samples_us[i] and baseline_us[i] were taken
- * in one round, in random order. All finalists of one process share its rounds, so index i pairs
- * across configs too. The distance of two configs in a process is the median over i of the
+ * The input is pairs: for a config measured in a process, samples_us[i] and baseline_us[i] were
+ * taken in one round, in random order. All finalists of one process share its rounds, so index i
+ * pairs across configs too. The distance of two configs in a process is the median over i of the
  * logarithms of the quotients of their paired ratios; over processes the mean is taken.
  *
  * Processes are a random effect: a whole process lands in a performance band
@@ -92,7 +92,7 @@ must_check bool name_find(const char *const *names, size_t n, const char *name, 
 #define VERDICT_EQUIVALENCE 1.02
 #define VERDICT_TIE 0.005
 #define VERDICT_ERROR 0.05 /* of the interval of one finalist's ratio to the best */
-/* that in a job any of the winner's intervals against another config is wrong */
+/* the probability that in a job one of the winner's intervals against other configs is wrong */
 #define VERDICT_FAMILY_ERROR 0.02
 /* verdicts of a job: after 3, 4, 5 and 6 processes, until one is settled */
 #define VERDICT_LOOKS 4
@@ -110,9 +110,9 @@ struct verdict_sample {
   size_t n;
   const double *samples_us;
   const double *baseline_us;
-  /* 0 where not known; the largest of a config's samples counts */
+  /* 0 where not known; the largest of a config's samples is used */
   int64_t spills, lds_bytes, vgprs;
-  /* that it was measured on, any numbering; 0 where devices are not distinguished */
+  /* the device that it was measured on, any numbering; 0 where devices are not distinguished */
   int64_t device;
 };
 
@@ -135,7 +135,7 @@ struct verdict {
   size_t n_finalists;
   struct verdict_finalist *finalists; /* by rising ratio, then ordinal */
   size_t n_equivalents;
-  uint64_t *equivalents; /* rising ordinals; holds the winner */
+  uint64_t *equivalents; /* rising ordinals; the winner is among them */
   double regret_bound;
   /* winner against the baseline, as time ratio winner / baseline: < 1 is faster */
   double baseline_ratio, baseline_lower, baseline_upper;
@@ -153,7 +153,7 @@ struct verdict {
 must_check bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t baseline,
                                uint64_t seed, struct verdict *ret_verdict, struct error *error);
 /* The same with `config` in the winner's place: how it compares with the baseline and with each
- * finalist, in the same simultaneous intervals. False also where it is no finalist. */
+ * finalist, in the same simultaneous intervals. False also where it is not a finalist. */
 must_check bool verdict_decide_for(const struct verdict_sample *samples, size_t n,
                                    uint64_t baseline, uint64_t config, uint64_t seed,
                                    struct verdict *ret_verdict, struct error *error);
@@ -196,7 +196,7 @@ double verdict_paired_ratio(const double *samples_us, const double *baseline_us,
  * faster widens its intervals and is not named. Here the finalists are compared with one config on
  * each device alone. The distance of two configs in a process is that of a verdict; over the P
  * processes of a device the mean is taken, and its interval is that of verdict_interval.h: a shift
- * of one process must not pass for a property of the device. Pooled are the distances of the
+ * of one process must not be taken for a property of the device. Pooled are the distances of the
  * configs within SPREAD_NEAR of the one, on devices that measured both in two processes or more.
  * Those of one device share that config's noise, so m of them have (P - 1) m / (1 + (m - 1) / 4)
  * degrees of freedom; those of several devices share nothing and are added up:

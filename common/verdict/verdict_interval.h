@@ -90,7 +90,7 @@ void turns_compare(const struct turn *a, const struct turn *b, struct distance *
 double distance_error(const struct distance *distance, const struct spread *pooled);
 size_t distance_df(const struct distance *distance, const struct spread *pooled);
 
-/* Covers the distance but in `error` of all cases, half of them on each side. */
+/* Covers the distance except with the probability `error`, half of it on each side. */
 struct interval distance_interval(const struct distance *distance, const struct spread *pooled,
                                   double error);
 

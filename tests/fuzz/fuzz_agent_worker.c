@@ -42,8 +42,8 @@ static bool stopped(void *context) {
   return false;
 }
 
-/* Takes whole answers until more bytes must come (true), or the race or the worker is at its
- * end. */
+/* Handles the whole answers. True: more bytes are needed; false: the race is over or the worker
+ * failed. */
 static bool answers_take(struct execution *execution, const struct race_batch *batch,
                          struct worker_answers *answers, struct race_result *result) {
   for (;;) {

@@ -50,7 +50,7 @@ static bool sent_blob(void *context, const struct digest *digest, const char **r
   return true;
 }
 
-/* Reads the manifests and builds; the release names them from now on. */
+/* Reads the manifests and builds, and writes their digests into the release. */
 static void sent_read(const json_t *input, struct sent *sent) {
   const json_t *kernels = json_object_get(input, "kernels"),
                *builds = json_object_get(input, "builds");

@@ -80,7 +80,7 @@ static void kernels_take(const struct imported *imported, struct kernels *kernel
   }
 }
 
-/* "kernel key config" of each entry; "key config" when the kernels do not count. */
+/* A set with "kernel key config" of each entry, or without the kernels "key config". */
 static json_t *meaning_of(const struct imported *imported, bool with_kernels) {
   json_t *meaning = json_object();
   for (size_t i = 0; i < imported->n_kernels; i++) {
@@ -167,7 +167,7 @@ static void read_again(const struct cache_format *format, const struct imported 
   json_t *value;
   json_object_foreach (after, entry, value) {
     if (!json_object_get(before, entry))
-      die("%s read %s of what it wrote, which was not there", format->name, entry);
+      die("%s read %s from what it wrote, which was not imported", format->name, entry);
   }
 }
 

@@ -1,5 +1,5 @@
-/* Untrusted texts that reviews read: a disassembly, or TTGIR. What is accepted must be
- * printable and be JSON. */
+/* Untrusted texts that reviews read: a disassembly, or TTGIR. What is accepted can be
+ * printed, and its JSON is valid. */
 #include "inspect/isa_review.h"
 #include "inspect/ttgir_review.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the first inputs of the targets whose inputs hold whole documents: fuzz/corpus/{agent_server,agent_worker,
-agent_reference,fetch}. What is there already under the same name is written over; other files stay.
+"""Writes the first inputs of the targets whose inputs are whole documents: fuzz/corpus/{agent_server,agent_worker,
+agent_reference,fetch}. Files of the same name are overwritten; other files stay.
 
     tests/fuzz/make_corpus.py"""
 

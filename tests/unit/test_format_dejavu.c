@@ -498,7 +498,7 @@ Test(format_dejavu, paths_that_say_nothing_are_refused) {
   expect_refused("dejavu_0.5.0/cuda_12.4/torch_2.3.0/triton_3.0.0/gpu_A/add-" P
                  "/default/cache.json",
                  text, "layout dejavu_0.5.0 is not known");
-  expect_refused("dejavu_0.7/cache.json", text, "one of them is missing");
+  expect_refused("dejavu_0.7/cache.json", text, "one is missing");
   expect_refused("dejavu_0.7/etc/cache.json", text, "\"etc\" cannot be in a path");
   expect_refused("dejavu_0.7/triton_1/triton_2/cache.json", text,
                  "\"triton_2\" cannot be in a path");
@@ -725,7 +725,7 @@ static void expect_exports_refused(const char *member, const char *value, const 
 Test(format_dejavu, hostile_exports_are_refused) {
   expect_exports_refused("function", "\"../../etc\"", NULL, "cannot be a part of a path");
   expect_exports_refused("code_version", "\"../x\"", NULL, "cannot be a part of a path");
-  expect_exports_refused("kernel_configs", "5", NULL, "one of them is missing");
+  expect_exports_refused("kernel_configs", "5", NULL, "one is missing");
   expect_exports_refused("layout", "\"dejavu_0.3\"", NULL, "is not known");
   expect_exports_refused("layout", "\"dejavu_0.6\"", NULL, "states no torch");
   expect_exports_refused("keys", "[1]", NULL, "names must be strings");

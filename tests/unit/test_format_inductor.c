@@ -169,7 +169,7 @@ Test(format_inductor, what_did_not_come_from_inductor_is_skipped_with_the_reason
                  MEMBERS("X"),
                  0,
                  {0}},
-                "names no file of Inductor"},
+                "does not name a file of Inductor"},
                {OF_INDUCTOR,
                 {NULL,
                  "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}",
@@ -212,7 +212,7 @@ Test(format_inductor, one_that_cannot_be_said_does_not_hold_up_the_others) {
   cr_assert(render_winners(OF_INDUCTOR, winners, 2, &files, &error), "%s", error.message);
   cr_assert_eq(files.n, 1u);
   cr_assert_str_eq(files.files[0].bytes, "{\"X\": 1, \"configs_hash\": \"a\"}");
-  cr_assert(says_skipped(&files, "names no file of Inductor"));
+  cr_assert(says_skipped(&files, "does not name a file of Inductor"));
 }
 
 Test(format_inductor, of_two_winners_for_one_file_the_first_is_written) {

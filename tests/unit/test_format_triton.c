@@ -330,7 +330,7 @@ Test(format_triton, what_triton_would_not_look_for_is_skipped_with_the_reason) {
       {{.config = "{\"BLOCK\": 64}"}, "the winner has no num_warps"},
       {{.config = "{\"num_warps\": 4}"}, "the winner has no \"BLOCK\", which all"},
       {{.config = "{\"BLOCK\": 64, \"ir_override\": \"a.ttgir\", \"num_warps\": 4}"},
-       "knows no \"ir_override\""},
+       "has no \"ir_override\""},
       {{.without_build = true}, "neither the image nor a build"}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     struct cache_files files = {0};
@@ -362,7 +362,7 @@ Test(format_triton, compiled_artifacts_stand_where_triton_looks_for_them) {
 Test(format_triton, artifacts_below_a_path_that_is_no_text_are_left_out) {
   cleanup_cache_files struct cache_files files = rendered(&(struct asked){.root = "/var/\xff"});
   cr_assert_eq(files.n, 1u);
-  cr_assert(says_skipped(&files, "is no UTF-8"));
+  cr_assert(says_skipped(&files, "is not UTF-8"));
 }
 
 Test(format_triton, a_config_without_artifacts_has_its_result_alone) {

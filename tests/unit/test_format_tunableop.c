@@ -230,9 +230,9 @@ Test(format_tunableop, what_the_file_cannot_say_is_skipped_with_the_reason) {
       {MANIFEST("[\"op\", \"params\"]", "\"tunableop\": {}"), "{\"op\": \"a\", \"params\": \"b\"}",
        "{\"solution\": \"c\"}", "validators are not known"},
       {MANIFEST("[\"op\", \"params\"]", VALIDATORS("[\"A\"]")),
-       "{\"op\": \"a\", \"params\": \"b\"}", "{\"solution\": \"c\"}", "no pairs of texts"},
+       "{\"op\": \"a\", \"params\": \"b\"}", "{\"solution\": \"c\"}", "not pairs of texts"},
       {MANIFEST("[\"op\", \"params\"]", VALIDATORS("[\"A\", \"1\\n2\"]")),
-       "{\"op\": \"a\", \"params\": \"b\"}", "{\"solution\": \"c\"}", "no pairs of texts"},
+       "{\"op\": \"a\", \"params\": \"b\"}", "{\"solution\": \"c\"}", "not pairs of texts"},
       {MANIFEST("[\"op\", \"params\"]", "\"dejavu\": {}"), "{\"op\": \"a\", \"params\": \"b\"}",
        "{\"solution\": \"c\"}", "not an operation of TunableOp"},
       {MANIFEST("[\"op\", \"params\"]", VALIDATORS("[\"A\", \"1\"]")),
@@ -353,7 +353,7 @@ Test(format_tunableop, too_many_validators_are_refused) {
     free(text);
     text = longer;
   }
-  check_read_refused(&format_tunableop, "a.csv", text, "line 65: too many validators");
+  check_read_refused(&format_tunableop, "a.csv", text, "line 65: more than 64 validators");
 }
 
 Test(format_tunableop, a_file_that_is_too_large_is_refused) {

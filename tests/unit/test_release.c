@@ -365,11 +365,11 @@ Test(release, an_environment_that_is_wrong_or_not_canonical_is_refused) {
 }
 
 Test(release, texts_that_must_not_be_empty_are_refused_when_they_are) {
-  expect_refused(RELEASE(KERNEL(HASH_A, "", WINNER("1"))), "/kernels/0/name", "is empty");
-  expect_refused(KEY_NAMES("\"\"", WINNER("1")), "/kernels/0/key/0", "is empty");
+  expect_refused(RELEASE(KERNEL(HASH_A, "", WINNER("1"))), "/kernels/0/name", "must not be empty");
+  expect_refused(KEY_NAMES("\"\"", WINNER("1")), "/kernels/0/key/0", "must not be empty");
   expect_refused(
       "{\"environment\":{},\"kernels\":[" WINNERS(WINNER("1")) "],\"tag\":\"\",\"version\":2}",
-      "/tag", "is empty");
+      "/tag", "must not be empty");
   expect_refused(
       "{\"environment\":{},\"kernels\":[" WINNERS(WINNER("1")) "],\"tag\":7,\"version\":2}", "/tag",
       "a string was expected");
@@ -395,9 +395,9 @@ Test(release, kernels_are_sorted_and_each_is_there_once) {
   RELEASE(KERNEL(one, one_name, WINNER("1")) "," KERNEL(other, other_name, WINNER("1")))
   cleanup_release struct release *in_order = parsed(BOTH(HASH_B, "a", HASH_A, "a"));
   cr_expect_eq(in_order->n_kernels, 2);
-  expect_refused(BOTH(HASH_A, "a", HASH_B, "a"), "/kernels/1", "not sorted by name and hash");
-  expect_refused(BOTH(HASH_A, "b", HASH_B, "a"), "/kernels/1", "not sorted");
-  expect_refused(BOTH(HASH_A, "a", HASH_A, "a"), "/kernels/1", "each there once");
+  expect_refused(BOTH(HASH_A, "a", HASH_B, "a"), "/kernels/1", "must be sorted by name and hash");
+  expect_refused(BOTH(HASH_A, "b", HASH_B, "a"), "/kernels/1", "must be sorted");
+  expect_refused(BOTH(HASH_A, "a", HASH_A, "a"), "/kernels/1", "occur once");
   expect_refused(RELEASE(KERNEL("sha256:00", "a", WINNER("1"))), "/kernels/0/kernel",
                  "64 lower-case");
   expect_refused(RELEASE(WINNERS(WINNER("1")) "x"), "/kernels", "',' or ']' was expected");
@@ -471,14 +471,14 @@ Test(release, configs_and_provenance_are_sorted_distinct_and_used) {
   expect_refused(CONFIGS(CONFIG(64) "," CONFIG(32), "[[1],0,0,[],0],[[2],1,0,[],0]"),
                  "/kernels/0/configs/1", "not in the canonical order");
   expect_refused(CONFIGS(CONFIG(64) "," CONFIG(64), "[[1],0,0,[],0],[[2],1,0,[],0]"),
-                 "/kernels/0/configs/1", "there twice");
+                 "/kernels/0/configs/1", "occurs twice");
   expect_refused(CONFIGS(CONFIG(32) "," CONFIG(64), WINNER("1")), "/kernels/0/configs/1",
                  "no winner has this config");
 #define PINNED "{\"origin\":\"pinned\"}"
   expect_refused(PROVENANCE(TUNED "," PINNED, "[[1],0,0,[],0],[[2],0,1,[],0]"),
                  "/kernels/0/provenance/1", "not in the canonical order");
   expect_refused(PROVENANCE(PINNED "," PINNED, "[[1],0,0,[],0],[[2],0,1,[],0]"),
-                 "/kernels/0/provenance/1", "there twice");
+                 "/kernels/0/provenance/1", "occurs twice");
   expect_refused(PROVENANCE(PINNED "," TUNED, WINNER("1")), "/kernels/0/provenance/1",
                  "no winner has this provenance");
 }

@@ -135,7 +135,7 @@ Test(release_builder, a_release_without_winners_or_with_an_empty_tag_is_an_error
       release_builder_new(&environment, "", REGIME_COLD);
   expect_unfinished(empty, "at least one winner");
   ADD(untagged, .name = "a");
-  expect_unfinished(untagged, "is empty");
+  expect_unfinished(untagged, "must not be empty");
 }
 
 Test(release_builder, the_names_of_a_kernels_key_are_the_same_for_all_its_winners) {

@@ -401,13 +401,15 @@ Test(enumeration, refuses_a_key_member_that_hides_another_name) {
   struct error error;
   cr_assert(key_parse_text("arch=1", NULL, 0, &arch, &error) &&
             key_parse_text("a=1", NULL, 0, &parameter, &error));
-  expect_points("{\"parameters\": {\"a\": [1]}}", &(struct space_facts){&arch, NULL, NULL},
-                "error:  conditions cannot tell the key's member \"arch\" from the GPU's fact of "
-                "that name; rename one of "
-                "them");
-  expect_points("{\"parameters\": {\"a\": [1]}}", &(struct space_facts){&parameter, NULL, NULL},
-                "error:  conditions cannot tell the key's member \"a\" from the parameter of that "
-                "name; rename one of them");
+  expect_points(
+      "{\"parameters\": {\"a\": [1]}}", &(struct space_facts){&arch, NULL, NULL},
+      "error:  conditions cannot distinguish the key's member \"arch\" from the GPU's fact of "
+      "that name; rename one of "
+      "them");
+  expect_points(
+      "{\"parameters\": {\"a\": [1]}}", &(struct space_facts){&parameter, NULL, NULL},
+      "error:  conditions cannot distinguish the key's member \"a\" from the parameter of that "
+      "name; rename one of them");
 }
 
 Test(enumeration, lets_one_condition_guard_another_in_any_order) {

@@ -40,12 +40,6 @@ struct writer {
   json_t *keys; /* a set of "closure key", for which there is a choice */
 };
 
-static void origin_release(struct origin *origin) {
-  function_record_release(&origin->packed);
-  tuning_key_release(&origin->key);
-  free(origin->reason);
-}
-
 /* False: the winners of this provenance have no choice, and *error says why. */
 static bool origin_find(struct writer *writer, const struct release_kernel *kernel,
                         const struct kernel *manifest, const json_t *provenance,
@@ -170,8 +164,11 @@ static void kernel_write(struct writer *writer, const struct release_kernel *ker
     release_key_values_release(kernel, values);
   }
 
-  for (size_t i = 0; i < kernel->n_provenance; i++)
-    origin_release(&origins[i]);
+  for (size_t i = 0; i < kernel->n_provenance; i++) {
+    function_record_release(&origins[i].packed);
+    tuning_key_release(&origins[i].key);
+    free(origins[i].reason);
+  }
 }
 
 static bool choices_render(const struct render_request *request, struct cache_files *ret,

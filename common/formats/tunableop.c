@@ -146,10 +146,7 @@ static bool tunableop_render(const struct render_request *request, struct cache_
 
   for (int64_t i = 0; json_object_size(seen) && i < devices; i++) {
     cleanup_free char *path = xasprintf("tunableop_results%lld.csv", (long long)i);
-    char *bytes = xmalloc(text.size + 1);
-    memcpy(bytes, text.bytes, text.size);
-    bytes[text.size] = '\0';
-    cache_files_add(ret, path, bytes, text.size);
+    cache_files_add(ret, path, xstrndup(text.bytes, text.size), text.size);
   }
 
   cache_files_variable(ret, "PYTORCH_TUNABLEOP_ENABLED", NULL, "1");

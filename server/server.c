@@ -8,9 +8,11 @@
 #include "server/agent/agents.h"
 #include "server/blob/blobs.h"
 #include "server/cache/fetches.h"
+#include "server/choice/choices.h"
 #include "server/choice/documents.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
+#include "server/http/rates.h"
 #include "server/http/response_cache.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
@@ -108,7 +110,7 @@ static void *housekeep_main(void *context) {
     void (*run)(struct worker *);
     int64_t every_ms; /* 0: the duty decides when it is due */
   } duties[] = {{tokens_housekeep, 2000}, {channels_housekeep, 0},     {agents_look_up, 0},
-                {agents_housekeep, 1000}, {leases_housekeep, 0},       {demand_housekeep, 0},
+                {agents_housekeep, 1000}, {leases_housekeep, 0},       {demand_housekeep, 10000},
                 {fetches_housekeep, 0},   {evidence_housekeep, 60000}, {remote_housekeep, 60000}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
@@ -188,8 +190,8 @@ static struct server *server_new(const struct server_options *options) {
   server->queue = queue_new(options->queue_max, options->poll_ms);
   server->auth = auth_new();
   server->fetches = fetches_new();
-  server->demand_rate = demand_rate_new();
-  server->evidence_rate = demand_rate_new();
+  server->demand_rates = token_rates_new(DEMAND_POSTS_PER_MINUTE);
+  server->evidence_rates = token_rates_new(EVIDENCE_POSTS_PER_MINUTE);
   server->documents = documents_new(DOCUMENT_POLLS * options->poll_ms);
   server->agreed = documents_new(DOCUMENT_POLLS * options->poll_ms);
   server->response_cache =
@@ -304,8 +306,8 @@ void server_stop(struct server *server) {
   auth_free(server->auth);
   response_cache_free(server->response_cache);
   fetches_free(server->fetches);
-  demand_rate_free(server->demand_rate);
-  demand_rate_free(server->evidence_rate);
+  token_rates_free(server->demand_rates);
+  token_rates_free(server->evidence_rates);
   documents_free(server->documents);
   documents_free(server->agreed);
   blob_cache_free(server->blobs);

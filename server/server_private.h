@@ -18,12 +18,12 @@ struct agent_table;
 struct auth;
 struct blob_cache;
 struct daemon;
-struct demand_rate;
 struct documents;
 struct fetches;
 struct migrations;
 struct response_cache;
 struct tls;
+struct token_rates;
 struct worker_thread {
   struct worker worker;
   pthread_t thread;
@@ -37,7 +37,7 @@ struct server {
   struct response_cache *response_cache;
   struct blob_cache *blobs;
   struct fetches *fetches;
-  struct demand_rate *demand_rate, *evidence_rate; /* of POST /v1/demand and /v1/evidence */
+  struct token_rates *demand_rates, *evidence_rates; /* of POST /v1/demand and /v1/evidence */
   struct documents *documents, *agreed;            /* of releases; of what containers agree on */
   struct agent_table *agents;
   atomic_size_t n_live_agents; /* those of all servers, as last read from the database */

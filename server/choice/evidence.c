@@ -7,8 +7,7 @@
 #include "server/choice/documents.h"
 #include "server/choice/evidence.sql.h"
 #include "server/db/db_record.h"
-#include "server/demand/demand.h"
-#include "server/http/request.h"
+#include "server/http/rates.h"
 #include "server/records.h"
 #include "server/server_private.h"
 
@@ -164,21 +163,12 @@ static bool evidence_keep(struct worker *worker, const struct evidence_report *r
 void route_evidence_post(struct worker *worker, struct request *request) {
   cleanup_evidence_report struct evidence_report report = {0};
   struct error error;
-  int64_t stored = 0, wait_s;
+  int64_t stored = 0;
   if (!request_query_only(request, NULL))
     return;
 
-  if (!demand_rate_take(worker->server->evidence_rate, request->token_name,
-                        EVIDENCE_POSTS_PER_MINUTE, clock_monotonic_ms(), &wait_s)) {
-    char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)wait_s);
-    request_add_header(request, "Retry-After", text);
-    answer_refusal(
-        request, ERROR_RATE, "",
-        "the token %s posts more than %d reports a minute; put several into one, or wait %s s",
-        request->token_name, EVIDENCE_POSTS_PER_MINUTE, text);
+  if (!request_may_report(request, worker->server->evidence_rates))
     return;
-  }
 
   if (!evidence_report_parse(request->json, &report, &error) ||
       !evidence_keep(worker, &report, request->token_id, &stored, &error)) {

@@ -6,21 +6,17 @@
 #include "server/demand/demand.h"
 
 #include <math.h>
-#include <pthread.h>
 
 #include "common/base/log.h"
 #include "server/db/db_record.h"
 #include "server/demand/demand.sql.h"
-#include "server/http/request.h"
-#include "server/http/tokens.h"
+#include "server/http/rates.h"
 #include "server/job/submit.h"
 #include "server/records.h"
 #include "server/server.h"
 #include "server/server_private.h"
 
-#define QUEUE_EVERY_MS 10000
 #define QUEUE_AT_ONCE 16
-#define BUCKETS 1024
 
 /* Policies */
 
@@ -33,72 +29,6 @@ bool demand_policy_parse(const char *name, enum demand_policy *ret_policy) {
 
   *ret_policy = (enum demand_policy)i;
   return true;
-}
-
-/* Rates: a table of token buckets under a mutex. The least recently used bucket is replaced. */
-
-struct bucket {
-  char name[TOKEN_NAME_SIZE];
-  double left;
-  int64_t at_ms;
-};
-
-struct demand_rate {
-  pthread_mutex_t lock;
-  int64_t next_ms; /* when jobs may be queued next */
-  size_t n;
-  struct bucket buckets[BUCKETS];
-};
-
-struct demand_rate *demand_rate_new(void) {
-  struct demand_rate *rate = xcalloc(1, sizeof *rate);
-  pthread_mutex_init(&rate->lock, NULL);
-  return rate;
-}
-
-void demand_rate_free(struct demand_rate *rate) {
-  if (!rate)
-    return;
-
-  pthread_mutex_destroy(&rate->lock);
-  free(rate);
-}
-
-bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_minute,
-                      int64_t now_ms, int64_t *ret_wait_s) {
-  pthread_mutex_lock(&rate->lock);
-  struct bucket *bucket = NULL, *oldest = &rate->buckets[0];
-  for (size_t i = 0; !bucket && i < rate->n; i++) {
-    if (strcmp(rate->buckets[i].name, token_name) == 0)
-      bucket = &rate->buckets[i];
-    if (rate->buckets[i].at_ms < oldest->at_ms)
-      oldest = &rate->buckets[i];
-  }
-
-  if (!bucket) {
-    bucket = rate->n < BUCKETS ? &rate->buckets[rate->n++] : oldest;
-    *bucket = (struct bucket){.left = per_minute, .at_ms = now_ms};
-    snprintf(bucket->name, sizeof bucket->name, "%s", token_name);
-  }
-
-  bucket->left =
-      fmin(per_minute, bucket->left + (double)(now_ms - bucket->at_ms) * per_minute / 60000);
-  bucket->at_ms = now_ms;
-  bool is_there = bucket->left >= 1;
-  if (is_there)
-    bucket->left--;
-  *ret_wait_s = is_there ? 0 : 1 + (int64_t)((1 - bucket->left) * 60 / per_minute);
-  pthread_mutex_unlock(&rate->lock);
-  return is_there;
-}
-
-bool demand_rate_is_due(struct demand_rate *rate, int64_t every_ms, int64_t now_ms) {
-  pthread_mutex_lock(&rate->lock);
-  bool is_due = now_ms >= rate->next_ms;
-  if (is_due)
-    rate->next_ms = now_ms + every_ms;
-  pthread_mutex_unlock(&rate->lock);
-  return is_due;
 }
 
 /* Reports */
@@ -304,22 +234,12 @@ void route_demand_post(struct worker *worker, struct request *request) {
   enum demand_policy policy = server_options(worker->server)->demand;
   cleanup_demand_report struct demand_report report = {0};
   struct error error;
-  int64_t wait_s;
   size_t accepted = 0;
   if (!request_query_only(request, NULL))
     return;
 
-  if (!demand_rate_take(worker->server->demand_rate, request->token_name, DEMAND_POSTS_PER_MINUTE,
-                        clock_monotonic_ms(), &wait_s)) {
-    char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)wait_s);
-    request_add_header(request, "Retry-After", text);
-    answer_refusal(request, ERROR_RATE, "",
-                   "the token %s posts more than %d reports a minute; post fewer and larger ones, "
-                   "or wait %s s",
-                   request->token_name, DEMAND_POSTS_PER_MINUTE, text);
+  if (!request_may_report(request, worker->server->demand_rates))
     return;
-  }
 
   if (!demand_report_parse(request->json, &report, &error)) {
     answer_failure(request, &error);
@@ -492,8 +412,7 @@ void demand_housekeep(struct worker *worker) {
   struct error error;
   cleanup_rows struct db_rows *rows = NULL;
   const struct server_options *options = server_options(worker->server);
-  if (options->demand != DEMAND_AUTOMATIC ||
-      !demand_rate_is_due(worker->server->demand_rate, QUEUE_EVERY_MS, clock_monotonic_ms()))
+  if (options->demand != DEMAND_AUTOMATIC)
     return;
 
   if (!db_run(worker->db, &sql_demand_queued_lately, NULL, &rows, &error)) {

@@ -64,19 +64,4 @@ must_check bool demand_report_parse(const json_t *json, struct demand_report *re
 void demand_report_release(struct demand_report *report);
 #define cleanup_demand_report __attribute__((cleanup(demand_report_release)))
 
-/* Limits how many reports each token may post (a bucket for each, refilled evenly), and how often
- * jobs are queued.
- *
- * Memory: owned by the server, of a fixed size, keyed by the tokens' names. Threads: any. */
-struct demand_rate;
-must_check struct demand_rate *demand_rate_new(void);
-void demand_rate_free(struct demand_rate *rate);
-
-/* Takes one of the token's reports. False: none is left for *ret_wait_s seconds. */
-must_check bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_minute,
-                                 int64_t now_ms, int64_t *ret_wait_s);
-
-/* True once in every_ms: jobs are queued now. */
-must_check bool demand_rate_is_due(struct demand_rate *rate, int64_t every_ms, int64_t now_ms);
-
 #endif

@@ -66,7 +66,7 @@ static bool line_take(uint64_t *ret_left_out) {
   static uint64_t left_out;
 
   pthread_mutex_lock(&lock);
-  bool may = rate_take(&rate, LINES_PER_SECOND, LINES_BURST);
+  bool may = rate_take(&rate, clock_monotonic_ms(), LINES_PER_SECOND, LINES_BURST);
   left_out += !may;
   *ret_left_out = may ? left_out : 0;
   left_out = may ? 0 : left_out;

@@ -163,10 +163,9 @@ void request_problem_extra(struct request *request, int status, const struct err
  * caller holds a lock. */
 struct rate {
   double left;
-  int64_t at_ms; /* clock_monotonic_ms of the last event; 0: none */
+  int64_t at_ms; /* of the last event; 0: none */
 };
-static inline bool rate_take(struct rate *rate, double per_second, double burst) {
-  int64_t now_ms = clock_monotonic_ms();
+static inline bool rate_take(struct rate *rate, int64_t now_ms, double per_second, double burst) {
   double gained = (double)(now_ms - rate->at_ms) * per_second / 1000;
   rate->left = rate->at_ms && rate->left + gained < burst ? rate->left + gained : burst;
   rate->at_ms = now_ms;

@@ -95,7 +95,7 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
   const struct unknown_token *unknown = unknown_slot(auth, digest);
   if (unknown->until_ms > now_ms && digest_equal(&unknown->digest, digest)) {
     answer = unknown->is_expired ? AUTH_EXPIRED : AUTH_UNKNOWN;
-  } else if (!rate_take(&auth->lookups, LOOKUPS_PER_SECOND, LOOKUPS_BURST)) {
+  } else if (!rate_take(&auth->lookups, clock_monotonic_ms(), LOOKUPS_PER_SECOND, LOOKUPS_BURST)) {
     answer = AUTH_BUSY;
   }
 

@@ -81,43 +81,6 @@ Test(demand, policies_have_names) {
   cr_assert(!demand_policy_parse("always", &policy));
 }
 
-Test(demand, a_token_that_reports_too_often_waits_and_others_do_not) {
-  struct demand_rate *rate = demand_rate_new();
-  int64_t wait_s;
-  for (int i = 0; i < 6; i++)
-    cr_assert(demand_rate_take(rate, "eager", 6, 1000, &wait_s), "%d", i);
-  cr_assert(!demand_rate_take(rate, "eager", 6, 1000, &wait_s));
-  cr_assert_eq(wait_s, 11, "a report each ten seconds, and one for rounding: %lld",
-               (long long)wait_s);
-  cr_assert(demand_rate_take(rate, "calm", 6, 1000, &wait_s));
-  cr_assert(!demand_rate_take(rate, "eager", 6, 10000, &wait_s));
-  cr_assert(demand_rate_take(rate, "eager", 6, 11500, &wait_s));
-  demand_rate_free(rate);
-}
-
-Test(demand, the_bucket_that_was_used_longest_ago_is_replaced) {
-  struct demand_rate *rate = demand_rate_new();
-  int64_t wait_s;
-  char name[16];
-  cr_assert(demand_rate_take(rate, "first", 1, 0, &wait_s));
-  cr_assert(!demand_rate_take(rate, "first", 1, 1, &wait_s));
-  for (int i = 0; i < 1100; i++) {
-    snprintf(name, sizeof name, "t%d", i);
-    cr_assert(demand_rate_take(rate, name, 1, 2, &wait_s));
-  }
-  cr_assert(demand_rate_take(rate, "first", 1, 3, &wait_s),
-            "forgotten, so it begins with a full bucket");
-  demand_rate_free(rate);
-}
-
-Test(demand, jobs_are_queued_once_in_an_interval) {
-  struct demand_rate *rate = demand_rate_new();
-  cr_assert(demand_rate_is_due(rate, 1000, 50));
-  cr_assert(!demand_rate_is_due(rate, 1000, 1049));
-  cr_assert(demand_rate_is_due(rate, 1000, 1050));
-  demand_rate_free(rate);
-}
-
 Test(fetches, a_release_is_noted_once_until_it_was_taken) {
   static struct digest taken[FETCHES_MAX];
   struct fetches *fetches = fetches_new();

@@ -32,8 +32,7 @@ SELECT :token::bigint, :image, :folder, :name, :is_group::boolean, :bytes::bytea
 WHERE (SELECT COALESCE(sum(size + :file_cost::bigint), 0)
        FROM remote_files
        WHERE token_id = :token) + octet_length(:bytes) + :file_cost <= :bytes_max::bigint
-ON CONFLICT (token_id, image, folder, name, is_group) DO NOTHING
-RETURNING id;
+ON CONFLICT (token_id, image, folder, name, is_group) DO NOTHING;
 
 -- name: remote_collect
 DELETE FROM remote_files

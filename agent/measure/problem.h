@@ -3,7 +3,7 @@
  *
  * Buffers (problem.c). Every buffer argument has one checked copy between canaries, which
  * correctness runs use. What the timing uses depends on the regime, decided here once:
- * - warm: always the checked copy; operands stay in the caches that hold them.
+ * - warm: always the checked copy, so that operands are still in the caches.
  * - cold: copies of all operands, together at least the device's displacement_bytes, used in turn;
  *   when that would take more than `rotation_bytes_max` or than the device has left, the checked
  *   copy with the caches displaced before every sample, one call a sample. Address translations

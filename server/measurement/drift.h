@@ -63,7 +63,6 @@ struct drift_note {
   struct numbers medians_us, ats_us;
 };
 void drift_note_release(struct drift_note *note);
-#define cleanup_drift_note __attribute__((cleanup(drift_note_release)))
 
 /* Stores what the baseline took in a lease that ended, in the transaction that ends it. */
 must_check bool drift_note(struct db *db, int64_t lease, int64_t epoch, struct drift_note *ret,

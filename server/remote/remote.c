@@ -4,7 +4,6 @@
 #include "common/base/log.h"
 #include "common/builds/function_record.h"
 #include "common/cache/format.h"
-#include "common/cache/text.h"
 #include "server/blob/blobs.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
@@ -94,6 +93,34 @@ static void missing_answer(struct request *request, const struct place *place) {
                  place->folder);
 }
 
+/* The files of a build that are sent. */
+struct files {
+  size_t n, capacity, size; /* `size`: their bytes together */
+  struct blob **all;
+  json_t *head; /* [[NAME, SIZE], …] */
+};
+
+static void files_release(struct files *files) {
+  for (size_t i = 0; i < files->n; i++)
+    blob_unreference(files->all[i]);
+  free(files->all);
+  json_decref(files->head);
+}
+#define cleanup_files __attribute__((cleanup(files_release)))
+
+/* The body of a group, or of one file. */
+static char *files_join(const struct files *files, bool is_group, size_t *ret_size) {
+  cleanup_free char *line = is_group ? json_canonical(files->head) : NULL;
+  size_t at = line ? strlen(line) + 1 : 0;
+  char *body = xmalloc(at + files->size + 1);
+  if (line)
+    snprintf(body, at + 1, "%s\n", line);
+  for (size_t i = 0; i < files->n; at += files->all[i++]->size)
+    memcpy(body + at, files->all[i]->bytes, files->all[i]->size);
+  *ret_size = at;
+  return body;
+}
+
 /* Answers with the files of a build; false: no build has them. */
 static bool build_answer(struct worker *worker, struct request *request,
                          const struct place *place) {
@@ -108,46 +135,42 @@ static bool build_answer(struct worker *worker, struct request *request,
   if (!db_count(rows))
     return false;
 
-  cleanup_json json_t *files = db_get_json(rows, 0, "files"), *head = json_array();
-  cleanup_text struct text bytes = {0}, body = {0};
+  cleanup_json json_t *names = db_get_json(rows, 0, "files");
+  cleanup_files struct files files = {.head = json_array()};
   const char *name;
   json_t *value;
-  if (!json_object_get(files, place->name))
+  if (!json_object_get(names, place->name))
     return false;
 
-  json_object_foreach (files, name, value) {
+  json_object_foreach (names, name, value) {
     struct digest digest;
-    struct blob *loaded = NULL;
+    struct blob *blob = NULL;
     if (!place->is_group && strcmp(name, place->name) != 0)
       continue;
-    if (!json_get_digest(files, "", name, JSON_REQUIRED, &digest, &error) ||
-        !blob_load(worker->db, request->server->blobs, &digest, &loaded, &error)) {
+    if (!json_get_digest(names, "", name, JSON_REQUIRED, &digest, &error) ||
+        !blob_load(worker->db, request->server->blobs, &digest, &blob, &error)) {
       answer_failure(request, &error);
       return true;
     }
-    cleanup_blob struct blob *blob = loaded;
     if (!blob) /* it was collected meanwhile, with its build */
       return false;
-    if (bytes.size + blob->size > REMOTE_BODY_MAX) {
+
+    GROW(files.all, files.n, files.capacity);
+    files.all[files.n++] = blob;
+    files.size += blob->size;
+    if (files.size > REMOTE_BODY_MAX) {
       missing_answer(request, place);
       return true;
     }
-    json_push(head, json_pack("[s, I]", name, (json_int_t)blob->size));
-    text_add(&bytes, (const char *)blob->bytes, blob->size);
+    json_push(files.head, json_pack("[s, I]", name, (json_int_t)blob->size));
   }
 
-  if (place->is_group) {
-    cleanup_free char *line = json_canonical(head);
-    text_add_string(&body, line);
-    text_add_string(&body, "\n");
-  }
-  size_t n, size;
-  cleanup_free char *content = text_finish(&bytes, &n);
-  text_add(&body, content, n);
-  char *answer = text_finish(&body, &size), etag[DIGEST_TEXT_SIZE];
-  struct digest digest = digest_of(answer, size);
+  char etag[DIGEST_TEXT_SIZE];
+  size_t size;
+  char *body = files_join(&files, place->is_group, &size);
+  struct digest digest = digest_of(body, size);
   /* Not immutable: the path does not name the content, and a build may be removed. */
-  request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/octet-stream", answer, size,
+  request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/octet-stream", body, size,
                         digest_format(&digest, etag), NULL);
   return true;
 }

@@ -38,7 +38,7 @@ struct server {
   struct blob_cache *blobs;
   struct fetches *fetches;
   struct token_rates *demand_rates, *evidence_rates; /* of POST /v1/demand and /v1/evidence */
-  struct documents *documents, *agreed;            /* of releases; of what containers agree on */
+  struct documents *documents, *agreed;              /* of releases; of what containers agree on */
   struct agent_table *agents;
   atomic_size_t n_live_agents; /* those of all servers, as last read from the database */
   struct trusted_keys publisher_keys;

@@ -5,7 +5,8 @@
  *  "environment": {…},
  *  "functions": {"sha256:…": {"choices": [{"code": "LJRK…",
  *                                          "config": {"BLOCK": 64, "num_warps": 4},
- *                                          "key": ["4096", "'torch.float16'"]}],
+ *                                          "key": ["4096", "'torch.float16'"],
+ *                                          "tuning_ms": 1250}],
  *                             "name": "add"}},
  *  "regime": "cold", "release": "sha256:…", "tag": "default", "version": 1}, canonical JSON.
  *
@@ -14,9 +15,13 @@
  * `key`, then the dtypes of the arguments that have one, each as Python's repr writes it. A config
  * has the members that the winner states; the program uses the only one of its own configs that has
  * them. "code" is present where the build has the files that Triton caches for that config and key:
- * it names the folder, and the outer "code" has the digests of the folder's files.
+ * it names the folder, and the outer "code" has the digests of the folder's files. "tuning_ms" is
+ * the device time of the job that chose the winner, where the release states it: programs add it up
+ * as what they saved.
  *
  * Memory and threads: format.h. */
+#include <math.h>
+
 #include "common/cache/autotuner.h"
 #include "common/cache/format.h"
 #include "common/cache/text.h"
@@ -108,6 +113,8 @@ static bool winner_write(struct writer *writer, const struct release_kernel *ker
                          const struct release_winner *winner, const struct origin *origin,
                          const struct key *key, struct error *error) {
   const json_t *config = kernel->configs[winner->config].values;
+  const json_t *spent_s =
+      json_object_get(kernel->provenance[winner->provenance], "spent_device_seconds");
   char closure[DIGEST_TEXT_SIZE];
   cleanup_json json_t *own = json_array();
 
@@ -126,8 +133,10 @@ static bool winner_write(struct writer *writer, const struct release_kernel *ker
     json_put(writer->functions, closure, function);
   }
   json_push(json_object_get(function, "choices"),
-            json_pack("{s:s*, s:O, s:O}", "code", code_write(writer, origin->build, key, config),
-                      "config", config, "key", own));
+            json_pack("{s:s*, s:O, s:O, s:o*}", "code",
+                      code_write(writer, origin->build, key, config), "config", config, "key", own,
+                      "tuning_ms",
+                      spent_s ? json_real(rint(1000 * json_number_value(spent_s))) : NULL));
   return true;
 }
 

@@ -150,6 +150,7 @@ Choice = TypedDict("Choice", {
     "function": "Digest",
     "key": List[str],
     "origin": Literal['release', 'agreed'],
+    "tuning_ms": float,
 }, total=False)
 
 ChoiceLines = str

@@ -164,9 +164,10 @@ static void choice_add(struct chooser *chooser, const char *closure, json_t *key
     return;
 
   const char *folder = json_string_value(json_object_get(choice, "code"));
-  json_push(chooser->choices, json_pack("{s:s*, s:O, s:s, s:O, s:s}", "code", folder, "config",
-                                        json_object_get(choice, "config"), "function", closure,
-                                        "key", key, "origin", own ? "release" : "agreed"));
+  json_push(chooser->choices, json_pack("{s:s*, s:O, s:s, s:O, s:s, s:O*}", "code", folder,
+                                        "config", json_object_get(choice, "config"), "function",
+                                        closure, "key", key, "origin", own ? "release" : "agreed",
+                                        "tuning_ms", json_object_get(choice, "tuning_ms")));
   if (folder)
     json_put(chooser->code, folder, json_incref(json_object_get(chooser->all_code, folder)));
 }

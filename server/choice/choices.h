@@ -57,8 +57,9 @@ void evidence_report_release(struct evidence_report *report);
 must_check bool agreed_parse(const char *text, int64_t *ret_nodes, int64_t *ret_measured);
 
 /* What containers agree on for an environment, the third line of GET /v1/choices: {"functions":
- * {closure: {"name", "choices": [{"config", "key", "measured", "nodes"}]}}}. It is read from the
- * database again after DOCUMENT_POLLS. Give it back with document_put; NULL: the rule is off. */
+ * {closure: {"name", "choices": [{"config", "key", "measured", "nodes", "tuning_ms"}]}}}. It is
+ * read from the database again after DOCUMENT_POLLS. Give it back with document_put; NULL: the rule
+ * is off. */
 struct document;
 must_check bool evidence_agreed(struct worker *worker, const struct environment *environment,
                                 const char *tag, enum regime regime, struct document **ret,

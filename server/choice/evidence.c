@@ -218,10 +218,13 @@ bool evidence_agreed(struct worker *worker, const struct environment *environmen
       json_put(functions, text, function);
     }
     json_push(json_object_get(function, "choices"),
-              json_pack("{s:o, s:o, s:I, s:I}", "config", db_get_json(rows, row, "config"), "key",
-                        db_get_json(rows, row, "key"), "measured",
+              json_pack("{s:o, s:o, s:I, s:I, s:o*}", "config", db_get_json(rows, row, "config"),
+                        "key", db_get_json(rows, row, "key"), "measured",
                         (json_int_t)db_get_integer(rows, row, "measured"), "nodes",
-                        (json_int_t)db_get_integer(rows, row, "nodes")));
+                        (json_int_t)db_get_integer(rows, row, "nodes"), "tuning_ms",
+                        db_is_null(rows, row, "tuning_ms")
+                            ? NULL
+                            : json_real(db_get_double(rows, row, "tuning_ms"))));
   }
 
   cleanup_json json_t *json = json_pack("{s:O}", "functions", functions);

@@ -31,17 +31,19 @@ RETURNING e.id;
 
 -- For each key that at least :measured nodes measured: the config that most nodes, and at least
 -- :nodes, found best or within 2 % of their best. Of several configs with as many nodes, the one
--- that most nodes found best; then the first by its text.
+-- that most nodes found best; then the first by its text. tuning_ms is the median of the nodes, which
+-- one of them cannot move far.
 -- name: evidence_agreed
 WITH lately AS (
-    SELECT function, key_digest, name, key, near
+    SELECT function, key_digest, name, key, near, tuning_ms
     FROM evidence
     WHERE environment_digest = :environment_digest::bytea
       AND tag = :tag
       AND regime = :regime
       AND last_at > now() - make_interval(days => :days::int)
 ), measured AS (
-    SELECT function, key_digest, count(*) AS measured, min(name) AS name, min(key::text) AS key
+    SELECT function, key_digest, count(*) AS measured, min(name) AS name, min(key::text) AS key,
+           percentile_disc(0.5) WITHIN GROUP (ORDER BY tuning_ms) AS tuning_ms
     FROM lately
     GROUP BY function, key_digest
     HAVING count(*) >= :measured::bigint
@@ -54,7 +56,7 @@ WITH lately AS (
     HAVING count(*) >= :nodes::bigint
 )
 SELECT DISTINCT ON (function, key_digest)
-       function, m.name, m.key, v.config, v.nodes, m.measured
+       function, m.name, m.key, v.config, v.nodes, m.measured, m.tuning_ms
 FROM measured m
 JOIN votes v USING (function, key_digest)
 ORDER BY function, key_digest, v.nodes DESC, v.best DESC, v.config;

@@ -317,6 +317,15 @@ def test_what_enough_nodes_found_best_or_nearly_so_is_a_choice(server, reader):
 
 
 @pytest.mark.parametrize("options", [("--agreed", "1/1")])
+def test_an_agreed_choice_states_the_median_of_what_tuning_took(server, reader):
+    for node, tuning_ms in (("a", 900.0), ("b", 1e9), ("c", 800.5), ("d", None)):
+        tell(server, reader, node, found(tuning_ms=tuning_ms), found(key=["1"]))
+    untimed, timed = sorted(lines(server, reader)[2]["functions"][OTHER]["choices"], key=lambda choice: "tuning_ms" in choice)
+    assert timed["tuning_ms"] == 900.0 and "tuning_ms" not in untimed
+    assert ask(server, reader, KEY, function=OTHER)["choices"][0]["tuning_ms"] == 900.0
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1")])
 def test_of_configs_that_are_as_good_the_one_that_was_best_more_often_is_chosen(server, reader):
     tell(server, reader, "a", found(near=[NEAR, BEST]))
     assert ask(server, reader, KEY, function=OTHER)["choices"][0]["config"] == NEAR

@@ -35,7 +35,7 @@ static char *shelf_add_build(struct shelf *shelf, size_t kernel, const char *rec
   cr_assert(build_parse(json, shelf->kernels[kernel], &build, &error), "%s: %s", error.pointer,
             error.message);
   shelf->builds[shelf->n_builds++] = build;
-  return xasprintf("{\"origin\": \"tuned\", \"build\": \"%s\"}",
+  return xasprintf("{\"origin\": \"tuned\", \"build\": \"%s\", \"spent_device_seconds\": 1.25}",
                    digest_format(&build->digest, digest));
 }
 
@@ -61,12 +61,14 @@ Test(format_choices, keys_are_those_of_the_autotuner_and_code_is_named_by_digest
   cr_assert(files.n == 1 && files.n_skipped == 0);
   cleanup_json json_t *document = json_of(file_text(&files, "choices.json"));
   char digest[DIGEST_TEXT_SIZE];
-  cleanup_json json_t *expected = json_of(
-      "{\"code\": {\"" FOLDER "\": {\"add.json\": \"" DIGEST "\"}}, \"environment\": {}, "
-      "\"functions\": {\"" CLOSURE "\": {\"name\": \"add\", \"choices\": ["
-      "{\"config\": {\"BLOCK\": 128}, \"key\": [\"2048\", \"'torch.float16'\"]}, "
-      "{\"code\": \"" FOLDER "\", \"config\": {\"BLOCK\": 64}, \"key\": [\"4096\", "
-      "\"'torch.float16'\"]}]}}, \"regime\": \"cold\", \"tag\": \"default\", \"version\": 1}");
+  cleanup_json json_t *expected =
+      json_of("{\"code\": {\"" FOLDER "\": {\"add.json\": \"" DIGEST "\"}}, \"environment\": {}, "
+              "\"functions\": {\"" CLOSURE "\": {\"name\": \"add\", \"choices\": ["
+              "{\"config\": {\"BLOCK\": 128}, \"key\": [\"2048\", \"'torch.float16'\"], "
+              "\"tuning_ms\": 1250.0}, "
+              "{\"code\": \"" FOLDER "\", \"config\": {\"BLOCK\": 64}, \"key\": [\"4096\", "
+              "\"'torch.float16'\"], \"tuning_ms\": 1250.0}]}}, \"regime\": \"cold\", \"tag\": "
+              "\"default\", \"version\": 1}");
   json_put(expected, "release", json_string(digest_format(&release->digest, digest)));
   json_t *environment = environment_to_json(&release->environment);
   json_put(expected, "environment", environment);

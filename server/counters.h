@@ -1,4 +1,5 @@
-/* The counters of /metrics (http/metrics.c), in one table.
+/* The counters of /metrics (http/metrics.c): those of this process in one table, and in another
+ * what programs count and report.
  *
  * Threads: any. */
 #ifndef WAVETUNE_SERVER_COUNTERS_H
@@ -49,5 +50,35 @@ enum counter {
       COUNTER_COUNT
 };
 void counter_add(enum counter counter, uint64_t n);
+
+/* COUNTER(id, Prometheus' name, help): what programs that start tuned report (POST /v1/evidence),
+ * by tag. */
+/* clang-format off */
+#define PROGRAM_COUNTERS(COUNTER) \
+  COUNTER(hits, "wavetune_program_choice_hits_total", \
+          "Keys for which programs found a choice, by tag (empty: a tag without a channel)") \
+  COUNTER(misses, "wavetune_program_choice_misses_total", \
+          "Keys for which programs found no choice") \
+  COUNTER(unfit, "wavetune_program_choice_unfit_total", \
+          "Choices that programs left because none or several of their own configs fit") \
+  COUNTER(failures, "wavetune_program_failures_total", \
+          "Requests of programs without an answer, and errors inside the wheel") \
+  COUNTER(saved_seconds, "wavetune_program_saved_seconds_total", \
+          "What tuning the keys with a choice took, as far as choices state it")
+/* clang-format on */
+enum program_counter {
+#define X(id, ...) PROGRAM_##id,
+  PROGRAM_COUNTERS(X)
+#undef X
+      PROGRAM_COUNTER_COUNT
+};
+
+#define PROGRAM_TAGS_MAX 64  /* that have counters; all further ones share those of "" */
+#define PROGRAM_TAG_MAX 200u /* bytes of a tag */
+/* Whether the tag has counters; "default" always has. */
+must_check bool program_tag_is_counted(const char *tag);
+/* Adds a report. A tag without counters gets them while there are fewer than PROGRAM_TAGS_MAX, so
+ * pass "" for tags that clients may have invented. */
+void program_counters_add(const char *tag, const double counts[PROGRAM_COUNTER_COUNT]);
 
 #endif

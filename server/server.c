@@ -192,6 +192,7 @@ static struct server *server_new(const struct server_options *options) {
   server->fetches = fetches_new();
   server->demand_rates = token_rates_new(DEMAND_POSTS_PER_MINUTE);
   server->evidence_rates = token_rates_new(EVIDENCE_POSTS_PER_MINUTE);
+  server->counters_rates = token_rates_new(COUNTERS_POSTS_PER_MINUTE);
   server->documents = documents_new(DOCUMENT_POLLS * options->poll_ms);
   server->agreed = documents_new(DOCUMENT_POLLS * options->poll_ms);
   server->response_cache =
@@ -308,6 +309,7 @@ void server_stop(struct server *server) {
   fetches_free(server->fetches);
   token_rates_free(server->demand_rates);
   token_rates_free(server->evidence_rates);
+  token_rates_free(server->counters_rates);
   documents_free(server->documents);
   documents_free(server->agreed);
   blob_cache_free(server->blobs);

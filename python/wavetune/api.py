@@ -324,6 +324,7 @@ EvidenceReport = TypedDict("EvidenceReport", {
     "node": str,
     "regime": "Regime",
     "items": List[Dict[str, Any]],
+    "counters": Dict[str, Any],
 }, total=False)
 
 ExternalManifest = TypedDict("ExternalManifest", {

@@ -27,10 +27,12 @@
 #define EVIDENCE_NAME_MAX 1024      /* bytes of a function's name */
 #define EVIDENCE_NODE_MAX 200       /* bytes of a node's name */
 #define EVIDENCE_MS_MAX 1e9
+#define EVIDENCE_COUNT_MAX 100000 /* of each counter of a report */
 #define EVIDENCE_POSTS_PER_MINUTE 60
-#define EVIDENCE_ROWS_MAX 100000      /* kept; beyond them new rows are dropped */
-#define EVIDENCE_TOKEN_ROWS_MAX 50000 /* the same of one token: one cannot take all rows */
-#define EVIDENCE_AT_ONCE 10000        /* rows that are removed in one statement */
+#define COUNTERS_POSTS_PER_MINUTE 6000 /* of reports without evidence */
+#define EVIDENCE_ROWS_MAX 100000       /* kept; beyond them new rows are dropped */
+#define EVIDENCE_TOKEN_ROWS_MAX 50000  /* the same of one token: one cannot take all rows */
+#define EVIDENCE_AT_ONCE 10000         /* rows that are removed in one statement */
 #define EVIDENCE_DAYS 30
 
 struct evidence_item {
@@ -41,11 +43,17 @@ struct evidence_item {
   int64_t configs;                  /* how many were measured */
   double ms, tuning_ms; /* of the best config; of the whole autotuning. NaN: not known */
 };
+/* What a program counted since its last report; they are added to /metrics. */
+struct evidence_counters {
+  int64_t hits, misses, unfit, failures;
+  double saved_ms;
+};
 struct evidence_report {
   struct environment environment;
   char *tag, *node;
   enum regime regime;
   RECORD_ARRAY(struct evidence_item, n_items, items);
+  struct evidence_counters counters;
 };
 extern const struct record evidence_report_record;
 must_check bool evidence_report_parse(const json_t *json, struct evidence_report *ret,

@@ -1,4 +1,5 @@
-/* POST /v1/evidence: what containers measured themselves; and which of it they agree on.
+/* POST /v1/evidence: what containers measured themselves, and what they counted; and which
+ * configs they agree on.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/choice/choices.h"
@@ -6,6 +7,7 @@
 #include "common/base/log.h"
 #include "server/choice/documents.h"
 #include "server/choice/evidence.sql.h"
+#include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/http/rates.h"
 #include "server/records.h"
@@ -33,6 +35,20 @@ static const struct field item_fields[] = {
 };
 static const struct record item_record = RECORD(NULL, struct evidence_item, item_fields);
 
+#define COUNTER(counter, what)                                                                     \
+  RECORD_FIELD(INTEGER, struct evidence_counters, counter, FIELD_NOT_NULL,                         \
+               .most = EVIDENCE_COUNT_MAX, .about = what)
+static const struct field counters_fields[] = {
+    COUNTER(hits, "keys that found a choice"),
+    COUNTER(misses, "keys without a choice"),
+    COUNTER(unfit, "choices that were not one config of the program"),
+    COUNTER(failures, "requests without an answer, and errors in the wheel"),
+    RECORD_FIELD(NUMBER, struct evidence_counters, saved_ms, FIELD_NOT_NULL,
+                 .most_number = EVIDENCE_MS_MAX, .about = "the sum of the hits' tuning_ms"),
+};
+static const struct record counters_record =
+    RECORD(NULL, struct evidence_counters, counters_fields);
+
 static const struct field report_fields[] = {
     {"environment", FIELD_CUSTOM, offsetof(struct evidence_report, environment), FIELD_REQUIRED,
      .custom = &environment_field},
@@ -42,8 +58,10 @@ static const struct field report_fields[] = {
                  .most = EVIDENCE_NODE_MAX),
     RECORD_FIELD(ENUM, struct evidence_report, regime, FIELD_NOT_NULL, .names = regime_names,
                  .schema = "{\"$ref\": \"#/components/schemas/Regime\"}"),
-    {"items", FIELD_RECORDS, offsetof(struct evidence_report, n_items), FIELD_REQUIRED, .least = 1,
+    {"items", FIELD_RECORDS, offsetof(struct evidence_report, n_items), FIELD_NOT_NULL, .least = 1,
      .most = EVIDENCE_ITEMS_MAX, .of = &item_record},
+    RECORD_FIELD(RECORD, struct evidence_report, counters, FIELD_NOT_NULL, .of = &counters_record,
+                 .about = "what the program counted since its last report"),
 };
 const struct record evidence_report_record =
     RECORD("EvidenceReport", struct evidence_report, report_fields);
@@ -82,6 +100,8 @@ bool evidence_report_parse(const json_t *json, struct evidence_report *ret, stru
                                                            .regime = REGIME_COLD};
   if (!record_read(&evidence_report_record, json, "", &report, error))
     return false;
+  if (!json_object_get(json, "items") && !json_object_get(json, "counters"))
+    return error_at(error, "/items", "a report must have \"items\" or \"counters\"");
 
   for (size_t i = 0; i < report.n_items; i++) {
     const struct evidence_item *item = &report.items[i];
@@ -160,6 +180,29 @@ static bool evidence_keep(struct worker *worker, const struct evidence_report *r
   return true;
 }
 
+/* Adds the counters of a report to /metrics: by its tag if a channel has that tag, so that a client
+ * cannot make labels. */
+static bool counters_keep(struct worker *worker, const struct evidence_report *report,
+                          struct error *error) {
+  const struct evidence_counters *counters = &report->counters;
+  const double counts[PROGRAM_COUNTER_COUNT] = {
+      [PROGRAM_hits] = (double)counters->hits,
+      [PROGRAM_misses] = (double)counters->misses,
+      [PROGRAM_unfit] = (double)counters->unfit,
+      [PROGRAM_failures] = (double)counters->failures,
+      [PROGRAM_saved_seconds] = counters->saved_ms / 1e3,
+  };
+  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *rows = NULL;
+  bool is_there = program_tag_is_counted(report->tag);
+  bind_text(&parameters, "tag", report->tag);
+  if (!is_there && !db_run(worker->db, &sql_evidence_tag, &parameters, &rows, error))
+    return false;
+
+  program_counters_add(is_there || db_count(rows) ? report->tag : "", counts);
+  return true;
+}
+
 void route_evidence_post(struct worker *worker, struct request *request) {
   cleanup_evidence_report struct evidence_report report = {0};
   struct error error;
@@ -167,11 +210,14 @@ void route_evidence_post(struct worker *worker, struct request *request) {
   if (!request_query_only(request, NULL))
     return;
 
-  if (!request_may_report(request, worker->server->evidence_rates))
+  bool has_items = json_object_get(request->json, "items") != NULL;
+  if (!request_may_report(request, has_items ? worker->server->evidence_rates
+                                             : worker->server->counters_rates))
     return;
 
   if (!evidence_report_parse(request->json, &report, &error) ||
-      !evidence_keep(worker, &report, request->token_id, &stored, &error)) {
+      (has_items && !evidence_keep(worker, &report, request->token_id, &stored, &error)) ||
+      !counters_keep(worker, &report, &error)) {
     answer_failure(request, &error);
     return;
   }

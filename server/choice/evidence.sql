@@ -71,3 +71,10 @@ WHERE id IN (SELECT id
              ORDER BY last_at
              LIMIT :at_once::bigint
              FOR UPDATE SKIP LOCKED);
+
+-- A channel that has the tag.
+-- name: evidence_tag
+SELECT id
+FROM channels
+WHERE tag = :tag
+LIMIT 1;

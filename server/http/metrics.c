@@ -1,5 +1,5 @@
-/* Counters, relaxed and without a lock; the log of requests; and the routes /metrics, /healthz,
- * /readyz and /openapi.json. */
+/* Counters, relaxed and without a lock; those of programs, with one; the log of requests; and the
+ * routes /metrics, /healthz, /readyz and /openapi.json. */
 #include <inttypes.h>
 #include <stdatomic.h>
 
@@ -47,6 +47,42 @@ static void count(atomic_uint_fast64_t *counter, uint64_t n) {
 void counter_add(enum counter counter, uint64_t n) { count(&counters[counter].value, n); }
 
 void metrics_note_refusal(enum token_refusal refusal) { count(&refusals[refusal], 1); }
+
+static struct {
+  pthread_mutex_t lock;
+  size_t n;
+  struct {
+    char tag[PROGRAM_TAG_MAX + 1];
+    double values[PROGRAM_COUNTER_COUNT];
+  } tags[PROGRAM_TAGS_MAX];
+} programs = {PTHREAD_MUTEX_INITIALIZER, 2, {{.tag = ""}, {.tag = "default"}}};
+
+/* Returns programs.n when there is none. Under the lock. */
+static size_t program_tag_find(const char *tag) {
+  size_t i = 0;
+  while (i < programs.n && strcmp(programs.tags[i].tag, tag) != 0)
+    i++;
+  return i;
+}
+
+bool program_tag_is_counted(const char *tag) {
+  pthread_mutex_lock(&programs.lock);
+  bool is_counted = program_tag_find(tag) < programs.n;
+  pthread_mutex_unlock(&programs.lock);
+  return is_counted;
+}
+
+void program_counters_add(const char *tag, const double counts[PROGRAM_COUNTER_COUNT]) {
+  pthread_mutex_lock(&programs.lock);
+  size_t at = program_tag_find(tag);
+  if (at == programs.n && (programs.n == PROGRAM_TAGS_MAX || strlen(tag) > PROGRAM_TAG_MAX))
+    at = 0;
+  if (at == programs.n)
+    snprintf(programs.tags[programs.n++].tag, PROGRAM_TAG_MAX + 1, "%s", tag);
+  for (size_t i = 0; i < PROGRAM_COUNTER_COUNT; i++)
+    programs.tags[at].values[i] += counts[i];
+  pthread_mutex_unlock(&programs.lock);
+}
 
 bool request_log_parse(const char *name, enum request_log *ret_log) {
   static const char *const names[] = {
@@ -156,6 +192,40 @@ static void answers_write(FILE *out) {
   }
 }
 
+/* A label's value, quoted. */
+static void label_write(FILE *out, const char *value) {
+  fputc('"', out);
+  for (; *value; value++) {
+    if (*value == '"' || *value == '\\')
+      fputc('\\', out);
+    if (*value == '\n')
+      fputs("\\n", out);
+    else
+      fputc(*value, out);
+  }
+  fputc('"', out);
+}
+
+static void programs_write(FILE *out) {
+  static const struct {
+    const char *name, *help;
+  } descriptions[] = {
+#define X(id, name_, help_) {name_, help_},
+      PROGRAM_COUNTERS(X)
+#undef X
+  };
+  pthread_mutex_lock(&programs.lock);
+  for (size_t i = 0; i < PROGRAM_COUNTER_COUNT; i++) {
+    head_write(out, descriptions[i].name, "counter", descriptions[i].help);
+    for (size_t tag = 0; tag < programs.n; tag++) {
+      fprintf(out, "%s{tag=", descriptions[i].name);
+      label_write(out, programs.tags[tag].tag);
+      fprintf(out, "} %.17g\n", programs.tags[tag].values[i]);
+    }
+  }
+  pthread_mutex_unlock(&programs.lock);
+}
+
 struct statement_family {
   FILE *out;
   const char *name, *help;
@@ -197,6 +267,8 @@ void route_metrics_get(struct server *server, struct request *request) {
   for (size_t i = 0; i < TOKEN_REFUSALS; i++)
     fprintf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", refused, refusal_names[i],
             atomic_load(&refusals[i]));
+
+  programs_write(out);
 
   struct queue_state state = queue_state(server->queue);
   const struct {

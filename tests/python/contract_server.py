@@ -13,7 +13,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 ENVIRONMENT = {"cuda": "12.8", "triton": "any", "gpu": "Test GPU", "arch": "sm_90", "compute_units": 132, "partition": ""}
 TOKEN = "secret-token"
-REPORT = {"environment", "tag", "node", "regime", "items"}
+REPORT = {"environment", "tag", "node", "regime", "items", "counters"}
+COUNTERS = {"hits", "misses", "unfit", "failures", "saved_ms"}
 ITEM = {"function", "name", "key", "near", "configs", "ms", "tuning_ms"}
 
 
@@ -43,7 +44,7 @@ class Contract(http.server.ThreadingHTTPServer):
         self.requests, self.authorizations = [], []
         self.entry, self.document, self.agreed = {}, {"functions": {}}, {"functions": {}}
         self.later = {}  # (closure, key) to what only POST answers
-        self.evidence, self.files = [], {}
+        self.evidence, self.counted, self.files = [], [], {}
         self.trouble = None  # called with the handler; true: it has answered
         self.is_shared = True
         self._closing = threading.Event()
@@ -119,11 +120,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._get_choices(query) if self.command == "GET" else self._post_choices(json.loads(body))
         elif segments == ["v1", "evidence"]:
             report = json.loads(body)
-            if not REPORT.issuperset(report) or not all(ITEM.issuperset(item) for item in report["items"]):
+            items, counted = report.get("items", []), report.get("counters", {})
+            if not REPORT.issuperset(report) or not all(ITEM.issuperset(item) for item in items) or \
+                    not COUNTERS.issuperset(counted) or not (items or counted):
                 self.answer(422, b"{}")
                 return
-            server.evidence.append(report)
-            self.answer(200, canonical({"stored": len(report["items"]), "dropped": 0}))
+            if items:
+                server.evidence.append(report)
+            if counted:
+                server.counted.append(counted)
+            self.answer(202, canonical({"stored": len(items), "dropped": 0}))
         elif segments[:3] == ["v1", "remote", "triton"] and "image" in query:
             self._remote((query["image"][0], *segments[3:]), body)
         else:

@@ -52,14 +52,14 @@ def test_a_second_container_compiles_and_benchmarks_nothing(server, stored, tmp_
     server.document, server.files = document(choices(4096)), dict(stored)
     report = shared(4096, cache=tmp_path, server=server)
     assert essence(report) == {"used": [CHOSEN] * 2, "benchmarked": 0, "compiled": 0}
-    assert report["counters"]["groups"] == 2 and len(server.requests) == 3
+    assert report["counters"]["groups"] == 2 and len(server.asked("GET")) == 3
     # The folder is one that plain Triton reads, and has nothing of ours in it.
     (tmp_path / "choices").mkdir()
     (tmp_path / "choices.json").write_bytes(canonical(document(choices(4096))))
     (plain,) = tuned(4096, cache=tmp_path, WAVETUNE_CACHE=str(tmp_path))
     assert plain["compiled"] == 0 and not [name for name in os.listdir(tmp_path) if name.startswith("tmp")]
     again = shared(4096, cache=tmp_path, server=server)
-    assert again["compiled"] == 0 and len(server.requests) == 4  # its choices alone
+    assert again["compiled"] == 0 and len(server.asked("GET")) == 4  # its choices alone
 
 
 def test_what_an_empty_server_got_serves_a_program_that_tunes_the_same(server, tmp_path):

@@ -50,8 +50,9 @@ def test_a_program_with_choices_benchmarks_nothing_and_asks_once(server, cache):
     (report,) = tuned(4096, 1000, cache=cache, server=server)
     assert (report["used"], report["benchmarked"]) == ([CHOSEN] * 4, 0)
     assert (report["counters"]["hits"], report["counters"]["misses"]) == (4, 0)
-    ((method, path, _),) = server.requests
+    (method, path, _), (_, last, _) = server.requests
     assert method == "GET" and path.startswith("/v1/choices?") and "gpu=Test%20GPU" in path and "compute_units=132" in path
+    assert last == "/v1/evidence" and server.counted == [{"hits": 4}] and server.evidence == [], "when the program ends"
 
 
 def test_keys_that_the_document_lacks_are_asked_for_a_few_times_only(server, cache):
@@ -77,12 +78,12 @@ def test_a_file_that_fetch_brought_is_enough(cache, tmp_path):
     assert essence(report) == RESTORED
 
 
-def test_the_file_comes_first_and_then_no_request_is_made(server, cache, tmp_path):
+def test_the_file_comes_first_and_then_nothing_is_asked_for(server, cache, tmp_path):
     (tmp_path / "choices").mkdir()
     (tmp_path / "choices.json").write_bytes(canonical(document(choices(4096))))
     server.document = document(choices(4096, config={"BLOCK": 256, "num_warps": 4}))
     (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_CACHE=str(tmp_path))
-    assert essence(report) == RESTORED and server.requests == []
+    assert essence(report) == RESTORED and [path for _, path, _ in server.requests] == ["/v1/evidence"]
 
 
 def from_file(folder, text):

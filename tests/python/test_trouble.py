@@ -262,7 +262,7 @@ def test_https_takes_the_certificates_of_a_file_and_no_others(certificate, tmp_p
         (report,) = tuned(4096, cache=tmp_path / "1", server=server, WAVETUNE_CA_FILE=str(certificate / "cert.pem"))
         assert report["used"] == [CHOSEN] * 2
         (report,) = tuned(4096, cache=tmp_path / "2", server=server)
-        assert essence(report) == UNTOUCHED and len(server.requests) == 1
+        assert essence(report) == UNTOUCHED and len(server.asked("GET")) == 1
         (report,) = tuned(4096, cache=tmp_path / "3", server=server, WAVETUNE_CA_FILE=str(tmp_path / "absent.pem"))
         assert essence(report) == UNTOUCHED
 
@@ -354,6 +354,88 @@ def test_evidence_that_is_forbidden_is_not_sent_again(server, client):
     server.wait_for(lambda: not sending._may_send_evidence)
     sending.evidence({"key": ["2"]})
     assert (counters.sent, counters.dropped, len(sending._evidence)) == (0, 2, 0)
+
+
+# What programs count
+
+def add(sending, hits):
+    counters.hits += hits
+    sending.counted()
+
+
+@pytest.fixture
+def sending(client):
+    from wavetune.runtime import sender
+    return sender.Sender(client, lambda: {"environment": {}, "node": "n"})
+
+
+def test_counters_are_sent_after_a_while_and_then_what_came_since(server, sending, monkeypatch):
+    from wavetune.runtime import sender
+    monkeypatch.setattr(sender, "COUNTERS_S", 0.05)
+    add(sending, 3)
+    server.wait_for(lambda: server.counted == [{"hits": 3}])
+    counters.saved_ms += 0.1 + 0.2
+    add(sending, 1)
+    server.wait_for(lambda: server.counted == [{"hits": 3}, {"hits": 1, "saved_ms": 0.3}])
+
+
+def test_counters_go_with_evidence(server, sending):
+    add(sending, 3)
+    sending.evidence({"key": ["1"]})
+    server.wait_for(lambda: server.evidence)
+    assert server.counted == [{"hits": 3}] and len(server.requests) == 1
+    sending.stop()
+    assert len(server.requests) == 1, "nothing is left"
+
+
+def test_counters_wait_for_the_end_of_the_program(server, sending):
+    add(sending, 250000)
+    assert server.requests == []
+    counters.hits -= 1  # one was none after all
+    sending.stop()
+    server.wait_for(lambda: server.counted == [{"hits": 100000}, {"hits": 100000}, {"hits": 49999}])
+
+
+def test_counters_of_a_report_without_an_answer_are_not_sent_again(server, sending, monkeypatch):
+    from wavetune.runtime import sender
+    monkeypatch.setattr(sender, "COUNTERS_S", 0.05)
+    sending.wire._break_s = 0.1
+    server.trouble = status(500)
+    add(sending, 3)
+    server.wait_for(lambda: server.requests)
+    add(sending, 4)
+    server.wait_for(lambda: server.asked("GET", "/readyz"))
+    server.trouble = None
+    server.wait_for(lambda: server.counted, 30)
+    assert server.counted == [{"hits": 4, "failures": len(server.asked("GET", "/readyz"))}]
+
+
+def test_counters_that_are_too_many_now_are_sent_later(server, sending, monkeypatch):
+    from wavetune.runtime import sender
+    monkeypatch.setattr(sender.random, "uniform", lambda *_: 0.1)
+    server.trouble = lambda handler: len(server.requests) < 2 and status(429)(handler)
+    add(sending, 3)
+    sending.evidence({"key": ["1"]})
+    server.wait_for(lambda: server.evidence)
+    assert server.counted == [{"hits": 3}] and len(server.requests) == 2
+
+
+def test_counters_that_are_forbidden_end_them(server, sending):
+    server.trouble = status(403)
+    add(sending, 3)
+    sending.evidence({"key": ["1"]})
+    server.wait_for(lambda: not sending._may_send_evidence)
+    add(sending, 1)
+    sending.stop()
+    assert len(server.requests) == 1
+
+
+def test_a_name_is_resolved_also_when_the_interpreter_ends(server, monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+    client = wire.Wire(server.url.replace("127.0.0.1", "localhost"), TOKEN)
+    monkeypatch.setattr(wire.threading, "Thread", type("Thread", (threading.Thread,), {"start": start}))
+    assert client._resolver.addresses(time.monotonic() + 60)
 
 
 def test_a_child_of_a_fork_has_its_own_connection_queue_and_locks(server, client):

@@ -3,6 +3,7 @@ the winners are written by hand."""
 
 import base64
 import json
+import re
 import time
 import urllib.parse
 
@@ -355,6 +356,72 @@ def test_evidence_is_forgotten_after_a_month(server, reader, postgres, start):
 def test_wrong_evidence_is_refused_with_its_place(server, reader, item, pointer):
     refused = tell(server, reader, "a", item)
     assert (refused.status, refused.json["pointer"]) == (422, pointer)
+
+
+def counted(server, tag="default"):
+    """What programs counted, by /metrics of one server."""
+    metrics = server.request("GET", "/metrics").body.decode()
+    found = re.findall(r'^wavetune_program_(\w+)_total\{tag="((?:[^"\\]|\\.)*)"\} (\S+)$', metrics, re.M)
+    return {name: float(value) for name, label, value in found if label == tag}
+
+
+NOTHING = dict.fromkeys(("choice_hits", "choice_misses", "choice_unfit", "failures", "saved_seconds"), 0)
+
+
+def count(server, token, **more):
+    return server.request("POST", "/v1/evidence", {"environment": ENVIRONMENT, "node": "a"} | more, token=token)
+
+
+def test_what_programs_count_is_in_the_metrics(server, reader):
+    assert counted(server) == counted(server, "") == NOTHING
+    some = {"hits": 17, "misses": 3, "unfit": 2, "failures": 1, "saved_ms": 1250.5}
+    assert count(server, reader, counters=some).json == {"stored": 0, "dropped": 0}
+    assert tell(server, reader, "a", found(), counters={"hits": 3}).json == {"stored": 1, "dropped": 0}
+    assert counted(server) == {"choice_hits": 20, "choice_misses": 3, "choice_unfit": 2, "failures": 1, "saved_seconds": 1.2505}
+
+
+def test_each_server_has_what_it_was_told(start, server, reader):
+    other = start(harness.Server, server.database, options=harness.UNHURRIED)
+    for told, hits in ((server, 1), (other, 2), (server, 4)):
+        count(told, reader, counters={"hits": hits})
+    assert (counted(server)["choice_hits"], counted(other)["choice_hits"]) == (5, 2)
+
+
+def test_only_tags_of_channels_are_labels(server, reader, publish, postgres):
+    publish(1)
+    odd = 'a "b" \\'
+    for tag in (odd, "invented"):
+        assert count(server, reader, tag=tag, counters={"hits": 1}).status == 202
+    assert counted(server, "")["choice_hits"] == 2 and counted(server, "invented") == {}
+    postgres.sql("""WITH made AS (
+                        INSERT INTO releases (digest, environment_digest, environment, tag, winners, bytes, regime, made_by, made_by_id)
+                        SELECT sha256(bytes || n::text::bytea), environment_digest, environment,
+                               CASE n WHEN 0 THEN 'a "b" \\' ELSE 'tag' || n END, winners, bytes || n::text::bytea, regime,
+                               made_by, made_by_id
+                        FROM releases, generate_series(0, 99) n RETURNING *)
+                    INSERT INTO channels (name, environment_digest, tag, regime, release, counter)
+                    SELECT 'stable', environment_digest, tag, regime, digest, 1 FROM made""", conninfo=server.database)
+    for tag in (odd, odd, *(f"tag{n}" for n in range(1, 100))):
+        assert count(server, reader, tag=tag, counters={"hits": 1}).status == 202
+    assert counted(server, odd.replace("\\", "\\\\").replace('"', '\\"'))["choice_hits"] == 2
+    assert counted(server, "tag61")["choice_hits"] == 1 and counted(server, "tag62") == {}, "64 tags at most"
+    assert counted(server, "")["choice_hits"] == 2 + 38
+
+
+@pytest.mark.parametrize("body, pointer", [
+    ({}, "/items"), ({"counters": {"hits": -1}}, "/counters/hits"), ({"counters": {"hits": 100001}}, "/counters/hits"),
+    ({"counters": {"saved_ms": 1.1e9}}, "/counters/saved_ms"), ({"counters": {"hits": None}}, "/counters/hits"),
+    ({"counters": {"more": 1}}, "/counters/more"), ({"counters": None}, "/counters"), ({"items": []}, "/items")])
+def test_wrong_counters_are_refused_with_their_place(server, reader, body, pointer):
+    refused = count(server, reader, **body)
+    assert (refused.status, refused.json["pointer"]) == (422, pointer) and counted(server) == NOTHING
+
+
+def test_counters_have_a_limit_of_their_own(server, reader):
+    while tell(server, reader, "a", found(), counters={"hits": 1}).status == 202:
+        pass
+    hits = counted(server)["choice_hits"]
+    assert hits < 100 and count(server, reader, counters={"hits": 1}).status == 202 and counted(server)["choice_hits"] == hits + 1
 
 
 def test_reports_of_a_token_are_limited(server, reader):

@@ -63,6 +63,12 @@ def run_until_spared(run, **more):
     return report
 
 
+def metrics(server):
+    """What programs counted and sent when they ended."""
+    text = server.request("GET", "/metrics").body.decode()
+    return {name: float(n) for name, n in re.findall(r'^wavetune_program_(\w+)_total\{tag="default"\} (\S+)$', text, re.M)}
+
+
 def evidence(server, postgres):
     return int(postgres.sql("SELECT count(*) FROM evidence", conninfo=server.database))
 
@@ -75,6 +81,8 @@ def test_what_two_containers_found_spares_the_third_all_benchmarks(server, postg
     third = run_until_spared(run)
     assert essence(third) == UNTOUCHED | {"benchmarked": 0} and third["counters"]["hits"] == 2
     assert essence(run(1000)) == UNTOUCHED, "a key that none of them had"
+    counted = metrics(server)
+    assert counted["choice_hits"] >= 2 and counted["choice_misses"] >= 6 and counted["saved_seconds"] > 0 == counted["choice_unfit"]
 
 
 def test_without_the_operators_rule_every_container_tunes(server, postgres, run):

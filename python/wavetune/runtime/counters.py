@@ -17,6 +17,32 @@ lost_ms = 0.0  # of the program's time, waiting for the server
 _NAMES = ("hits", "misses", "unfit", "saved_ms", "requests", "failures", "groups", "refused", "sent", "dropped", "lost_ms")
 
 
+_REPORTED = {"hits": 100000, "misses": 100000, "unfit": 100000, "failures": 100000, "saved_ms": 1e9}  # to the most of a report
+_taken: dict[str, float] = {}
+
+
+def is_pending() -> bool:
+    """Whether take() would find something."""
+    return any(globals()[name] > _taken.get(name, 0) for name in _REPORTED)
+
+
+def take() -> dict[str, float]:
+    """What was counted since the last call, of what the server adds up."""
+    found = {}
+    for name, most in _REPORTED.items():
+        more = min(round(globals()[name] - _taken.get(name, 0), 3), most)
+        if more > 0:  # a hit may turn out to be none after it was sent
+            found[name] = more
+            _taken[name] = _taken.get(name, 0) + more
+    return found
+
+
+def give_back(found: dict[str, float]) -> None:
+    """What take() found was not sent."""
+    for name, more in found.items():
+        _taken[name] = _taken.get(name, 0) - more
+
+
 def snapshot() -> dict[str, float]:
     return {name: globals()[name] for name in _NAMES}
 
@@ -25,3 +51,4 @@ def reset() -> None:
     """In a forked child, which counts anew."""
     for name in _NAMES:
         globals()[name] = type(globals()[name])()
+    _taken.clear()

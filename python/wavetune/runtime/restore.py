@@ -129,6 +129,8 @@ class Restorer:
 
     def restore(self, cache: Restoring, key: Any) -> bool:
         """Whether there is a config for the key now."""
+        if self.sender is not None:
+            self.sender.counted()
         texts = keys.key_texts(key, cache.is_text)
         own = cache.closure() if texts is not None else None
         if own is None:

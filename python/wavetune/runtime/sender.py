@@ -1,13 +1,17 @@
-"""What is sent in the background: evidence, compiled code, and the attempt to reach a server that was away.
+"""What is sent in the background: evidence, compiled code, counters, and the attempt to reach a server that was away.
 
 One thread, started when there is something to send. What does not fit into the queue is dropped and counted. When the program
 ends, the thread gets 0.5 s for what is left, and none where the server did not answer before.
+
+Counters go with evidence, else alone: every few minutes, and when the program ends. A report without an answer may have
+arrived: its evidence is sent again, its counters are not, so that nothing is counted twice.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
+import math
 import random
 import threading
 import time
@@ -22,6 +26,7 @@ from .wire import BODY_MAX, Wire
 EVIDENCE_MAX = 1000  # pieces, waiting and in a request
 FILES_MAX, FILES_BYTES_MAX = 256, 64 * 1024 * 1024
 GATHER_S = 1.0
+COUNTERS_S = 300.0
 LAST_S = 0.5
 
 
@@ -43,6 +48,7 @@ class Sender:
         self._may_send_evidence = self._may_send_files = True
         self._thread: threading.Thread | None = None
         self._gather_until = 0.0
+        self._counters_at = math.inf  # when counters are to be sent, at the latest
 
     def after_fork(self) -> None:
         """In the child: the parent sends what it queued."""
@@ -59,6 +65,14 @@ class Sender:
                 self._gather_until = time.monotonic() + GATHER_S  # a start measures many
             self._evidence.append(item)
             self._start()
+
+    def counted(self) -> None:
+        """Something is in the counters, or will be at once."""
+        if self._counters_at == math.inf:
+            with self._condition:
+                if self._may_send_evidence:
+                    self._counters_at = time.monotonic() + COUNTERS_S * random.uniform(0.8, 1.2)  # many containers start at once
+                    self._start()
 
     def file(self, path: str, body: bytes) -> None:
         with self._condition:
@@ -89,12 +103,15 @@ class Sender:
         with self._condition:
             thread, self._is_ended = self._thread, True
             self._condition.notify_all()
-            has_work = bool(self._evidence or self._files)
+            has_work = bool(self._evidence or self._files) or self._has_counters()
         if thread is not None and has_work and not self.wire.is_open():
             started = time.monotonic()
             thread.join(LAST_S)
             counters.lost_ms += (time.monotonic() - started) * 1000
         log("the program ends: " + ", ".join(f"{name} {value:.6g}" for name, value in counters.snapshot().items()))
+
+    def _has_counters(self) -> bool:
+        return self._may_send_evidence and counters.is_pending()
 
     # In the thread.
 
@@ -120,13 +137,16 @@ class Sender:
 
     def _wait_s(self) -> float | None:
         """Seconds until there is something to do; None: nothing is waiting."""
-        if not (self._evidence or self._files or self._is_probing):
+        due = min(self._gather_until if self._evidence else math.inf, self._counters_at)
+        if self._is_ended and self._has_counters():
+            due = 0.0
+        if not (self._files or self._is_probing) and due == math.inf:
             return None
         if not self.wire.may_try():
             return 5.0
         if self._files or self._is_probing:
             return 0.0
-        return max(0.0, self._gather_until - time.monotonic())
+        return max(0.0, due - time.monotonic())
 
     def _send(self) -> None:
         if self._is_probing:
@@ -134,8 +154,8 @@ class Sender:
             self.wire.request("GET", "/readyz", background=True)
         elif self._files:
             self._send_file()
-        elif self._evidence:
-            self._send_evidence()
+        else:
+            self._send_report()
 
     def _send_file(self) -> None:
         with self._condition:
@@ -152,16 +172,28 @@ class Sender:
                 self._may_send_files, self._file_bytes = False, 0
                 self._files.clear()
 
-    def _send_evidence(self) -> None:
+    def _send_report(self) -> None:
         with self._condition:
             items = list(self._evidence)
-        body = json.dumps({**self.head(), "items": items}, separators=(",", ":")).encode()
+            is_away = self.wire.is_open()
+            counted = {} if is_away else counters.take()
+            if not is_away:
+                self._counters_at = math.inf
+            elif not items:
+                self._is_probing = True
+        if not items and not counted:
+            return
+        report = {**self.head(), **({"items": items} if items else {}), **({"counters": counted} if counted else {})}
+        body = json.dumps(report, separators=(",", ":")).encode()
         answer = self.wire.request("POST", "/v1/evidence", body, {"Content-Type": "application/json"}, background=True)
         if answer is None:
-            return  # kept for when the server is back
+            return  # evidence is kept for when the server is back
         with self._condition:
             if answer.status == 429 and not self._is_ended:  # many containers report under one token
                 self._gather_until = time.monotonic() + random.uniform(30, 90)
+                if counted:
+                    counters.give_back(counted)
+                    self._counters_at = self._gather_until
                 return
             for _ in items:
                 self._evidence.popleft()
@@ -172,7 +204,7 @@ class Sender:
             log(f"POST /v1/evidence: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
             if answer.status in (403, 404):
                 counters.dropped += len(self._evidence)
-                self._may_send_evidence = False
+                self._may_send_evidence, self._counters_at = False, math.inf
                 self._evidence.clear()
 
 

@@ -104,8 +104,13 @@ class _Resolver:
             pass  # a name
         if self.thread is None or not self.thread.is_alive():
             self.thread = threading.Thread(target=self._resolve, name="wavetune-resolver", daemon=True)
-            self.thread.start()
-        self.thread.join(max(0.0, deadline - time.monotonic()))
+            try:
+                self.thread.start()
+            except RuntimeError:  # the interpreter is ending, and only the sender's thread still asks
+                self.thread = None
+                self._resolve()
+        if self.thread is not None:
+            self.thread.join(max(0.0, deadline - time.monotonic()))
         if time.monotonic() >= self.until:
             raise OSError(f"the name {self.host} was not resolved")
         return self.found

@@ -16,6 +16,8 @@
   COUNTER(responses_cached, "wavetune_http_responses_from_memory_total", \
           "Responses served by the event threads from memory") \
   COUNTER(queue_shed, "wavetune_queue_shed_total", "Requests refused because the queue was full") \
+  COUNTER(choices_rendered, "wavetune_choices_rendered_total", \
+          "Releases whose choices were rendered") \
   COUNTER(leases_granted, "wavetune_leases_granted_total", "Leases granted") \
   COUNTER(leases_split, "wavetune_leases_split_total", \
           "Splits of held leases, whose last configs went to an idle device") \

@@ -105,6 +105,21 @@ static void ready_check(struct worker *worker) {
   ready_set(server, is_ready ? NULL : error.message);
 }
 
+bool server_pause(struct server *server, int64_t ms) {
+  struct timespec until;
+  int reason = 0;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += ms * 1000000;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  pthread_mutex_lock(&server->stop_lock);
+  while (ms && !server->is_stopping && reason != ETIMEDOUT)
+    reason = pthread_cond_timedwait(&server->stop_signal, &server->stop_lock, &until);
+  bool is_stopping = server->is_stopping;
+  pthread_mutex_unlock(&server->stop_lock);
+  return !is_stopping;
+}
+
 static void *housekeep_main(void *context) {
   static const struct {
     void (*run)(struct worker *);
@@ -142,29 +157,21 @@ static void *housekeep_main(void *context) {
       }
     }
 
-    struct timespec until;
-    int reason = 0;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += HOUSEKEEP_EVERY_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_mutex_lock(&server->stop_lock);
-    while (!server->is_stopping && reason != ETIMEDOUT)
-      reason = pthread_cond_timedwait(&server->stop_signal, &server->stop_lock, &until);
-    is_stopping = server->is_stopping;
-    pthread_mutex_unlock(&server->stop_lock);
+    is_stopping = !server_pause(server, HOUSEKEEP_EVERY_MS);
   }
 
   return NULL;
 }
 
-/* The workers and, last, the housekeeper. */
+/* The workers, the thread that prepares choices, and, last, the housekeeper. */
 static bool threads_start(struct server *server, struct error *error) {
-  int n = server->options.workers + 1;
+  int n = server->options.workers + 2;
   server->threads = xcalloc((size_t)n, sizeof *server->threads);
   while (server->n_threads < n) {
     struct worker_thread *thread = &server->threads[server->n_threads];
-    void *(*run)(void *) = server->n_threads < n - 1 ? work_main : housekeep_main;
+    void *(*run)(void *) = server->n_threads < n - 2    ? work_main
+                           : server->n_threads == n - 2 ? prepare_main
+                                                        : housekeep_main;
     thread->worker.server = server;
     thread->worker.db = db_new(server->options.database, "wavetune-server");
     db_set_run_ms(thread->worker.db, server->options.database_timeout_ms);
@@ -193,7 +200,7 @@ static struct server *server_new(const struct server_options *options) {
   server->demand_rates = token_rates_new(DEMAND_POSTS_PER_MINUTE);
   server->evidence_rates = token_rates_new(EVIDENCE_POSTS_PER_MINUTE);
   server->counters_rates = token_rates_new(COUNTERS_POSTS_PER_MINUTE);
-  server->documents = documents_new(DOCUMENT_POLLS * options->poll_ms);
+  server->documents = documents_new(0);
   server->agreed = documents_new(DOCUMENT_POLLS * options->poll_ms);
   server->response_cache =
       response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_target, server->fetches);
@@ -282,7 +289,7 @@ void server_stop(struct server *server) {
   queue_stop(server->queue);
   pthread_mutex_lock(&server->stop_lock);
   server->is_stopping = true;
-  pthread_cond_signal(&server->stop_signal);
+  pthread_cond_broadcast(&server->stop_signal);
   pthread_mutex_unlock(&server->stop_lock);
 
   struct timespec until;

@@ -51,7 +51,7 @@ struct server {
   char *openapi;                     /* the document's text */
   atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */
   int n_threads;                     /* that were started */
-  struct worker_thread *threads;     /* the workers' and, last, the housekeeper's */
+  struct worker_thread *threads;     /* the workers' and two more (threads_start) */
   pthread_mutex_t stop_lock;
   pthread_cond_t stop_signal;
   bool is_stopping;
@@ -80,5 +80,7 @@ void daemon_stop(struct daemon *daemon);
 
 /* The main function of a database worker's thread: takes a struct worker_thread. */
 void *work_main(void *worker_thread);
+/* Waits; false: the server stops. Threads: any. */
+must_check bool server_pause(struct server *server, int64_t ms);
 
 #endif

@@ -4,6 +4,7 @@
 #include "server/choice/choices.h"
 
 #include "common/cache/format.h"
+#include "server/cache/fetches.h"
 #include "server/channel/channels.h"
 #include "server/choice/documents.h"
 #include "server/http/request.h"
@@ -31,6 +32,15 @@ static void found_release(struct found *found) {
 }
 #define cleanup_found __attribute__((cleanup(found_release)))
 
+/* The choices of a release, which is noted as used: garbage collection keeps it. */
+static bool document_use(struct worker *worker, const struct digest *release, struct document **ret,
+                         struct error *error) {
+  if (!document_get(worker, release, ret, error))
+    return false;
+  fetches_add(worker->server->fetches, release);
+  return true;
+}
+
 /* When the query is wrong or the database fails, answers the request and returns false. */
 static bool found_find(struct worker *worker, struct request *request, struct found *ret) {
   static const char *const arguments[] = {SERVED_ARGUMENTS, NULL};
@@ -38,7 +48,7 @@ static bool found_find(struct worker *worker, struct request *request, struct fo
   struct error error;
   if (!served_entry_find(worker, request, arguments, true, served))
     return false;
-  if ((!served->answer || document_get(worker, &served->release, &ret->document, &error)) &&
+  if ((!served->answer || document_use(worker, &served->release, &ret->document, &error)) &&
       evidence_agreed(worker, &served->asked, served->tag, served->regime, &ret->agreed, &error))
     return true;
 
@@ -46,10 +56,10 @@ static bool found_find(struct worker *worker, struct request *request, struct fo
   return false;
 }
 
-/* Answers three lines. They are cached until a channel moves or a publisher signs, but only if
- * nothing else can change them. A requested release is not cached: each request notes that the
- * release is used. Neither is an answer without an entry: there are as many as there are names of
- * channels and tags. */
+/* Answers three lines. They are cached until a channel moves, a publisher signs or the release is
+ * rendered again, but not with what containers agree on. A requested release is not cached: each
+ * request notes that the release is used. Neither is an answer without an entry: there are as many
+ * as there are names of channels and tags. */
 static void lines_answer(struct request *request, struct found *found) {
   const struct document *document = found->document, *agreed = found->agreed;
   const char *match = found->served.match;
@@ -65,7 +75,7 @@ static void lines_answer(struct request *request, struct found *found) {
   size = strlen(bytes);
   struct digest digest = digest_of(bytes, size);
   digest_format(&digest, etag);
-  if (found->served.answer && !document->may_change && !agreed) {
+  if (found->served.answer && !agreed) {
     request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/x-ndjson", bytes, size, etag,
                           match);
     return;
@@ -86,7 +96,7 @@ static void release_answer(struct worker *worker, struct request *request, const
     return;
   if ((!digest_parse(name, &digest) &&
        !error_set(&error, "release=%.80s is no digest, sha256:…", name)) ||
-      !document_get(worker, &digest, &found.document, &error)) {
+      !document_use(worker, &digest, &found.document, &error)) {
     error.pointer[0] = 0; /* the request has no body that it could point into */
     answer_failure(request, &error);
     return;

@@ -1,15 +1,20 @@
-/* Documents are made and parsed outside of the lock: two workers may make one at once, and the last
- * stays. Memory and threads: documents.h. */
+/* Documents are made and parsed outside of the lock. Of several threads that need the same release
+ * one renders it, and the others wait. Memory and threads: documents.h. */
 #include "server/choice/documents.h"
 
 #include <pthread.h>
 
-#include "server/cache/fetches.h"
+#include "server/counters.h"
 #include "server/release/releases.h"
 #include "server/server_private.h"
 
+#define MAKING_MAX 64 /* more workers would not wait for each other */
+
 struct documents {
   pthread_mutex_t lock;
+  pthread_cond_t made;
+  size_t n_making;
+  struct digest making[MAKING_MAX]; /* releases that are being rendered */
   int64_t life_ms;
   size_t n, bytes;
   struct document *all[DOCUMENTS_MAX]; /* the most recently used last */
@@ -18,6 +23,7 @@ struct documents {
 struct documents *documents_new(int64_t life_ms) {
   struct documents *documents = xcalloc(1, sizeof *documents);
   pthread_mutex_init(&documents->lock, NULL);
+  pthread_cond_init(&documents->made, NULL);
   documents->life_ms = life_ms;
   return documents;
 }
@@ -38,6 +44,7 @@ void documents_free(struct documents *documents) {
   for (size_t i = 0; i < documents->n; i++)
     unreference(documents->all[i]);
   pthread_mutex_destroy(&documents->lock);
+  pthread_cond_destroy(&documents->made);
   free(documents);
 }
 
@@ -85,7 +92,7 @@ struct document *documents_find(struct documents *documents, const struct digest
   if (i < documents->n) {
     found = take_out(documents, i);
     put_last(documents, found, found->cost);
-    if (found->may_change && now_ms >= found->until_ms) {
+    if (found->may_change && documents->life_ms && now_ms >= found->until_ms) {
       found->until_ms = now_ms + documents->life_ms;
       found = NULL;
     } else {
@@ -120,19 +127,24 @@ struct document *documents_add(struct documents *documents, const struct digest 
   return document;
 }
 
-bool document_get(struct worker *worker, const struct digest *release, struct document **ret,
-                  struct error *error) {
+struct digest *documents_changing(struct documents *documents, size_t *ret_n) {
+  struct digest *ids = xcalloc(DOCUMENTS_MAX, sizeof *ids);
+  pthread_mutex_lock(&documents->lock);
+  *ret_n = 0;
+  for (size_t i = 0; i < documents->n; i++)
+    if (documents->all[i]->may_change)
+      ids[(*ret_n)++] = documents->all[i]->id;
+  pthread_mutex_unlock(&documents->lock);
+  return ids;
+}
+
+bool document_make(struct worker *worker, const struct digest *release, struct document **ret,
+                   struct error *error) {
   static const char empty[] = "{\"code\":{},\"functions\":{},\"version\":1}";
   const struct cache_format *format;
   cleanup_release struct release *loaded = NULL;
   cleanup_cache_files struct cache_files files = {0};
   struct error why;
-  *ret = documents_find(worker->server->documents, release);
-  if (*ret) {
-    fetches_add(worker->server->fetches, release);
-    return true;
-  }
-
   ALWAYS(cache_format_find("choices", &format, &why));
   if (!release_load(worker, release, &loaded, error))
     return false;
@@ -143,6 +155,51 @@ bool document_get(struct worker *worker, const struct digest *release, struct do
 
   *ret = documents_add(worker->server->documents, release,
                        files.n ? TAKE(files.files[0].bytes) : xstrdup(empty), files.n_skipped > 0);
+  counter_add(COUNTER_choices_rendered, 1);
+  return true;
+}
+
+/* Returns documents->n_making when no thread renders it. */
+static size_t making_of(const struct documents *documents, const struct digest *release) {
+  size_t i = 0;
+  while (i < documents->n_making && !digest_equal(&documents->making[i], release))
+    i++;
+  return i;
+}
+
+/* Whether the caller shall render the release, and then call making_end. False: another thread
+ * rendered it meanwhile. */
+static bool making_begin(struct documents *documents, const struct digest *release) {
+  bool is_first = true;
+  pthread_mutex_lock(&documents->lock);
+  while (making_of(documents, release) < documents->n_making) {
+    is_first = false;
+    pthread_cond_wait(&documents->made, &documents->lock);
+  }
+  if (is_first && documents->n_making < MAKING_MAX)
+    documents->making[documents->n_making++] = *release;
+  pthread_mutex_unlock(&documents->lock);
+  return is_first;
+}
+
+static void making_end(struct documents *documents, const struct digest *release) {
+  pthread_mutex_lock(&documents->lock);
+  size_t at = making_of(documents, release);
+  if (at < documents->n_making)
+    documents->making[at] = documents->making[--documents->n_making];
+  pthread_cond_broadcast(&documents->made);
+  pthread_mutex_unlock(&documents->lock);
+}
+
+bool document_get(struct worker *worker, const struct digest *release, struct document **ret,
+                  struct error *error) {
+  struct documents *documents = worker->server->documents;
+  while (!(*ret = documents_find(documents, release)))
+    if (making_begin(documents, release)) {
+      bool ok = document_make(worker, release, ret, error);
+      making_end(documents, release);
+      return ok;
+    }
   return true;
 }
 

@@ -14,13 +14,13 @@
 #define DOCUMENTS_MAX 64
 #define DOCUMENTS_BYTES_MAX ((size_t)64 << 20) /* but one document stays, whatever its size */
 #define DOCUMENT_INDEX_COST 8 /* bytes of parsed JSON and index for each byte of text */
-/* How long a document is used that may change: what containers agree on, and the choices of a
- * release without some of its winners, whose kernels or builds may be pushed later. */
+/* How long what containers agree on is used; and how often the choices of a release without some of
+ * its winners, whose kernels or builds may be pushed later, are looked at (prepare.c). */
 #define DOCUMENT_POLLS 10 /* of --poll-ms */
 
 struct document {
   struct digest id;     /* the release, or the hash of the environment, regime and tag */
-  bool may_change;      /* it is made again after the documents' life_ms */
+  bool may_change;      /* it is made again after the documents' life_ms, if that is not 0 */
   struct digest digest; /* of the text */
   char *text;           /* canonical, NUL-terminated */
   size_t size;
@@ -46,11 +46,20 @@ must_check struct document *documents_add(struct documents *documents, const str
                                           char *text, bool may_change);
 void document_put(struct documents *documents, struct document *document);
 
+/* The ids of documents that may change, which the caller frees. */
+must_check struct digest *documents_changing(struct documents *documents, size_t *ret_n);
+
 /* The choices of a release, kept or rendered; give it back. A release without choices has a
- * document without functions. Notes that the release is used. ERROR_MISSING: there is no such
- * release. */
+ * document without functions. ERROR_MISSING: there is no such release. */
 must_check bool document_get(struct worker *worker, const struct digest *release,
                              struct document **ret, struct error *error);
+/* The same, rendered in any case; the document takes the place of an older one. */
+must_check bool document_make(struct worker *worker, const struct digest *release,
+                              struct document **ret, struct error *error);
+
+/* The main function of the thread that makes documents before they are requested (prepare.c): takes
+ * a struct worker_thread. */
+void *prepare_main(void *worker_thread);
 
 /* The choices of a document by "closure key", the key in canonical JSON; borrowed. Sets
  * document->json too. */

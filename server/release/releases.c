@@ -438,7 +438,6 @@ bool release_render(struct worker *worker, const struct release *release,
   const struct cache_source source = cache_store_source(&store);
   const struct render_request wanted = {
       .release = release, .source = &source, .identity = identity};
-  fetches_add(worker->server->fetches, &release->digest);
   bool ok = format->render(&wanted, ret, error);
   if (store.has_failed) {
     *error = store.failure;
@@ -547,6 +546,7 @@ void route_release_export(struct worker *worker, struct request *request) {
   if (!identity_of_query(worker, request, &identity))
     return;
 
+  fetches_add(worker->server->fetches, &digest); /* so that garbage collection treats it as used */
   if (release_render(worker, release, format, identity, &files, &error))
     files_answer(request, &files);
   else

@@ -11,8 +11,7 @@
 must_check bool release_load(struct worker *worker, const struct digest *digest,
                              struct release **ret, struct error *error);
 
-/* Renders the release in a format; `identity` may be NULL. Notes that the release is used, so that
- * it is not garbage-collected. */
+/* Renders the release in a format; `identity` may be NULL. */
 must_check bool release_render(struct worker *worker, const struct release *release,
                                const struct cache_format *format, const struct identity *identity,
                                struct cache_files *ret, struct error *error);

@@ -155,14 +155,39 @@ def test_a_release_that_programs_pin_counts_as_used(start, database, postgres, p
     harness.wait_until(is_noted, what="a note when the choices are in memory")
 
 
+def render_count(server):
+    metrics = server.request("GET", "/metrics").body.decode()
+    return int(re.search(r"^wavetune_choices_rendered_total (\d+)$", metrics, re.M)[1])
+
+
 @pytest.mark.parametrize("options", [("--poll-ms", "10")])
-def test_choices_that_were_left_out_are_looked_for_again(server, reader, publish, postgres):
+def test_choices_are_rendered_before_they_are_requested(start, server, reader, publish):
+    first = publish(1)
+    harness.wait_until(lambda: render_count(server) == 1)
+    assert lines(server, reader)[1]["release"] == first and render_count(server) == 1
+    other = start(harness.Server, server.database, options=(*harness.UNHURRIED, "--poll-ms", "10"))
+    harness.wait_until(lambda: render_count(other) == 1, what="a server that starts")
+    second = publish(0)
+    harness.wait_until(lambda: render_count(other) == 2, what="a server that did not move the channel")
+    harness.wait_until(lambda: lines(other, reader)[1]["release"] == second)
+    wavetune(server, "promote", first, "stable")
+    harness.wait_until(lambda: lines(other, reader)[1]["release"] == first)
+    assert (render_count(server), render_count(other)) == (2, 2), "both releases are kept"
+
+
+@pytest.mark.parametrize("options", [("--poll-ms", "10")])
+def test_choices_that_were_left_out_are_looked_for_again(server, reader, publish, postgres, tmp_path):
     postgres.sql("CREATE TABLE complete AS SELECT digest, build FROM builds", conninfo=server.database)
     postgres.sql("UPDATE builds SET build = (build::jsonb - 'record')::json", conninfo=server.database)
     publish(1)
     assert lines(server, reader)[1]["functions"] == {}, "the build has no record of its function"
     postgres.sql("UPDATE builds b SET build = c.build FROM complete c WHERE c.digest = b.digest", conninfo=server.database)
+    harness.small_kernel(tmp_path / "small")
+    wavetune(server, "kernel", "push", tmp_path / "small")  # as whoever completes a release does
     harness.wait_until(lambda: lines(server, reader)[1]["functions"])
+    rendered = render_count(server)
+    time.sleep(0.5)
+    assert render_count(server) <= rendered + 1, "not again while nothing is pushed"
 
 
 @pytest.mark.parametrize("body, pointer", [

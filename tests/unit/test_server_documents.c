@@ -56,6 +56,21 @@ Test(documents, one_caller_makes_an_old_document_again) {
   documents_free(documents);
 }
 
+Test(documents, those_that_may_change_are_listed) {
+  struct documents *documents = documents_new(0);
+  size_t n;
+  for (size_t i = 0; i < 3; i++)
+    add(documents, i, "{}", i == 1);
+  cleanup_free struct digest *ids = documents_changing(documents, &n);
+  struct digest expected = id_of(1);
+  cr_expect(n == 1 && digest_equal(&ids[0], &expected));
+  struct document *document = documents_find(documents, &expected);
+  document->until_ms = 0;
+  document_put(documents, document);
+  cr_expect(is_kept(documents, 1), "without a life it is used until it is replaced");
+  documents_free(documents);
+}
+
 Test(documents, parsed_choices_count_too) {
   static const char head[] = "{\"code\":{},\"functions\":{\"f\":{\"choices\":[{\"config\":1,"
                              "\"key\":[\"1\"]}],\"name\":\"";

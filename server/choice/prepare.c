@@ -1,0 +1,154 @@
+/* The thread that renders choices before programs request them, which wait half a second for their
+ * first answer: at a server's start, and when a release was made or a channel moved, also by
+ * another server; and, of releases that lacked kernels or builds, when some were pushed.
+ *
+ * Memory: documents.h. Threads: its own, with its own connection. */
+#include "common/base/log.h"
+#include "server/choice/documents.h"
+#include "server/choice/prepare.sql.h"
+#include "server/db/db_record.h"
+#include "server/http/request.h"
+#include "server/http/response_cache.h"
+#include "server/server_private.h"
+
+#define LOOK_EVERY_MS 50
+#define PREPARE_POLLS 2 /* how often the database is looked at, in --poll-ms */
+#define RETRY_MS 1000   /* after the database failed */
+/* Releases are rendered until either limit. */
+#define RELEASES_MAX 32
+#define BYTES_MAX (DOCUMENTS_BYTES_MAX / 2)
+
+/* What is prepared. */
+struct prepared {
+  bool is_begun;
+  uint64_t generation;      /* of the response cache, which grows when a channel moves */
+  int64_t releases, pushed; /* identify the releases; the kernels and builds */
+  int64_t pushed_ms;        /* when the latter are looked at next */
+  bool is_changing;         /* documents were perhaps being rendered when something was pushed */
+};
+
+/* Choices that cannot be rendered are for requests to report. False: the database failed. */
+static bool may_go_on(const struct digest *release, const struct error *error) {
+  char text[DIGEST_TEXT_SIZE];
+  log_warning("choices: release %s: %s", digest_format(release, text), error->message);
+  return error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_DEADLINE;
+}
+
+/* Renders the releases that programs will request, unless they are kept. */
+static bool releases_prepare(struct worker *worker) {
+  struct documents *documents = worker->server->documents;
+  struct error error;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "most", RELEASES_MAX);
+  if (!db_run(worker->db, &sql_prepare_releases, &parameters, &rows, &error)) {
+    log_warning("choices: %s", error.message);
+    return false;
+  }
+
+  size_t bytes = 0;
+  for (int row = 0; row < db_count(rows) && bytes < BYTES_MAX; row++) {
+    struct digest release = db_get_digest(rows, row, "release");
+    struct document *document;
+    if (!server_pause(worker->server, 0))
+      return true;
+    if (!document_get(worker, &release, &document, &error)) {
+      if (!may_go_on(&release, &error))
+        return false;
+      continue;
+    }
+    bytes += document->size;
+    document_put(documents, document);
+  }
+  return true;
+}
+
+/* Renders a document again, and forgets answers with the older one. */
+static bool document_replace(struct worker *worker, const struct digest *release,
+                             struct error *error) {
+  struct documents *documents = worker->server->documents;
+  struct document *older = documents_find(documents, release), *made;
+  bool ok = document_make(worker, release, &made, error);
+  if (ok) {
+    if (!older || !digest_equal(&older->digest, &made->digest))
+      response_cache_forget_channels(worker->server);
+    document_put(documents, made);
+  }
+  if (older)
+    document_put(documents, older);
+  return ok;
+}
+
+/* When kernels or builds were pushed, renders the releases that lacked some again. */
+static bool changing_prepare(struct worker *worker, int64_t pushed, struct prepared *prepared) {
+  struct error error;
+  int64_t now_ms = clock_monotonic_ms();
+  if (now_ms < prepared->pushed_ms)
+    return true;
+
+  prepared->pushed_ms = now_ms + DOCUMENT_POLLS * server_options(worker->server)->poll_ms;
+  size_t n;
+  bool is_new = pushed != prepared->pushed;
+  cleanup_free struct digest *releases = documents_changing(worker->server->documents, &n);
+  for (size_t i = 0; i < n && (is_new || prepared->is_changing); i++) {
+    if (!server_pause(worker->server, 0))
+      return true;
+    if (!document_replace(worker, &releases[i], &error) && !may_go_on(&releases[i], &error))
+      return false;
+  }
+  prepared->pushed = pushed;
+  prepared->is_changing = is_new;
+  return true;
+}
+
+/* Reads what is in the database. */
+static bool state_read(struct worker *worker, int64_t *ret_releases, int64_t *ret_pushed) {
+  struct error error;
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(worker->db, &sql_prepare_state, NULL, &rows, &error)) {
+    log_warning("choices: %s", error.message);
+    return false;
+  }
+
+  *ret_releases = db_get_integer(rows, 0, "releases");
+  *ret_pushed = db_get_integer(rows, 0, "pushed");
+  return true;
+}
+
+/* Prepares what is new. False: the database failed. */
+static bool prepare(struct worker *worker, uint64_t generation, struct prepared *prepared) {
+  int64_t releases, pushed;
+  if (!state_read(worker, &releases, &pushed))
+    return false;
+  if ((!prepared->is_begun || generation != prepared->generation ||
+       releases != prepared->releases) &&
+      !releases_prepare(worker))
+    return false;
+
+  prepared->is_begun = true;
+  prepared->generation = generation;
+  prepared->releases = releases;
+  return changing_prepare(worker, pushed, prepared);
+}
+
+void *prepare_main(void *worker_thread) {
+  struct worker_thread *thread = worker_thread;
+  struct worker *worker = &thread->worker;
+  struct server *server = worker->server;
+  struct prepared prepared = {0};
+  int64_t next_ms = 0, retry_ms = 0;
+  MAGIC_CHECK(server, SERVER_MAGIC);
+  while (server_pause(server, LOOK_EVERY_MS)) {
+    int64_t now_ms = clock_monotonic_ms();
+    uint64_t generation = response_cache_generation(server->response_cache);
+    if (!server->is_ready || now_ms < retry_ms ||
+        (now_ms < next_ms && prepared.is_begun && generation == prepared.generation))
+      continue;
+
+    bool ok = prepare(worker, generation, &prepared);
+    retry_ms = ok ? 0 : clock_monotonic_ms() + RETRY_MS;
+    next_ms = clock_monotonic_ms() + PREPARE_POLLS * server_options(server)->poll_ms;
+  }
+
+  return NULL;
+}

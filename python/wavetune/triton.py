@@ -25,12 +25,16 @@ class CacheManager(FileCacheManager):
             self._remote = _remote(self)
 
     def get_file(self, filename):
+        if self._remote is not None:
+            self._remote.need(filename, False)
         path = super().get_file(filename)
         if path is None and self._remote is not None:
             return self._remote.get_file(filename)
         return path
 
     def get_group(self, filename):
+        if self._remote is not None:
+            self._remote.need(filename, True)
         group = super().get_group(filename)
         if not group and self._remote is not None:
             return self._remote.get_group(filename) or group

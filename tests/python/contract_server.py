@@ -45,6 +45,7 @@ class Contract(http.server.ThreadingHTTPServer):
         self.entry, self.document, self.agreed = {}, {"functions": {}}, {"functions": {}}
         self.later = {}  # (closure, key) to what only POST answers
         self.evidence, self.counted, self.files = [], [], {}
+        self.lists, self.asked_for_lists = {}, []  # of starts, and the folders that were asked for
         self.trouble = None  # called with the handler; true: it has answered
         self.is_shared = True
         self._closing = threading.Event()
@@ -106,7 +107,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if len(body) < length:  # the client is gone
             self.close_connection = True
             return
-        server.requests.append((self.command, self.path, body))
+        if not parts.path.endswith("/start.json"):
+            server.requests.append((self.command, self.path, body))
         server.authorizations.append(self.headers.get("Authorization"))
         if server.trouble is not None and server.trouble(self):
             return
@@ -162,7 +164,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.answer(200, canonical({"choices": choices, "code": {}}))
 
     def _remote(self, place, body):
-        if self.command == "PUT":
+        if place[-1] == "start.json":
+            self._list(place, body)
+        elif self.command == "PUT":
             if len(body) > 16 * 1024 * 1024:
                 self.answer(413, b"{}")
                 return
@@ -173,3 +177,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.answer(200, self.server.files[place], Wavetune_Origin="shared")
         else:
             self.answer(404, b"{}")
+
+    def _list(self, place, body):
+        server = self.server
+        if self.command == "PUT":
+            server.lists[place] = body
+            self.answer(204)
+        else:
+            server.asked_for_lists.append(place[1])
+            self.answer(200 if place in server.lists else 404, server.lists.get(place, b"{}"))

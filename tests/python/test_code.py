@@ -72,6 +72,25 @@ def test_what_an_empty_server_got_serves_a_program_that_tunes_the_same(server, t
         assert second["benchmarked"] == 0
 
 
+def test_a_start_is_listed_without_the_configs_that_lost(server, tmp_path):
+    first = shared(4096, cache=tmp_path / "1", server=server, COMPILE_ALL="1")
+    assert (first["benchmarked"], first["compiled"]) == (12, 12)
+    server.wait_for(lambda: len(server.files) == 12 and len(server.lists) == 2)
+    (listed,) = {body for body in server.lists.values()}
+    winners = [folder for folder, _, _ in json.loads(listed)["files"]]
+    assert len(winners) == 2
+    server.document = document(choices(4096, config={"BLOCK": first["used"][0][0], "num_warps": first["used"][0][1]}))
+    server.requests.clear()
+    second = shared(4096, cache=tmp_path / "2", server=server)
+    assert (second["benchmarked"], second["compiled"]) == (0, 0)
+    assert sorted(path.split("/")[4] for path in server.asked("GET", "/v1/remote")) == sorted(winners)
+    # What the list has is there already: nothing is asked for, and a list that fits is not sent again.
+    server.requests.clear()
+    server.lists = dict.fromkeys(server.lists, listed)
+    assert shared(4096, cache=tmp_path / "2", server=server)["compiled"] == 0
+    assert server.asked("GET", "/v1/remote") == server.asked("PUT") == [] and set(server.lists.values()) == {listed}
+
+
 def test_without_a_key_or_an_open_namespace_no_code_is_asked_for_or_sent(server, stored, tmp_path):
     server.document, server.files = document(choices(4096)), dict(stored)
     for variables in ({}, {"TRITON_CACHE_MANAGER": "wavetune.triton:CacheManager"}):
@@ -289,12 +308,14 @@ class _Stand:
         from contract_server import TOKEN
 
         from wavetune.runtime.settings import Settings
+        from wavetune.runtime.start import Start
         from wavetune.runtime.wire import Wire
         self.wire = Wire(server.url, TOKEN)
         (image,) = {place[0] for place in server.files} or {"sha256:" + "0" * 64}
         self.settings = Settings({"WAVETUNE_IMAGE": image, "WAVETUNE_SHARED_CODE": "1"}, TOKEN)
         self.choices = self.sender = None
         self.is_code_refused = False
+        self.start = Start(self)
 
     def gives_code(self):
         return True
@@ -332,7 +353,7 @@ def test_shared_objects_are_neither_asked_for_nor_sent(server, tmp_path):
 
 
 def test_a_full_folder_makes_a_program_lose_nothing_that_it_would_have(server, stored, tmp_path):
-    """A limit of file size stands for a full disk: files of the group are larger, and so is what Triton would write itself."""
+    """No file may have more than 100 bytes: neither those of the group nor what Triton would write can be stored, as on a full disk."""
     server.document, server.files = document(choices(4096)), dict(stored)
     (folder, name), = {(place[1], place[-1]) for place in stored if "add" in place[-1]}
     text = f"""import resource, signal, json

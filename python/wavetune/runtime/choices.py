@@ -15,7 +15,7 @@ import math
 import os
 import threading
 import time
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 from urllib.parse import quote
 
 from . import counters, keys
@@ -28,6 +28,7 @@ VERSION = 1
 REFRESH_S = 600.0
 POSTS_AT_START, POST_S = 2, 60.0
 KEYS_OF_A_POST = 500
+LAUNCHERS_MAX = 16  # of a function
 _MEMBERS = ("rocm", "cuda", "cpu", "torch", "triton", "gpu", "arch", "compute_units", "partition")
 Key = tuple  # texts
 
@@ -45,10 +46,13 @@ class Document:
         """Raises where a part is not as it should be."""
         self.functions: dict[str, dict[Key, Choice]] = {}
         self.code: dict[str, dict[str, str]] = {}
+        self.launchers: dict[str, Any] = {}  # of functions, as the document has them
         for closure, function in _object(functions).items():
             chosen = self.functions[closure] = {}
             for one in _list(_object(function).get("choices", [])):
                 chosen[_key(one["key"])] = Choice(_object(one["config"]), origin, _ms(one.get("tuning_ms")))
+            if function.get("launchers"):
+                self.launchers[closure] = {"name": function["name"], "launchers": _list(function["launchers"])[:LAUNCHERS_MAX]}
         for folder, files in _object(code).items():
             self.code[folder] = {name: digest for name, digest in _object(files).items() if isinstance(digest, str)}
 
@@ -92,6 +96,7 @@ class Choices:
         self._lock = threading.Lock()
         self._waiting_lock = threading.Lock()
         self._trusted: dict[str, bytes] | None = None
+        self.on_launchers: Callable[[dict[str, Any]], None] | None = None  # called with the launchers of a new document
 
     def after_fork(self) -> None:
         self._lock, self._waiting_lock = threading.Lock(), threading.Lock()
@@ -163,6 +168,7 @@ class Choices:
             if len(text) > DOCUMENT_MAX:
                 raise ValueError(f"it has more than {DOCUMENT_MAX} bytes")
             self._file = self._parse(json.loads(text), "file")
+            self._tell(self._file)
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -245,6 +251,14 @@ class Choices:
             documents.append(Document(_object(agreed).get("functions", {}), {}, "agreed"))
         self._code = documents[0].code if is_signed and documents[0] is not None else {}
         self._documents = [found for found in documents if found is not None]
+        self._tell(documents[0])
+
+    def _tell(self, document: Document | None) -> None:
+        try:
+            if document is not None and document.launchers and self.on_launchers is not None:
+                self.on_launchers(document.launchers)
+        except Exception as error:
+            log(f"launchers are not compiled ahead: {type(error).__name__}: {str(error)[:200]}")
 
     def _refusal(self, entry: dict[str, Any], release: Any, text: bytes) -> str | None:
         """Why a document is not used where keys are trusted; None: one of them signed it, and the entry that names its

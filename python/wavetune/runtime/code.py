@@ -107,6 +107,14 @@ class Folder:
 
     # Nothing below raises.
 
+    def need(self, name: str, is_group: bool) -> None:
+        """The program looks up a file or group, which it may have."""
+        try:
+            if self._gives():
+                self.program.start.need(self.key, name, is_group)
+        except Exception as error:
+            surprised("what a start needs", error)
+
     def get_file(self, name: str) -> str | None:
         try:
             return self._get_file(name)
@@ -168,7 +176,9 @@ class Folder:
         log(f"{name} of {self.key} is not used: {why}")
 
     def _ask(self, *names: str) -> bytes | None:
-        answer = self.program.wire.request("GET", self._path(*names))
+        is_there, answer = self.program.start.take(self._path(*names))
+        if not is_there:
+            answer = self.program.wire.request("GET", self._path(*names))
         if answer is not None and answer.status == 403:
             self.program.is_code_refused = True  # it will not change while the program runs
         return answer.body if answer is not None and answer.status == 200 else None

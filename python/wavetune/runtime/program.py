@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from threading import Thread
+from typing import Any, Callable, Mapping
 
 from . import counters, restore
 from .choices import Choices
 from .hooks import when_imported
+from .launchers import Launchers
 from .log import log
 from .restore import Restorer
 from .sender import Sender
 from .settings import Settings, settings
+from .start import Start
 from .wire import Wire
 
 
@@ -28,8 +31,11 @@ class Program:
             if wire.is_allowed:
                 self.wire, self.sender = wire, Sender(wire, self._head)
         self.is_code_refused = False  # the token may not have it
+        self.launchers, self.start = Launchers(), Start(self)
+        self.launchers.on_made = self.start.noticed
         self.choices = Choices(found, self.wire)
-        self.restorer = Restorer(found, self.choices, self.sender)
+        self.choices.on_launchers = self._prepare
+        self.restorer = Restorer(found, self.choices, self.sender, self.start)
 
     def _head(self) -> dict[str, Any]:
         own = self.settings
@@ -39,6 +45,17 @@ class Program:
         if own.regime is not None and own.regime != "cold":
             head["regime"] = own.regime
         return head
+
+    def _prepare(self, stated: Mapping[str, Any]) -> None:
+        """Compiles the launchers that choices state for functions of this program. In the thread that asked for the choices."""
+        target = sys.modules["triton"].runtime.driver.active.get_current_target()
+        Thread(target=self.launchers.prepare_of_choices, args=(stated, list(restore.adopted), target),
+               name="wavetune-choices", daemon=True).start()
+
+    def after_fork(self) -> None:
+        self.restorer.after_fork()
+        self.launchers.after_fork()
+        self.start.after_fork()
 
     def takes_code(self) -> bool:
         """Whether compiled code may come from the server: with a trusted key, or where the operator opened a namespace; never
@@ -77,6 +94,9 @@ def start() -> Program | None:
         missing = [name for name in restore.MODULES if name not in sys.modules]
         if missing:
             when_imported(missing, restore.patch)
+        _when_there("triton.backends", _program.launchers.patch)
+        if _program.gives_code():
+            _when_there("triton.runtime.cache", lambda _: _program and _program.start.begin())
         if _program.takes_code():
             _set_manager()
         _start_demand(_program)
@@ -99,19 +119,25 @@ def _after_fork() -> None:
     try:
         if _program is not None:
             counters.reset()
-            _program.restorer.after_fork()
+            _program.after_fork()
     except Exception as error:
         log(f"after a fork: {type(error).__name__}")
+
+
+def _when_there(name: str, call: Callable[[Any], Any]) -> None:
+    """Calls with a module, now or when the program has imported it."""
+    module = sys.modules.get(name)
+    if module is not None:
+        call(module)
+    else:
+        when_imported([name], call)
 
 
 def _set_manager() -> None:
     """Makes our cache manager Triton's, where no variable names one."""
     if "TRITON_CACHE_MANAGER" in os.environ:
         return
-    if "triton.runtime.cache" in sys.modules:
-        _patch_cache(sys.modules["triton.runtime.cache"])
-    else:
-        when_imported(["triton.runtime.cache"], _patch_cache)
+    _when_there("triton.runtime.cache", _patch_cache)
 
 
 def _patch_cache(module: Any) -> None:

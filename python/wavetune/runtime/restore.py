@@ -17,6 +17,7 @@ import math
 import sys
 import threading
 import time
+import weakref
 from typing import Any
 
 from . import counters, keys
@@ -36,7 +37,7 @@ _INFINITE = [math.inf] * 3
 class Miss:
     """A key that is being tuned, or for which one config was chosen after all."""
 
-    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "timings", "seconds")
+    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "timings", "seconds", "needs")
 
     def __init__(self, texts: Any, stated: Any):
         self.texts, self.stated = texts, stated
@@ -45,12 +46,13 @@ class Miss:
         self.is_pruned = False
         self.timings: list[tuple[Any, float]] = []
         self.seconds = 0.0
+        self.needs: dict[int, list[Any]] = {}  # files of Triton's cache, by the id of the config
 
 
 class Restoring(dict):
-    """An autotuner's cache (key to config). `inner`: none, or the cache of somebody who wrapped it before."""
+    """An autotuner's cache (key to config)."""
 
-    __slots__ = ("tuner", "inner", "misses", "on_miss", "_closure")
+    __slots__ = ("tuner", "misses", "on_miss", "_closure")
     is_text = False  # whether keys are str() of their values
 
     def __init__(self, tuner: Any, known: dict[Any, Any]):
@@ -124,8 +126,10 @@ def cache_of(tuner: Any) -> Restoring | None:
 
 
 class Restorer:
-    def __init__(self, settings: Settings, choices: Choices, sender: Sender | None):
-        self.settings, self.choices, self.sender = settings, choices, sender
+    """`start` keeps a list of the files that the program needed (start.py)."""
+
+    def __init__(self, settings: Settings, choices: Choices, sender: Sender | None, start: Any):
+        self.settings, self.choices, self.sender, self.start = settings, choices, sender, start
 
     def restore(self, cache: Restoring, key: Any) -> bool:
         """Whether there is a config for the key now."""
@@ -183,6 +187,7 @@ class Restorer:
         """The program tuned a key: what it found is sent."""
         if self.sender is None:
             return
+        self.start.used(miss.needs.get(id(best), []))
         ranked = sorted(((ms, i, config) for i, (config, ms) in enumerate(miss.timings) if 0 < ms < math.inf),
                         key=lambda one: (one[2] is not best, one[:2]))
         if not ranked or ranked[0][2] is not best:
@@ -212,6 +217,7 @@ def _name(cache: Restoring) -> str:
 
 _restorer: Restorer | None = None
 _patched: list[tuple[Any, str, Any]] = []
+adopted: weakref.WeakSet[Any] = weakref.WeakSet()  # autotuners whose cache restores
 
 
 def start(restorer: Restorer) -> None:
@@ -266,7 +272,14 @@ def patch(module: Any) -> None:
         if miss.chosen is not None:
             return [0.0] * 3 if kwargs.get("config") is miss.chosen else list(_INFINITE)
         started = time.perf_counter()
-        timing = bench(tuner, *args, **kwargs)
+        start = _restorer.start if _restorer is not None else None
+        if start is not None:
+            start.set_apart(miss.needs.setdefault(id(kwargs.get("config")), []))
+        try:
+            timing = bench(tuner, *args, **kwargs)
+        finally:
+            if start is not None:
+                start.set_apart(None)
         miss.seconds += time.perf_counter() - started
         ms = timing[0] if isinstance(timing, (list, tuple)) and timing else timing
         if isinstance(ms, (int, float)) and kwargs.get("config") is not None:
@@ -309,6 +322,7 @@ def adopt(tuner: Any) -> Restoring | None:
             tuner.cache = kind(tuner, tuner.cache)
         elif type(tuner.cache).__module__ == "wavetune.demand":
             tuner.cache.inner = kind(tuner, {})
+        adopted.add(tuner)
         return cache_of(tuner)
     except Exception as error:
         surprised("an autotuner", error)

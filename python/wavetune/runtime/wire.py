@@ -176,9 +176,10 @@ class Wire:
         return self.is_allowed and not self._is_refused and (not self._is_open or time.monotonic() >= self._open_until)
 
     def request(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *,
-                limit: int = BODY_MAX, background: bool = False) -> Answer | None:
+                limit: int = BODY_MAX, background: bool = False, ahead: bool = False) -> Answer | None:
         """The answer, whatever its status below 500 (429 too: one limit says nothing of other requests); None where there is
-        none, which is all that a caller needs to know."""
+        none, which is all that a caller needs to know. `background`: with more time, and also to find out whether the server is
+        back; `ahead`: for what the program has not asked for yet."""
         if not self.is_allowed or self._is_refused:
             return None
         if self._pid != os.getpid():
@@ -191,20 +192,18 @@ class Wire:
                     self.wake()
                 return None
         started = time.monotonic()
-        if not background:
-            if started - self._window >= 60:
-                self._window, self._spent_s = started, 0.0
-            if self._spent_s >= self.budget_s:
-                return None
+        is_waited_for = not background and not ahead
+        if is_waited_for and self.budget_left_s() <= 0:
+            return None
         counters.requests += 1
         try:
-            answer = self._exchange(method, path, body, dict(headers or {}), limit, background)
+            answer = self._exchange(method, path, body, dict(headers or {}), limit, background, is_waited_for)
         except Exception as error:
             self._close()
             self._failed(f"{method} {path[:100]}: {type(error).__name__}: {str(error)[:200]}")
             return None
         finally:
-            if not background:
+            if is_waited_for:
                 counters.lost_ms += (time.monotonic() - started) * 1000
         if answer.status == 401:
             self._is_refused = True
@@ -216,6 +215,18 @@ class Wire:
             self._is_open, self._break_s = False, BREAK_S
         return answer
 
+    def budget_left_s(self) -> float:
+        """How long the program may still wait for bodies in this minute."""
+        now = time.monotonic()
+        if now - self._window >= 60:
+            self._window, self._spent_s = now, 0.0
+        return self.budget_s - self._spent_s
+
+    def waited(self, seconds: float) -> None:
+        """The program waited for a request of another thread."""
+        self._spent_s += seconds
+        counters.lost_ms += seconds * 1000
+
     def garbled(self, what: str) -> None:
         """An answer that arrived and is not what it should be: the server is treated as one that fails."""
         self._close()
@@ -224,6 +235,8 @@ class Wire:
     def _failed(self, why: str) -> None:
         counters.failures += 1
         with self._lock:
+            if self._is_open and time.monotonic() < self._open_until:
+                return  # several threads asked at once
             self._is_open, self._open_until = True, time.monotonic() + self._break_s
             log(f"{why}; nothing is asked for {self._break_s:.0f} s")
             self._break_s = min(2 * self._break_s, BREAK_MAX_S)
@@ -267,7 +280,7 @@ class Wire:
         raise error
 
     def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str], limit: int,
-                  background: bool) -> Answer:
+                  background: bool, is_waited_for: bool) -> Answer:
         from http.client import BadStatusLine
         started = time.monotonic()
         deadline = started + (BACKGROUND_S if background else FIRST_BYTE_S)
@@ -289,14 +302,14 @@ class Wire:
                 self._close()
                 if not is_kept or is_again:
                     raise
-        return self._read(timed, response, limit, started, background)
+        return self._read(timed, response, limit, started, background, is_waited_for)
 
-    def _read(self, timed: _Timed, response: Any, limit: int, started: float, background: bool) -> Answer:
+    def _read(self, timed: _Timed, response: Any, limit: int, started: float, background: bool, is_waited_for: bool) -> Answer:
         first = time.monotonic()
         if response.length is not None and response.length > limit:
             raise ValueError(f"a body of {response.length} bytes is too long")
         grace = started + (BACKGROUND_S if background else FIRST_BYTE_S)
-        end = float("inf") if background else first + self.budget_s - self._spent_s
+        end = first + self.budget_s - self._spent_s if is_waited_for else float("inf")
         parts, size = [], 0
         try:
             while True:
@@ -309,7 +322,7 @@ class Wire:
                     raise ValueError(f"a body of more than {limit} bytes is too long")
                 parts.append(part)
         finally:
-            if not background:
+            if is_waited_for:
                 self._spent_s += time.monotonic() - first
         if response.length:
             raise OSError(f"the body ended after {size} bytes")

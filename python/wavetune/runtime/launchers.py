@@ -1,0 +1,426 @@
+"""Host launchers of Triton up to 3.6, compiled before they are needed and several at once.
+
+For each list of argument types Triton writes a C source, compiles it with the C compiler (0.3 s) and loads the shared object, one
+after the other. From the server come types alone, as text that is checked; the C source is the installed Triton's, and so are the
+compiler's command line and the place in Triton's cache.
+
+Two functions of Triton's drivers are wrapped: make_launcher, to learn which types this program uses, and compile_module_from_src,
+where a request for a launcher that is being compiled waits for it, and takes one that is not yet begun out of the queue. Triton
+3.7.1 and later have no make_launcher: nothing is wrapped.
+
+What is compiled stays in memory until Triton requests it, and is then stored by Triton's own cache manager: the folder may be
+chosen late, and what no request needs leaves no file. Compilers that run when the program ends are ended with it.
+
+Threads: as many as the process has cores, less one for the program; of them each waits for one compiler.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import functools
+import hashlib
+import inspect
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections import deque
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
+
+from .closure import jit_function
+from .log import log
+from .restore import cache_of, surprised
+
+LAUNCHERS_MAX = 64  # of a program, ahead
+TYPES_MAX = 256  # of a launcher
+SECONDS_MAX = 30.0  # from the first; none is begun later
+WAIT_S = 10.0  # of the program, for one that is being compiled
+_NAME = "__triton_launcher"
+_CLASSES = {"nvidia": "CudaLauncher", "amd": "HIPLauncher"}
+_WARP_SIZES = (32, 64)
+_TYPE = re.compile(r"constexpr|nvTmaDesc|(\*k?)?([iu](1|8|16|32|64)|fp16|bf16|fp32|f32|fp64)|\*k?fp8[a-z0-9]{1,8}")
+
+
+class Launcher(NamedTuple):
+    """What Triton makes a launcher's C source of."""
+
+    backend: str  # nvidia, amd
+    warp_size: int
+    types: tuple[Any, ...]  # texts, or tuples of them
+
+    def json(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def parse(value: Any) -> Launcher:
+    """A launcher of JSON. Raises ValueError where it is none that Triton could make."""
+    if not isinstance(value, dict) or set(value) != set(Launcher._fields) or value["backend"] not in _CLASSES or \
+            type(value["warp_size"]) is not int or value["warp_size"] not in _WARP_SIZES:
+        raise ValueError("it is no launcher")
+    return Launcher(value["backend"], value["warp_size"], check_types(value["types"]))
+
+
+def check_types(value: Any, depth: int = 0) -> tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)) or len(value) > TYPES_MAX or depth > 3:
+        raise ValueError("it has no list of types")
+    for one in value:
+        if not isinstance(one, (list, tuple)) and not (isinstance(one, str) and _TYPE.fullmatch(one)):
+            raise ValueError(f"{str(one)[:40]!r} is no type of an argument")
+    return tuple(one if isinstance(one, str) else check_types(one, depth + 1) for one in value)
+
+
+def of_names(signature: Any, names: Sequence[str], backend: str, warp_size: int) -> Launcher:
+    """A launcher of a document of choices: types by the names of arguments, of which those that are not stated are compiled in."""
+    if not isinstance(signature, dict) or not set(signature) <= set(names):
+        raise ValueError("it is of another function")
+    stated = [signature.get(name, "constexpr") for name in names]
+    return parse({"backend": backend, "warp_size": warp_size, "types": stated})
+
+
+class _Built(Exception):
+    """Ends a compile where Triton would store the file."""
+
+    def __init__(self, key: str = "", name: str = "", data: bytes = b""):
+        super().__init__()
+        self.key, self.name, self.data = key, name, data
+
+
+class _Asked(Exception):
+    """What Triton would compile."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]):
+        super().__init__()
+        self.args_of_call, self.kwargs_of_call = args, kwargs
+
+
+def _ask(*args: Any, **kwargs: Any) -> None:
+    raise _Asked(args, kwargs)
+
+
+class _Keeping:
+    """In the place of a cache manager of Triton's, for one compile."""
+
+    def __init__(self, key: str):
+        self.key = key
+
+    def get_file(self, name: str) -> None:
+        folder = base64.b32encode(bytes.fromhex(self.key)).decode().rstrip("=")
+        if os.path.exists(os.path.join(cache_root(), folder, name)):
+            raise _Built()
+
+    def put(self, data: bytes, name: str, binary: bool = True) -> None:
+        raise _Built(self.key, name, data)
+
+
+def cache_root() -> str:
+    """The folder of Triton's cache, as Triton finds it now."""
+    module = sys.modules["triton.runtime.cache"]
+    if hasattr(module, "knobs"):
+        return str(module.knobs.cache.dir)
+    return os.getenv("TRITON_CACHE_DIR", "").strip() or module.default_cache_dir()
+
+
+def _with(function: Any, **other: Any) -> Any:
+    """A copy of a function for which some of its module's names mean something else."""
+    copy = types.FunctionType(function.__code__, {**function.__globals__, **other}, function.__name__, function.__defaults__,
+                              function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+class _Driver(NamedTuple):
+    """The functions of one of Triton's drivers, as they were before they were wrapped."""
+
+    scope: dict[str, Any]  # of its module
+    make: Any
+    compile: Any
+    prepare: Any  # the launcher's __init__
+
+
+class _Job:
+    def __init__(self, driver: _Driver, asked: _Asked):
+        self.driver, self.args, self.kwargs = driver, asked.args_of_call, asked.kwargs_of_call
+        self.is_begun = False
+        self.done = threading.Event()
+        self.built: _Built | None = None
+
+
+class Launchers:
+    def __init__(self) -> None:
+        self.made: dict[Launcher, None] = {}  # by this program, in order
+        self.on_made: Callable[[], None] | None = None
+        self.used = 0
+        self._drivers: dict[str, _Driver] = {}
+        self._reset()
+        atexit.register(self.stop)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, _Job] = {}  # by the digest of the C source
+        self._requested: set[str] = set()  # by the program: the digests of C sources
+        self._queue: deque[_Job] = deque()
+        self._early: list[Launcher] = []  # for drivers that are not there yet
+        self._stated: set[Launcher] = set()
+        self._processes: set[Any] = set()
+        self._threads = 0
+        self._until = 0.0
+        self._is_ended = False
+
+    def after_fork(self) -> None:
+        """In the child, which has what was compiled; the parent's threads wait for its compilers."""
+        done = {digest: job for digest, job in self._jobs.items() if job.done.is_set()}
+        self._reset()
+        self._jobs = done
+
+    def stop(self) -> None:
+        """Ends what is running."""
+        with self._lock:
+            self._is_ended = True
+            self._queue.clear()
+            processes = list(self._processes)
+        for process in processes:
+            _end(process)
+        if self._stated:
+            log(f"launchers: {len(self._stated)} were compiled ahead or were there, {self.used} of them used")
+
+    # Triton's modules.
+
+    def patch(self, module: Any) -> None:
+        """Wraps the functions of Triton's drivers. `module`: triton.backends."""
+        for name, kind in _CLASSES.items():
+            backend = getattr(module, "backends", {}).get(name)
+            scope = getattr(getattr(getattr(backend, "driver", None), "__init__", None), "__globals__", {})
+            make, build, launcher = (scope.get(one) for one in ("make_launcher", "compile_module_from_src", kind))
+            if make is None or build is None or launcher is None or name in self._drivers:
+                continue
+            self._drivers[name] = _Driver(scope, make, build, launcher.__init__)
+            scope["make_launcher"] = self._wrap_make(name, make)
+            scope["compile_module_from_src"] = self._wrap_compile(name, build)
+        self._go_on()
+
+    def _wrap_make(self, backend: str, make: Any) -> Any:
+        signature_of_make = inspect.signature(make)
+
+        @functools.wraps(make)
+        def make_launcher(*args: Any, **kwargs: Any) -> Any:
+            source = make(*args, **kwargs)
+            try:
+                given = signature_of_make.bind(*args, **kwargs).arguments
+                self._make(backend, given["signature"], given.get("warp_size", 32))
+            except Exception as error:
+                surprised("a launcher", error)
+            return source
+        return make_launcher
+
+    def _make(self, backend: str, signature: Mapping[Any, Any], warp_size: int) -> None:
+        if len(self.made) >= LAUNCHERS_MAX:
+            return
+        try:
+            made = Launcher(backend, warp_size, check_types(list(signature.values())))
+        except ValueError:
+            return  # with a tensor descriptor, whose launchers depend on more than types
+        if made not in self.made:
+            self.made[made] = None
+            if self.on_made is not None:
+                self.on_made()
+
+    def _wrap_compile(self, backend: str, build: Any) -> Any:
+        signature_of_build = inspect.signature(build)
+
+        @functools.wraps(build)
+        def compile_module_from_src(*args: Any, **kwargs: Any) -> Any:
+            is_launcher = False
+            try:
+                given = signature_of_build.bind(*args, **kwargs).arguments
+                is_launcher = given["name"] == _NAME
+                if is_launcher:
+                    self._take(given["src"])
+            except Exception as error:
+                surprised("a launcher that was compiled ahead", error)
+            module = build(*args, **kwargs)
+            if not is_launcher:
+                self._go_on()  # the driver has found its library
+            return module
+        return compile_module_from_src
+
+    # Ahead.
+
+    def prepare(self, launchers: Sequence[Launcher]) -> None:
+        """Compiles the launchers in threads. Returns at once; nothing is raised."""
+        try:
+            with self._lock:
+                for launcher in launchers:
+                    if launcher not in self._stated and len(self._stated) < LAUNCHERS_MAX:
+                        self._stated.add(launcher)
+                        self._early.append(launcher)
+            self._go_on()
+        except Exception as error:
+            surprised("launchers", error)
+
+    def prepare_of_choices(self, stated: Mapping[str, Any], tuners: Sequence[Any], target: Any) -> None:
+        """Compiles those that documents of choices state, {closure: {"name", "launchers"}}, for functions of this program."""
+        try:
+            backend = {"cuda": "nvidia", "hip": "amd"}.get(target.backend)
+            if backend not in self._drivers:
+                return
+            found = []
+            names = {function["name"] for function in stated.values()}
+            for tuner in tuners:
+                jit, cache = jit_function(tuner), cache_of(tuner)
+                if jit is None or cache is None or jit.fn.__name__ not in names:
+                    continue  # without the work of finding its closure
+                for signature in stated.get(cache.closure() or "", {}).get("launchers", ()):
+                    found.append(of_names(signature, jit.arg_names, backend, target.warp_size))
+            self.prepare(found)
+        except Exception as error:
+            surprised("launchers of choices", error)
+
+    def _go_on(self) -> None:
+        """Compiles those whose driver can say now what is to be compiled."""
+        with self._lock:
+            early, self._early = self._early, []
+        waiting = []
+        for launcher in early:
+            driver = self._drivers.get(launcher.backend)
+            if driver is None or not _knows_its_library(driver):
+                waiting.append(launcher)
+                continue
+            try:
+                self._enqueue(driver, launcher)
+            except Exception as error:  # no compiler, no library to link with
+                log(f"a launcher is not compiled ahead: {type(error).__name__}: {str(error)[:200]}")
+        if waiting:
+            with self._lock:
+                self._early = waiting + self._early
+
+    def _enqueue(self, driver: _Driver, launcher: Launcher) -> None:
+        source = types.SimpleNamespace(signature=dict(enumerate(launcher.types)), constants={})
+        try:
+            _with(driver.prepare, make_launcher=driver.make, compile_module_from_src=_ask)(
+                types.SimpleNamespace(), source, types.SimpleNamespace(warp_size=launcher.warp_size))
+            return
+        except _Asked as asked:
+            job = _Job(driver, asked)
+        text = inspect.signature(driver.compile).bind(*job.args, **job.kwargs).arguments["src"]
+        with self._lock:
+            digest = _digest(text)
+            if self._is_ended or digest in self._jobs or digest in self._requested:
+                return
+            if self._until == 0.0:
+                self._until = time.monotonic() + SECONDS_MAX
+            self._jobs[digest] = job
+            self._queue.append(job)
+            if self._threads >= _threads_max():
+                return
+            self._threads += 1
+        try:
+            threading.Thread(target=self._work, args=(self._queue,), name="wavetune-launchers", daemon=True).start()
+        except RuntimeError:  # no more threads, or the interpreter is ending
+            with self._lock:
+                self._threads -= 1
+
+    def _work(self, queue: deque[_Job]) -> None:
+        while True:
+            with self._lock:
+                if queue is not self._queue:
+                    return  # of the parent, before a fork
+                if not queue or time.monotonic() >= self._until:
+                    self._threads -= 1
+                    return
+                job = queue.popleft()
+                job.is_begun = True
+            self._compile(job)
+
+    def _compile(self, job: _Job) -> None:
+        try:
+            build = job.driver.compile
+            inner = _with(build.__globals__["_build"], subprocess=_Compilers(self))
+            _with(build, get_cache_manager=_Keeping, _build=inner)(*job.args, **job.kwargs)
+        except _Built as built:
+            job.built = built
+        except Exception as error:
+            log(f"a launcher could not be compiled ahead: {type(error).__name__}: {str(error)[:200]}")
+        finally:
+            job.done.set()
+
+    # In the program's threads.
+
+    def _take(self, source: str) -> None:
+        """Stores a launcher that was compiled ahead where Triton will look for it."""
+        digest = _digest(source)
+        with self._lock:
+            self._requested.add(digest)
+            job = self._jobs.pop(digest, None)
+            if job is not None and not job.is_begun and job in self._queue:
+                self._queue.remove(job)
+                return  # Triton compiles it now
+        if job is None or not (job.done.is_set() or job.done.wait(WAIT_S)) or job.built is None:
+            return
+        self.used += 1
+        if job.built.data:
+            manager = sys.modules["triton.runtime.cache"].get_cache_manager(job.built.key)
+            if manager.get_file(job.built.name) is None:
+                manager.put(job.built.data, job.built.name, binary=True)
+
+    # For the compilers.
+
+    def running(self, process: Any, is_running: bool) -> None:
+        with self._lock:
+            (self._processes.add if is_running else self._processes.discard)(process)
+            is_late = is_running and self._is_ended
+        if is_late:
+            _end(process)
+
+
+class _Compilers:
+    """In the place of the module subprocess, for Triton's function that runs the C compiler: nothing is printed, and what runs
+    can be ended."""
+
+    DEVNULL = subprocess.DEVNULL
+
+    def __init__(self, owner: Launchers):
+        self.owner = owner
+
+    def check_call(self, command: Any, **_: Any) -> int:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   start_new_session=True)
+        self.owner.running(process, True)
+        try:
+            code = process.wait()
+        finally:
+            self.owner.running(process, False)
+        if code:
+            raise subprocess.CalledProcessError(code, command)
+        return code
+
+
+def _end(process: Any) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGTERM)  # the compiler is several processes, and removes its files
+    except OSError:
+        pass
+
+
+def _digest(source: str) -> str:
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+def _knows_its_library(driver: _Driver) -> bool:
+    """AMD's launchers have the path of the HIP library, which the driver finds once; it must not be found before the program
+    loads its own."""
+    find = driver.scope.get("_get_path_to_hip_runtime_dylib")
+    return find is None or find.cache_info().currsize > 0
+
+
+def _threads_max() -> int:
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        cores = os.cpu_count() or 1
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")  # of torchrun: all of them start at once
+    return max(1, cores // (int(ranks) if ranks.isdigit() and 0 < int(ranks) <= 1024 else 1) - 1)

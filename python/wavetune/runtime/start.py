@@ -1,0 +1,284 @@
+"""What a program needs at its start, asked for before it asks for it: where a namespace is shared (WAVETUNE_SHARED_CODE=1).
+
+A program that has been started writes a list into the namespace: the files and groups of Triton's cache that it used and the
+launchers that it compiled, in this order, without those of configs that lost. The next program gets the list while it imports its
+modules, and fetches and compiles all of it in the background. Lists are found by the command line and the GPUs; where that has
+none, by the first folder that the program asks for. What a list says is a hint: a program that needs something else asks for
+it as ever, and what it fetched in vain is dropped.
+
+{"files": [[FOLDER, NAME, IS_GROUP], …], "launchers": [{"backend", "types", "warp_size"}, …], "version": 1}
+
+Threads: one that gets the list and later sends the own one, and FETCHERS that end with the list.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import glob
+import hashlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from . import counters
+from .code import check_name
+from .launchers import LAUNCHERS_MAX, Launcher, cache_root, parse
+from .log import log
+from .restore import surprised
+from .sender import path_of
+
+NAME = "start.json"
+VERSION = 1
+FILES_MAX = 256
+LIST_MAX = 256 * 1024  # bytes
+BYTES_MAX = 64 * 1024 * 1024  # of what is fetched and not taken
+FETCHERS = 4
+FIRST_S = 600.0  # how long the list waits for a first folder
+QUIET_S = 30.0  # without a new need, the start is over
+_FOLDER = re.compile(r"[A-Z2-7]{52}")
+Need = tuple  # folder, name, is_group
+
+
+class _Fetch:
+    def __init__(self, path: str):
+        self.path = path
+        self.done = threading.Event()
+        self.answer: Any = None
+
+
+def read_list(body: bytes) -> tuple[list[Need], list[Launcher]]:
+    """The needs and launchers of a list. Raises ValueError, Bad or KeyError where it is garbled."""
+    found = json.loads(body)
+    if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found["files"], list) or \
+            not isinstance(found["launchers"], list):
+        raise ValueError("it is no list of this version")
+    needs = []
+    for one in found["files"][:FILES_MAX]:
+        if not isinstance(one, list) or len(one) != 3 or not isinstance(one[0], str) or not _FOLDER.fullmatch(one[0]) or \
+                type(one[2]) is not bool or not check_name(one[1]).endswith(".json"):
+            raise ValueError("a file of it has no folder, name or kind")
+        needs.append(tuple(one))
+    return needs, [parse(one) for one in found["launchers"][:LAUNCHERS_MAX]]
+
+
+def write_list(needs: Any, launchers: Any) -> bytes:
+    found = {"files": [list(one) for one in needs], "launchers": [one.json() for one in launchers], "version": VERSION}
+    return json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
+
+
+def folder_of(*texts: str) -> str:
+    """A name like that of a folder of Triton's cache."""
+    digest = hashlib.sha256("\0".join(("wavetune start", *texts)).encode("utf-8", "surrogatepass")).digest()
+    return base64.b32encode(digest).decode().rstrip("=")
+
+
+def _gpus() -> str:
+    """The models of the node's GPUs, without starting a GPU runtime."""
+    found = set()
+    for pattern, name in (("/proc/driver/nvidia/gpus/*/information", "Model"),
+                          ("/sys/class/kfd/kfd/topology/nodes/*/properties", "gfx_target_version")):
+        for path in glob.glob(pattern)[:64]:
+            try:
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    found.update(line.strip() for line in file.read(65536).splitlines() if line.startswith(name))
+            except OSError:
+                pass
+    return "\n".join(sorted(found))
+
+
+class Start:
+    def __init__(self, program: Any):
+        self.program = program
+        self.here = threading.local()  # `needs`: of the config that this thread benchmarks
+        self._reset()
+        atexit.register(self._end)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._needs: dict[Need, None] = {}
+        self._listed: set[Any] = set()
+        self._fetches: dict[str, _Fetch] = {}
+        self._queue: deque[_Fetch] = deque()
+        self._bytes = 0
+        self._fetch_until = self._last_s = 0.0
+        self._changed = threading.Event()
+        self._is_begun = self._is_sent = False
+        self._command: str | None = None
+
+    def after_fork(self) -> None:
+        """In the child, which has a start of its own only if it begins to compile."""
+        self._reset()
+        self.here = threading.local()
+
+    # In the program's threads.
+
+    def begin(self) -> None:
+        """Triton is being imported. Returns at once; nothing is raised."""
+        try:
+            if self._is_begun or not self.program.gives_code():
+                return
+            self._is_begun = True
+            threading.Thread(target=self._work, args=(self._changed,), name="wavetune-start", daemon=True).start()
+        except RuntimeError:  # no more threads, or the interpreter is ending
+            pass
+
+    def need(self, folder: str, name: str, is_group: bool) -> None:
+        """The program looks up a file or a group of Triton's cache."""
+        one = (folder, name, is_group)
+        apart = getattr(self.here, "needs", None)
+        if apart is not None:
+            apart.append(one)
+        elif one not in self._needs:
+            self._add([one])
+        self._last_s = time.monotonic()
+
+    def set_apart(self, needs: list[Need] | None) -> None:
+        """What this thread needs from now on is needed by a config that may lose; None: no longer."""
+        self.here.needs = needs
+
+    def used(self, needs: list[Need]) -> None:
+        """Those of a config that won."""
+        self._add([one for one in needs if one not in self._needs])
+
+    def _add(self, needs: list[Need]) -> None:
+        if not self._is_begun:
+            self.begin()
+        with self._lock:
+            for one in needs:
+                if len(self._needs) < FILES_MAX and _FOLDER.fullmatch(one[0]) and one[1].endswith(".json"):
+                    self._needs[one] = None
+        self.noticed()
+
+    def noticed(self) -> None:
+        self._last_s = time.monotonic()
+        self._changed.set()
+
+    def take(self, path: str) -> tuple[bool, Any]:
+        """Whether the path was asked for before, and the answer; waits for one that is on its way."""
+        with self._lock:
+            fetch = self._fetches.pop(path, None)
+            if fetch is None:
+                return False, None
+            if fetch in self._queue:
+                self._queue.remove(fetch)
+                return False, None
+        if not fetch.done.is_set():
+            started, wire = time.monotonic(), self.program.wire
+            fetch.done.wait(max(0.0, wire.budget_left_s()))
+            wire.waited(time.monotonic() - started)
+        with self._lock:
+            if fetch.answer is not None:
+                self._bytes -= len(fetch.answer.body)
+        return fetch.answer is not None, fetch.answer
+
+    # In the thread.
+
+    def _work(self, changed: threading.Event) -> None:
+        try:
+            import triton  # noqa: F401  (waits until the program has imported it; the image's name has its version)
+            self._command = folder_of(_gpus(), os.path.basename(sys.argv[0]), *sys.argv[1:])
+            is_found = self._get(self._command)
+            if not is_found and changed.wait(FIRST_S) and self._needs:
+                is_found = self._get(folder_of(next(iter(self._needs))[0]))
+            while changed is self._changed and not self._is_sent:
+                changed.clear()
+                wait_s = self._last_s + QUIET_S - time.monotonic() if self._needs else None
+                if wait_s is None or wait_s > 0:
+                    changed.wait(wait_s)
+                    continue
+                self._send()
+            with self._lock:
+                self._fetches.clear()
+        except Exception as error:
+            surprised("the list of a start", error)
+
+    def _path(self, *names: str) -> str:
+        return path_of("v1", "remote", "triton", *names, image=self.program.settings.image())
+
+    def _get(self, folder: str) -> bool:
+        """Whether there is a list; begins with what it has."""
+        if not self.program.gives_code():
+            return False
+        answer = self.program.wire.request("GET", self._path(folder, NAME), limit=LIST_MAX, ahead=True)
+        if answer is None or answer.status != 200:
+            if answer is not None and answer.status == 403:
+                self.program.is_code_refused = True
+            return False
+        try:
+            needs, launchers = read_list(answer.body)
+        except Exception as error:
+            counters.refused += 1
+            log(f"the list of a start is not used: {type(error).__name__}: {str(error)[:200]}")
+            return False
+        log(f"a start like this one needed {len(needs)} files and {len(launchers)} launchers")
+        self._listed = {*needs, *launchers}
+        self.program.launchers.prepare(launchers)
+        self._fetch(needs)
+        return True
+
+    def _fetch(self, needs: list[Need]) -> None:
+        root = cache_root()
+        with self._lock:
+            for folder, name, is_group in needs:
+                if (folder, name, is_group) in self._needs or \
+                        os.path.exists(os.path.join(root, folder, f"__grp__{name}" if is_group else name)):
+                    continue
+                fetch = _Fetch(self._path(folder, *(["group"] if is_group else []), name))
+                self._fetches[fetch.path] = fetch
+                self._queue.append(fetch)
+        self._fetch_until = time.monotonic() + self.program.settings.budget_s
+        for _ in range(min(FETCHERS, len(self._queue))):
+            threading.Thread(target=self._fetch_all, args=(self._queue,), name="wavetune-fetch", daemon=True).start()
+
+    def _fetch_all(self, queue: deque[_Fetch]) -> None:
+        while True:
+            with self._lock:
+                if queue is not self._queue or not queue:
+                    return
+                if time.monotonic() >= self._fetch_until or self._bytes >= BYTES_MAX or not self.program.gives_code() or \
+                        self.program.wire.is_open():
+                    for fetch in queue:
+                        self._fetches.pop(fetch.path, None)
+                    queue.clear()
+                    return
+                fetch = queue.popleft()
+            try:
+                fetch.answer = self.program.wire.request("GET", fetch.path, ahead=True)
+                if fetch.answer is not None:
+                    with self._lock:
+                        self._bytes += len(fetch.answer.body)
+            finally:
+                fetch.done.set()
+
+    # The own list.
+
+    def _end(self) -> None:
+        """The program ends: its start is over too."""
+        try:
+            self._send()
+        except Exception as error:
+            surprised("the list of a start", error)
+        self._changed.set()
+
+    def _send(self) -> None:
+        """Sends the list where there was none, or one that fits badly."""
+        with self._lock:
+            if self._is_sent or not self._needs:
+                return
+            self._is_sent = True
+            needs = list(self._needs)
+        launchers = list(self.program.launchers.made)
+        own = {*needs, *launchers}
+        strange = len(own ^ self._listed)
+        if not self.program.gives_code() or self.program.sender is None or 4 * strange <= len(own):
+            return
+        body = write_list(needs, launchers)
+        for folder in (self._command, folder_of(needs[0][0])):
+            if folder is not None:
+                self.program.sender.file(self._path(folder, NAME), body)

@@ -1,0 +1,91 @@
+"""A program that launches kernels of six signatures for real, where there is no GPU: with Triton's own launchers, which a stand-in
+for the CUDA driver's library takes (libcuda.c). Triton from 3.3 to 3.6.
+
+    launches.py    prints one line of JSON
+
+$SOURCES: a folder for its kernels. $HOW: "ready": it begins when the launchers that were prepared for it are compiled; "fork": the
+same, and then a child launches; "begun": it begins when as many compilers as $BEGUN run. $LATE: what TRITON_CACHE_DIR is set to
+before the first launch, as vLLM does. $LAUNCHES: 0: it ends without a launch.
+"""
+import json
+import os
+import sys
+import time
+import types
+
+import program
+import triton
+import triton.language as tl
+
+KERNELS = []
+for n in range(1, 7):
+    names = ", ".join(f"x{i}" for i in range(n))
+    text = f"def kernel_{n}({names}, n, BLOCK: tl.constexpr):\n    tl.store(x0 + tl.arange(0, BLOCK), n)\n"
+    path = os.path.join(os.environ["SOURCES"], f"kernel_{n}.py")
+    if not os.path.exists(path):
+        with open(path, "w") as file:
+            file.write(text)
+    scope = {"tl": tl, "__name__": f"kernel_{n}"}
+    exec(compile(text, path, "exec"), scope)
+    KERNELS.append(triton.jit(scope[f"kernel_{n}"]))
+
+
+class Utils:
+    def load_binary(self, *_):
+        return (1, 1, 32, 0, 1024)[:4 if triton.__version__.startswith("3.3") else 5]
+
+    def get_device_properties(self, _):
+        return {"max_shared_mem": 1 << 20}
+
+
+def launch():
+    for n, kernel in enumerate(KERNELS, 1):
+        kernel[(1,)](*[program.Tensor()] * n, 16, BLOCK=64)
+
+
+def runtime():
+    module = sys.modules.get("wavetune.runtime.program")
+    return module.program() if module else None
+
+
+def wait():
+    """Until what was prepared for this program is as far as $HOW says."""
+    own, how, until = runtime().launchers, os.environ["HOW"], time.monotonic() + 60
+    while time.monotonic() < until:
+        jobs = list(own._jobs.values())
+        if how == "begun" and len(own._processes) == int(os.environ["BEGUN"]):
+            return
+        if how != "begun" and len(jobs) >= len(KERNELS) and all(job.done.is_set() for job in jobs):
+            return
+        time.sleep(0.01)
+    raise SystemExit("the launchers were not prepared")
+
+
+def report(started):
+    own = runtime()
+    print(json.dumps({"seconds": round(time.perf_counter() - started, 3), "compiled": program.compiled,
+                      "used": own.launchers.used if own else None}), flush=True)
+
+
+if __name__ == "__main__":
+    sys.modules["torch"] = types.ModuleType("torch")
+    sys.modules["torch"].Tensor = program.Tensor
+    program.DRIVER.utils = Utils()
+    program.DRIVER.launcher_cls = triton.backends.backends["nvidia"].driver.__init__.__globals__["CudaLauncher"]
+    triton.runtime.driver.set_active(program.DRIVER)
+    program.count_compiles()
+    if "HOW" in os.environ:
+        wait()
+    if "LATE" in os.environ:
+        os.environ["TRITON_CACHE_DIR"] = os.environ["LATE"]
+    if os.environ.get("LAUNCHES") == "0":
+        raise SystemExit
+    STARTED = time.perf_counter()
+    child = os.fork() if os.environ.get("HOW") == "fork" else None
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        launch()
+        report(STARTED)
+        if child == 0:
+            os._exit(0)

@@ -7,6 +7,7 @@
  *                                          "config": {"BLOCK": 64, "num_warps": 4},
  *                                          "key": ["4096", "'torch.float16'"],
  *                                          "tuning_ms": 1250}],
+ *                             "launchers": [{"n": "i32", "x_ptr": "*fp16"}],
  *                             "name": "add"}},
  *  "regime": "cold", "release": "sha256:…", "tag": "default", "version": 1}, canonical JSON.
  *
@@ -17,7 +18,9 @@
  * them. "code" is present where the build has the files that Triton caches for that config and key:
  * it names the folder, and the outer "code" has the digests of the folder's files. "tuning_ms" is
  * the device time of the job that chose the winner, where the release states it: programs add it up
- * as what they saved.
+ * as what they saved. "launchers" are the signatures of the builds' variants, at most
+ * LAUNCHERS_MAX: of these types Triton up to 3.6 makes the C source of a host launcher, which
+ * programs compile ahead.
  *
  * Memory and threads: format.h. */
 #include <math.h>
@@ -27,6 +30,7 @@
 #include "common/cache/text.h"
 
 #define CHOICES_VERSION 1
+#define LAUNCHERS_MAX 16 /* of a function */
 
 /* The code and the function of the winners that have one provenance. */
 struct origin {
@@ -94,14 +98,34 @@ static bool key_write(const struct tuning_key *key, const struct value *values, 
   return true;
 }
 
-/* Adds the files that Triton caches for the config; returns their folder, or NULL where the build
- * has none. */
-static const char *code_write(struct writer *writer, const struct build *build,
+/* Adds a variant's signature to the function's launchers, once. */
+static void launcher_write(json_t *function, const json_t *variant) {
+  json_t *signature = json_object_get(variant, "signature"), *launchers, *other;
+  size_t i;
+  if (!json_object_size(signature))
+    return;
+
+  launchers = json_object_get(function, "launchers");
+  if (!launchers) {
+    launchers = json_array();
+    json_put(function, "launchers", launchers);
+  }
+  json_array_foreach (launchers, i, other)
+    if (json_equal(other, signature))
+      return;
+  if (i < LAUNCHERS_MAX)
+    json_push(launchers, json_incref(signature));
+}
+
+/* Adds the files that Triton caches for the config, and the launcher of its variant; returns the
+ * files' folder, or NULL where the build has none. */
+static const char *code_write(struct writer *writer, json_t *function, const struct build *build,
                               const struct key *key, const json_t *config) {
   size_t variant;
   struct error why;
   if (!build || !build_variant(build, key, &variant, &why))
     return NULL;
+  launcher_write(function, json_array_get(build->variants, variant));
   const json_t *cache = build_cache(build, variant, config);
   const char *folder = json_string_value(json_object_get(cache, "folder"));
   if (folder && !json_object_get(writer->code, folder))
@@ -134,8 +158,8 @@ static bool winner_write(struct writer *writer, const struct release_kernel *ker
   }
   json_push(json_object_get(function, "choices"),
             json_pack("{s:s*, s:O, s:O, s:o*}", "code",
-                      code_write(writer, origin->build, key, config), "config", config, "key", own,
-                      "tuning_ms",
+                      code_write(writer, function, origin->build, key, config), "config", config,
+                      "key", own, "tuning_ms",
                       spent_s ? json_real(rint(1000 * json_number_value(spent_s))) : NULL));
   return true;
 }

@@ -232,7 +232,14 @@ static void place_put(struct worker *worker, struct request *request, bool is_gr
     return;
   }
 
+  if (!is_group && string_equal(place.name, REMOTE_LIST) && request->body_size > REMOTE_LIST_MAX) {
+    answer_refusal(request, ERROR_INVALID, "", "%s has at most %d bytes", REMOTE_LIST,
+                   REMOTE_LIST_MAX);
+    return;
+  }
+
   place_bind(&parameters, request, &place);
+  bind_text(&parameters, "list", REMOTE_LIST);
   bind_bytes(&parameters, "bytes", body, request->body_size);
   bind_integer(&parameters, "file_cost", REMOTE_FILE_COST);
   bind_integer(&parameters, "bytes_max", server_options(worker->server)->remote_bytes);

@@ -13,6 +13,10 @@
  * only to containers with the same token and image, and only if the operator opened that namespace
  * (--remote-share TOKEN/IMAGE). It never accepts native code for the host (.so).
  *
+ * The file REMOTE_LIST is no code: it lists what a program needed at its start
+ * (python/wavetune/runtime/start.py), in a folder named by a hash of its command line. A later one
+ * replaces it. The server does not read it.
+ *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers; the parser is
  * pure. */
 #ifndef WAVETUNE_SERVER_REMOTE_REMOTE_H
@@ -23,6 +27,8 @@
 #define REMOTE_FILES_MAX 64
 #define REMOTE_HEAD_MAX 32768 /* bytes of a group's first line */
 #define REMOTE_NAME_MAX 200
+#define REMOTE_LIST "start.json"
+#define REMOTE_LIST_MAX (256 << 10)
 #define REMOTE_IMAGE_MAX 200
 #define REMOTE_DAYS 30
 #define REMOTE_BODY_MAX                                                                            \

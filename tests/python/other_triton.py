@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from conftest import ROOT
 
-TESTS = ("closure", "restore", "ways_in", "code")
+TESTS = ("closure", "restore", "ways_in", "code", "launchers")
 
 
 def run(version, name):

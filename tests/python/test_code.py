@@ -353,7 +353,8 @@ def test_shared_objects_are_neither_asked_for_nor_sent(server, tmp_path):
 
 
 def test_a_full_folder_makes_a_program_lose_nothing_that_it_would_have(server, stored, tmp_path):
-    """No file may have more than 100 bytes: neither those of the group nor what Triton would write can be stored, as on a full disk."""
+    """No file may have more than 100 bytes, so that nothing can be stored, as on a full disk: neither files of the group
+    nor what Triton would write itself."""
     server.document, server.files = document(choices(4096)), dict(stored)
     (folder, name), = {(place[1], place[-1]) for place in stored if "add" in place[-1]}
     text = f"""import resource, signal, json

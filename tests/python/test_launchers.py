@@ -2,34 +2,16 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
-from conftest import TUNED
-from contract_server import Contract
-from starting import environment
-
 import triton
+from contract_server import Contract, canonical, document
+from fleet import KERNELS, Fleet, begun, make_library
+from starting import choices, closures
+
 from wavetune.runtime import code, launchers, start
 
 VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
-KERNELS = 6
-# Waits until $TOGETHER of it run, and while the file $HELD is there; fails as often as $BROKEN says.
-COMPILER = """#!/bin/sh
-echo begin >>"$LOG"
-if [ -n "$TOGETHER" ]; then
-  for i in $(seq 600); do
-    [ "$(grep -c begin "$LOG")" -ge "$TOGETHER" ] && break
-    sleep 0.05
-  done
-  [ "$(grep -c begin "$LOG")" -ge "$TOGETHER" ] || echo alone >>"$LOG"
-fi
-while [ -n "$HELD" ] && [ -e "$HELD" ]; do sleep 0.05; done
-echo go >>"$LOG"
-[ "$(grep -c go "$LOG")" -le "${BROKEN:-0}" ] && exit 1
-exec cc "$@"
-"""
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 needs_launchers = pytest.mark.skipif(VERSION >= (3, 7), reason="this Triton has no launchers to compile")
 
@@ -42,37 +24,7 @@ def server():
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    """A folder with a stand-in for the CUDA driver's library."""
-    folder = tmp_path_factory.mktemp("cuda")
-    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", folder / "libcuda.so.1", TUNED / "libcuda.c"],
-                   check=True)
-    (folder / "libcuda.so").symlink_to("libcuda.so.1")
-    (folder / "compiler").write_text(COMPILER)
-    (folder / "compiler").chmod(0o755)
-    return folder
-
-
-class Fleet:
-    """Runs launches.py, each time in a container of its own, with one server."""
-
-    def __init__(self, server, library, folder):
-        self.server, self.library, self.folder = server, library, folder
-
-    def start(self, name, **variables):
-        log = self.folder / f"{name}.log"
-        own = {"WAVETUNE_SHARED_CODE": "1", "SOURCES": str(self.library), "TRITON_LIBCUDA_PATH": str(self.library),
-               "LD_LIBRARY_PATH": str(self.library), "CC": str(self.library / "compiler"), "LOG": str(log), "COMPILERS": "3",
-               **variables}
-        argv = [sys.executable, "-m", "wavetune", "run", str(TUNED / "launches.py")]
-        return subprocess.Popen(argv, env=environment(self.folder / name, self.server, **own), stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True), log
-
-    def run(self, name, **variables):
-        """What it reported, and what its compilers said."""
-        running, log = self.start(name, **variables)
-        out, err = running.communicate(timeout=120)
-        assert (running.returncode, err) == (0, ""), out + err
-        return {**json.loads(out), "compilers": log.read_text().split() if log.exists() else []}
+    return make_library(tmp_path_factory.mktemp("cuda"))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +33,8 @@ def stored(library, tmp_path_factory):
     with Contract() as server:
         first = Fleet(server, library, tmp_path_factory.mktemp("first")).run("first")
         assert (first["compiled"], first["used"], begun(first)) == (KERNELS, 0, KERNELS)
-        server.wait_for(lambda: len(server.files) == KERNELS and len(server.lists) == 2)  # by command line and by first folder
+        # Two lists: by the command line, and by the first folder.
+        server.wait_for(lambda: len(server.files) == KERNELS and len(server.lists) == 2)
         return dict(server.files), dict(server.lists)
 
 
@@ -89,10 +42,6 @@ def stored(library, tmp_path_factory):
 def fleet(server, library, stored, tmp_path):
     server.files, server.lists = map(dict, stored)
     return Fleet(server, library, tmp_path)
-
-
-def begun(report):
-    return report["compilers"].count("begin")
 
 
 @needs_launchers
@@ -149,6 +98,38 @@ def test_a_compiler_that_fails_ahead_is_tried_again_by_triton(fleet):
     assert (report["used"], begun(report)) == (0, 2 * KERNELS)
 
 
+SIGNATURES = {"add_kernel": {"x_ptr": "*fp16", "y_ptr": "*fp16", "n": "i32"}, "fill_kernel": {"y_ptr": "*fp16", "n": "i32"}}
+
+
+def with_launchers(changes=None):
+    found = document(choices(4096))
+    for name, signature in SIGNATURES.items():
+        found["functions"][closures()[name]]["launchers"] = [(changes or {}).get(name, signature)]
+    return found
+
+
+@needs_launchers
+@pytest.mark.parametrize("is_file", [False, True])
+def test_launchers_of_choices_are_compiled_when_the_choices_arrive(server, library, tmp_path, is_file):
+    where = {}
+    if is_file:
+        (tmp_path / "choices.json").write_bytes(canonical(with_launchers()))
+        where = {"WAVETUNE_CACHE": str(tmp_path)}
+    else:
+        server.document = with_launchers()
+    report = Fleet(None if is_file else server, library, tmp_path).run("program", HOW="choices", WAVETUNE_SHARED_CODE="", **where)
+    assert begun(report) == 2 and report["used"] >= 1  # the first may not have begun when it is needed
+    assert server.asked("GET", "/v1/remote") == []
+
+
+@needs_launchers
+@pytest.mark.parametrize("changes", [{"add_kernel": {"z_ptr": "*fp16"}}, {"add_kernel": {"n": "int main()"}}, {"add_kernel": 5}])
+def test_choices_with_launchers_that_do_not_fit_are_choices(server, library, tmp_path, changes):
+    server.document = with_launchers({**changes, "fill_kernel": changes["add_kernel"]})
+    report = Fleet(server, library, tmp_path).run("program", HOW="choices", WAVETUNE_SHARED_CODE="", EXPECTED="0")
+    assert (begun(report), report["used"], report["compiled"]) == (2, 0, 2)
+
+
 @needs_launchers
 def test_a_garbled_list_is_not_used(server, fleet):
     for place in server.lists:
@@ -162,7 +143,8 @@ LAUNCHER = {"backend": "nvidia", "types": ["i32"], "warp_size": 32}
 
 
 @pytest.mark.parametrize("change", [
-    {"version": 2}, {"files": 5}, {"files": None}, {"launchers": {}}, {"launchers": [5]}, {"files": [["../../etc", "x.json", True]]},
+    {"version": 2}, {"files": 5}, {"files": None}, {"launchers": {}}, {"launchers": [5]},
+    {"files": [["../../etc", "x.json", True]]},
     {"launchers": [{**LAUNCHER, "types": ["i32; evil()"]}]}, {"files": [["A" * 52, "x.so", False]]},
     {"files": [["A" * 52, "../x.json", False]]}, {"files": [["A" * 52, "x.json", 1]]}, {"files": [["A" * 52, "x.json"]]}])
 def test_lists_that_are_not_what_a_program_writes_are_refused(change):
@@ -190,16 +172,19 @@ def test_without_launchers_nothing_is_wrapped():
     {"backend": "nvidia", "warp_size": 33, "types": []}, {"backend": "amd", "warp_size": True, "types": []},
     {"backend": "nvidia", "warp_size": 32, "types": "i32"}, {"backend": "nvidia", "warp_size": 32, "types": ["i33"]},
     {"backend": "nvidia", "warp_size": 32, "types": ["i32\n"]}, {"backend": "nvidia", "warp_size": 32, "types": [5]},
-    {"backend": "nvidia", "warp_size": 32, "types": ["*"]}, {"backend": "nvidia", "warp_size": 32, "types": ["tensordesc<fp16[8]>"]},
+    {"backend": "nvidia", "warp_size": 32, "types": ["*"]},
+    {"backend": "nvidia", "warp_size": 32, "types": ["tensordesc<fp16[8]>"]},
     {"backend": "nvidia", "warp_size": 32, "types": [[[[["i32"]]]]]}, {"backend": [], "warp_size": 32, "types": []},
-    {"backend": "nvidia", "warp_size": 32, "types": ["i32"] * 257}, {"backend": "nvidia", "warp_size": 32, "types": [], "src": ""}])
+    {"backend": "nvidia", "warp_size": 32, "types": ["i32"] * 257},
+    {"backend": "nvidia", "warp_size": 32, "types": [], "src": ""}])
 def test_what_is_no_launcher_is_refused(value):
     with pytest.raises((ValueError, TypeError)):
         launchers.parse(value)
 
 
 def test_types_may_be_nested_and_come_by_name():
-    stated = {"backend": "amd", "warp_size": 64, "types": ["*fp16", ["i32", ["*kbf16", "constexpr"]], "*fp8e4nv", "nvTmaDesc"]}
+    types = ["*fp16", ["i32", ["*kbf16", "constexpr"]], "*fp8e4nv", "nvTmaDesc"]
+    stated = {"backend": "amd", "warp_size": 64, "types": types}
     found = launchers.parse(stated)
     assert json.loads(json.dumps(found.json())) == stated and launchers.parse(json.loads(json.dumps(found.json()))) == found
     assert launchers.of_names({"n": "i32"}, ["x", "n"], "nvidia", 32).types == ("constexpr", "i32")

@@ -4,15 +4,18 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import sys
 import time
 
 import pytest
 import triton
 from conftest import ROOT, TUNED, program, run
+from fleet import KERNELS, Fleet, begun, make_library
 from starting import ENVIRONMENT, tuned
 
 IMAGE = "sha256:" + "1" * 64
+VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +64,26 @@ def test_a_second_container_gets_what_the_first_found(server, tmp_path):
 
     (second,) = tuned(4096, cache=tmp_path / "2", **variables)
     assert (second["used"], second["benchmarked"], second["compiled"]) == (first["used"], 0, 0)
-    assert second["counters"]["hits"] == 2 and second["counters"]["groups"] == 2 and second["counters"]["requests"] == 3
+    # The choices, the list of the first start, and what it has.
+    assert second["counters"]["hits"] == 2 and second["counters"]["groups"] == 2 and second["counters"]["requests"] == 4
     (other,) = tuned(4096, cache=tmp_path / "3", **{**variables, "WAVETUNE_IMAGE": "sha256:" + "2" * 64})
     assert (other["benchmarked"], other["compiled"]) == (0, 2)  # code is for this image alone
 
 
+@pytest.mark.skipif(shutil.which("cc") is None or VERSION >= (3, 7), reason="it needs a C compiler and launchers to compile")
+def test_a_second_container_compiles_its_launchers_ahead(server, tmp_path):
+    fleet = Fleet(server.url, make_library(tmp_path), tmp_path)
+    variables = {"WAVETUNE_TOKEN": server.container, "WAVETUNE_IMAGE": IMAGE}
+    first = fleet.run("first", **variables)
+    assert (first["compiled"], first["used"], begun(first)) == (KERNELS, 0, KERNELS)
+    second = fleet.run("second", HOW="ready", TOGETHER="3", **variables)
+    assert (second["compiled"], second["used"], begun(second)) == (0, KERNELS, KERNELS)
+    assert "alone" not in second["compilers"]
+
+
 def publish(harness, server, tmp_path, key):
     """Packs the program's add_kernel, and publishes a release with a config that tuning would not find, signed."""
-    if int(triton.__version__.split(".")[1]) > 6:
+    if VERSION > (3, 6):
         pytest.skip("pack needs Triton 3.3 to 3.6")
     environment = {**ENVIRONMENT, "triton": triton.__version__}
     run("pack", f"{TUNED}/ops.py:add_kernel", "--kernel", tmp_path / "add", "--output", tmp_path / "build", "--key", "n=4096",
@@ -107,6 +122,9 @@ def configs_of(space):
 def test_a_release_that_a_key_signed_brings_choices_and_code(harness, server, tmp_path):
     release, environment = publish(harness, server, tmp_path, tmp_path / "publisher.key")
     variables = {"server": server.url, "WAVETUNE_TOKEN": server.container, "WAVETUNE_ENVIRONMENT": json.dumps(environment)}
+    answer = server.request("GET", f"/v1/choices?release={release}", token=server.container)
+    (function,) = json.loads(answer.body.splitlines()[1])["functions"].values()
+    assert function["launchers"] == [{"n": "i32", "x_ptr": "*fp16", "y_ptr": "*fp16"}]
     key = {"WAVETUNE_TRUSTED_KEYS": str(tmp_path / "publisher.key.pub")}
     for i, more in enumerate(({}, key, {**key, "WAVETUNE_RELEASE": release})):
         (report,) = tuned(4096, cache=tmp_path / str(i), **variables, **more)

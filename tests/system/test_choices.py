@@ -100,7 +100,7 @@ def test_one_request_reads_the_entry_the_release_and_what_is_agreed(server, read
     entry, document, agreed = lines(server, reader)
     assert (entry["release"], entry["match"]["rule"], agreed) == (release, "exact", {"functions": {}})
     assert document["functions"] == {CLOSURE: {"name": "add", "choices": [
-        {"code": FOLDER, "config": SPACE["configs"][1], "key": KEY}]}}
+        {"code": FOLDER, "config": SPACE["configs"][1], "key": KEY}], "launchers": [{"y": "*fp16"}]}}
     assert document["code"] == {FOLDER: {"add.json": sha(b"{}")}}
     exported = server.request("GET", f"/v1/releases/{release}/export/choices", token=reader)
     assert json.loads(exported.body) == document

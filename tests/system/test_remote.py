@@ -71,6 +71,18 @@ def test_a_namespace_is_shared_by_one_token_and_image(server, reader, database):
 
 
 @SHARED
+def test_the_list_of_a_start_is_replaced(server, reader):  # noqa: F811
+    for body in (b"[1]", b"[2]"):
+        assert put(server, reader, body, group=False, name="start.json").status == 204
+        assert get(server, reader, group=False, name="start.json").body == body
+    refused = put(server, reader, b" " * (256 * 1024 + 1), group=False, name="start.json")
+    assert refused.status == 422 and "262144" in refused.json["detail"]
+    assert put(server, reader, name="start.json").status == 204 and put(server, reader, group(start_json="x"),
+                                                                        name="start.json").status == 204
+    assert get(server, reader, name="start.json").body == BODY, "a group of this name is code"
+
+
+@SHARED
 def test_files_of_a_build_come_before_those_of_containers(server, reader, publish):  # noqa: F811
     put(server, reader, folder=FOLDER)
     publish(1)

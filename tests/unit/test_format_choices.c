@@ -22,12 +22,13 @@ extern const struct cache_format format_choices;
  * provenance. */
 static char *shelf_add_build(struct shelf *shelf, size_t kernel, const char *record) {
   char hash[DIGEST_TEXT_SIZE], digest[DIGEST_TEXT_SIZE];
-  cleanup_json json_t *json = json_pack(
-      "{s:s, s:{s:s}, s:s, s:i, s:[{s:[{s:{s:i}, s:s, s:{s:{s:s, s:{s:s}}}}, {s:{s:i}, s:s}]}]}",
-      "kernel", digest_format(&shelf->kernels[kernel]->hash, hash), "toolchain", "triton", "3.6.0",
-      "arch", "gfx942", "warp_size", 64, "variants", "objects", "config", "BLOCK", 64, "digest",
-      DIGEST, "metadata", "cache", "folder", FOLDER, "files", "add.json", DIGEST, "config", "BLOCK",
-      128, "digest", DIGEST);
+  cleanup_json json_t *json =
+      json_pack("{s:s, s:{s:s}, s:s, s:i, s:[{s:{s:s}, s:[{s:{s:i}, s:s, s:{s:{s:s, s:{s:s}}}}, "
+                "{s:{s:i}, s:s}]}]}",
+                "kernel", digest_format(&shelf->kernels[kernel]->hash, hash), "toolchain", "triton",
+                "3.6.0", "arch", "gfx942", "warp_size", 64, "variants", "signature", "x", "*fp16",
+                "objects", "config", "BLOCK", 64, "digest", DIGEST, "metadata", "cache", "folder",
+                FOLDER, "files", "add.json", DIGEST, "config", "BLOCK", 128, "digest", DIGEST);
   struct build *build = NULL;
   struct error error;
   if (record)
@@ -61,14 +62,14 @@ Test(format_choices, keys_are_those_of_the_autotuner_and_code_is_named_by_digest
   cr_assert(files.n == 1 && files.n_skipped == 0);
   cleanup_json json_t *document = json_of(file_text(&files, "choices.json"));
   char digest[DIGEST_TEXT_SIZE];
-  cleanup_json json_t *expected =
-      json_of("{\"code\": {\"" FOLDER "\": {\"add.json\": \"" DIGEST "\"}}, \"environment\": {}, "
-              "\"functions\": {\"" CLOSURE "\": {\"name\": \"add\", \"choices\": ["
-              "{\"config\": {\"BLOCK\": 128}, \"key\": [\"2048\", \"'torch.float16'\"], "
-              "\"tuning_ms\": 1250.0}, "
-              "{\"code\": \"" FOLDER "\", \"config\": {\"BLOCK\": 64}, \"key\": [\"4096\", "
-              "\"'torch.float16'\"], \"tuning_ms\": 1250.0}]}}, \"regime\": \"cold\", \"tag\": "
-              "\"default\", \"version\": 1}");
+  cleanup_json json_t *expected = json_of(
+      "{\"code\": {\"" FOLDER "\": {\"add.json\": \"" DIGEST "\"}}, \"environment\": {}, "
+      "\"functions\": {\"" CLOSURE "\": {\"name\": \"add\", \"choices\": ["
+      "{\"config\": {\"BLOCK\": 128}, \"key\": [\"2048\", \"'torch.float16'\"], "
+      "\"tuning_ms\": 1250.0}, "
+      "{\"code\": \"" FOLDER "\", \"config\": {\"BLOCK\": 64}, \"key\": [\"4096\", "
+      "\"'torch.float16'\"], \"tuning_ms\": 1250.0}], \"launchers\": [{\"x\": \"*fp16\"}]}}, "
+      "\"regime\": \"cold\", \"tag\": \"default\", \"version\": 1}");
   json_put(expected, "release", json_string(digest_format(&release->digest, digest)));
   json_t *environment = environment_to_json(&release->environment);
   json_put(expected, "environment", environment);

@@ -52,7 +52,8 @@ class Document:
             for one in _list(_object(function).get("choices", [])):
                 chosen[_key(one["key"])] = Choice(_object(one["config"]), origin, _ms(one.get("tuning_ms")))
             if function.get("launchers"):
-                self.launchers[closure] = {"name": function["name"], "launchers": _list(function["launchers"])[:LAUNCHERS_MAX]}
+                launchers = _list(function["launchers"])[:LAUNCHERS_MAX]
+                self.launchers[closure] = {"name": function["name"], "launchers": launchers}
         for folder, files in _object(code).items():
             self.code[folder] = {name: digest for name, digest in _object(files).items() if isinstance(digest, str)}
 

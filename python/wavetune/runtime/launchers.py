@@ -1,15 +1,15 @@
 """Host launchers of Triton up to 3.6, compiled before they are needed and several at once.
 
-For each list of argument types Triton writes a C source, compiles it with the C compiler (0.3 s) and loads the shared object, one
-after the other. From the server come types alone, as text that is checked; the C source is the installed Triton's, and so are the
-compiler's command line and the place in Triton's cache.
+For each list of argument types Triton writes a C source, compiles it with the C compiler (0.3 s) and loads the shared
+object, one after the other. From the server come types alone, as text that is checked; the C source is the installed
+Triton's, and so are the compiler's command line and the place in Triton's cache.
 
-Two functions of Triton's drivers are wrapped: make_launcher, to learn which types this program uses, and compile_module_from_src,
-where a request for a launcher that is being compiled waits for it, and takes one that is not yet begun out of the queue. Triton
-3.7.1 and later have no make_launcher: nothing is wrapped.
+Two functions of Triton's drivers are wrapped: make_launcher, to learn which types this program uses, and
+compile_module_from_src, where a request for a launcher that is being compiled waits for it, and takes one that is not yet
+begun out of the queue. Triton 3.7.1 and later have no make_launcher: nothing is wrapped.
 
-What is compiled stays in memory until Triton requests it, and is then stored by Triton's own cache manager: the folder may be
-chosen late, and what no request needs leaves no file. Compilers that run when the program ends are ended with it.
+What is compiled stays in memory until Triton requests it, and is then stored by Triton's own cache manager: the folder
+may be chosen late, and what no request needs leaves no file. Compilers that run when the program ends are ended with it.
 
 Threads: as many as the process has cores, less one for the program; of them each waits for one compiler.
 """
@@ -75,7 +75,7 @@ def check_types(value: Any, depth: int = 0) -> tuple[Any, ...]:
 
 
 def of_names(signature: Any, names: Sequence[str], backend: str, warp_size: int) -> Launcher:
-    """A launcher of a document of choices: types by the names of arguments, of which those that are not stated are compiled in."""
+    """A launcher of a document of choices: types by the names of arguments; those that are not stated are compiled in."""
     if not isinstance(signature, dict) or not set(signature) <= set(names):
         raise ValueError("it is of another function")
     stated = [signature.get(name, "constexpr") for name in names]
@@ -127,8 +127,8 @@ def cache_root() -> str:
 
 def _with(function: Any, **other: Any) -> Any:
     """A copy of a function for which some of its module's names mean something else."""
-    copy = types.FunctionType(function.__code__, {**function.__globals__, **other}, function.__name__, function.__defaults__,
-                              function.__closure__)
+    names = {**function.__globals__, **other}
+    copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
 
@@ -263,7 +263,7 @@ class Launchers:
             surprised("launchers", error)
 
     def prepare_of_choices(self, stated: Mapping[str, Any], tuners: Sequence[Any], target: Any) -> None:
-        """Compiles those that documents of choices state, {closure: {"name", "launchers"}}, for functions of this program."""
+        """Compiles those that choices state, {closure: {"name", "launchers"}}, for functions of this program."""
         try:
             backend = {"cuda": "nvidia", "hip": "amd"}.get(target.backend)
             if backend not in self._drivers:
@@ -275,7 +275,10 @@ class Launchers:
                 if jit is None or cache is None or jit.fn.__name__ not in names:
                     continue  # without the work of finding its closure
                 for signature in stated.get(cache.closure() or "", {}).get("launchers", ()):
-                    found.append(of_names(signature, jit.arg_names, backend, target.warp_size))
+                    try:
+                        found.append(of_names(signature, jit.arg_names, backend, target.warp_size))
+                    except ValueError as error:
+                        log(f"a launcher of {jit.fn.__name__} is not compiled ahead: {error}")
             self.prepare(found)
         except Exception as error:
             surprised("launchers of choices", error)
@@ -378,8 +381,8 @@ class Launchers:
 
 
 class _Compilers:
-    """In the place of the module subprocess, for Triton's function that runs the C compiler: nothing is printed, and what runs
-    can be ended."""
+    """In the place of the module subprocess, for Triton's function that runs the C compiler: nothing is printed, and
+    what runs can be ended."""
 
     DEVNULL = subprocess.DEVNULL
 
@@ -411,8 +414,8 @@ def _digest(source: str) -> str:
 
 
 def _knows_its_library(driver: _Driver) -> bool:
-    """AMD's launchers have the path of the HIP library, which the driver finds once; it must not be found before the program
-    loads its own."""
+    """AMD's launchers have the path of the HIP library, which the driver finds once; it must not be found before the
+    program loads its own."""
     find = driver.scope.get("_get_path_to_hip_runtime_dylib")
     return find is None or find.cache_info().currsize > 0
 

@@ -47,7 +47,7 @@ class Program:
         return head
 
     def _prepare(self, stated: Mapping[str, Any]) -> None:
-        """Compiles the launchers that choices state for functions of this program. In the thread that asked for the choices."""
+        """Compiles the launchers that choices state for this program's functions. In the thread that asked for choices."""
         target = sys.modules["triton"].runtime.driver.active.get_current_target()
         Thread(target=self.launchers.prepare_of_choices, args=(stated, list(restore.adopted), target),
                name="wavetune-choices", daemon=True).start()
@@ -96,7 +96,7 @@ def start() -> Program | None:
             when_imported(missing, restore.patch)
         _when_there("triton.backends", _program.launchers.patch)
         if _program.gives_code():
-            _when_there("triton.runtime.cache", lambda _: _program and _program.start.begin())
+            _when_there("triton.runtime.cache", _begin)
         if _program.takes_code():
             _set_manager()
         _start_demand(_program)
@@ -122,6 +122,11 @@ def _after_fork() -> None:
             _program.after_fork()
     except Exception as error:
         log(f"after a fork: {type(error).__name__}")
+
+
+def _begin(_: Any) -> None:
+    if _program is not None:
+        _program.start.begin()
 
 
 def _when_there(name: str, call: Callable[[Any], Any]) -> None:

@@ -1,10 +1,10 @@
 """What a program needs at its start, asked for before it asks for it: where a namespace is shared (WAVETUNE_SHARED_CODE=1).
 
-A program that has been started writes a list into the namespace: the files and groups of Triton's cache that it used and the
-launchers that it compiled, in this order, without those of configs that lost. The next program gets the list while it imports its
-modules, and fetches and compiles all of it in the background. Lists are found by the command line and the GPUs; where that has
-none, by the first folder that the program asks for. What a list says is a hint: a program that needs something else asks for
-it as ever, and what it fetched in vain is dropped.
+A program that has been started writes a list into the namespace: the files and groups of Triton's cache that it used and
+the launchers that it compiled, in this order, without those of configs that lost. The next program gets the list while it
+imports its modules, and fetches and compiles all of it in the background. Lists are found by the command line and the
+GPUs; where that has none, by the first folder that the program asks for. What a list says is a hint: a program that needs
+something else asks for it as ever, and what it fetched in vain is dropped.
 
 {"files": [[FOLDER, NAME, IS_GROUP], …], "launchers": [{"backend", "types", "warp_size"}, …], "version": 1}
 
@@ -80,7 +80,7 @@ def folder_of(*texts: str) -> str:
 
 def _gpus() -> str:
     """The models of the node's GPUs, without starting a GPU runtime."""
-    found = set()
+    found: set[str] = set()
     for pattern, name in (("/proc/driver/nvidia/gpus/*/information", "Model"),
                           ("/sys/class/kfd/kfd/topology/nodes/*/properties", "gfx_target_version")):
         for path in glob.glob(pattern)[:64]:

@@ -178,8 +178,8 @@ class Wire:
     def request(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *,
                 limit: int = BODY_MAX, background: bool = False, ahead: bool = False) -> Answer | None:
         """The answer, whatever its status below 500 (429 too: one limit says nothing of other requests); None where there is
-        none, which is all that a caller needs to know. `background`: with more time, and also to find out whether the server is
-        back; `ahead`: for what the program has not asked for yet."""
+        none, which is all that a caller needs to know. `background`: with more time, and also to find out whether the server
+        is back; `ahead`: for what the program has not asked for yet."""
         if not self.is_allowed or self._is_refused:
             return None
         if self._pid != os.getpid():
@@ -304,7 +304,8 @@ class Wire:
                     raise
         return self._read(timed, response, limit, started, background, is_waited_for)
 
-    def _read(self, timed: _Timed, response: Any, limit: int, started: float, background: bool, is_waited_for: bool) -> Answer:
+    def _read(self, timed: _Timed, response: Any, limit: int, started: float, background: bool,
+              is_waited_for: bool) -> Answer:
         first = time.monotonic()
         if response.length is not None and response.length > limit:
             raise ValueError(f"a body of {response.length} bytes is too long")

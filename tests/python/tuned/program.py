@@ -3,8 +3,8 @@ its target. Triton, its compiler and its autotuner are the real ones, of any ver
 
     program.py [fork] N…     prints one line of JSON: the configs that it used, and what Triton did for them
 
-The benchmark measures nothing: each of its times is less than the one before, so that the last config wins. With $COMPILE_ALL it
-compiles what it would measure, as a GPU's does.
+The benchmark measures nothing: each of its times is less than the one before, so that the last config wins. With
+$COMPILE_ALL it compiles what it would measure, as a GPU's does.
 """
 import json
 import os

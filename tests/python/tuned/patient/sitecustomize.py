@@ -1,5 +1,5 @@
-"""In a program's PYTHONPATH: it waits $PATIENT_S for its server and at its end, however slow the machine of the tests is. $COMPILERS: how many
-launchers it compiles at once."""
+"""In a program's PYTHONPATH: it waits $PATIENT_S for its server and at its end, however slow the machine of the tests is.
+$COMPILERS: how many launchers it compiles at once."""
 import os
 
 import wavetune.runtime.launchers

@@ -25,6 +25,7 @@ import weakref
 from typing import Any
 
 from .runtime.hooks import Finder
+from .runtime.keys import typed
 
 INTERVAL_S = 60.0
 INTERVAL_MAX_S = 900.0
@@ -77,21 +78,6 @@ class _Cache(dict):
             self.best_ms = ms if self.best_ms is None else min(self.best_ms, ms)
 
 
-def _typed(value: Any) -> Any:
-    """What str() made of a value, as triton-dejavu keeps keys, back as the value."""
-    if not isinstance(value, str):
-        return value
-    if value in ("True", "False", "None"):
-        return {"True": True, "False": False, "None": None}[value]
-    for kind in (int, float):
-        try:
-            if str(kind(value)) == value:
-                return kind(value)
-        except ValueError:
-            pass
-    return value
-
-
 def wavetune_key(record: dict[str, Any], key: Any) -> dict[str, Any] | None:
     """The kernel's key of an autotuner's key tuple; None where the record does not say how."""
     names, members = record.get("key_names", []), record.get("tuning_key", [])
@@ -99,7 +85,7 @@ def wavetune_key(record: dict[str, Any], key: Any) -> dict[str, Any] | None:
     if not names or len(values) != len(names) or len(members) != len(names):
         return None
     result: dict[str, Any] = {}
-    for member, value in zip(members, map(_typed, values)):
+    for member, value in zip(members, map(typed, values)):
         if not member.isidentifier() or type(value) not in _SCALARS or result.get(member, value) != value or \
                 value in (float("inf"), float("-inf")) or value != value:
             return None

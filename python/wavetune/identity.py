@@ -11,7 +11,6 @@ import re
 import subprocess
 import tempfile
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Iterator
 
 from .artifacts import installed_folder, installed_key, set_variables
@@ -19,6 +18,7 @@ from .errors import PackError, one_line
 from .folder import load_kernel, split_place
 from .interpreter import describe
 from .record import dejavu_code_version, function_members, plain, triton_autotune, tuning_key
+from .runtime.environment import rocm
 from .token_url import insecure_http, refusal
 
 Notes = list[str]
@@ -165,18 +165,6 @@ def _moe_device_name(gpu: str | None, notes: Notes) -> str | None:
     return None if name is None else re.sub(r"[\s/]+", "_", name)
 
 
-def _rocm() -> str | None:
-    """The version of the installed ROCm, as its packages state it."""
-    for name in (".info/version", ".info/version-dev"):
-        try:
-            found = re.match(r"\d+\.\d+\.\d+", (Path(os.environ.get("ROCM_PATH", "/opt/rocm")) / name).read_text())
-        except OSError:
-            continue
-        if found:
-            return found[0]
-    return None
-
-
 def _import_attribute(place: str, notes: Notes) -> Any:
     """The object of "package.module:name", imported as the deployment does; None with a note where that is not
     possible here."""
@@ -271,7 +259,7 @@ def make_identity(arch: str | None, gpu: str | None, functions: list[str]) -> tu
         triton = _triton(arch, notes)
         name, n = _devices(gpu, notes)
         identity = {
-            "version": 1, "triton": triton, "torch": installed["torch"], "hip": installed["torch_hip"], "rocm": _rocm(),
+            "version": 1, "triton": triton, "torch": installed["torch"], "hip": installed["torch_hip"], "rocm": rocm(),
             "gpu": name, "devices": n, "variables": set_variables() if triton else {},
             "dejavu": _dejavu(installed, name, notes), "tunableop": _tunableop(notes),
             "moe_device_name": _moe_device_name(name, notes)}

@@ -211,6 +211,12 @@ def test_unsigned_choices_are_not_taken_where_a_key_is_trusted(server, key, tmp_
         assert report["benchmarked"] == 12
 
 
+def test_what_is_signed_is_canonical_as_the_server_writes_it():
+    entry = {"tag": "a\tb\x1f", "channel": 'sta"ble', "counter": 1, "release": "é", "regime": "cold", "match": {}}
+    assert trust.signed_bytes(entry).partition(b"\n")[2].decode() == \
+        '{"channel":"sta\\"ble","counter":1,"release":"é","tag":"a\\u0009b\\u001f"}'
+
+
 def test_a_key_file_that_is_none_is_left_out(key, tmp_path):
     (tmp_path / "none.pub").write_text("-----BEGIN PUBLIC KEY-----\nMCow\n-----END PUBLIC KEY-----\n")
     (tmp_path / "text.pub").write_text("hello")

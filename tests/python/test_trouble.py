@@ -486,7 +486,7 @@ def test_the_environment_is_what_torch_and_triton_say(monkeypatch):
                                  get_device_name=lambda: "AMD Instinct MI300X")
     torch = types.SimpleNamespace(__version__="2.9.0+rocm6.4", cuda=cuda, version=types.SimpleNamespace(hip="6.4", cuda=None))
     monkeypatch.setitem(environment.sys.modules, "torch", torch)
-    monkeypatch.setattr(environment, "_rocm", lambda: "6.4.1")
+    monkeypatch.setattr(environment, "rocm", lambda: "6.4.1")
     monkeypatch.setattr(environment, "_partition", lambda: "SPX")
     assert environment.find({}) == {"rocm": "6.4.1", "torch": "2.9.0+rocm6.4", "triton": triton.__version__, "arch": "gfx942",
                                     "gpu": "AMD Instinct MI300X", "compute_units": 304, "partition": "SPX"}

@@ -40,13 +40,13 @@ def _of_torch(torch: Any) -> dict[str, Any]:
     device = torch.cuda.get_device_properties(torch.cuda.current_device())
     found.update(gpu=torch.cuda.get_device_name(), compute_units=int(device.multi_processor_count))
     if torch.version.hip:
-        found.update(rocm=_rocm(), arch=device.gcnArchName.partition(":")[0], partition=_partition())
+        found.update(rocm=rocm(), arch=device.gcnArchName.partition(":")[0], partition=_partition())
     else:
         found.update(cuda=str(torch.version.cuda), arch=f"sm_{device.major}{device.minor}", partition="")
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _rocm() -> str | None:
+def rocm() -> str | None:
     """The version of the installed ROCm, as its packages state it."""
     for name in (".info/version", ".info/version-dev"):
         try:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import base64
 import calendar
 import hashlib
-import json
 import time
 from typing import Any, Mapping, Sequence
 
+from ..canonical import canonical
 from .log import log
 
 _SIGNED = ("channel", "counter", "environment", "expires", "regime", "release", "tag")
@@ -38,19 +38,15 @@ def read_keys(paths: Sequence[str]) -> dict[str, bytes]:
     return keys
 
 
-def _canonical(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
 def signed_bytes(entry: Mapping[str, Any]) -> bytes:
     members = {name: entry[name] for name in _SIGNED if name in entry}
     if members.get("regime") == "cold":
         del members["regime"]
-    return b"wavetune channel entry 1\n" + _canonical(members)
+    return b"wavetune channel entry 1\n" + canonical(members).encode()
 
 
 def choices_bytes(release: str, digest: str) -> bytes:
-    return b"wavetune choices 1\n" + _canonical({"choices": digest, "release": release})
+    return b"wavetune choices 1\n" + canonical({"choices": digest, "release": release}).encode()
 
 
 def _is_signed(message: bytes, signatures: Any, keys: Mapping[str, bytes]) -> bool:

@@ -18,7 +18,7 @@ import time
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
 from urllib.parse import quote
 
-from . import counters, keys
+from . import keys
 from .log import log
 from .settings import Settings
 from .wire import Wire

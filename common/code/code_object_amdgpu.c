@@ -11,8 +11,7 @@
 #define NOTE_BYTES_MAX ((size_t)16 << 20)   /* of all note segments: the metadata and little else */
 #define MEMBERS_MAX 64                      /* of a map: a kernel has about 25 */
 #define NUMBER_MAX (((int64_t)1 << 32) - 1) /* the largest number in a kernel descriptor */
-/* followed by an environment (empty), "-" and the target id */
-#define TARGET_PREFIX "amdgcn-amd-amdhsa-"
+#define TARGET_SYSTEM "-amd-amdhsa-" /* before the environment, which may be empty */
 
 /* e_flags & 0xff (EF_AMDGPU_MACH) of common targets. With other numbers only the note is used. */
 static const struct {
@@ -277,18 +276,28 @@ static bool read_kernel(const json_t *json, const char *pointer, struct code_obj
                         error);
 }
 
-/* "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-": the target id without its features, which must agree
- * with the ELF header. */
+/* The target id in "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-", or, as the LLVM of Triton 3.9 writes
+ * it, in "amdgpu9.42-amd-amdhsa-unknown-gfx942": what follows the triple. NULL: there is none. */
+static const char *target_id_find(const char *full) {
+  size_t length = strcspn(full, "-"); /* of the architecture */
+  bool is_amdgpu = string_starts(full, "amdgcn-") || string_starts(full, "amdgpu");
+  if (!is_amdgpu || !string_starts(full + length, TARGET_SYSTEM))
+    return NULL;
+
+  const char *environment_end = strchr(full + length + strlen(TARGET_SYSTEM), '-');
+  return environment_end ? environment_end + 1 : NULL;
+}
+
+/* The target id without its features, which must agree with the ELF header. */
 static bool read_target(const struct elf_image *image, const char *text, struct code_object *object,
                         struct error *error) {
   char full[NAME_TEXT_SIZE];
   name_cut(text, strlen(text), full);
-  const char *id =
-      string_starts(full, TARGET_PREFIX) ? strchr(full + strlen(TARGET_PREFIX), '-') : NULL;
-  size_t length = id ? strcspn(++id, ":") : 0;
-  if (length == 0 || strspn(full, "abcdefghijklmnopqrstuvwxyz0123456789-_:+") != strlen(full))
-    return error_at(error, "/amdhsa.target", "must be \"" TARGET_PREFIX "-TARGET\", is \"%s\"",
-                    full);
+  const char *id = target_id_find(full);
+  size_t length = id ? strcspn(id, ":") : 0;
+  if (length == 0 || strspn(full, "abcdefghijklmnopqrstuvwxyz0123456789-_:+.") != strlen(full))
+    return error_at(error, "/amdhsa.target",
+                    "must be like \"amdgcn-amd-amdhsa--gfx942\", is \"%s\"", full);
 
   cleanup_free char *target = xstrndup(id, length);
   for (size_t i = 0; i < ARRAY_LENGTH(machs); i++) {

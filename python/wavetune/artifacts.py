@@ -3,7 +3,8 @@
 The folder is a hash over the installed Triton, the function and its specialisation, the back end, the options and the
 variables that are set (triton/runtime/cache.py, get_cache_key; the same since 3.3). Deployments leave line information on,
 pack turns it off so that objects hold no path: the instructions are the same, so the folder is the deployment's.
-AMD's options hold the path of the installed Triton; with the image's identity it is that of the image.
+AMD's options hold the path of the installed Triton, which is hashed before 3.9; with the image's identity it is that of the
+image.
 """
 
 import base64
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from .errors import PackError
+from .target import hashes_library_paths, triton_version
 
 _LINE_INFO = "TRITON_DISABLE_LINE_INFO"
 
@@ -92,7 +94,7 @@ def cache_entry(compiled: Any, options: Mapping[str, Any], target: Any, image: I
     backend = make_backend(target)
     parsed = backend.parse_options(dict(options))
     libraries = tuple((name, _moved(path, image)) for name, path in parsed.extern_libs)
-    if target.backend == "hip":  # that of NVIDIA hashes the files
+    if target.backend == "hip" and hashes_library_paths(triton_version()):  # that of NVIDIA hashes the files
         object.__setattr__(parsed, "extern_libs", libraries)
     back = backend.hash()
     if image is not None and image.backend_hash and str(target.arch) in image.backend_hash:

@@ -11,7 +11,7 @@ from typing import Any, Mapping
 
 from .errors import PackError
 
-SUPPORTED = ((3, 3), (3, 6))
+SUPPORTED = ((3, 3), (3, 9))  # raise the second after tests/python/every-triton.sh passes with a newer one
 
 
 def triton_version() -> tuple[int, int]:
@@ -24,7 +24,8 @@ def triton_version() -> tuple[int, int]:
     match = re.match(r"(\d+)\.(\d+)", triton.__version__)
     version = (int(match[1]), int(match[2])) if match else (0, 0)
     if not SUPPORTED[0] <= version <= SUPPORTED[1]:
-        raise PackError(f"Triton {triton.__version__} is installed; pack knows 3.3 to 3.6")
+        raise PackError(f"Triton {triton.__version__} is installed; pack knows 3.3 to 3.9. To try a newer one, raise SUPPORTED in "
+                        f"{__file__}")
     return version
 
 
@@ -66,6 +67,11 @@ def make_backend(target: Any) -> Any:
 def scratch_pointers(version: tuple[int, int]) -> int:
     """How many null pointers follow the arguments (Triton's launchers: global scratch since 3.3, profile since 3.5)."""
     return 2 if version >= (3, 5) else 1
+
+
+def hashes_library_paths(version: tuple[int, int]) -> bool:
+    """Whether AMD's options are hashed with the paths of Triton's libraries; since 3.9 with their contents."""
+    return version < (3, 9)
 
 
 def uses_buffer_ops(version: tuple[int, int], environment: Mapping[str, Any]) -> bool:

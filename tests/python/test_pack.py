@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import ADD, KERNELS, MATMUL, SOFTMAX, edit, program, read, refusal, run
+from conftest import ADD, KERNELS, MATMUL, SOFTMAX, TRITON, TRITON_VERSION, edit, program, read, refusal, run
 
 KEY = "M=4096,N=4096,K=4096"
 SIZES = {"i32": 4, "fp32": 4, "i64": 8}
@@ -62,7 +62,8 @@ def test_the_variant_is_the_jits_specialisation(packed):
     assert variant["signature"] == {"a_ptr": "*fp16", "b_ptr": "*fp16", "c_ptr": "*fp16", "M": "i32", "N": "i32",
                                     "K": "i32", "stride_am": "i32", "stride_bk": "i32", "stride_cm": "i32"}
     assert variant["constexprs"] == {"stride_ak": 1, "stride_bn": 1, "stride_cn": 1}
-    assert "M % 16 == 0" in variant["when"] and "M * K * 2 <= 2147483647" in variant["when"]
+    assert "M % 16 == 0" in variant["when"]
+    assert ("M * K * 2 <= 2147483647" in variant["when"]) == (TRITON >= (3, 6))
 
 
 def test_every_code_object_is_for_the_arch_and_takes_what_the_build_says(packed):
@@ -72,12 +73,37 @@ def test_every_code_object_is_for_the_arch_and_takes_what_the_build_says(packed)
     for packed_object in variant["objects"]:
         metadata = packed_object["metadata"]
         arguments, members, text = notes(packed[1] / "objects" / packed_object["digest"][7:])
-        assert "amdgcn-amd-amdhsa--gfx942" in text
+        target = "amdgcn-amd-amdhsa--gfx942" if TRITON < (3, 9) else "amdgpu9.42-amd-amdhsa-unknown-gfx942"
+        assert re.search(rf"amdhsa.target:\s+'?{target}'?\n", text)
         assert members["symbol"] == metadata["name"] + ".kd" and members["name"] == "matmul_kernel"
         assert int(members["max_flat_workgroup_size"]) == metadata["num_warps"] * metadata["warp_size"]
         assert arguments == layout(packed[0], variant["signature"], metadata["scratch"])
-        assert (metadata["scratch"], metadata["num_ctas"], metadata["launch_cooperative_grid"]) == (2, 1, False)
+        scratch = 2 if TRITON >= (3, 5) else 1
+        assert (metadata["scratch"], metadata["num_ctas"], metadata["launch_cooperative_grid"]) == (scratch, 1, False)
         assert metadata["num_warps"] == packed_object["config"]["num_warps"]
+
+
+def test_the_c_reader_states_what_the_assembly_and_tritons_metadata_state(packed):
+    objects = packed[1] / "objects"
+    for packed_object in read(packed[1])["variants"][0]["objects"][::5]:
+        metadata = packed_object["metadata"]
+        done = subprocess.run([program("wavetune"), "kernel", "check", "--json", objects / packed_object["digest"][7:]],
+                              capture_output=True, text=True)
+        (found,) = json.loads(done.stdout)
+        stated = (objects / metadata["files"]["amdgcn"][7:]).read_text().split("amdhsa.kernels:")[1]
+        for member, name in (("vgprs", "vgpr_count"), ("agprs", "agpr_count"), ("sgprs", "sgpr_count"),
+                             ("vgpr_spills", "vgpr_spill_count"), ("sgpr_spills", "sgpr_spill_count"),
+                             ("lds_bytes", "group_segment_fixed_size"), ("scratch_bytes", "private_segment_fixed_size"),
+                             ("kernarg_bytes", "kernarg_segment_size"), ("wavefront_size", "wavefront_size"),
+                             ("workgroup_max", "max_flat_workgroup_size")):
+            assert found["resources"][member] == int(re.search(rf"\.{name}:\s+(\d+)", stated)[1]), member
+        arguments = re.findall(r"\.offset:\s+(\d+)\s+\.size:\s+(\d+)\s+\.value_kind:\s+(\w+)", stated)
+        assert [(str(a["offset"]), str(a["size"]), a["kind"]) for a in found["arguments"]] == arguments
+        kept = json.loads((objects / metadata["cache"]["files"]["matmul_kernel.json"][7:]).read_text())
+        assert found["target"] == kept["target"]["arch"] and kept["triton_version"] == TRITON_VERSION
+        assert {name: metadata[name] for name in ("shared", "num_warps", "num_ctas", "warp_size")} == {
+            "shared": kept["shared"], "num_warps": kept["num_warps"], "num_ctas": 1, "warp_size": 64}
+        assert found["resources"]["workgroup_max"] == 64 * kept["num_warps"] and kept["shared"] > 0
 
 
 def test_the_folder_holds_what_the_build_names_under_its_digest_and_nothing_else(packed):
@@ -258,7 +284,7 @@ def test_amd_options_of_a_space_do_nothing_on_nvidia(add_folder, tmp_path):
 def test_the_toolchain_has_the_versions_of_the_deployment(add_folder, tmp_path):
     edit(add_folder, "space.json", lambda s: s.update(conditions=["BLOCK_SIZE == 256 and num_warps == 4"]))
     build = pack_add(add_folder, tmp_path / "build", "--torch", "2.9.0", "--rocm", "6.4.1")
-    assert build["toolchain"] == {"triton": "3.6.0", "torch": "2.9.0", "rocm": "6.4.1"}
+    assert build["toolchain"] == {"triton": TRITON_VERSION, "torch": "2.9.0", "rocm": "6.4.1"}
 
 
 def test_a_parameter_with_a_default_of_none_is_compiled_in(add_folder, tmp_path):
@@ -270,6 +296,7 @@ def test_a_parameter_with_a_default_of_none_is_compiled_in(add_folder, tmp_path)
     assert variant["constexprs"] == {"bias_ptr": None} and "bias_ptr" not in variant["signature"]
 
 
+@pytest.mark.skipif(TRITON < (3, 4), reason="Triton 3.3 has no make_tensor_descriptor")
 def test_descriptors_that_the_kernel_makes_itself_are_packed(tmp_path):
     (tmp_path / "f.py").write_text("""import triton, triton.language as tl
 @triton.autotune(configs=[triton.Config({"B": 32})], key=["M", "N"])

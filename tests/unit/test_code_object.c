@@ -358,9 +358,13 @@ Test(code_object, metadata_that_is_wrong_is_refused_with_its_place) {
       {"\"amdhsa.target\"", "\"target\"",
        "the metadata of the code object: member \"amdhsa.target\" is missing"},
       {"gfx942", "gfx90a", "states gfx90a, the ELF header states gfx942 at /amdhsa.target"},
-      {"--gfx942", "--", "must be \"amdgcn-amd-amdhsa--TARGET\""},
+      {"--gfx942", "--", "must be like \"amdgcn-amd-amdhsa--gfx942\""},
+      {"amdgcn-amd-amdhsa--gfx942", "amdgpu9.42-amd-amdhsa-gfx942",
+       "is \"amdgpu9.42-amd-amdhsa-gfx942\""},
+      {"amdgcn-amd-amdhsa--gfx942", "amdgcn9-amd-amdhsa--gfx942", "must be like"},
+      {"amdgcn-amd-amdhsa--gfx942", "amdgpu9.42-amd-mesa3d--gfx942", "must be like"},
       {"amdgcn-amd-amdhsa--gfx942", "x86_64-linux", "is \"x86_64-linux\" at /amdhsa.target"},
-      {"gfx942", "gfx942 ", "must be \"amdgcn-amd-amdhsa--TARGET\""},
+      {"gfx942", "gfx942 ", "must be like"},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
     code_file_refused(with_metadata(wrong[i].old, wrong[i].new), wrong[i].words);

@@ -9,6 +9,7 @@
 
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/builds/function_record.h"
 #include "common/code/disassemble.h"
 #include "common/code/gpu_target.h"
 #include "common/program/cli.h"

@@ -166,13 +166,6 @@ enum kernel_kind kernel_kind_guess(const struct kernel *kernel) {
   return read >= 3 ? KIND_GEMM : KIND_ELEMENTWISE;
 }
 
-int triton_version_number(const char *text) {
-  int major = 0, minor = 0;
-  if (!text || sscanf(text, "%2d.%2d", &major, &minor) != 2 || major < 0 || minor < 0)
-    return 0;
-  return major * 100 + minor;
-}
-
 static bool source_has(const struct kernel_folder *folder, const char *word) {
   const struct kernel *kernel = folder->kernel;
   for (size_t i = 0; i < folder->n_files; i++) {

@@ -35,15 +35,12 @@ must_check bool kernel_kind_parse(const char *name, enum kernel_kind *ret);
  * else elementwise. */
 enum kernel_kind kernel_kind_guess(const struct kernel *kernel);
 
-/* "3.6.0", "3.3.1+git1": 306, 303; 0 when it is not a version. */
-int triton_version_number(const char *text);
-
 struct knob_question {
   const struct kernel_folder *folder;
   const struct key *key; /* NULL: not given */
   const char *arch;      /* "gfx942"; NULL: not known */
   const char *gpu_name;  /* NULL: not known; for conditions */
-  int triton;            /* triton_version_number; 0: not known */
+  int triton;            /* triton_version_number (common/builds/function_record.h); 0: not known */
   enum kernel_kind kind;
   const struct code_resources *resources; /* of compiled objects; NULL: none */
   size_t n_resources;

@@ -19,6 +19,13 @@ static bool part_check(const char *text, struct error *error) {
          error_set(error, "a part of a path must hold no '/' and not be \".\" or \"..\"");
 }
 
+int triton_version_number(const char *text) {
+  int major = 0, minor = 0;
+  if (!text || sscanf(text, "%2d.%2d", &major, &minor) != 2 || major < 0 || minor < 0)
+    return 0;
+  return major * 100 + minor;
+}
+
 static bool hash_check(const char *text, struct error *error) {
   return (strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64) ||
          error_set(error, "a hash must be 64 lower-case hexadecimal digits");

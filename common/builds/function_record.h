@@ -71,6 +71,9 @@ must_check bool record_take_text(const json_t *object, const char *pointer, cons
                                  enum json_presence presence, enum record_text_kind kind,
                                  char **ret, struct error *error);
 
+/* "3.6.0", "3.3.1+git1": 306, 303; 0 when it is not a version. */
+int triton_version_number(const char *text);
+
 /* The names of folders in Triton's cache: a SHA-256 in base32 (RFC 4648, upper case, unpadded). */
 #define TRITON_FOLDER_LENGTH 52
 

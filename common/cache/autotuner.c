@@ -80,11 +80,9 @@ bool config_field(const char *name, const char *triton, struct value *ret_defaul
       {"enable_warp_specialization", 0, 299, value_bool(false)},
       {"enable_persistent", 0, 299, value_bool(false)},
   };
-  int major, minor, version = 99900; /* a text that is not a version counts as the newest */
-
-  if (triton && sscanf(triton, "%4d.%4d", &major, &minor) == 2 && major >= 0 && minor >= 0 &&
-      minor <= 99)
-    version = major * 100 + minor;
+  int version = triton_version_number(triton);
+  if (!version)
+    version = 99900; /* a text that is not a version counts as the newest */
 
   for (size_t i = 0; i < ARRAY_LENGTH(fields); i++) {
     if (version >= fields[i].from && version <= fields[i].until &&

@@ -11,7 +11,7 @@
 #define NOTE_BYTES_MAX ((size_t)16 << 20)   /* of all note segments: the metadata and little else */
 #define MEMBERS_MAX 64                      /* of a map: a kernel has about 25 */
 #define NUMBER_MAX (((int64_t)1 << 32) - 1) /* the largest number in a kernel descriptor */
-#define TARGET_SYSTEM "-amd-amdhsa-" /* before the environment, which may be empty */
+#define TARGET_SYSTEM "-amd-amdhsa-"        /* before the environment, which may be empty */
 
 /* e_flags & 0xff (EF_AMDGPU_MACH) of common targets. With other numbers only the note is used. */
 static const struct {
@@ -276,8 +276,9 @@ static bool read_kernel(const json_t *json, const char *pointer, struct code_obj
                         error);
 }
 
-/* The target id in "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-", or, as the LLVM of Triton 3.9 writes
- * it, in "amdgpu9.42-amd-amdhsa-unknown-gfx942": what follows the triple. NULL: there is none. */
+/* The target id in "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-", or, as the LLVM of Triton 3.9
+ * writes it, in "amdgpu9.42-amd-amdhsa-unknown-gfx942": what follows the triple. NULL: there is
+ * none. */
 static const char *target_id_find(const char *full) {
   size_t length = strcspn(full, "-"); /* of the architecture */
   bool is_amdgpu = string_starts(full, "amdgcn-") || string_starts(full, "amdgpu");

@@ -66,12 +66,13 @@ static bool image_check(const struct render_request *request, const json_t *file
   }
 
   /* The options of AMD's back end have the paths of its libraries, which are in the package of
-   * Triton. */
+   * Triton. Since 3.9 Triton hashes their contents, which triton_key implies. */
   const char *folder =
       json_string_value(json_object_get(json_object_get(identity->json, "triton"), "folder"));
   const json_t *target = json_object_get(metadata, "target");
   size_t length = folder ? strlen(folder) : 0;
-  if (!folder || !string_equal(json_string_value(json_object_get(target, "backend")), "hip"))
+  if (!folder || triton_version_number(identity->triton_version) >= 309 ||
+      !string_equal(json_string_value(json_object_get(target, "backend")), "hip"))
     return true;
 
   json_array_foreach (json_object_get(metadata, "extern_libs"), i, library) {

@@ -69,9 +69,7 @@ static bool record_check(const struct function_record *record, const struct iden
   if (!version)
     return error_set(error, "its record does not state the version of Triton");
 
-  char *end;
-  long major = strtol(version, &end, 10), minor = *end == '.' ? strtol(end + 1, NULL, 10) : 0;
-  if (major < 3 || (major == 3 && minor < 4))
+  if (triton_version_number(version) < 304)
     return error_set(
         error, "Triton %.40s keeps no results of autotuning: 3.4 is the first that does", version);
   if (image && strcmp(image, version) != 0)

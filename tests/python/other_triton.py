@@ -1,4 +1,4 @@
-"""Runs tests of programs that start tuned with another Triton than that of build/python."""
+"""Runs tests of packs and of programs that start tuned with another Triton than that of build/python."""
 import os
 import pathlib
 import subprocess
@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from conftest import ROOT
 
-TESTS = ("closure", "restore", "ways_in", "code", "launchers")
+TESTS = ("closure", "restore", "ways_in", "code", "launchers", "pack", "deployment", "record", "decorator")
 
 
 def run(version, name):

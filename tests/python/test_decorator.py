@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import edit, program, read, refusal, run
+from conftest import TRITON, edit, program, read, refusal, run
 
 from wavetune.errors import PackError
 from wavetune.folder import check_fills
@@ -48,7 +48,7 @@ def space(tmp_path):
 
 
 def test_a_decorator_with_nothing_but_configs_and_key_is_packed_without_a_warning(tmp_path):
-    write(tmp_path, "prune_configs_by={'top_k': 1}, reset_to_zero=[], pre_hook=None, cache_results=True")
+    write(tmp_path, "prune_configs_by={'top_k': 1}, reset_to_zero=[], pre_hook=None" + ", cache_results=True" * (TRITON >= (3, 4)))
     assert run(*pack(tmp_path))[1] == ""
 
 
@@ -124,6 +124,9 @@ def test_buffers_that_the_decorator_resets_or_restores_are_readwrite(tmp_path, d
 def test_an_access_that_contradicts_the_decorator_is_refused(tmp_path, listed, signature, reason):
     write(tmp_path, listed)
     output = refusal(*pack(tmp_path, signature=signature))
+    if listed == "reset_to_zero=['m']" and TRITON >= (3, 9):
+        assert "reset_to_zero contains names that are not kernel arguments: m" in output
+        return
     assert f"{tmp_path}/f.py:5: {listed.split('=')[0]} of total lists" in output and reason in output
     assert nothing_was_made(tmp_path)
 

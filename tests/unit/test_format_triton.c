@@ -384,13 +384,21 @@ Test(format_triton, artifacts_are_exported_without_results_too) {
   "X" SEVEN_LETTERS SEVEN_LETTERS SEVEN_LETTERS SEVEN_LETTERS                                      \
       SEVEN_LETTERS /* cut inside of a letter */
 
-#define OF_IMAGE(key, more)                                                                        \
-  "{\"version\": 1, \"triton\": {\"version\": \"3.6.0\", \"key\": \"" key                          \
+#define OF_TRITON(version, key, more)                                                              \
+  "{\"version\": 1, \"triton\": {\"version\": \"" version "\", \"key\": \"" key                    \
   "\", \"backend_hash\": \"b\"" more "}}"
+#define OF_IMAGE(key, more) OF_TRITON("3.6.0", key, more)
 
 Test(format_triton, an_image_with_the_same_triton_gets_artifacts) {
   cleanup_cache_files struct cache_files files = rendered(&(struct asked){
       .root = ROOT, .identity = OF_IMAGE("3.6.0k", ", \"folder\": \"/usr/lib/python3/triton\"")});
+  cr_assert_not_null(file_text(&files, GROUP));
+}
+
+Test(format_triton, since_3_9_the_place_of_triton_does_not_matter) {
+  cleanup_cache_files struct cache_files files = rendered(&(struct asked){
+      .root = ROOT,
+      .identity = OF_TRITON("3.9.0", "3.6.0k", ", \"folder\": \"/opt/venv/triton\"")});
   cr_assert_not_null(file_text(&files, GROUP));
 }
 

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "common/base/file.h"
+#include "common/builds/function_record.h"
 #include "inspect/knob_hints.h"
 
 /* A folder with one kernel, read back. */

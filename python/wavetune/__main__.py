@@ -18,7 +18,7 @@ def main():
         from importlib.util import find_spec
         if find_spec("triton") is None:
             print(f"wavetune {arguments[0]}: Triton is not installed for this Python; install wavetune[pack], or triton 3.3 "
-                  "to 3.6", file=sys.stderr)
+                  "to 3.9", file=sys.stderr)
             return 2
     from .cli import main as bridge
     return bridge()

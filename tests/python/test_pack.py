@@ -311,3 +311,14 @@ def double(x_ptr, y_ptr, M, N, B: tl.constexpr):
     run(*call)
     assert len(read(tmp_path / "b")["variants"][0]["objects"]) == 1
     assert "scratch memory" in refusal(*call, "--arch", "sm_90", status=1)
+
+
+def test_a_triton_that_pack_does_not_know_is_refused_with_the_line_to_change(monkeypatch):
+    import triton
+
+    from wavetune.errors import PackError
+    from wavetune.target import triton_version
+    for version_ in ("3.2.0", "3.10.0", "4.0.0", "main"):
+        monkeypatch.setattr(triton, "__version__", version_)
+        with pytest.raises(PackError, match=f"Triton {version_} is installed.*SUPPORTED in .*target.py"):
+            triton_version()

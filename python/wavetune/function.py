@@ -1,6 +1,5 @@
 """Whether a function and a manifest go together, and the manifest of a function that has none yet."""
 
-import ast
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -9,7 +8,7 @@ from .decorator import state_restored
 from .errors import PackError
 from .keys import Key
 from .signature import FACTS, Names, parse_grid, parse_signature, translate
-from .source import Decorated
+from .source import Decorated, Heuristic
 
 
 def parameter_names(jit: Any) -> list[str]:
@@ -58,7 +57,8 @@ def key_names(decorated: Decorated, keys: list[Key]) -> list[str]:
     return [*tuned, *(name for name in keys[0] if name not in tuned)]
 
 
-def _heuristic(name: str, lambda_: ast.Lambda | None, names: Names, path: Path) -> str:
+def _heuristic(name: str, heuristic: Heuristic, names: Names, path: Path) -> str:
+    lambda_ = heuristic.tree
     if lambda_ is None or len(lambda_.args.args) != 1:
         raise PackError(f"{path}: the heuristic of {name} is no lambda in the decorator; say what it is with "
                         f"--signature '{name}=constexpr(EXPRESSION)'")
@@ -84,9 +84,9 @@ def make_manifest(decorated: Decorated, name: str, signature_text: str, grid_tex
             signature.arguments[own] = {"name": own, "dtype": "int64", "value": own}
     values = {n: str(a["value"]) for n, a in signature.arguments.items() if "value" in a}
     names = Names(frozenset({*members, *config_names, *FACTS}), {**signature.defines, **values}, decorated.constants)
-    for own, lambda_ in decorated.heuristics.items():
+    for own, heuristic in decorated.heuristics.items():
         if own not in signature.defines:
-            signature.defines[own] = _heuristic(own, lambda_, names, decorated.path)
+            signature.defines[own] = _heuristic(own, heuristic, names, decorated.path)
     for parameter in jit.params:
         own = parameter.name
         known = own in signature.arguments or own in signature.defines or own in config_names

@@ -1,40 +1,45 @@
 """Reads a @triton.jit function out of a file without importing it.
 
-The file's syntax tree says which module-level statements the function needs: its imports, constants, helper functions,
-what its decorators read. Those are executed, in the file's order and with its line numbers, nothing else is: no
-wrapper, no benchmark, no test. Of imports only triton and the standard library are real (stubs.py, dejavu.py).
-Line numbers and text stay the file's, because Triton's own cache keys are made from them.
+Only the module-level statements that the function needs are executed (modules.py): its imports, constants, helper
+functions, what its decorators read; no wrapper, no benchmark, no test. Line numbers and text stay the file's, because
+Triton's own cache keys are made from them.
 """
 
-import __future__
 import ast
 import dis
 import inspect
-import linecache
-import sys
-import types
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 from . import dejavu
-from .canonical import read_text
-from .errors import PackError, one_line
-from .stubs import Driver, Stub, make_torch
+from .errors import PackError
+from .modules import Module, Modules, SourceFile, codes_of, quietly
+from .stubs import Driver, Stub
 
-_MUTATORS = {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "add", "sort", "reverse"}
+
+@dataclass(frozen=True)
+class Heuristic:
+    """What gives a constexpr: a function of the call. `tree`: its lambda in the decorator, or None; `sees_config`: whether
+    it is called with the config's members too, or before the autotuner."""
+
+    function: Callable[[dict[str, Any]], Any]
+    tree: ast.Lambda | None
+    sees_config: bool = True
 
 
 @dataclass(frozen=True)
 class Decorated:
-    """The function and its decorators: `autotuner` is Triton's or dejavu's, `heuristics` name to the lambda's tree."""
+    """The function and its decorators: `autotuner` is Triton's (or a package's own kind of it) or dejavu's, `heuristics`
+    in the order in which they are called."""
 
     jit: Any  # triton.runtime.JITFunction
     autotuner: Any
-    heuristics: dict[str, ast.Lambda | None]
+    heuristics: dict[str, Heuristic]
     path: Path
     line: int  # of the autotune decorator, else of the function
     constants: dict[str, Any]  # plain values of the module that were executed
+    files: dict[str, Path] = field(default_factory=dict)  # what was executed, by its path below the package root
 
     @property
     def place(self) -> str:
@@ -44,42 +49,6 @@ class Decorated:
     @property
     def is_dejavu(self) -> bool:
         return isinstance(self.autotuner, dejavu.Autotuner)
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
-
-
-class _Statement:
-    """A module-level statement: which names of the module it reads and which it binds."""
-
-    def __init__(self, node: ast.stmt, filename: str, flags: int):
-        self.node = node
-        self.code = compile(ast.Module([node], []), filename, "exec", flags, dont_inherit=True)
-        self.reads: set[str] = set()
-        for code in _codes(self.code):
-            for instruction in dis.get_instructions(code):
-                if instruction.opname == "LOAD_GLOBAL" or (instruction.opname == "LOAD_NAME" and code is self.code):
-                    self.reads.add(instruction.argval)
-        self.binds = {i.argval for i in dis.get_instructions(self.code) if i.opname in ("STORE_NAME", "STORE_GLOBAL")}
-        self.is_function = isinstance(node, (ast.FunctionDef, ast.ClassDef))
-
-    def changes(self, names: set[str]) -> bool:
-        """Whether it changes an object that one of the names means: configs.append(…), table[1] = …"""
-        if self.is_function or not (self.reads & names):
-            return False
-        for node in ast.walk(self.node):
-            target = None
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:
-                target = node.func.value
-            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                target = node.value
-            if isinstance(target, ast.Name) and target.id in names:
-                return True
-        return False
 
 
 def _decorator_name(node: ast.expr) -> str:
@@ -92,108 +61,61 @@ def _is_jit(node: ast.stmt) -> bool:
     return isinstance(node, ast.FunctionDef) and any(_decorator_name(d) == "jit" for d in node.decorator_list)
 
 
-class _File:
-    def __init__(self, path: Path):
-        self.path, self.text = path, read_text(path)
-        try:
-            tree = ast.parse(self.text, str(path))
-        except (SyntaxError, ValueError) as error:
-            raise PackError(f"{path} is not Python: {one_line(error)}") from None
-        flags = 0
-        for node in tree.body:
-            if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-                for alias in node.names:
-                    flags |= getattr(__future__, alias.name).compiler_flag
-        self.statements = [_Statement(node, str(path), flags) for node in tree.body]
-
-    def find(self, wanted: str | None) -> ast.FunctionDef:
-        functions = {s.node.name: s for s in self.statements if _is_jit(s.node)}
-        if not functions:
-            raise PackError(f"{self.path} has no function under @triton.jit at its top level")
-        if wanted is None:
-            called = {name for own, s in functions.items() for name in s.reads if name != own}
-            tuned = [n for n, s in functions.items()
-                     if any(_decorator_name(d) == "autotune" for d in s.node.decorator_list)]
-            free = tuned or [name for name in functions if name not in called]
-            if len(free) != 1:
-                raise PackError(f"{self.path} has several kernels: name one of {', '.join(free or functions)}, like "
-                                f"{self.path}:{(free or list(functions))[0]}")
-            wanted = free[0]
-        if wanted not in functions:
-            raise PackError(f"{self.path} has no function {wanted} under @triton.jit; it has {', '.join(functions)}")
-        return functions[wanted].node
-
-    def needed(self, name: str) -> list[_Statement]:
-        """The statements that the name needs, in the file's order."""
-        names, chosen = {name}, set()
-        while True:
-            more = [i for i, s in enumerate(self.statements) if i not in chosen and
-                    (s.binds & names or s.changes(names - {name}))]
-            if not more:
-                return [self.statements[i] for i in sorted(chosen)]
-            for i in more:
-                chosen.add(i)
-                names |= self.statements[i].reads
+def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
+    """The jit functions at the top level, also those under a condition."""
+    for node in body:
+        if _is_jit(node):
+            yield node  # type: ignore[misc]
+        elif isinstance(node, (ast.If, ast.Try)):
+            handled = [s for handler in getattr(node, "handlers", []) for s in handler.body]
+            yield from _functions([*node.body, *node.orelse, *handled])
 
 
-def _import(node: ast.Import | ast.ImportFrom, statement: _Statement, namespace: dict[str, Any], backend: str) -> None:
-    """Executes an import of triton or of the standard library, and binds stand-ins for any other."""
-    def is_real(module: str) -> bool:
-        return module.split(".")[0] in ("triton", "wavetune", *sys.stdlib_module_names)
-
-    def stand_in(module: str) -> Any:
-        root = module.split(".")[0]
-        if root == "triton_dejavu":
-            return dejavu.make_module()
-        return make_torch(backend) if root == "torch" else Stub(root, module=module)
-
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            root = alias.name.split(".")[0]
-            if is_real(alias.name):
-                exec(compile(ast.Module([ast.Import([alias], lineno=node.lineno, col_offset=0)], []), "import", "exec"),
-                     namespace)
-            elif alias.asname and "." in alias.name:
-                value = stand_in(alias.name)
-                for part in alias.name.split(".")[1:]:
-                    value = getattr(value, part)
-                namespace[alias.asname] = value
-            else:
-                namespace[alias.asname or root] = stand_in(alias.name)
-        return
-    if not node.level and is_real(node.module or ""):
-        exec(statement.code, namespace)
-        return
-    name = "." * node.level + (node.module or "")
-    value = Stub(name, module=name) if node.level else stand_in(name)
-    for part in (node.module or "").split(".")[1:] if not node.level else []:
-        value = getattr(value, part)
-    for alias in node.names:
-        if alias.name == "*":
-            raise PackError(f"line {node.lineno}: from {node.module} import * cannot be read without executing "
-                            f"{node.module}; import the names that the kernel uses")
-        try:
-            namespace[alias.asname or alias.name] = getattr(value, alias.name)
-        except AttributeError:
-            raise PackError(f"line {node.lineno}: the stand-in for {node.module} has no {alias.name}") from None
+def _is_tuned(node: ast.FunctionDef) -> bool:
+    return any(_decorator_name(d).endswith("autotune") for d in node.decorator_list)
 
 
-def _execute(file: _File, name: str, namespace: dict[str, Any], backend: str) -> None:
-    for statement in file.needed(name):
-        node = statement.node
-        try:
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                _import(node, statement, namespace, backend)
-            else:
-                exec(statement.code, namespace)
-        except PackError as error:
-            raise PackError(f"{file.path}:{node.lineno}: {error}") from None
-        except Exception as error:
-            raise PackError(f"{file.path}:{node.lineno} cannot be executed without what the rest of the file sets up: "
-                            f"{one_line(error)}") from None
+def find_name(file: SourceFile, wanted: str | None) -> str:
+    """The function that is meant: the wanted one, else the only kernel."""
+    nodes = list(_functions([s.node for s in file.statements]))
+    names = list(dict.fromkeys(node.name for node in nodes))
+    if not names:
+        raise PackError(f"{file.path} has no function under @triton.jit at its top level")
+    if wanted is None:
+        called = {name for s in file.statements for name in s.reads - s.binds if any(_functions([s.node]))}
+        free = list(dict.fromkeys(node.name for node in nodes if _is_tuned(node))) or [n for n in names if n not in called]
+        if len(free) != 1:
+            raise PackError(f"{file.path} has several kernels: name one of {', '.join(free or names)}, like "
+                            f"{file.path}:{(free or names)[0]}")
+        wanted = free[0]
+    if wanted not in names:
+        raise PackError(f"{file.path} has no function {wanted} under @triton.jit; it has {', '.join(names)}")
+    return wanted
 
 
-def _check_globals(jit: Any, file: _File, namespace: dict[str, Any]) -> None:
+def _node_of(file: SourceFile, function: Any) -> ast.FunctionDef | None:
+    """The definition that made the function."""
+    line = function.__code__.co_firstlineno
+    return next((node for node in _functions([s.node for s in file.statements])
+                 if min([node.lineno, *(d.lineno for d in node.decorator_list)]) == line), None)
+
+
+def _read_globals(function: Any) -> list[tuple[str, Any]]:
+    """The globals that a function reads, with attributes of modules as "module.name"."""
+    found = []
+    for code in codes_of(function.__code__):
+        instructions = list(dis.get_instructions(code))
+        for instruction, after in zip(instructions, [*instructions[1:], None]):
+            if instruction.opname != "LOAD_GLOBAL" or instruction.argval not in function.__globals__:
+                continue
+            name, value = instruction.argval, function.__globals__[instruction.argval]
+            if isinstance(value, Module) and after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                name, value = f"{name}.{after.argval}", getattr(value, after.argval, None)
+            found.append((name, value))
+    return found
+
+
+def _check_globals(jit: Any, path: Path) -> None:
     """A kernel that reads a stand-in would compile to nonsense or to an error far from its cause."""
     seen: set[Any] = set()
     waiting = [jit]
@@ -202,58 +124,69 @@ def _check_globals(jit: Any, file: _File, namespace: dict[str, Any]) -> None:
         if function.fn in seen:
             continue
         seen.add(function.fn)
-        for code in _codes(function.fn.__code__):
-            for instruction in dis.get_instructions(code):
-                if instruction.opname != "LOAD_GLOBAL":
-                    continue
-                value = namespace.get(instruction.argval)
-                if isinstance(value, Stub):
-                    raise PackError(f"{file.path}: the kernel reads {instruction.argval}, which is {value!r} and is "
-                                    "not executed here; move it, or the jit function of that name, into this file")
-                if isinstance(value, type(jit)):
-                    waiting.append(value)
+        for name, value in _read_globals(function.fn):
+            if isinstance(value, Stub):
+                why = vars(value)["_why"]
+                raise PackError(why if why else f"{path}: the kernel reads {name}, which is {value!r} and is not executed here; "
+                                "name the folder of its package with --package-root, or move it into this file")
+            if isinstance(value, type(jit)):
+                waiting.append(value)
 
 
-def _heuristics(node: ast.FunctionDef) -> dict[str, ast.Lambda | None]:
-    """The lambdas of @triton.heuristics({...}) by the constexpr they give; None where the text is no lambda."""
-    result: dict[str, ast.Lambda | None] = {}
+def _lambdas(node: ast.FunctionDef) -> dict[str, ast.Lambda]:
+    """The lambdas of @triton.heuristics({...}) by the constexpr they give."""
+    result: dict[str, ast.Lambda] = {}
     for decorator in node.decorator_list:
         if _decorator_name(decorator) != "heuristics" or not isinstance(decorator, ast.Call):
             continue
         values = [*decorator.args, *(k.value for k in decorator.keywords)]
         table = values[0] if values else None
-        if not isinstance(table, ast.Dict):
-            continue
-        for name, value in zip(table.keys, table.values):
-            if isinstance(name, ast.Constant):
-                result[str(name.value)] = value if isinstance(value, ast.Lambda) else None
+        if isinstance(table, ast.Dict):
+            result.update({str(name.value): value for name, value in zip(table.keys, table.values)
+                           if isinstance(name, ast.Constant) and isinstance(value, ast.Lambda)})
     return result
 
 
-def load_function(path: Path, wanted: str | None, target: Any, module: str | None = None) -> Decorated:
-    """The jit function of a file. `target`: a GPUTarget, what the stand-in of the driver answers with."""
+def module_name(path: Path, root: Path) -> str:
+    """Of a file below a package root."""
+    try:
+        parts = path.resolve().relative_to(root.resolve()).with_suffix("").parts
+    except ValueError:
+        raise PackError(f"{path} is not below the package root {root}") from None
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def load_function(path: Path, wanted: str | None, target: Any, module: str | None = None,
+                  root: Path | None = None) -> Decorated:
+    """The jit function of a file. `target`: a GPUTarget, what the stand-in of the driver answers with; `root`: the folder
+    that holds its package, of which other files may be read."""
     import triton
-    file = _File(path)
-    node = file.find(wanted)
+    modules = Modules(target, root)
+    file = modules.add(path, module or (module_name(path, root) if root else path.stem))
+    wanted = find_name(file, wanted)
     triton.runtime.driver.set_active(Driver(target))
-    namespace: dict[str, Any] = {"__name__": module or path.stem, "__file__": str(path),
-                                 "__builtins__": __builtins__, "__doc__": None}
-    linecache.cache[str(path)] = (len(file.text), None, file.text.splitlines(keepends=True), str(path))
-    _execute(file, node.name, namespace, target.backend)
-    found, autotuner = namespace[node.name], None
-    heuristics = _heuristics(node)
+    with quietly():
+        file.bind(wanted)
+    found, autotuner, layers = file.namespace[wanted], None, []
     while not isinstance(found, triton.runtime.JITFunction):
-        if type(found).__name__ == "Autotuner":
+        if isinstance(found, (triton.runtime.Autotuner, dejavu.Autotuner)):
             if autotuner is not None:
-                raise PackError(f"{path}: {node.name} has two autotune decorators")
+                raise PackError(f"{path}: {wanted} has two autotune decorators")
             autotuner = found
-        elif type(found).__name__ == "Heuristics":
-            heuristics = {**dict.fromkeys(found.values), **heuristics}
+        elif isinstance(found, triton.runtime.Heuristics):
+            layers.append((found.values, autotuner is not None))
         if not hasattr(found, "fn") or inspect.isfunction(found):
-            raise PackError(f"{path}: {node.name} is under a decorator that gives {type(found).__name__}; only jit, "
+            raise PackError(f"{path}: {wanted} is under a decorator that gives {type(found).__name__}; only jit, "
                             "autotune and heuristics are known")
         found = found.fn
-    _check_globals(found, file, namespace)
-    constants = {name: value for name, value in namespace.items() if isinstance(value, (bool, int, str))}
-    line = next((d.lineno for d in node.decorator_list if _decorator_name(d) == "autotune"), node.lineno)
-    return Decorated(found, autotuner, heuristics, path, line, constants)
+    with quietly():
+        _check_globals(found, path)
+    constants = {name: value for name, value in file.namespace.items() if isinstance(value, (bool, int, str))}
+    node = _node_of(file, found.fn)
+    lambdas = _lambdas(node) if node else {}
+    heuristics = {name: Heuristic(function, lambdas.get(name), is_inside or autotuner is None)
+                  for values, is_inside in layers for name, function in values.items()}
+    line = next((d.lineno for d in node.decorator_list if _decorator_name(d).endswith("autotune")), node.lineno) if node else 1
+    base = root.resolve() if root else path.resolve().parent
+    files = {str(own.path.resolve().relative_to(base)): own.path for own in modules.files()}
+    return Decorated(found, autotuner, heuristics, path, line, constants, files)

@@ -89,8 +89,8 @@ static int signals_wait(int also) {
    "that NODES of them found best or nearly so (3/4); or off"}, \
   {"remote-share", OPTION_LIST, "TOKEN/IMAGE", \
    .help = \
-   "serve compiled code that a container wrote to containers with the same token and image; they " \
-   "must trust each other"}, \
+   "serve compiled code that a container wrote, and configs that its autotuners found, to " \
+   "containers with the same token and image; they must trust each other"}, \
   {"remote-mib", OPTION_INTEGER, "MIB", "1024", 0, 1048576, \
    "how much compiled code the containers of one token may store"}, \
   {"require-enrolment", OPTION_FLAG, \

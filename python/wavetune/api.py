@@ -377,6 +377,15 @@ HeartbeatRequest = TypedDict("HeartbeatRequest", {
     "boot": str,
 })
 
+HelionConfig = TypedDict("HelionConfig", {
+    "config": str,
+    "key": Dict[str, Any],
+    "flat_config": Union[str, List[Any], None],
+    "backend_cache_key": Union[str, None],
+}, total=False)
+
+HelionConfigs = List["HelionConfig"]
+
 Id = str
 
 Identity = Dict[str, Any]
@@ -429,6 +438,12 @@ ImportedEntry = TypedDict("ImportedEntry", {
     "ms": List[float],
     "provenance": "Flat",
 }, total=False)
+
+InductorConfig = TypedDict("InductorConfig", {
+    "num_warps": int,
+    "num_stages": int,
+    "configs_hash": str,
+})
 
 Job = TypedDict("Job", {
     "job": "Id",

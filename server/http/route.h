@@ -158,6 +158,16 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         MAY_READ, ROUTE_DATABASE, 0, "Read a file of Triton's cache") \
   ROUTE(remote_file_put, "PUT", "/v1/remote/triton/{folder}/{file}", \
         MAY_REPORT, ROUTE_DATABASE, 1 * MIB, "Store a file of a container's Triton cache") \
+  ROUTE(remote_inductor_get, "GET", "/v1/remote/inductor/{key}", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read the config that Inductor's autotuner found in another container") \
+  ROUTE(remote_inductor_put, "PUT", "/v1/remote/inductor/{key}", \
+        MAY_REPORT, ROUTE_DATABASE, 16 * KIB, "Store a config that Inductor's autotuner found") \
+  ROUTE(remote_helion_list, "GET", "/v1/remote/helion", MAY_READ, ROUTE_DATABASE, 0, \
+        "List the newest configs that Helion's autotuner found") \
+  ROUTE(remote_helion_get, "GET", "/v1/remote/helion/{key}", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read the config that Helion's autotuner found in another container") \
+  ROUTE(remote_helion_put, "PUT", "/v1/remote/helion/{key}", \
+        MAY_REPORT, ROUTE_DATABASE, 64 * KIB, "Store a config that Helion's autotuner found") \
   ROUTE(demand_post, "POST", "/v1/demand", MAY_REPORT, ROUTE_DATABASE, 1 * MIB, \
         "Report hits and misses of a deployment") \
   ROUTE(demand_get, "GET", "/v1/demand", MAY_READ, ROUTE_DATABASE, 0, \

@@ -8,6 +8,7 @@
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/remote/remote.sql.h"
+#include "server/remote/values.h"
 #include "server/server_private.h"
 
 bool remote_name_check(const char *name, struct error *error) {
@@ -175,23 +176,23 @@ static bool build_answer(struct worker *worker, struct request *request,
   return true;
 }
 
+/* Whether the operator opened the namespace of the token and this image. */
+static bool namespace_is_open(const struct request *request, const char *image) {
+  const struct server *server = request->server;
+  for (size_t i = 0; i < server->n_remote_shares; i++)
+    if (remote_share_is(server->remote_shares[i], request->token_name, image))
+      return true;
+  return false;
+}
+
 /* Answers with what a container with the same token and image wrote. */
 static void shared_answer(struct worker *worker, struct request *request,
                           const struct place *place) {
-  const struct server *server = worker->server;
   struct error error;
   char etag[DIGEST_TEXT_SIZE];
   size_t size;
-  bool is_open = false;
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  for (size_t i = 0; !is_open && i < server->n_remote_shares; i++)
-    is_open = remote_share_is(server->remote_shares[i], request->token_name, place->image);
-  if (!is_open) {
-    missing_answer(request, place);
-    return;
-  }
-
   place_bind(&parameters, request, place);
   if (!db_run(worker->db, &sql_remote_read, &parameters, &rows, &error)) {
     answer_failure(request, &error);
@@ -215,15 +216,33 @@ static void shared_answer(struct worker *worker, struct request *request,
 
 static void place_get(struct worker *worker, struct request *request, bool is_group) {
   struct place place;
-  if (place_read(request, is_group, &place) && !build_answer(worker, request, &place))
+  if (!place_read(request, is_group, &place) || build_answer(worker, request, &place))
+    return;
+  if (namespace_is_open(request, place.image))
     shared_answer(worker, request, &place);
+  else
+    missing_answer(request, &place);
 }
 
-/* Answers 204 whether or not the bytes were stored: a program does the same in both cases. */
+/* Stores the request's body. Answers 204 whether or not it was stored: a program does the same in
+ * both cases. */
+static void body_store(struct worker *worker, struct request *request, const struct place *place) {
+  struct error error;
+  cleanup_parameters struct db_parameters parameters = {0};
+  place_bind(&parameters, request, place);
+  bind_text(&parameters, "list", REMOTE_LIST);
+  bind_bytes(&parameters, "bytes", request->body ? request->body : "", request->body_size);
+  bind_integer(&parameters, "file_cost", REMOTE_FILE_COST);
+  bind_integer(&parameters, "bytes_max", server_options(worker->server)->remote_bytes);
+  if (!db_run(worker->db, &sql_remote_write, &parameters, NULL, &error))
+    answer_failure(request, &error);
+  else
+    request_answer_empty(request, 204);
+}
+
 static void place_put(struct worker *worker, struct request *request, bool is_group) {
   struct place place;
   struct error error;
-  cleanup_parameters struct db_parameters parameters = {0};
   const char *body = request->body ? request->body : "";
   if (!place_read(request, is_group, &place))
     return;
@@ -231,22 +250,13 @@ static void place_put(struct worker *worker, struct request *request, bool is_gr
     answer_failure(request, &error);
     return;
   }
-
   if (!is_group && string_equal(place.name, REMOTE_LIST) && request->body_size > REMOTE_LIST_MAX) {
     answer_refusal(request, ERROR_INVALID, "", "%s has at most %d bytes", REMOTE_LIST,
                    REMOTE_LIST_MAX);
     return;
   }
 
-  place_bind(&parameters, request, &place);
-  bind_text(&parameters, "list", REMOTE_LIST);
-  bind_bytes(&parameters, "bytes", body, request->body_size);
-  bind_integer(&parameters, "file_cost", REMOTE_FILE_COST);
-  bind_integer(&parameters, "bytes_max", server_options(worker->server)->remote_bytes);
-  if (!db_run(worker->db, &sql_remote_write, &parameters, NULL, &error))
-    answer_failure(request, &error);
-  else
-    request_answer_empty(request, 204);
+  body_store(worker, request, &place);
 }
 
 void route_remote_group_get(struct worker *worker, struct request *request) {
@@ -263,6 +273,139 @@ void route_remote_file_get(struct worker *worker, struct request *request) {
 
 void route_remote_file_put(struct worker *worker, struct request *request) {
   place_put(worker, request, false);
+}
+
+/* The values of one program, such as "inductor", on one kind of hardware. */
+struct shelf {
+  char *folder; /* the program and the hardware, with a ":", which no folder of Triton has */
+  const char *image;
+};
+
+static void shelf_release(struct shelf *shelf) { free(shelf->folder); }
+#define cleanup_shelf __attribute__((cleanup(shelf_release)))
+
+/* Reads it from the query. When that is wrong, answers and returns false. */
+static bool shelf_read(struct request *request, const char *program, const char *argument,
+                       struct shelf *ret) {
+  const char *const arguments[] = {"hardware", "image", argument, NULL};
+  const char *hardware = request_query(request, "hardware"),
+             *image = request_query(request, "image");
+  if (!request_query_only(request, arguments))
+    return false;
+  if (!hardware || !*hardware || strlen(hardware) > REMOTE_IMAGE_MAX ||
+      (image && strlen(image) > REMOTE_IMAGE_MAX)) {
+    answer_refusal(request, ERROR_INVALID, "",
+                   "the query must have hardware, and hardware and image at most %d bytes each",
+                   REMOTE_IMAGE_MAX);
+    return false;
+  }
+  *ret = (struct shelf){xasprintf("%s:%s", program, hardware), image ? image : ""};
+  return true;
+}
+
+/* Reads the place of a value. When the path or query is wrong, answers and returns false. */
+static bool value_place_read(struct request *request, const char *program, struct shelf *ret_shelf,
+                             struct place *ret) {
+  if (!remote_key_is_valid(request->segments[0])) {
+    answer_refusal(request, ERROR_INVALID, "", "a key is 64 lower-case hex digits");
+    return false;
+  }
+  if (!shelf_read(request, program, NULL, ret_shelf))
+    return false;
+  *ret = (struct place){ret_shelf->folder, request->segments[0], ret_shelf->image, false};
+  return true;
+}
+
+/* Unlike for code, a program is told that it need not ask again. */
+static void closed_answer(struct request *request) {
+  answer_refusal(request, ERROR_FORBIDDEN, "",
+                 "the containers of this token and image do not share what they find "
+                 "(serve --remote-share)");
+}
+
+static void value_get(struct worker *worker, struct request *request, const char *program) {
+  cleanup_shelf struct shelf shelf = {0};
+  struct place place;
+  if (!value_place_read(request, program, &shelf, &place))
+    return;
+  if (namespace_is_open(request, place.image))
+    shared_answer(worker, request, &place);
+  else
+    closed_answer(request);
+}
+
+/* Stores nothing in a closed namespace: nobody would read it. */
+static void value_put(struct worker *worker, struct request *request, const char *program,
+                      bool (*check)(const json_t *json, struct error *error)) {
+  cleanup_shelf struct shelf shelf = {0};
+  struct place place;
+  struct error error;
+  if (!value_place_read(request, program, &shelf, &place))
+    return;
+  if (!check(request->json, &error))
+    answer_failure(request, &error);
+  else if (namespace_is_open(request, place.image))
+    body_store(worker, request, &place);
+  else
+    request_answer_empty(request, 204);
+}
+
+void route_remote_inductor_get(struct worker *worker, struct request *request) {
+  value_get(worker, request, "inductor");
+}
+
+void route_remote_inductor_put(struct worker *worker, struct request *request) {
+  value_put(worker, request, "inductor", remote_inductor_check);
+}
+
+void route_remote_helion_get(struct worker *worker, struct request *request) {
+  value_get(worker, request, "helion");
+}
+
+void route_remote_helion_put(struct worker *worker, struct request *request) {
+  value_put(worker, request, "helion", remote_helion_check);
+}
+
+void route_remote_helion_list(struct worker *worker, struct request *request) {
+  const char *newest = request_query(request, "newest");
+  cleanup_shelf struct shelf shelf = {0};
+  struct error error;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  int n = 0, end = 0;
+  if (!shelf_read(request, "helion", "newest", &shelf))
+    return;
+  if (!newest || sscanf(newest, "%4d%n", &n, &end) != 1 || newest[end] || n < 1 ||
+      n > REMOTE_NEWEST_MAX) {
+    answer_refusal(request, ERROR_INVALID, "", "newest must be 1 to %d", REMOTE_NEWEST_MAX);
+    return;
+  }
+  if (!namespace_is_open(request, shelf.image)) {
+    closed_answer(request);
+    return;
+  }
+
+  bind_integer(&parameters, "token", request->token_id);
+  bind_text(&parameters, "image", shelf.image);
+  bind_text(&parameters, "folder", shelf.folder);
+  bind_integer(&parameters, "newest", n);
+  if (!db_run(worker->db, &sql_remote_newest, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  cleanup_text struct text text = {0};
+  text_add_string(&text, "[");
+  for (int i = 0; i < db_count(rows); i++) {
+    size_t size;
+    cleanup_free uint8_t *bytes = db_get_bytes(rows, i, "bytes", &size);
+    text_add_string(&text, i ? "," : "");
+    text_add(&text, (const char *)bytes, size);
+  }
+  text_add_string(&text, "]");
+  size_t size;
+  char *body = text_finish(&text, &size);
+  request_answer_text(request, 200, "application/json", body, size);
 }
 
 void remote_housekeep(struct worker *worker) {

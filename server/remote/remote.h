@@ -1,8 +1,12 @@
 /* Compiled code for programs, by the folders of Triton's cache: code of builds is served to all
- * readers; code that containers wrote is not trusted.
+ * readers; code that containers wrote is not trusted. And what the autotuners of Inductor and
+ * Helion found (values.h).
  *
  *   GET, PUT /v1/remote/triton/{folder}/group/{file}   the files of one compiled kernel
  *   GET, PUT /v1/remote/triton/{folder}/{file}         one file (NAME.autotune.json)
+ *   GET, PUT /v1/remote/inductor/{key}                 a config; the key is a hash, as below
+ *   GET, PUT /v1/remote/helion/{key}                   a .best_config file
+ *   GET      /v1/remote/helion?newest=N                an array of the last N
  *
  * A group is one body: a line of JSON, [["add.hsaco", 5800], …], then the bytes of these files in
  * that order.
@@ -16,6 +20,9 @@
  * The file REMOTE_LIST is no code: it lists what a program needed at its start
  * (python/wavetune/runtime/start.py), in a folder named by a hash of its command line. A later one
  * replaces it. The server does not read it.
+ *
+ * A config is shared by the same rule: it is checked to be one, but not to be a good one. The
+ * container states the hardware, because keys of Inductor do not have the GPU's model.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers; the parser is
  * pure. */

@@ -1,4 +1,4 @@
--- Compiled code for programs (remote.h).
+-- Compiled code for programs, and what their autotuners found (remote.h).
 
 -- name: remote_of_build
 SELECT files
@@ -37,6 +37,16 @@ ON CONFLICT (token_id, image, folder, name, is_group) DO UPDATE
       used_at = now()
   WHERE remote_files.name = :list
     AND NOT remote_files.is_group;
+
+-- What an autotuner found last. Their folders have a ":", which those of Triton have not.
+-- name: remote_newest
+SELECT bytes
+FROM remote_files
+WHERE token_id = :token::bigint
+  AND image = :image
+  AND folder = :folder
+ORDER BY id DESC
+LIMIT :newest::bigint;
 
 -- name: remote_collect
 DELETE FROM remote_files

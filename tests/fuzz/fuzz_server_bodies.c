@@ -1,10 +1,11 @@
-/* Untrusted bodies of jobs, enrolments, imports, channels and results: each is refused with a
- * sentence and a pointer, or what was read has the ranges that the SQL relies on. */
+/* Untrusted bodies of jobs, enrolments, imports, channels, results and found configs: each is
+ * refused with a sentence and a pointer, or what was read has the ranges that the SQL relies on. */
 #include "server/agent/agents.h"
 #include "server/channel/channels.h"
 #include "server/import/imports.h"
 #include "server/job/job_request.h"
 #include "server/measurement/measurements.h"
+#include "server/remote/values.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_results(const json_t *json) {
@@ -116,6 +117,28 @@ static void check_channel_entry(const json_t *json) {
          again.signatures.n == entry.signatures.n);
 }
 
+/* Whoever takes a value passes its members on to a compiler. */
+static void check_found(const json_t *json) {
+  struct error error = {0};
+  const char *name;
+  json_t *value;
+  if (!remote_inductor_check(json, &error)) {
+    check_refusal(&error);
+  } else {
+    json_object_foreach ((json_t *)json, name, value)
+      ALWAYS(!json_is_array(value) && !json_is_object(value) && !json_is_real(value));
+    ALWAYS(!json_object_get(json, "ir_override") && !json_object_get(json, "extra_options"));
+  }
+
+  if (!remote_helion_check(json, &error)) {
+    check_refusal(&error);
+  } else {
+    const char *config = json_string_value(json_object_get(json, "config"));
+    cleanup_json json_t *inner = json_loads(config, 0, NULL);
+    ALWAYS(json_is_object(inner) && !json_object_get(inner, "advanced_controls_file"));
+  }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *json = NULL;
   struct error error;
@@ -128,5 +151,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   check_import(json);
   check_channel_bodies(json);
   check_channel_entry(json);
+  check_found(json);
   return 0;
 }

@@ -1,5 +1,5 @@
-"""Compiled code for programs: code of builds is served to all readers, code that containers wrote only to the same token and
-image, and only if the operator opened that namespace."""
+"""Compiled code for programs, and configs that autotuners found: code of builds is served to all readers, what containers wrote
+only to the same token and image, and only if the operator opened that namespace."""
 
 import json
 
@@ -131,3 +131,70 @@ def test_readers_write_no_code_and_a_wrong_namespace_is_refused(server, database
     done = harness.subprocess.run([harness.BUILD / "wavetune-server", "serve", "--database", database, "--remote-share", "fleet"],
                                   capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "--remote-share" in done.stderr
+
+
+FOUND = {"XBLOCK": 256, "num_warps": 4, "num_stages": 1, "configs_hash": "a" * 64, "found_by_coordesc": False, "time_taken_ms": 12}
+BEST = {"config": '{"block_sizes": [64]}', "key": {"type": "LooseAutotuneCacheKey", "fields": {"hardware": "H"}}, "flat_config": "[64]"}
+HARDWARE = "NVIDIA%20H200%3B%20cuda%2013.2"
+
+
+def value(key="b" * 64, program="inductor", hardware=HARDWARE, image=IMAGE, **more):
+    query = {"hardware": hardware, "image": image, **more}
+    return f"/v1/remote/{program}" + (f"/{key}" if key else "") + "?" + "&".join(f"{n}={v}" for n, v in query.items() if v)
+
+
+@SHARED
+@pytest.mark.parametrize("program, body, other", [("inductor", FOUND, {**FOUND, "XBLOCK": 1}), ("helion", BEST, {**BEST, "config": "{}"})])
+def test_what_an_autotuner_found_is_shared_on_one_hardware(server, reader, database, program, body, other):  # noqa: F811
+    place = value(program=program)
+    assert server.request("GET", place, token=reader).status == 404
+    assert server.request("PUT", place, body, token=reader).status == server.request("PUT", place, other, token=reader).status == 204
+    answer = server.request("GET", place, token=reader)
+    assert (answer.status, answer.json, answer.headers["Wavetune-Origin"]) == (200, body, "shared"), "the first stays"
+    assert server.request("GET", value(program=program, hardware="NVIDIA%20H100"), token=reader).status == 404
+    assert server.request("GET", value("helion" if program == "inductor" else "inductor"), token=reader).status in (404, 422)
+    assert server.request("GET", value("c" * 64, program=program), token=reader).status == 404
+
+
+def test_in_a_closed_namespace_a_program_is_told_not_to_ask_again(server, reader, postgres):  # noqa: F811
+    assert server.request("PUT", value(), FOUND, token=reader).status == 204
+    for place in (value(), value(program="helion"), value(None, "helion", newest=3)):
+        refused = server.request("GET", place, token=reader)
+        assert refused.status == 403 and "--remote-share" in refused.json["detail"]
+    assert postgres.sql("SELECT count(*) FROM remote_files", conninfo=server.database) == "0"
+
+
+@SHARED
+def test_the_newest_files_of_helion_come_first(server, reader, database):  # noqa: F811
+    assert server.request("GET", value(None, "helion", newest=3), token=reader).json == []
+    server.request("PUT", value(), FOUND, token=reader)
+    for i in range(4):
+        server.request("PUT", value(f"{i:064x}", "helion"), {**BEST, "backend_cache_key": str(i)}, token=reader)
+    listed = server.request("GET", value(None, "helion", newest=3), token=reader).json
+    assert [one["backend_cache_key"] for one in listed] == ["3", "2", "1"]
+
+
+@SHARED
+@pytest.mark.parametrize("place, body, word", [
+    (value("x"), FOUND, "64 lower-case hex"), (value("B" * 64), FOUND, "64 lower-case hex"), (value(hardware=None), FOUND, "hardware"),
+    (value(hardware="h" * 201), FOUND, "hardware"), (value(image="i" * 201), FOUND, "hardware"), (value(more=1), FOUND, "more"),
+    (value(), {**FOUND, "ir_override": "x"}, "member of this name"), (value(), {**FOUND, "XBLOCK": 0.5}, "must be an integer"),
+    (value(), BEST, "string of a config"), (value(program="helion"), FOUND, "unknown member"),
+    (value(program="helion"), {**BEST, "config": '{"advanced_controls_file": "x"}'}, "member of this name")], ids=lambda one: "")
+def test_values_that_no_autotuner_wrote_are_refused(server, reader, place, body, word):  # noqa: F811
+    refused = server.request("PUT", place, body, token=reader)
+    assert refused.status == 422 and word in json.dumps(refused.json), refused
+
+
+@SHARED
+def test_a_list_has_a_length_and_a_value_a_size(server, reader):  # noqa: F811
+    for newest in (None, "0", "101", "x", "1x", "-1"):
+        assert server.request("GET", value(None, "helion", newest=newest), token=reader).status == 422
+    assert server.request("GET", value(None, "helion", newest=1, hardware=None), token=reader).status == 422
+    assert server.request("PUT", value(), {**FOUND, "x": "y" * 20000}, token=reader).status == 413
+
+
+def test_readers_store_no_configs(server, database):
+    token = make_token(database, "reads", "reader")
+    for program, body in (("inductor", FOUND), ("helion", BEST)):
+        assert server.request("PUT", value(program=program), body, token=token).status == 403

@@ -100,6 +100,9 @@ def start() -> Program | None:
         if _program.takes_code():
             _set_manager()
         _start_demand(_program)
+        if _program.wire is not None:
+            from .found import start as start_found
+            start_found(_program)
     except Exception as error:
         restore.surprised("starting", error)
     return _program

@@ -208,7 +208,14 @@ def test_the_hardware_is_what_the_machine_or_the_environment_states(monkeypatch)
     monkeypatch.setattr(found, "_text", lambda path: files[path])
     monkeypatch.setattr(found.glob, "glob", lambda pattern: [path for path in there if fnmatch(path, pattern)])
     monkeypatch.setenv("WAVETUNE_ENVIRONMENT", "no JSON")
+    cuda = types.SimpleNamespace(is_initialized=lambda: False, get_device_name=lambda: "NVIDIA H100")
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda, version=types.SimpleNamespace(cuda="13.2", hip=None)))
     assert found.hardware() is None
+    cuda.is_initialized = lambda: True
+    assert found.hardware() == "NVIDIA H100; cuda 13.2"
+    cuda.get_device_name = lambda: 1 / 0
+    assert found.hardware() is None
+    monkeypatch.setitem(sys.modules, "torch", None)
     there[:] = list(files)[:1]
     assert found.hardware() == "NVIDIA H200"
     there[:] = list(files)[1:]

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import sys
-import threading
 from typing import Any
 
 from . import counters
@@ -36,9 +35,8 @@ class Found:
     def __init__(self, program: Any):
         self.program = program
         self.is_closed = False  # the operator did not open the namespace; that will not change while the program runs
-        self._lock = threading.Lock()
         self._hardware: str | None = None
-        self._is_looked_up = False
+        self._is_told = False
 
     def is_on(self) -> bool:
         """Nothing is taken beside what trusted keys signed, beside a pinned release, or where it could be changed on its way."""
@@ -65,13 +63,12 @@ class Found:
 
     def hardware(self) -> str | None:
         """The hardware that values are for; None: it is not known, and nothing is shared."""
-        with self._lock:
-            if not self._is_looked_up:
-                self._is_looked_up = True
-                self._hardware = hardware()
-                if self._hardware is None:
-                    log("configs of Inductor and Helion are not shared: the GPU's model is not known")
-            return self._hardware
+        if self._hardware is None:
+            self._hardware = hardware()
+        if self._hardware is None and not self._is_told:
+            self._is_told = True
+            log("configs of Inductor and Helion are not shared: the GPU's model is not known")
+        return self._hardware
 
     def _path(self, tool: str, key: str | None, stated: str, **query: str) -> str:
         names = ("v1", "remote", tool) if key is None else ("v1", "remote", tool, key)
@@ -118,7 +115,7 @@ def refuse(tool: str, key: str, why: Bad) -> None:
     log(f"the config {key[:12]} of {tool} is not used: {why}")
 
 
-# The hardware, without a GPU runtime: Inductor asks in processes that compile, which must not initialise one.
+# The hardware, without initialising a GPU runtime: Inductor asks in processes that compile and have none.
 
 def hardware() -> str | None:
     """The GPU's model, its partition and the version of CUDA or ROCm. Keys of Inductor lack them (they do have the number of
@@ -129,7 +126,7 @@ def hardware() -> str | None:
         stated = {}
     if not isinstance(stated, dict):
         stated = {}
-    gpu = stated.get("gpu") or _gpu()
+    gpu = stated.get("gpu") or _gpu() or _gpu_of_torch()
     partition = stated.get("partition") if "partition" in stated else _partition()
     version = getattr(sys.modules.get("torch"), "version", None)
     runtime = {name: stated.get(name) or getattr(version, attribute, None)
@@ -150,6 +147,15 @@ def _gpu() -> str | None:
         if facts.get("simd_count", "0") != "0":  # a node with none is a CPU
             found.add(f"PCI {int(facts.get('vendor_id', '0')):04x}:{int(facts.get('device_id', '0')):04x}")
     return found.pop() if len(found) == 1 else None
+
+
+def _gpu_of_torch() -> str | None:
+    """As torch names it, where it uses one already: NVIDIA's names are those of the driver."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    try:
+        return cuda.get_device_name() if cuda is not None and cuda.is_initialized() else None
+    except Exception:
+        return None
 
 
 def _partition() -> str:

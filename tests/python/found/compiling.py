@@ -3,7 +3,7 @@ JSON; each prints a JSON document. A step has a folder of its own, like a fresh 
 
     ["look", DESCENDS, [XBLOCK, …]]            the configs that Inductor would then try
     ["save", DESCENDS, [XBLOCK, …], XBLOCK]    the same, and saves one as what was found
-    ["compile"]                                torch.compile of a small function"""
+    ["compile"]                                torch.compile of a small function, with autotuning where there is a GPU"""
 import copy
 import json
 import os
@@ -29,10 +29,11 @@ def cached(folder, descends, blocks):
 def step(folder, what, descends=False, blocks=(), found=None):
     import torch
     if what == "compile":
-        @torch.compile
-        def function(x):
-            return (torch.softmax(x, -1) * 2).sum(0)
-        return {"sum": round(float(function(torch.arange(32.0).reshape(4, 8)).sum()), 4)}
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        function = torch.compile(lambda x: (torch.softmax(x, -1) * 2).sum(0), mode="max-autotune-no-cudagraphs")
+        started = time.monotonic()
+        total = float(function(torch.arange(4096.0, device=device).reshape(4, 1024)).sum())
+        return {"sum": round(total, 3), "seconds": round(time.monotonic() - started, 3)}
 
     config, own, cache = cached(folder, descends, blocks)
     report = {"configs": [[one.kwargs["XBLOCK"], getattr(one, "found_by_coordesc", False)] for one in own]}

@@ -20,11 +20,13 @@
 #define MEMBERS_MAX 64
 
 static const char suffix[] = ".best_config";
+/* What other back ends than Triton save with a config: any JSON. Provenance has it as a text. */
+static const char nested[] = "extra_options";
 
 /* Whether a member is provenance rather than a parameter. */
 static bool is_other(const char *name) {
   static const char *const others[] = {"configs_hash", "found_by_coordesc", "time_taken_ms",
-                                       "triton_cache_hash"};
+                                       "triton_cache_hash", nested};
   return name_is_in(name, others, ARRAY_LENGTH(others));
 }
 
@@ -79,7 +81,15 @@ static bool winner_render(const struct release_kernel *kernel, const struct rele
                                     name);
     if (!value)
       return error_set(error, "neither its config nor its provenance has \"%.60s\"", name);
-    ALWAYS(json_object_set(object, name, value) == 0);
+    if (strcmp(name, nested) != 0) {
+      ALWAYS(json_object_set(object, name, value) == 0);
+      continue;
+    }
+    const char *text = json_string_value(value);
+    json_t *parsed = NULL;
+    if (!text || !json_parse(text, strlen(text), &parsed, error))
+      return error_set(error, "its provenance's \"%s\" is not the text of a JSON value", nested);
+    json_put(object, name, parsed);
   }
 
   if (!set_add(places, place))
@@ -160,6 +170,11 @@ static bool inductor_read(const struct import_request *request, const struct cac
     json_pointer_member(at, sizeof at, "", name);
     if (strlen(name) > 100 || !is_word(name, strlen(name), "_"))
       return error_at(error, at, "a member's name must have 1 to 100 letters, digits and _");
+    if (strcmp(name, nested) == 0) {
+      cleanup_free char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+      json_put(entry->provenance, name, json_string(text));
+      continue;
+    }
     if (!scalar_check(value, at, error))
       return false;
     if (strcmp(name, "configs_hash") != 0)

@@ -21,8 +21,9 @@
  * members of configs that are not named keep their names.
  *
  * Tables that are imported without a kernel are those of the external kernel vllm-moe/fused_moe or
- * sglang-moe/fused_moe, whose key has the members' own names. Provenance: "source", the path, and
- * "order", the config's members where they are not in the usual order.
+ * sglang-moe/fused_moe, whose key has the members' own names. Provenance: "source", the path,
+ * "order", the config's members where they are not in the usual order, and "triton", vLLM's
+ * "triton_version".
  *
  * Memory and threads: format.h. */
 #include <regex.h>
@@ -390,21 +391,30 @@ static bool folder_find(struct rendering *rendering, struct error *error) {
   return true;
 }
 
+/* The device as the reader names it. vLLM makes its name of AMD's PCI ids, or of the driver's name,
+ * and has one for the family of the H200 (get_config_file_name); SGLang takes torch's name. */
 static bool device_find(struct rendering *rendering, struct error *error) {
   static const char *const forms[] = {"_OAM", "_VF"};
   const struct identity *identity = rendering->request->identity;
-  const char *gpu = rendering->request->release->environment.gpu,
-             *known = identity ? identity->moe_device_name : NULL;
+  const char *gpu = rendering->request->release->environment.gpu, *known = NULL;
+  bool is_vllm = rendering->dialect->takes_device_from_pci;
 
+  if (identity)
+    known = !is_vllm && identity->gpu ? identity->gpu : identity->moe_device_name;
   if (!known && !gpu)
     return error_set(
         error, "the environment of the release states no gpu, which is in the names of the tables");
   char *device = rendering->device = text_replace(xstrdup(known ? known : gpu), " /,", '_');
   for (size_t i = 0; i < ARRAY_LENGTH(forms); i++)
-    if (!known && rendering->dialect->takes_device_from_pci &&
-        string_starts(device, "AMD_Instinct_") && string_ends(device, forms[i]))
+    if (!known && is_vllm && string_starts(device, "AMD_Instinct_") &&
+        string_ends(device, forms[i]))
       device[strlen(device) - strlen(forms[i])] = '\0';
 
+  cleanup_free char *parts = xasprintf("_%s_", device);
+  if (is_vllm && strstr(parts, "_H200_")) {
+    free(device);
+    rendering->device = xstrdup("NVIDIA_H200");
+  }
   return true;
 }
 
@@ -611,7 +621,7 @@ static char *order_of(const json_t *config) {
 }
 
 static bool row_read(const struct mapping *mapping, struct imported_kernel *kernel,
-                     const char *path, const json_t *row, const json_t *config,
+                     const char *path, const char *triton, const json_t *row, const json_t *config,
                      struct error *error) {
   const char *name;
   json_t *value, *key = NULL;
@@ -635,7 +645,7 @@ static bool row_read(const struct mapping *mapping, struct imported_kernel *kern
     return false;
   if (!imported_entry_add(kernel, key, &entry, error))
     return false;
-  entry->provenance = json_pack("{s:o}", "source", imported_source(path));
+  entry->provenance = json_pack("{s:o, s:s*}", "source", imported_source(path), "triton", triton);
 
   /* The config of a release is sorted by name; rendering puts the usual members first. */
   cleanup_free char *canonical = json_canonical(config);
@@ -664,9 +674,11 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
   if (!json_is_object(json))
     return error_set(error, "the document must be an object");
 
-  cleanup_free char *version = NULL;
+  /* SGLang's folder states the Triton that its tables are for: "triton_3_4_0" is "3.4.0". vLLM
+   * reads a table under any Triton, and those that it ships were made with several: what one states
+   * is provenance. */
+  cleanup_free char *version = NULL, *stated = NULL;
   if (dialect->has_versions) {
-    /* "triton_3_4_0", the file's folder, is "3.4.0". */
     size_t size = strlen("triton_");
     cleanup_free char *folder = path_folder(file->path);
     if (!string_starts(folder, "triton_") || !folder[size] ||
@@ -677,7 +689,7 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
   } else {
     if (!json_get_string(json, "", "triton_version", JSON_OPTIONAL, &triton, error))
       return false;
-    version = triton ? xstrdup(triton) : NULL;
+    stated = triton ? xstrdup(triton) : NULL;
     json_object_del(json, "triton_version");
   }
 
@@ -698,7 +710,7 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
     if (size < 1 || size > 9 || m[0] == '0' || strspn(m, "0123456789") != size)
       return error_at(error, at, "a member must be a number of tokens, 1 to 999999999");
     json_put(row, "M", json_integer(strtoll(m, NULL, 10)));
-    if (!row_read(&mapping, kernel, file->path, row, config, error))
+    if (!row_read(&mapping, kernel, file->path, stated, row, config, error))
       return error_pointer_prefix(error, at);
   }
 

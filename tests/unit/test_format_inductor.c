@@ -25,9 +25,12 @@ static struct imported imported_of(const char *path, const char *text) {
   return imported;
 }
 
-Test(format_inductor, a_file_comes_back_byte_for_byte_at_its_place) {
+#define NESTED(value)                                                                              \
+  "{\"num_warps\": 4, \"num_stages\": 1, \"configs_hash\": \"ab12\", \"extra_options\": " value "}"
+
+static void expect_same(const char *text) {
   struct shelf shelf = {0};
-  cleanup_imported struct imported imported = imported_of("torchinductor_root/" PLACE, TEXT);
+  cleanup_imported struct imported imported = imported_of("torchinductor_root/" PLACE, text);
   cleanup_release struct release *release = release_of_imported(&imported, "inductor", &shelf);
   struct cache_source source = shelf_source(&shelf);
   cleanup_cache_files struct cache_files files = {0};
@@ -37,10 +40,16 @@ Test(format_inductor, a_file_comes_back_byte_for_byte_at_its_place) {
             "%s", error.message);
   cr_assert_eq(files.n, 1u);
   cr_assert_str_eq(files.files[0].path, PLACE);
-  cr_assert_str_eq(files.files[0].bytes, TEXT);
+  cr_assert_str_eq(files.files[0].bytes, text);
   cr_assert_str_eq(variable_of(&files, "TORCHINDUCTOR_CACHE_DIR"), "");
   cr_assert_eq(files.folder_mode, 0777u);
   shelf_release(&shelf);
+}
+
+Test(format_inductor, a_file_comes_back_byte_for_byte_at_its_place) { expect_same(TEXT); }
+
+Test(format_inductor, options_of_other_back_ends_come_back_in_their_order) {
+  expect_same(NESTED("{\"zeta\": {\"b\": [1, 2.5, null], \"a\": \"x\"}, \"alpha\": true}"));
 }
 
 Test(format_inductor, the_config_is_apart_from_what_inductor_says_of_it) {
@@ -185,7 +194,16 @@ Test(format_inductor, what_did_not_come_from_inductor_is_skipped_with_the_reason
                  MEMBERS("X,Y"),
                  0,
                  {0}},
-                "has \"Y\""}};
+                "has \"Y\""},
+               {OF_INDUCTOR,
+                {NULL,
+                 "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}",
+                 "{\"X\": 1}",
+                 "{\"origin\": \"imported\", \"members\": \"extra_options\", \"extra_options\": "
+                 "\"{\"}",
+                 0,
+                 {0}},
+                "not the text of a JSON value"}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     struct cache_files files = {0};
     struct error error;

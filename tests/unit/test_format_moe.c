@@ -62,7 +62,7 @@ Test(format_moe, an_unusual_order_of_members_is_kept) {
               "\"GROUP_SIZE_M\": 1\n    }\n}\n");
 }
 
-Test(format_moe, rows_ascend_and_the_version_is_read_and_left_away) {
+Test(format_moe, rows_ascend_and_the_version_is_provenance_and_left_away) {
   cleanup_cache_files struct cache_files files = {0}, out = {0};
   cleanup_imported struct imported imported = {0};
   cleanup_kernels struct kernels kernels = {0};
@@ -70,7 +70,10 @@ Test(format_moe, rows_ascend_and_the_version_is_read_and_left_away) {
   files_add_text(&files, MI300X ".json",
                  "{\"triton_version\": \"3.4.0\", \"16\": {" CONFIG "}, \"2\": {" CONFIG "}}");
   cr_assert(read_with("vllm-moe", &files, NULL, &imported, &error), "%s", error.message);
-  cr_expect_str_eq(json_string_value(json_object_get(imported.environment, "triton")), "3.4.0");
+  cr_expect_null(json_object_get(imported.environment, "triton")); /* vLLM does not compare it */
+  cr_expect_str_eq(
+      json_string_value(json_object_get(imported.kernels[0].entries[0].provenance, "triton")),
+      "3.4.0");
   cr_expect_str_eq(json_string_value(json_object_get(imported.environment, "gpu")),
                    "AMD Instinct MI300X");
   cleanup_release struct release *release = release_of(&imported, "vllm-moe", NULL, &kernels);
@@ -156,24 +159,47 @@ Test(format_moe, a_registered_kernel_is_mapped_by_its_exports) {
   cr_expect_str_eq(sglang.variables[0].name, "SGLANG_MOE_CONFIG_DIR");
 }
 
-Test(format_moe, the_image_says_what_its_reader_calls_the_device) {
+#define IDENTITY(members)                                                                          \
+  "{\"version\":1,\"triton\":{\"version\":\"3.5.0\",\"key\":\"k\",\"backend_hash\":\"b\"},"        \
+  "\"variables\":{},\"functions\":[]" members "}"
+
+/* What the table of a GPU is called for an image, or for none. */
+static void expect_device(const char *format, const char *gpu, const char *image,
+                          const char *device) {
   cleanup_cache_files struct cache_files files = {0}, out = {0};
   cleanup_imported struct imported imported = {0};
   cleanup_kernels struct kernels kernels = {0};
-  cleanup_json json_t *json =
-      json_loads("{\"version\":1,\"triton\":{\"version\":\"3.5.0\",\"key\":\"k\",\"backend_hash\":"
-                 "\"b\"},\"moe_device_name\":\"AMD_Instinct_MI300X_OAM\",\"variables\":{},"
-                 "\"functions\":[]}",
-                 0, NULL);
+  cleanup_json json_t *json = image ? json_loads(image, 0, NULL) : NULL;
   cleanup_identity struct identity *identity = NULL;
-  cr_assert(identity_parse(json, &identity, &error), "%s", error.message);
-  files_add_text(&files, "configs/triton_3_4_0/" MI300X ".json", TABLE("1"));
-  cr_assert(read_with("sglang-moe", &files, NULL, &imported, &error), "%s", error.message);
-  cleanup_release struct release *release = release_of(&imported, "sglang-moe", NULL, &kernels);
-  cr_assert(render_with("sglang-moe", release, &kernels, identity, &out, &error), "%s",
-            error.message);
-  cr_expect_str_eq(out.files[0].path,
-                   "configs/triton_3_5_0/E=8,N=384,device_name=AMD_Instinct_MI300X_OAM.json");
+  cleanup_free char *path = xasprintf("configs/triton_3_5_0/E=8,N=384,device_name=%s.json", gpu);
+  cr_assert(!image || identity_parse(json, &identity, &error), "%s", error.message);
+  files_add_text(&files, path, TABLE("1"));
+  cr_assert(read_with(format, &files, NULL, &imported, &error), "%s", error.message);
+  cleanup_release struct release *release = release_of(&imported, format, NULL, &kernels);
+  cr_assert(render_with(format, release, &kernels, identity, &out, &error), "%s", error.message);
+  cleanup_free char *expected =
+      xasprintf("%sE=8,N=384,device_name=%s.json",
+                strcmp(format, "sglang-moe") == 0 ? "configs/triton_3_5_0/" : "", device);
+  cr_expect_str_eq(out.files[0].path, expected);
+}
+
+Test(format_moe, the_image_says_what_its_reader_calls_the_device) {
+  static const char image[] = IDENTITY(
+      ",\"gpu\":\"AMD Instinct MI300X VF\",\"moe_device_name\":\"AMD_Instinct_MI300X_PCI\"");
+  static const char without_gpu[] = IDENTITY(",\"moe_device_name\":\"AMD_Instinct_MI300X_OAM\"");
+  expect_device("vllm-moe", "AMD_Instinct_MI300X", image, "AMD_Instinct_MI300X_PCI");
+  expect_device("sglang-moe", "AMD_Instinct_MI300X", image, "AMD_Instinct_MI300X_VF");
+  expect_device("sglang-moe", "AMD_Instinct_MI300X", without_gpu, "AMD_Instinct_MI300X_OAM");
+  expect_device("vllm-moe", "AMD_Instinct_MI300X_VF", NULL, "AMD_Instinct_MI300X");
+  expect_device("sglang-moe", "AMD_Instinct_MI300X_VF", NULL, "AMD_Instinct_MI300X_VF");
+}
+
+Test(format_moe, vllm_has_one_name_for_the_family_of_the_h200) {
+  static const char image[] = IDENTITY(",\"moe_device_name\":\"NVIDIA_H200_NVL\"");
+  expect_device("vllm-moe", "NVIDIA_H200_141GB_HBM3e", NULL, "NVIDIA_H200");
+  expect_device("vllm-moe", "NVIDIA_H200_NVL", image, "NVIDIA_H200");
+  expect_device("vllm-moe", "NVIDIA_GH200_480GB", NULL, "NVIDIA_GH200_480GB");
+  expect_device("sglang-moe", "NVIDIA_H200_NVL", NULL, "NVIDIA_H200_NVL");
 }
 
 static void expect_not_rendered(const char *format, const char *manifest, const char *release_text,
@@ -320,6 +346,15 @@ Test(format_moe, tables_of_two_devices_are_two_imports) {
   files_add_text(&files, "E=8,N=384,device_name=B.json", TABLE("1"));
   cr_expect_not(read_with("vllm-moe", &files, NULL, &imported, &error));
   cr_expect_neq(strstr(error.message, "import them separately"), NULL, "%s", error.message);
+}
+
+Test(format_moe, tables_of_vllm_that_were_made_with_several_tritons_are_one_import) {
+  cleanup_cache_files struct cache_files files = {0};
+  cleanup_imported struct imported imported = {0};
+  files_add_text(&files, MI300X ".json", "{\"triton_version\": \"3.4.0\", \"1\": {" CONFIG "}}");
+  files_add_text(&files, "E=9,N=384,device_name=AMD_Instinct_MI300X.json", TABLE("1"));
+  cr_assert(read_with("vllm-moe", &files, NULL, &imported, &error), "%s", error.message);
+  cr_expect_eq(imported.kernels[0].n_entries, (size_t)2);
 }
 
 Test(format_moe, the_same_row_in_two_folders_is_refused) {

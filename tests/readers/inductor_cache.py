@@ -3,6 +3,7 @@
 `save` writes what its autotuner found, as torch does after it tuned; `read` prints what the object gives another process, a JSON
 list of the configs' members (null: none, and Inductor would tune).
 """
+import inspect
 import json
 import sys
 
@@ -22,6 +23,8 @@ KERNELS = {  # text of the generated kernel: (index of the winner, more of what 
     "def triton_tem_fused_mm_3(): pass  # on gfx942\n": (11, {"extra_options": {"zeta": {"nested": [1, 2.5]}, "alpha": "x"}}),
 }
 
+SAVE = inspect.getsource(AutotuneCache.save)  # older ones save less
+
 
 def members(config):
     return config and {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages,
@@ -35,9 +38,9 @@ for text, (winner, more) in KERNELS.items():
     cache = AutotuneCache.create(meta, path, configs_hash="c" * 64)
     if sys.argv[1] == "save":
         config = CONFIGS[winner] if winner is not None else Config(BY_DESCENT, num_warps=2, num_stages=3)
-        if "extra_options" in more:
+        if "extra_options" in more and "extra_options" in SAVE:
             config.extra_options = more["extra_options"]
-        cache.save(config, 1234567890, **{name: value for name, value in more.items() if name != "extra_options"})
+        cache.save(config, 1234567890, **{name: value for name, value in more.items() if f"{name}:" in SAVE})
         found.append(members(config))
     else:
         found.append(members(cache.read_best(meta, CONFIGS)))

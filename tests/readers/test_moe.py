@@ -1,6 +1,7 @@
 """vLLM and SGLang read the winners of a server, with their own code, from the files that `fetch` writes for an MI300X."""
 
 import hashlib
+import importlib.util
 import itertools
 import json
 import pathlib
@@ -11,6 +12,9 @@ import pytest
 from conftest import ENVIRONMENT, fetch, node, read, record_identity
 from hands import Hand
 from harness import wait_until, wavetune
+
+if importlib.util.find_spec("vllm") is None or importlib.util.find_spec("sglang") is None:
+    pytest.skip("vllm and sglang are not installed", allow_module_level=True)
 
 BLOCKS = (16, 32, 64, 128, 256)
 EXPORTS = {"E": "experts", "N": "n", "M": "tokens", "dtype": "dtype", "block_shape": "blocks",
@@ -80,12 +84,13 @@ def as_read(answer):
 BATCHES = (1, 2, 7, 16, 41, 63, 64, 100, 2079, 2081, 5000)
 
 
-def questions_of(table):
+def questions_of(table, *more):
+    """`more`: what a reader's function takes between the number of tokens and the block shape."""
     experts, n, dtype, blocks = table
     shape = json.loads(blocks) if blocks else None
     weights = [experts, 2 * n, 1024], [experts, 1024, n]
     return [["get_moe_configs", [experts, n, dtype, *(shape or [])]],
-            *(["try_get_optimal_moe_config", [*weights, 2, dtype, m, shape]] for m in BATCHES)]
+            *(["try_get_optimal_moe_config", [*weights, 2, dtype, m, *more, shape]] for m in BATCHES)]
 
 
 def test_vllm_takes_the_winner_of_the_nearest_batch(server, winners, identity, tmp_path):
@@ -116,7 +121,7 @@ def test_vllm_prefers_a_winner_to_the_table_that_it_ships(server, winners, ident
 def test_sglang_takes_the_winner_of_the_nearest_batch(server, winners, identity, tmp_path):
     variables = fetch(server, tmp_path, "sglang-moe", identity=identity)
     assert list(variables) == ["SGLANG_MOE_CONFIG_DIR"]
-    answers = iter(read("sglang", [one for table in TABLES for one in questions_of(table)], variables))
+    answers = iter(read("sglang", [one for table in TABLES for one in questions_of(table, False)], variables))
     for table in TABLES:
         mine = winners[(*table, False, False)]
         assert as_read(next(answers)) == mine, table
@@ -174,7 +179,6 @@ def test_sglang_reads_a_table_for_another_triton_than_its_own(server, winners, i
 
 def test_vllms_own_tables_come_back_from_the_server_as_vllm_reads_them(server, identity, tmp_path):
     """Those that it ships for this GPU, imported, published and fetched."""
-    import importlib.util
     place = pathlib.Path(importlib.util.find_spec("vllm").submodule_search_locations[0]) / "model_executor/layers/fused_moe/configs"
     shipped = sorted(place.glob("*device_name=AMD_Instinct_MI300X[.,]*json"))
     assert len(shipped) > 20
@@ -209,10 +213,9 @@ def sglangs_own(place):
 
 def test_sglangs_own_tables_come_back_from_the_server_as_sglang_reads_them(server, identity, tmp_path):
     """Of every Triton, imported one after the other for the image's: SGLang prefers the newest, and so does the server."""
-    import importlib.util
     place = pathlib.Path(importlib.util.find_spec("sglang").submodule_search_locations[0])
     folders, questions = sglangs_own(place / "srt/layers/moe/moe_runner/triton_utils/configs")
-    assert len(folders) > 1 and len(questions) > 10
+    assert len(folders) > 1 and len(questions) > 5
     stated = {**ENVIRONMENT, "triton": json.loads(identity.read_text())["triton"]["version"]}
     for folder, paths in folders.items():
         wavetune(server, "import", "sglang-moe", *paths, "--environment", json.dumps(stated), "--tag", "sglang")

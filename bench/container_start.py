@@ -167,34 +167,13 @@ def measure_files(fetches, runs):
     return written, statistics.median(took["empty files"])
 
 
-def starts(port, token, *paths):
-    command = [driver.need_build("bench/start_load"), "127.0.0.1", str(port), token, str(CONTAINERS), *paths]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done
-    answer = json.loads(done.stdout)
-    assert answer["failed"] == 0 and len(answer["ms"]) == CONTAINERS, answer
-    return answer
-
-
-def percentile(values, share):
-    return values[min(len(values) - 1, int(len(values) * share))]
-
-
 def measure_starts(bench, server, question, entry, release, body, runs):
     (bench.folder / "entry.json").write_bytes(entry)
     web, port = nginx_start(bench, body)
     shutil.copy(bench.folder / "entry.json", bench.folder / "www/entry.json")
-    sides = {"nginx": (port, "", "/entry.json", "/release.json"), "wavetune": (server.port, server.token, question, release)}
-    seen = {name: {"p50": [], "p99": [], "last": []} for name in sides}
-    for side in sides.values():
-        starts(*side)  # warms up: the server caches the release
-    for i in range(runs):
-        for name in sorted(sides, reverse=i % 2):
-            ms = starts(*sides[name])["ms"]
-            for label, share in (("p50", 0.5), ("p99", 0.99), ("last", 1)):
-                seen[name][label].append(percentile(ms, share))
-    for name, labels in seen.items():
-        print(f"  {name:9} " + "; ".join(f"{label} {driver.spread(values)} ms" for label, values in labels.items()), flush=True)
+    sides = {"nginx": (web.pid, port, [driver.get_request(path) for path in ("/entry.json", "/release.json")]),
+             "wavetune": (server.process.pid, server.port, [driver.get_request(path, server.token) for path in (question, release)])}
+    seen = driver.compare_starts(sides, CONTAINERS, runs)
     return {label: statistics.median(seen["wavetune"][label]) / statistics.median(seen["nginx"][label]) for label in ("p50", "p99")}
 
 

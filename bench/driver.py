@@ -9,11 +9,14 @@ import json
 import os
 import pathlib
 import re
+import selectors
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/system"))
@@ -158,6 +161,148 @@ def run_load(program, server, agents, *arguments):
     if done.returncode != 0:
         sys.exit(f"{program} failed ({done.returncode}):\n{done.stdout}{done.stderr}")
     return json.loads(done.stdout)
+
+
+class Recorder:
+    """with Recorder(port) as recorder: what connects to recorder.port speaks with `port`; `requests` is what it sent."""
+
+    def __init__(self, port):
+        self.upstream, self.chunks = port, []  # (number of the connection, whether the client sent it, bytes)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+
+    def __enter__(self):
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listener.close()
+
+    def _run(self):
+        with selectors.DefaultSelector() as ready, contextlib.ExitStack() as sockets:
+            ready.register(self.listener, selectors.EVENT_READ)
+            connections = 0
+            while True:
+                for key, _ in ready.select():
+                    if key.fileobj is self.listener:
+                        try:
+                            client = sockets.enter_context(self.listener.accept()[0])
+                        except OSError:
+                            return
+                        server = sockets.enter_context(socket.create_connection(("127.0.0.1", self.upstream)))
+                        for end in (client, server):
+                            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                        ready.register(client, selectors.EVENT_READ, (server, connections, True))
+                        ready.register(server, selectors.EVENT_READ, (client, connections, False))
+                        connections += 1
+                        continue
+                    other, number, is_client = key.data
+                    if data := key.fileobj.recv(1 << 20):
+                        self.chunks.append((number, is_client, data))
+                        other.sendall(data)
+                    else:
+                        ready.unregister(key.fileobj)
+                        other.shutdown(socket.SHUT_WR)
+
+    @property
+    def requests(self):
+        """What was sent before each reply; None: on another connection. Connections must follow one another."""
+        found, last, was_client = [], 0, False
+        for number, is_client, data in self.chunks:
+            assert number >= last or not is_client, "two connections are used at once"
+            if is_client and number > last:
+                found.append(None)
+            if is_client and was_client and number == last:
+                found[-1] += data
+            elif is_client:
+                found.append(data)
+            last, was_client = max(number, last), is_client
+        return found
+
+
+def get_request(path, token=None):
+    """What asks for a path over HTTP."""
+    authorization = f"Authorization: Bearer {token}\r\n" if token else ""
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{authorization}\r\n".encode()
+
+
+def starts(port, requests, n, at_once=None, protocol="http"):
+    """Starts `n` programs with these requests (None: another connection), at most `at_once` at a time, and returns what start_load
+    prints. Each must get every reply."""
+    lines = []
+    for request in requests:
+        replies = 1 if protocol == "http" else len(re.findall(rb"^\*\d+\r$", request or b"", re.MULTILINE))
+        lines.append(b"0 0\n" if request is None else b"%d %d\n%s" % (len(request), replies, request))
+    command = [need_build("bench/start_load"), "127.0.0.1", str(port), protocol, str(n), str(at_once or n)]
+    done = subprocess.run(command, input=b"".join(lines), capture_output=True)
+    assert done.returncode == 0, done
+    answer = json.loads(done.stdout)
+    assert answer["failed"] == 0 and len(answer["ms"]) == n, {**answer, "ms": len(answer["ms"])}
+    return answer
+
+
+def percentile(values, share):
+    """`values` are sorted."""
+    return values[min(len(values) - 1, int(len(values) * share))]
+
+
+def compare_starts(sides, n, runs, at_once=None):
+    """Runs `starts` on each side in turn, prints what its programs waited and what it cost the server, and returns
+    {name: {"p50" or "p99" or "last": [ms of each run]}}. `sides`: {name: (pid of the server, port, requests, protocol)}."""
+    seen = {name: {"p50": [], "p99": [], "last": []} for name in sides}
+    costs, grew = {name: [] for name in sides}, {}
+    for name, (pid, *side) in sides.items():
+        starts(*side[:2], n, at_once, *side[2:])  # warms up: what is served is in memory
+        grew[name] = [rss_mib_of(pid)]
+    for i in range(runs):
+        for name in list(sides) if i % 2 == 0 else reversed(sides):
+            pid, *side = sides[name]
+            before = cpu_seconds_of(pid)
+            ms = starts(*side[:2], n, at_once, *side[2:])["ms"]
+            costs[name].append((cpu_seconds_of(pid) - before) * 1e3 / n)
+            for label, share in (("p50", 0.5), ("p99", 0.99), ("last", 1)):
+                seen[name][label].append(percentile(ms, share))
+            grew[name].append(rss_mib_of(pid))
+    for name, labels in seen.items():
+        print(f"  {name:9} " + "; ".join(f"{label} {spread(values)} ms" for label, values in labels.items()) +
+              f"; server {spread(costs[name], 2)} ms of CPU a start, {grew[name][0]:.0f} MiB, after {runs} runs {grew[name][-1]:.0f}",
+              flush=True)
+    return seen
+
+
+def redis_start(bench):
+    """redis-server in memory, as a user without rights where this is root: (process, port)."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [need("redis-server", "redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", "/",
+               "--protected-mode", "no"]  # which knows no loopback address but 127.0.0.1
+    if os.geteuid() == 0:
+        command = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", *command]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    bench.programs.callback(process.wait, 20)
+    bench.programs.callback(process.terminate)
+    harness.wait_until(lambda: is_open(port), 10, "redis-server to listen")
+    return process, port
+
+
+def is_open(port):
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+        return True
+    except ConnectionRefusedError:
+        return False
+
+
+def cpu_seconds_of(pid):
+    """Of a process and its live children."""
+    return sum(map(cpu_seconds, (pid, *children(pid))))
+
+
+def rss_mib_of(pid):
+    return sum(map(rss_mib, (pid, *children(pid))))
 
 
 def cpu_seconds(pid, waited_for=False):

@@ -1,40 +1,71 @@
 #!/usr/bin/env python3
-"""Programs that start at once and ask for choices and compiled code, against nginx serving the same bytes: 1,000 connections
-opened in one moment, each of which asks for GET /v1/choices and then for the code of 50 kernels, a group of files each, as the
-wheel does in a fresh container whose release is signed.
+"""1,000 programs that start at once and take their compiled code from one server, against the same bytes from nginx and from
+redis-server. What a program requests is recorded from a real one (Triton 3.3.1, bench/many_kernels.py) in an empty folder:
+
+    signed    one connection: GET /v1/choices, and a group of files for each kernel, which a signed release names
+    shared    the same from the namespace of a token and an image, which the server reads from its database; no choices
+    nginx     the requests of `signed`, with the same answers
+    redis     Triton's RemoteCacheManager: a connection, its handshake and two MGET for each kernel
 
     WAVETUNE_BUILD=build/release bench/program_start.py [RUNS [STARTS [KERNELS]]]      default 5 runs of 1,000 starts of 50 kernels
 
-The kernels' files are random bytes of the sizes that Triton 3.9.0 wrote for an addition for gfx942. Needs nginx (package
-nginx-light). PostgreSQL, server and load share the machine's cores.
+Starts run first 100 at a time, then all at once. Needs build/triton-3.3.1 (tests/python-env.sh 3.3.1) with redis (its pip install
+redis) and the packages nginx-light, redis-server, lld-19. PostgreSQL, server and load share the machine's cores.
 """
 
-import base64
 import hashlib
 import json
-import os
 import statistics
-import subprocess
 import sys
-import urllib.parse
+from pathlib import Path
 
 import driver
 import harness
+import many_kernels
 from cached_get import nginx_start
 
+TRITON = "3.3.1"
 HARDWARE = {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X", "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
-ENVIRONMENT = {**HARDWARE, "triton": "3.9.0"}
-SPACE = {"configs": [{"BLOCK": 256, "num_warps": 4}]}
-SIZES = {"source": 3302, "ttir": 2161, "ttgir": 2570, "llir": 10251, "amdgcn": 13452, "hsaco": 5800, "json": 1255}
+ENVIRONMENT = {**HARDWARE, "triton": TRITON}
+SPACE = {"configs": [{"BLOCK": 1024, "num_warps": 4}]}
 
 
 def sha(data):
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def push(server, bench, i):
-    """A kernel with a build of one config, whose code is in a folder of Triton's cache; returns (kernel, that folder)."""
-    name = f"kernel{i}"
+class Program:
+    """The program of `n` kernels, and what Triton compiled for it: `groups` is [(folder's name, {file: bytes})]."""
+
+    def __init__(self, bench, n):
+        self.bench, self.n, self.runs = bench, n, 0
+        self.folder = bench.folder / "program"
+        self.folder.mkdir()
+        many_kernels.write(self.folder, n)
+        cache = self.run({}, compiled=n)
+        groups = [path for path in cache.glob("*/__grp__*.json")]
+        assert len(groups) == n
+        self.groups = [(path.parent.name, {file.name: file.read_bytes() for file in path.parent.iterdir() if file != path})
+                       for path in sorted(groups)]
+
+    def run(self, variables, compiled=0):
+        """Runs it in an empty folder, which it returns."""
+        self.runs += 1
+        cache = self.bench.folder / f"cache{self.runs}"
+        report = many_kernels.finish(many_kernels.start(TRITON, self.folder, self.n, cache, variables))
+        assert report["compiled"] == compiled, report
+        return cache
+
+    def record(self, port, variables):
+        """The requests of a start whose code comes from this port."""
+        with driver.Recorder(port) as recorder:
+            self.run(variables(recorder.port))
+        return recorder.requests
+
+
+def push(server, bench, folder, files):
+    """A kernel with a build of one config, whose code is in a folder of Triton's cache; returns its hash."""
+    name = next(file[:-len(".hsaco")] for file in files if file.endswith(".hsaco"))
     place, code = bench.folder / name, bench.folder / f"{name}.build"
     place.mkdir()
     (code / "objects").mkdir(parents=True)
@@ -43,76 +74,101 @@ def push(server, bench, i):
     (place / "kernel.json").write_text(json.dumps({
         "name": name, "key": ["n"], "arguments": [{"name": "y", "dtype": "float16", "shape": ["n"], "access": "write"}],
         "versions": {"triton": {"language": "triton", "entry": name, "sources": ["k.py"], "launch": {"grid": ["n"]}}}}))
-    kernel = harness.wavetune(None, "kernel", "hash", place).stdout.strip()
-
-    def blob(size):
-        data = os.urandom(size)
+    for data in files.values():
         (code / "objects" / hashlib.sha256(data).hexdigest()).write_bytes(data)
-        return sha(data)
-
-    files = {f"{name}.{ending}": blob(size) for ending, size in SIZES.items()}
-    folder = base64.b32encode(hashlib.sha256(name.encode()).digest()).decode().rstrip("=")
+    digests = {file: sha(data) for file, data in files.items()}
     record = {"name": name, "function": {"name": name, "closure": sha(name.encode())}, "key_names": ["n"], "tuning_key": ["n"],
               "argument_dtypes": ["torch.float16"]}
-    build = {"kernel": kernel, "toolchain": {"triton": "3.9.0"}, "arch": "gfx942", "warp_size": 64, "record": record, "variants": [
-        {"signature": {"y": "*fp16"}, "constexprs": {}, "objects": [{"config": SPACE["configs"][0], "digest": files[f"{name}.hsaco"],
-                                                                   "metadata": {"name": name, "cache": {"folder": folder, "files": files}}}]}]}
+    made = {"config": SPACE["configs"][0], "digest": digests[f"{name}.hsaco"],
+            "metadata": {"name": name, "cache": {"folder": folder, "files": digests}}}
+    build = {"kernel": harness.wavetune(None, "kernel", "hash", place).stdout.strip(), "toolchain": {"triton": TRITON},
+             "arch": "gfx942", "warp_size": 64, "record": record,
+             "variants": [{"signature": {"y": "*fp16"}, "constexprs": {}, "objects": [made]}]}
     (code / "build.json").write_bytes(json.dumps(build, sort_keys=True, separators=(",", ":")).encode())
     harness.wavetune(server, "kernel", "push", place, "--build", code)
-    return kernel, f"/v1/remote/triton/{folder}/group/{name}.json"
+    return build["kernel"]
 
 
 def publish(server, bench, kernels):
-    """A release with a winner for each kernel."""
+    """A signed release with a winner for each kernel."""
     jobs = [{"kernel": kernel, "key": {"n": 4096}, "space": SPACE, "environment": HARDWARE} for kernel in kernels]
     for job in server.request("POST", "/v1/jobs", {"jobs": jobs}).json["jobs"]:
         bench.postgres.sql(f"""UPDATE jobs SET state = 'done', finished_at = now() WHERE id = {job['job']};
                                INSERT INTO winners (job_id, config, config_values, verdict) VALUES
                                  ({job['job']}, 0, '{json.dumps(SPACE["configs"][0])}',
                                   '{{"winner": 0, "verdict": "FASTER", "equivalence_set": [0]}}')""", conninfo=server.database)
-    harness.wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--channel", "stable")
+    harness.wavetune(None, "key", "new", bench.folder / "publisher")
+    harness.wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--channel", "stable", "--sign-key",
+                     bench.folder / "publisher")
 
 
-def starts(port, token, n, paths):
-    command = [driver.need_build("bench/start_load"), "127.0.0.1", str(port), token, str(n), *paths]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done
-    answer = json.loads(done.stdout)
-    assert answer["failed"] == 0 and len(answer["ms"]) == n, answer
-    return answer
+def signed_side(bench, program):
+    server = bench.server()
+    publish(server, bench, [push(server, bench, *group) for group in program.groups])
+    token = harness.make_token(server.database, "container", "reader,demand")
+    requests = program.record(server.port, lambda port: {
+        **many_kernels.remote(port, token), "WAVETUNE_ENVIRONMENT": json.dumps(ENVIRONMENT), "WAVETUNE_SHARED_CODE": "",
+        "WAVETUNE_TRUSTED_KEYS": str(bench.folder / "publisher.pub")})
+    assert len(requests) == program.n + 1, requests
+    return server, token, requests
+
+
+def shared_side(bench, program):
+    server = bench.server(options=("--remote-share", f"container/{many_kernels.IMAGE}"))
+    token = harness.make_token(server.database, "container", "reader,demand")
+    program.run(many_kernels.remote(server.port, token), compiled=program.n)
+    requests = program.record(server.port, lambda port: many_kernels.remote(port, token))
+    assert len(requests) == program.n, requests
+    return server, requests
+
+
+def nginx_side(bench, server, token, requests):
+    """The same answers to the same requests."""
+    web, port = nginx_start(bench, b"")
+    size = 0
+    for request in requests:
+        path = request.split(b" ")[1].decode()
+        body = server.request("GET", path, token=token).body
+        file = Path(f"{bench.folder}/www{path.split('?')[0]}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(body)
+        size += len(body)
+    return web, port, size
+
+
+def redis_side(bench, program):
+    redis, redis_port = driver.redis_start(bench)
+
+    def variables(port):
+        return {**many_kernels.REDIS, "TRITON_REDIS_PORT": str(port)}
+
+    program.run(variables(redis_port), compiled=program.n)
+    return redis, redis_port, program.record(redis_port, variables)
 
 
 def main():
     runs, n, kernels = (int(text) for text in (*sys.argv[1:], *("5", "1000", "50")[len(sys.argv) - 1:]))
+    many_kernels.python(TRITON, "redis")
     driver.need("nginx", "nginx-light")
     with driver.Bench() as bench:
-        server = bench.server()
-        pushed = [push(server, bench, i) for i in range(kernels)]
-        publish(server, bench, [kernel for kernel, _ in pushed])
-        paths = [f"/v1/choices?{urllib.parse.urlencode(ENVIRONMENT)}", *(path for _, path in pushed)]
-        bodies = [server.request("GET", path).body for path in paths]
-        _, port = nginx_start(bench, b"")
-        names = []
-        for i, body in enumerate(bodies):
-            (bench.folder / f"www/{i}").write_bytes(body)
-            names.append(f"/{i}")
+        program = Program(bench, kernels)
+        signed, token, requests = signed_side(bench, program)
+        shared, shared_requests = shared_side(bench, program)
+        web, port, size = nginx_side(bench, signed, token, requests)
+        redis, redis_port, commands = redis_side(bench, program)
+        sides = {"nginx": (web.pid, port, requests), "signed": (signed.process.pid, signed.port, requests),
+                 "shared": (shared.process.pid, shared.port, shared_requests), "redis": (redis.pid, redis_port, commands, "redis")}
         bench.print_machine()
-        sides = {"nginx": (port, "", n, names), "wavetune": (server.port, server.token, n, paths)}
-        seen = {name: {"p50": [], "p99": [], "last": []} for name in sides}
-        size = sum(map(len, bodies))
-        for side in sides.values():
-            starts(*side)  # warm: what is served is in memory
-        for i in range(runs):
-            for name in sorted(sides, reverse=i % 2):
-                ms = starts(*sides[name])["ms"]
-                for label, share in (("p50", 0.5), ("p99", 0.99), ("last", 1)):
-                    seen[name][label].append(ms[min(n - 1, int(n * share))])
-        print(f"{n:,} starts at once, {len(paths)} requests and {size:,} bytes each, {runs} runs in turn")
-        for name, labels in seen.items():
-            print(f"  {name:9} " + "; ".join(f"{label} {driver.spread(values)} ms" for label, values in labels.items()), flush=True)
-        print("ratio: " + ", ".join(
-            f"{label} {statistics.median(seen['wavetune'][label]) / statistics.median(seen['nginx'][label]):.2f} x nginx's"
-            for label in ("p50", "p99")))
+        for at_once in (100, n):
+            print(f"{n:,} starts, {min(at_once, n):,} at a time; {len(requests)} requests and {size:,} bytes each, of redis "
+                  f"{commands.count(None) + 1} connections and {len(commands) - commands.count(None)} requests; {runs} runs in turn",
+                  flush=True)
+            seen = driver.compare_starts(sides, n, runs, at_once)
+            for name in ("signed", "shared"):
+                print("ratio: " + name + ": " + "; ".join(
+                    f"{label} {statistics.median(seen[name][label]) / statistics.median(seen[other][label]):.2f} x {other}'s"
+                    for other in ("nginx", "redis") for label in ("p50", "p99")), flush=True)
+        bench.print_machine()
 
 
 main()

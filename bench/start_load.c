@@ -1,14 +1,17 @@
-/* Containers that start at the same time: opens CONTAINERS connections at once, requests the paths
- * one after the other on each, as `wavetune fetch` does, and reads every byte of the answers. The
- * bytes are counted and dropped, so that the server and the network are measured rather than the
- * work of the containers.
+/* Programs that start at the same time, each with the requests that one of them was seen to make:
+ * a start opens a connection, sends each request and reads every byte of its replies before it
+ * sends the next. The bytes are counted and dropped, so that the server and the network are
+ * measured rather than the work of the programs. Starts have addresses of their own, 127.1.X.Y.
  *
- *   start_load HOST PORT TOKEN|"" CONTAINERS PATH…
+ *   start_load HOST PORT http|redis STARTS AT_ONCE < REQUESTS
  *
- * Prints {"ms": [time from the start to the last byte, sorted], "bytes": n, "failed": n}. Memory:
- * ends with the process. Threads: one, with epoll. */
+ * REQUESTS: for each a line "BYTES REPLIES", and its bytes; "0 0" opens another connection. Replies
+ * are HTTP answers with status 200, or RESP values: none missing, no error but to CLIENT commands.
+ * Prints {"ms": [time from a start's begin to its last byte, sorted], "seconds": of all, "bytes":
+ * n, "failed": n}. Memory: ends with the process. Threads: one, with epoll. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -19,158 +22,238 @@
 
 #define HEAD_MAX 8192
 #define READ_MAX (256 << 10)
+#define REQUESTS_MAX 4096
+#define ADDRESS_LOWEST 0x7f010001u /* 127.1.0.1 */
 
-struct container {
+struct wanted {
+  char *bytes; /* NULL: another connection */
+  size_t size;
+  int64_t replies;
+  bool may_fail;
+};
+
+struct start {
   int fd;
-  size_t n_asked;      /* paths */
-  char head[HEAD_MAX]; /* of the answer that is being read */
+  bool is_connected;
+  size_t next;         /* request */
+  char head[HEAD_MAX]; /* of an HTTP answer, or a line of RESP */
   size_t head_size;
-  size_t left; /* bytes of its body that are still to be read */
-  bool in_body;
-  double ms; /* from the start to its last byte; 0: not yet */
+  size_t left;     /* bytes of a body or string that are still to be read */
+  int64_t replies; /* that are still to come */
+  int64_t begin_ns;
+  double ms; /* from its begin to its last byte; 0: not yet */
 };
 
 struct load {
   struct sockaddr_in address;
-  const char *host, *token;
-  char *const *paths;
-  size_t n_paths, n_open, n_failed;
+  bool is_redis;
+  struct wanted requests[REQUESTS_MAX];
+  size_t n_requests, n_open, n_failed;
   uint64_t bytes;
   int epoll;
-  int64_t begin_ns;
 };
 
-static void container_end(struct load *load, struct container *container, bool failed) {
-  close(container->fd);
+static bool start_connect(struct load *load, struct start *start, size_t i) {
+  int on = 1;
+  struct sockaddr_in own = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(ADDRESS_LOWEST + (uint32_t)i)};
+  start->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  start->is_connected = false;
+  ALWAYS(start->fd >= 0);
+  setsockopt(start->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(start->fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+  ALWAYS(bind(start->fd, (struct sockaddr *)&own, sizeof own) == 0);
+  struct epoll_event event = {.events = EPOLLOUT, .data.u64 = i};
+  ALWAYS(epoll_ctl(load->epoll, EPOLL_CTL_ADD, start->fd, &event) == 0);
+  return connect(start->fd, (const struct sockaddr *)&load->address, sizeof load->address) == 0 ||
+         errno == EINPROGRESS;
+}
+
+static void start_end(struct load *load, struct start *start, bool failed) {
+  close(start->fd);
   load->n_open--;
   load->n_failed += failed;
   if (!failed)
-    container->ms = (double)(clock_monotonic_ns() - load->begin_ns) / 1e6;
+    start->ms = (double)(clock_monotonic_ns() - start->begin_ns) / 1e6;
 }
 
-/* Requests the next path. False: there is none, or sending failed. */
-static bool container_ask(struct load *load, struct container *container) {
-  if (container->n_asked == load->n_paths)
-    return false;
-  cleanup_free char *authorization =
-      *load->token ? xasprintf("Authorization: Bearer %s\r\n", load->token) : xstrdup("");
-  cleanup_free char *request =
-      xasprintf("GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", load->paths[container->n_asked++],
-                load->host, authorization);
-  container->head_size = 0;
-  container->in_body = false;
-  return send(container->fd, request, strlen(request), MSG_NOSIGNAL) == (ssize_t)strlen(request);
+static void start_begin(struct load *load, struct start *start, size_t i) {
+  load->n_open++;
+  start->begin_ns = clock_monotonic_ns();
+  if (!start_connect(load, start, i))
+    start_end(load, start, true);
 }
 
-/* Takes the bytes that were read. False: this is not a valid answer. */
-static bool container_take(struct container *container, const char *bytes, size_t size) {
-  if (!container->in_body) {
-    size_t taken =
-        size < HEAD_MAX - 1 - container->head_size ? size : HEAD_MAX - 1 - container->head_size;
-    memcpy(container->head + container->head_size, bytes, taken);
-    container->head_size += taken;
-    container->head[container->head_size] = '\0';
-    char *end = strstr(container->head, "\r\n\r\n");
-    if (!end)
-      return container->head_size < HEAD_MAX - 1;
-    char *length = strcasestr(container->head, "\r\ncontent-length:");
-    if (!string_starts(container->head, "HTTP/1.1 200 ") || !length || length > end)
-      return false;
-    container->left = strtoull(length + strlen("\r\ncontent-length:"), NULL, 10);
-    container->in_body = true;
-    size_t head = (size_t)(end + 4 - container->head), before = container->head_size - taken;
-    bytes += head - before;
-    size -= head - before;
+/* Sends the next request, or ends the start after the last one. */
+static void start_ask(struct load *load, struct start *start, size_t i) {
+  if (start->next == load->n_requests) {
+    start_end(load, start, false);
+    return;
   }
 
-  if (size > container->left)
-    return false;
+  const struct wanted *wanted = &load->requests[start->next++];
+  start->head_size = 0;
+  start->replies = wanted->replies;
+  if (!wanted->bytes) {
+    close(start->fd);
+    if (!start_connect(load, start, i))
+      start_end(load, start, true);
+  } else if (send(start->fd, wanted->bytes, wanted->size, MSG_NOSIGNAL) != (ssize_t)wanted->size) {
+    start_end(load, start, true);
+  }
+}
 
-  container->left -= size;
+/* Whether this is the head of a valid answer; *ret_size: of its body. */
+static bool answer_is_valid(const char *head, size_t *ret_size) {
+  const char *length = strcasestr(head, "\r\ncontent-length:");
+  if (!string_starts(head, "HTTP/1.1 200 ") || !length)
+    return false;
+  *ret_size = strtoull(length + strlen("\r\ncontent-length:"), NULL, 10);
   return true;
 }
 
-static void container_read(struct load *load, struct container *container) {
+/* Takes a line of RESP. False: it says that something failed or is missing. */
+static bool line_take(struct start *start, bool may_fail) {
+  int64_t n = strtoll(start->head + 1, NULL, 10);
+  switch (start->head[0]) {
+  case '$':
+    start->left = n >= 0 ? (size_t)n + strlen("\r\n") : 0;
+    return n >= 0;
+  case '*':
+    start->replies += n;
+    return n >= 0;
+  case '%':
+    start->replies += 2 * n;
+    return n >= 0;
+  case '+':
+  case ':':
+    return true;
+  default:
+    return start->head[0] == '-' && may_fail;
+  }
+}
+
+/* Takes the bytes that were read. False: these are not the replies that are wanted. */
+static bool start_take(const struct load *load, struct start *start, const char *bytes,
+                       size_t size) {
+  const char *end = load->is_redis ? "\r\n" : "\r\n\r\n";
+  while (size) {
+    if (start->left) {
+      size_t taken = size < start->left ? size : start->left;
+      start->left -= taken;
+      bytes += taken;
+      size -= taken;
+      continue;
+    }
+
+    if (start->replies == 0 || start->head_size == HEAD_MAX - 1)
+      return false;
+    start->head[start->head_size++] = *bytes++;
+    start->head[start->head_size] = '\0';
+    size--;
+    if (start->head_size < strlen(end) ||
+        strcmp(start->head + start->head_size - strlen(end), end) != 0)
+      continue;
+    start->head_size = 0;
+    start->replies--;
+    if (!(load->is_redis ? line_take(start, load->requests[start->next - 1].may_fail)
+                         : answer_is_valid(start->head, &start->left)))
+      return false;
+  }
+  return true;
+}
+
+static void start_read(struct load *load, struct start *start, size_t i) {
   static char bytes[READ_MAX];
-  ssize_t got = recv(container->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+  ssize_t got = recv(start->fd, bytes, sizeof bytes, MSG_DONTWAIT);
   if (got < 0 && errno == EAGAIN)
     return;
-  if (got <= 0 || !container_take(container, bytes, (size_t)got)) {
-    container_end(load, container, true);
+  if (got <= 0 || !start_take(load, start, bytes, (size_t)got)) {
+    start_end(load, start, true);
     return;
   }
   load->bytes += (uint64_t)got;
-  if (container->in_body && container->left == 0 && !container_ask(load, container))
-    container_end(load, container, container->n_asked < load->n_paths);
+  if (start->replies == 0 && start->left == 0)
+    start_ask(load, start, i);
 }
 
-static void container_start(struct load *load, struct container *container) {
-  int on = 1;
-  container->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-  ALWAYS(container->fd >= 0);
-  setsockopt(container->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  load->n_open++;
-  struct epoll_event event = {.events = EPOLLOUT, .data.ptr = container};
-  ALWAYS(epoll_ctl(load->epoll, EPOLL_CTL_ADD, container->fd, &event) == 0);
-  if (connect(container->fd, (const struct sockaddr *)&load->address, sizeof load->address) < 0 &&
-      errno != EINPROGRESS)
-    container_end(load, container, true);
-}
-
-static void container_connected(struct load *load, struct container *container) {
+static void start_connected(struct load *load, struct start *start, size_t i) {
   int reason = 0;
   socklen_t size = sizeof reason;
-  struct epoll_event event = {.events = EPOLLIN, .data.ptr = container};
-  getsockopt(container->fd, SOL_SOCKET, SO_ERROR, &reason, &size);
-  ALWAYS(epoll_ctl(load->epoll, EPOLL_CTL_MOD, container->fd, &event) == 0);
-  if (reason || !container_ask(load, container))
-    container_end(load, container, true);
+  struct epoll_event event = {.events = EPOLLIN, .data.u64 = i};
+  getsockopt(start->fd, SOL_SOCKET, SO_ERROR, &reason, &size);
+  ALWAYS(epoll_ctl(load->epoll, EPOLL_CTL_MOD, start->fd, &event) == 0);
+  start->is_connected = true;
+  if (reason)
+    start_end(load, start, true);
+  else
+    start_ask(load, start, i);
+}
+
+static void requests_read(struct load *load) {
+  size_t size;
+  int64_t replies;
+  while (scanf("%zu %" SCNd64 "%*1[\n]", &size, &replies) == 2) {
+    struct wanted *wanted = &load->requests[load->n_requests++];
+    ALWAYS(load->n_requests < REQUESTS_MAX && size < READ_MAX);
+    *wanted = (struct wanted){.size = size, .replies = replies};
+    if (size) {
+      wanted->bytes = xcalloc(size + 1, 1);
+      ALWAYS(fread(wanted->bytes, 1, size, stdin) == size);
+      wanted->may_fail = strstr(wanted->bytes, "\r\nCLIENT\r\n") != NULL;
+    }
+  }
+  if (load->n_requests == 0 || !feof(stdin))
+    die("the requests cannot be read");
 }
 
 int main(int argc, char **argv) {
-  if (argc < 6)
-    die("usage: start_load HOST PORT TOKEN CONTAINERS PATH…");
+  if (argc != 6)
+    die("usage: start_load HOST PORT http|redis STARTS AT_ONCE < REQUESTS");
 
-  size_t n = strtoul(argv[4], NULL, 10);
-  struct load load = {
-      .host = argv[1], .token = argv[3], .paths = argv + 5, .n_paths = (size_t)argc - 5};
+  size_t n = strtoul(argv[4], NULL, 10), at_once = strtoul(argv[5], NULL, 10);
+  static struct load load;
+  load.is_redis = strcmp(argv[3], "redis") == 0;
   load.address = (struct sockaddr_in){.sin_family = AF_INET,
                                       .sin_port = htons((uint16_t)strtoul(argv[2], NULL, 10))};
+  requests_read(&load);
   struct rlimit files;
   ALWAYS(inet_pton(AF_INET, argv[1], &load.address.sin_addr) == 1 &&
          getrlimit(RLIMIT_NOFILE, &files) == 0);
   files.rlim_cur = files.rlim_max;
   ALWAYS(setrlimit(RLIMIT_NOFILE, &files) == 0);
   load.epoll = epoll_create1(0);
-  struct container *containers = xcalloc(n, sizeof *containers);
-  load.begin_ns = clock_monotonic_ns();
-  for (size_t i = 0; i < n; i++)
-    container_start(&load, &containers[i]);
-  while (load.n_open) {
+  struct start *starts = xcalloc(n, sizeof *starts);
+  size_t n_begun = 0;
+  int64_t begin_ns = clock_monotonic_ns();
+  while (n_begun < n || load.n_open) {
+    for (; n_begun < n && load.n_open < at_once; n_begun++)
+      start_begin(&load, &starts[n_begun], n_begun);
     struct epoll_event events[256];
     int ready = epoll_wait(load.epoll, events, ARRAY_LENGTH(events), 60000);
     if (ready <= 0)
-      die("%zu of %zu containers received nothing for a minute", load.n_open, n);
+      die("%zu starts received nothing for a minute", load.n_open);
     for (int i = 0; i < ready; i++) {
-      struct container *container = events[i].data.ptr;
-      if (container->n_asked == 0)
-        container_connected(&load, container);
+      size_t number = events[i].data.u64;
+      struct start *start = &starts[number];
+      if (start->is_connected)
+        start_read(&load, start, number);
       else
-        container_read(&load, container);
+        start_connected(&load, start, number);
     }
   }
+  double seconds = (double)(clock_monotonic_ns() - begin_ns) / 1e9;
 
   cleanup_free double *ms = xcalloc(n, sizeof *ms);
   size_t n_done = 0;
   for (size_t i = 0; i < n; i++)
-    if (containers[i].ms > 0)
-      ms[n_done++] = containers[i].ms;
+    if (starts[i].ms > 0)
+      ms[n_done++] = starts[i].ms;
   qsort(ms, n_done, sizeof *ms, compare_doubles);
   cleanup_json json_t *answer =
-      json_pack("{s:o, s:I, s:I}", "ms", json_numbers(ms, n_done), "bytes", (json_int_t)load.bytes,
-                "failed", (json_int_t)load.n_failed);
+      json_pack("{s:o, s:f, s:I, s:I}", "ms", json_numbers(ms, n_done), "seconds", seconds, "bytes",
+                (json_int_t)load.bytes, "failed", (json_int_t)load.n_failed);
   cleanup_free char *text = json_canonical(answer);
   puts(text);
-  free(containers);
   return 0;
 }

@@ -59,15 +59,17 @@ class Side:
         assert all(report["compiled"] == self.compiles for report in reports), (self.name, [report["compiled"] for report in reports])
         self.rounds.append((seconds, reports))
 
-    def ms_per_kernel(self):
-        """Of each round: the mean over all kernels of its processes, the first of each included."""
-        return [statistics.mean(ms for report in reports for ms in report["ms"]) for _, reports in self.rounds]
+    def figures(self):
+        """Of each round, ms a kernel: the mean over all kernels and the median of those after the first of its process; CPU time."""
+        return {"all": [statistics.mean(ms for report in reports for ms in report["ms"]) for _, reports in self.rounds],
+                "later": [statistics.median(ms for report in reports for ms in report["ms"][1:]) for _, reports in self.rounds],
+                "CPU": [statistics.mean(report["cpu_ms"] for report in reports) / self.arguments.kernels for _, reports in self.rounds]}
 
     def print_figures(self):
-        later = [statistics.median(ms for report in reports for ms in report["ms"][1:]) for _, reports in self.rounds]
+        figures = self.figures()
         first = [statistics.median(report["ms"][0] for report in reports) for _, reports in self.rounds]
-        text = (f"  {self.name:7} {driver.spread(self.ms_per_kernel(), 1)} ms a kernel; the first {driver.spread(first)}, a later one "
-                f"{driver.spread(later, 1)}")
+        text = (f"  {self.name:7} {driver.spread(figures['all'], 1)} ms a kernel, {driver.spread(figures['CPU'], 1)} of CPU; the first "
+                f"{driver.spread(first)}, a later one {driver.spread(figures['later'], 1)}")
         if self.arguments.processes > 1:
             times = sorted(ms for _, reports in self.rounds for report in reports for ms in report["ms"])
             text += (f"; p50 {driver.percentile(times, 0.5):.1f}, p99 {driver.percentile(times, 0.99):.0f} ms; all after "
@@ -80,16 +82,14 @@ class Side:
         print(text, flush=True)
 
 
-def ratio(slow, fast, n=10000):
-    """Of the rounds' medians, with its bootstrap interval of 95 % over the rounds, which are pairs."""
-    draw = random.Random(7)
-    pairs = list(zip(slow.ms_per_kernel(), fast.ms_per_kernel()))
-
-    def of(sample):
-        return statistics.median(a for a, _ in sample) / statistics.median(b for _, b in sample)
-
-    ratios = sorted(of(draw.choices(pairs, k=len(pairs))) for _ in range(n))
-    return f"{of(pairs):.2f} ({ratios[n // 40]:.2f} to {ratios[-n // 40]:.2f}) x"
+def ratios(slow, fast, n=10000):
+    """The median of the rounds' ratios, with its bootstrap interval of 95 %, of each figure."""
+    draw, texts = random.Random(7), []
+    for label, values in slow.figures().items():
+        pairs = [a / b for a, b in zip(values, fast.figures()[label])]
+        drawn = sorted(statistics.median(draw.choices(pairs, k=len(pairs))) for _ in range(n))
+        texts.append(f"{label} {statistics.median(pairs):.2f} ({drawn[n // 40]:.2f} to {drawn[-n // 40]:.2f}) x")
+    return ", ".join(texts)
 
 
 def main():
@@ -131,9 +131,9 @@ def main():
         print(f"  the server used {(driver.cpu_seconds(pid) - used[0]) * 1e3 / starts:.1f} ms of CPU a start, PostgreSQL "
               f"{(bench.postgres_cpu_seconds() - used[1]) * 1e3 / starts:.1f}; its memory {used[2]:.1f} MiB, then "
               f"{driver.rss_mib(pid):.1f}; load {driver.os.getloadavg()[0]:.1f}")
-        cold, fresh = sides[0], sides[1]
-        print(f"ratio: cold {ratio(cold, fresh)} the server's time" +
-              (f"; redis {ratio(sides[2], fresh)}" if has_redis else "") + f"; server {ratio(fresh, sides[-1])} a warm folder's")
+        for side in sides:
+            if side is not sides[1]:
+                print(f"ratio: {side.name} to server: {ratios(side, sides[1])}", flush=True)
 
 
 main()

@@ -3,8 +3,8 @@ under a driver that knows its target. Triton and its compiler are the real ones,
 
     many_kernels.py FOLDER KERNELS [wait]
 
-Imports kernels.py of FOLDER, which `write` makes, and prints a line of JSON: the milliseconds of each first launch, how many were
-compiled, and what wavetune counted. wait: prints "ready" first and goes on when its stdin says so.
+Imports kernels.py of FOLDER, which `write` makes, and prints a line of JSON: the milliseconds of each first launch, the CPU time
+of all, how many were compiled, and what wavetune counted. wait: prints "ready" first and goes on when its stdin says so.
 """
 import json
 import os
@@ -143,13 +143,14 @@ def main(folder, n, wait):
     if wait:
         print("ready", flush=True)
         sys.stdin.readline()
-    times = []
+    times, before = [], sum(os.times()[:4])
     for i in range(n):
         began = time.perf_counter()
         getattr(kernels, f"kernel_{i}").warmup(Tensor(), Tensor(), 4096, BLOCK=1024, grid=(4,))
         times.append((time.perf_counter() - began) * 1e3)
     counters = sys.modules.get("wavetune.runtime.counters")
-    print(json.dumps({"ms": times, "compiled": len(compiled), "counters": counters.snapshot() if counters else None}), flush=True)
+    print(json.dumps({"ms": times, "cpu_ms": (sum(os.times()[:4]) - before) * 1e3, "compiled": len(compiled),
+                      "counters": counters.snapshot() if counters else None}), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any
+from typing import Any, Callable, Sequence
 
 from . import counters, keys
 from .choices import Choices
@@ -152,6 +152,8 @@ class Restorer:
         else:
             counters.misses += 1
             config = self._on_miss(cache, own, texts)
+            if config is not None and not prunes and captured is not None:  # prune_configs will not be called
+                captured(tuner, _running(tuner, "kwargs"), tuner.configs)
 
         if config is not None and not prunes:
             cache.keep(key, config)
@@ -216,6 +218,9 @@ def _name(cache: Restoring) -> str:
 
 
 _restorer: Restorer | None = None
+# What records launches (capture.py), None without: called on a miss, in the program's thread, with the autotuner, the keyword
+# arguments of its run() or None, and the configs that pruning left. It raises nothing.
+captured: Callable[[Any, Any, Sequence[Any]], None] | None = None
 _patched: list[tuple[Any, str, Any]] = []
 adopted: weakref.WeakSet[Any] = weakref.WeakSet()  # autotuners whose cache restores
 
@@ -258,7 +263,7 @@ def patch(module: Any) -> None:
     def prune_configs(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         found = prune(tuner, *args, **kwargs)
         try:
-            return _pruned(tuner, found)
+            return _pruned(tuner, found, args[0] if args else kwargs.get("kwargs"))
         except Exception as error:
             surprised("choosing", error)
             return found
@@ -297,7 +302,7 @@ def patch(module: Any) -> None:
         surprised("finding autotuners", error)
 
 
-def _pruned(tuner: Any, found: Any) -> Any:
+def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
     cache = cache_of(tuner)
     miss = cache.misses.get(threading.get_ident()) if cache is not None else None
     if miss is None or miss.is_pruned or not found:
@@ -307,6 +312,8 @@ def _pruned(tuner: Any, found: Any) -> Any:
         miss.chosen = None  # not for these arguments
         if miss.is_hit:
             counters.hits, counters.misses = counters.hits - 1, counters.misses + 1
+    if captured is not None and not (miss.is_hit and miss.chosen is not None):
+        captured(tuner, launch, found)
     if miss.chosen is None and miss.stated == "first":
         miss.chosen = found[0]
     return found if miss.chosen is None else [miss.chosen]
@@ -356,5 +363,17 @@ def _adopt_running() -> None:
                     miss.chosen = dict.pop(cache, key)
                 else:
                     cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
+                    if captured is not None and isinstance(frame.f_locals.get("pruned_configs"), list):
+                        captured(tuner, frame.f_locals.get("kwargs"), frame.f_locals["pruned_configs"])
             return
         frame = frame.f_back  # type: ignore[assignment]
+
+
+def _running(tuner: Any, name: str) -> Any:
+    """A variable of the tuner's run(), which is what called us; None where it is not found."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "run" and frame.f_locals.get("self") is tuner:
+            return frame.f_locals.get(name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

@@ -19,7 +19,7 @@ import inspect
 import re
 import textwrap
 import types
-from typing import Any, Iterator
+from typing import Any, Iterator, NamedTuple
 
 FUNCTIONS_MAX = 1000
 _DEF = re.compile(r"^(async\s+)?def\s+\w+\s*\(", re.MULTILINE)
@@ -53,36 +53,61 @@ def closure(function: Any) -> str | None:
     if jit is None:
         return None
     try:
-        lines = _walk(jit)
+        lines = _lines(jit)
     except (OSError, SyntaxError, TypeError, ValueError, RecursionError):
         return None
     return "sha256:" + hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _walk(jit: Any) -> set[str]:
+def _lines(jit: Any) -> set[str]:
     lines: set[str] = set()
-    seen, waiting = {id(jit.fn)}, [jit]
-    while waiting:
-        one = waiting.pop()
-        text = source(one)
+    for one, text, reads in walk(jit):
         lines.add(f"def {one.fn.__qualname__} {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}")
-        for name, value in _reached(one.fn, text):
-            callee = jit_function(value)
-            if callee is not None and not _is_of_triton(callee.fn):
-                if id(callee.fn) not in seen:
-                    if len(seen) >= FUNCTIONS_MAX:
-                        raise ValueError("too many functions")
-                    seen.add(id(callee.fn))
-                    waiting.append(callee)
-                continue
-            constant = constant_text(value)
+        meanings = [(".".join(read.chain), read.value) for read in reads if not is_of_triton(read.value)]
+        for name, value in meanings + [(f"{one.fn.__qualname__}.{name}", value) for name, value in defaults(one.fn)]:
+            constant = constant_text(value) if callee(value) is None else None
             if constant is not None:
                 lines.add(f"const {name}={constant}")
     return lines
 
 
-def _reached(function: types.FunctionType, text: str) -> Iterator[tuple[str, Any]]:
-    """What the names in the text mean."""
+class Read(NamedTuple):
+    """A name that a function's text reads and does not bind, with its attributes."""
+
+    chain: tuple[str, ...]
+    values: list[Any]  # of the name, and of each attribute that was followed
+    is_free: bool  # a variable of an enclosing function, else a global of the function's module
+
+    @property
+    def value(self) -> Any:
+        return self.values[-1]
+
+
+def walk(jit: Any) -> Iterator[tuple[Any, str, list[Read]]]:
+    """The function and then each jit function that it reaches, with its text from `def` on and what its names mean."""
+    seen, waiting = {id(jit.fn)}, [jit]
+    while waiting:
+        one = waiting.pop()
+        text = source(one)
+        reads = list(reads_of(one.fn, text))
+        yield one, text, reads
+        for value in [read.value for read in reads] + [value for _, value in defaults(one.fn)]:
+            found = callee(value)
+            if found is not None and id(found.fn) not in seen:
+                if len(seen) >= FUNCTIONS_MAX:
+                    raise ValueError("too many functions")
+                seen.add(id(found.fn))
+                waiting.append(found)
+
+
+def callee(value: Any) -> Any:
+    """The jit function that a value is; None where it is none, or one of Triton's own."""
+    found = jit_function(value)
+    return found if found is not None and not is_of_triton(found.fn) else None
+
+
+def reads_of(function: types.FunctionType, text: str, of_signature: bool = False) -> Iterator[Read]:
+    """What the names in the text mean; `of_signature`: those in its annotations and default values, else in its body."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or ())
     scope = {}
     for name, cell in cells:
@@ -91,24 +116,25 @@ def _reached(function: types.FunctionType, text: str) -> Iterator[tuple[str, Any
         except ValueError:  # not bound yet
             pass
 
-    for chain in sorted(_chains(ast.parse(text))):
-        value = scope[chain[0]] if chain[0] in scope else function.__globals__.get(chain[0], scope)
+    for chain in sorted(_chains(ast.parse(text), of_signature)):
+        is_free = chain[0] in scope
+        value = scope[chain[0]] if is_free else function.__globals__.get(chain[0], scope)
         if value is scope:
             continue  # a builtin, or a name that does not exist
+        values = [value]
         for attribute in chain[1:]:
-            if _is_of_triton(value):
-                break
-            member = _member(value, attribute)
+            member = _member(values[-1], attribute) if not is_of_triton(values[-1]) else None
             if member is None:
                 break
-            value = member
-        if not _is_of_triton(value):
-            yield ".".join(chain), value
+            values.append(member)
+        yield Read(chain, values, is_free)
 
-    # Default values were taken when the function was defined: what their names mean now does not matter.
+
+def defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Default values, which were taken when the function was defined: what their names mean now does not matter."""
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.default is not parameter.empty:
-            yield f"{function.__qualname__}.{name}", parameter.default
+            yield name, parameter.default
 
 
 def _member(value: Any, name: str) -> Any:
@@ -120,7 +146,7 @@ def _member(value: Any, name: str) -> Any:
     return None
 
 
-def _chains(tree: ast.AST) -> set[tuple[str, ...]]:
+def _chains(tree: ast.AST, of_signature: bool) -> set[tuple[str, ...]]:
     """The names that the text reads and does not bind, with their attributes: ("x",), ("module", "x")."""
     node = tree.body[0] if isinstance(tree, ast.Module) and tree.body else tree
     body = node.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else [node]
@@ -145,12 +171,14 @@ def _chains(tree: ast.AST) -> set[tuple[str, ...]]:
         for child in ast.iter_child_nodes(inner):
             visit(child)
 
-    for statement in body:  # not decorators, annotations and default values
+    if of_signature and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        body = [node.args]  # type: ignore[list-item]
+    for statement in body:  # never decorators
         visit(statement)
     return chains
 
 
-def _is_of_triton(value: Any) -> bool:
+def is_of_triton(value: Any) -> bool:
     """Whether it is a part of Triton itself: a module, a builtin, a function of its library."""
     name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
     if getattr(value, "__triton_builtin__", False) is True:

@@ -153,7 +153,7 @@ class Restorer:
             counters.misses += 1
             config = self._on_miss(cache, own, texts)
             if config is not None and not prunes and captured is not None:  # prune_configs will not be called
-                captured(tuner, _running(tuner, "kwargs"), tuner.configs)
+                captured(tuner, texts, _running(tuner, "kwargs"), tuner.configs)
 
         if config is not None and not prunes:
             cache.keep(key, config)
@@ -218,9 +218,9 @@ def _name(cache: Restoring) -> str:
 
 
 _restorer: Restorer | None = None
-# What records launches (capture.py), None without: called on a miss, in the program's thread, with the autotuner, the keyword
-# arguments of its run() or None, and the configs that pruning left. It raises nothing.
-captured: Callable[[Any, Any, Sequence[Any]], None] | None = None
+# What records launches (capture.py), None without: called on a miss, in the program's thread, with the autotuner, the key's
+# texts, the keyword arguments of its run() or None, and the configs that pruning left. It raises nothing.
+captured: Callable[[Any, Sequence[str], Any, Sequence[Any]], None] | None = None
 _patched: list[tuple[Any, str, Any]] = []
 adopted: weakref.WeakSet[Any] = weakref.WeakSet()  # autotuners whose cache restores
 
@@ -313,7 +313,7 @@ def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
         if miss.is_hit:
             counters.hits, counters.misses = counters.hits - 1, counters.misses + 1
     if captured is not None and not (miss.is_hit and miss.chosen is not None):
-        captured(tuner, launch, found)
+        captured(tuner, miss.texts, launch, found)
     if miss.chosen is None and miss.stated == "first":
         miss.chosen = found[0]
     return found if miss.chosen is None else [miss.chosen]
@@ -362,9 +362,10 @@ def _adopt_running() -> None:
                     miss = cache.misses[threading.get_ident()] = Miss(None, None)
                     miss.chosen = dict.pop(cache, key)
                 else:
-                    cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
-                    if captured is not None and isinstance(frame.f_locals.get("pruned_configs"), list):
-                        captured(tuner, frame.f_locals.get("kwargs"), frame.f_locals["pruned_configs"])
+                    miss = cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
+                    pruned = frame.f_locals.get("pruned_configs")
+                    if captured is not None and miss is not None and pruned:
+                        captured(tuner, miss.texts, frame.f_locals.get("kwargs"), pruned)
             return
         frame = frame.f_back  # type: ignore[assignment]
 

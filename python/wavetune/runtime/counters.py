@@ -12,9 +12,13 @@ groups = 0  # compiled kernels that came from the server
 refused = 0  # files from the server that were not what they should be
 sent = 0  # pieces of evidence, and files
 dropped = 0  # of these, what did not fit into the queue
+captures = 0  # launches that were recorded
+captures_lost = 0  # launches that were to be recorded and were not
+capture_ms = 0.0  # of the program's time, recording them
 lost_ms = 0.0  # of the program's time, waiting for the server
 
-_NAMES = ("hits", "misses", "unfit", "saved_ms", "requests", "failures", "groups", "refused", "sent", "dropped", "lost_ms")
+_NAMES = ("hits", "misses", "unfit", "saved_ms", "requests", "failures", "groups", "refused", "sent", "dropped",
+          "captures", "captures_lost", "capture_ms", "lost_ms")
 
 
 _REPORTED = {"hits": 100000, "misses": 100000, "unfit": 100000, "failures": 100000, "saved_ms": 1e9}  # to the most of a report

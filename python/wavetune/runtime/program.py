@@ -90,6 +90,7 @@ def start() -> Program | None:
             return None  # nothing runs on a GPU
         _program = Program(found)
         os.register_at_fork(after_in_child=_after_fork)
+        _start_capture(_program)
         restore.start(_program.restorer)
         missing = [name for name in restore.MODULES if name not in sys.modules]
         if missing:
@@ -108,6 +109,16 @@ def start() -> Program | None:
     return _program
 
 
+def _start_capture(own: Program) -> None:
+    """Where texts may be recorded."""
+    found = own.settings
+    if found.capture in ("source", "raw"):
+        from . import capture
+        capture.start(found, own.wire)
+    elif found.capture_to is not None or found.capture_functions:
+        log(f"no launch is recorded, because WAVETUNE_CAPTURE is {found.capture}: source (or raw) records texts too")
+
+
 def _start_demand(own: Program) -> None:
     """Demand is the same import, where the image's record names functions."""
     found = own.settings
@@ -123,6 +134,8 @@ def _after_fork() -> None:
         if _program is not None:
             counters.reset()
             _program.after_fork()
+            if "wavetune.runtime.capture" in sys.modules:
+                sys.modules["wavetune.runtime.capture"].after_fork()
     except Exception as error:
         log(f"after a fork: {type(error).__name__}")
 

@@ -13,6 +13,7 @@ from typing import Any, Mapping, MutableMapping
 from .log import log
 
 ON_MISS = ("tune", "first", "nearest")
+CAPTURE = ("off", "shapes", "source", "raw")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _FILE_MAX = 1 << 20
 
@@ -37,6 +38,11 @@ class Settings:
         if self.on_miss not in ON_MISS:
             log(f"WAVETUNE_ON_MISS={self.on_miss[:40]} is not one of {', '.join(ON_MISS)}: tune is used")
             self.on_miss = "tune"
+        self.capture, self.capture_to = get("CAPTURE") or "shapes", get("CAPTURE_TO")
+        if self.capture not in CAPTURE:
+            log(f"WAVETUNE_CAPTURE={self.capture[:40]} is not one of {', '.join(CAPTURE)}: shapes is used")
+            self.capture = "shapes"
+        self.capture_functions = [name.strip() for name in (get("CAPTURE_FUNCTIONS") or "").split(",") if name.strip()]
         self.trusted_keys = [path for path in (get("TRUSTED_KEYS") or "").split(":") if path]
         self.shared_code = get("SHARED_CODE") in ("1", "true")
         self.budget_s = _number(get("BUDGET_MS"), 2000.0) / 1000

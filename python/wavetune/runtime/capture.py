@@ -1,0 +1,419 @@
+"""Records launches, so that kernels can be built, tuned and restored without anybody describing them (docs/capture.md).
+
+In the program's threads: on an autotuner's miss, and at the first launch of each specialisation of the functions that
+$WAVETUNE_CAPTURE_FUNCTIONS names, the launch becomes a document (launch.py), and its integer tensors are copied. In the
+recorder's own thread: texts are collected (texts.py), contents are classed (contents.py), documents are written to the folder
+$WAVETUNE_CAPTURE_TO and posted to the server. Several processes may share one folder: files appear whole, by a rename.
+
+Nothing is raised into the program; what is not recorded is counted and logged. Nothing happens while a stream is captured.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fnmatch
+import functools
+import gc
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+from collections import deque
+from typing import Any, Mapping, Sequence
+
+from ..canonical import canonical
+from . import counters, keys, restore
+from .closure import closure, jit_function
+from .contents import class_of
+from .hooks import when_imported
+from .launch import Launch, arguments_of, configs_of, given_to, is_tensor, name_of, specialised
+from .log import log
+from .settings import Settings
+from .texts import Uncapturable, function_document
+from .texts import name_of as function_name
+from .values import encode
+from .wire import BODY_MAX, Wire
+
+KEYS_MAX = 4096  # launches of one function
+QUEUE_MAX, QUEUE_BYTES_MAX = 256, 64 << 20
+LAST_S = 0.5
+GATHER_S, RETRY_S = 1.0, 30.0
+_JIT = "triton.runtime.jit"
+
+
+class Recorder:
+    """`wire`: None without a server, and where texts would travel unencrypted."""
+
+    def __init__(self, settings: Settings, wire: Wire | None):
+        self.settings, self.wire = settings, wire
+        self.is_raw = settings.capture == "raw"
+        self.folder = settings.capture_to
+        self._reset()
+        atexit.register(self.stop)
+
+    def _reset(self) -> None:
+        self._condition = threading.Condition()
+        self._queue: deque[tuple[Any, ...]] = deque()
+        self._bytes = 0
+        self._thread: threading.Thread | None = None
+        self._is_ended = self._is_busy = False
+        self._seen: dict[str, set[str]] = {}  # names of launches by closure
+        self._functions: dict[str, bool] = {}  # closures whose document was tried, and whether there is one
+        self._places: dict[str, int] = {}  # launches in the folder by closure
+        self._closures: dict[int, tuple[Any, str | None]] = {}  # of functions without an autotuner
+        self._unposted: list[tuple[str, Any]] = []
+        self._may_post, self._post_after = self.wire is not None, 0.0
+        self._broken_until = 0.0  # the folder
+
+    def after_fork(self) -> None:
+        """In the child: the parent writes what it queued."""
+        self._reset()
+
+    # In the program's threads.
+
+    def missed(self, tuner: Any, texts: Sequence[str], keywords: Any, configs: Sequence[Any]) -> None:
+        """What restore.captured is: an autotuner is about to tune a key, or takes a config by policy."""
+        try:
+            cache = restore.cache_of(tuner)
+            positional = getattr(tuner, "nargs", None)
+            jit = jit_function(tuner)
+            own = cache.closure() if cache is not None else None
+            if own is None or jit is None or not isinstance(positional, Mapping) or not isinstance(keywords, Mapping):
+                counters.captures_lost += 1
+                return
+            self._record(tuner, jit, own, texts, positional, dict(keywords), configs)
+        except Exception as error:
+            counters.captures_lost += 1
+            restore.surprised("capturing a launch", error)
+
+    def launched(self, jit: Any, positional: Mapping[str, Any], keywords: dict[str, Any]) -> None:
+        """A function that $WAVETUNE_CAPTURE_FUNCTIONS names is launched with a specialisation that it was not launched with
+        before. Its key is all that it is called with beside tensors."""
+        if id(jit) not in self._closures:
+            self._closures[id(jit)] = jit, closure(jit)
+        own = self._closures[id(jit)][1]
+        if own is None:
+            counters.captures_lost += 1
+            return
+        given = given_to(None, jit, positional, keywords)
+        texts = keys.key_texts(tuple(value for value in given.values() if not is_tensor(value)))
+        self._record(None, jit, own, texts or (), positional, keywords, [None])
+
+    def _record(self, tuner: Any, jit: Any, own: str, texts: Sequence[str], positional: Mapping[str, Any],
+                keywords: dict[str, Any], configs: Sequence[Any]) -> None:
+        given = given_to(tuner, jit, positional, keywords)
+        name = name_of(texts, jit, given)
+        with self._condition:
+            seen = self._seen.setdefault(own, set())
+            if name in seen:
+                return
+            if len(seen) >= KEYS_MAX:
+                counters.captures_lost += 1
+                return
+        if is_capturing():
+            counters.captures_lost += 1
+            return
+        seen.add(name)
+
+        started = time.perf_counter()
+        launch = Launch()
+        found = configs_of(launch, tuner, jit, positional, keywords, configs)
+        left_out = {name for config in configs if config is not None for name in config.kwargs}.union(launch.heuristics)
+        arguments = arguments_of(launch, jit, given, left_out, True)
+        if tuner is None:
+            parameters, values = {parameter.name for parameter in jit.params}, given
+            found[0]["config"] = {name: value for name, value in keywords.items() if name not in parameters and
+                                  name not in ("grid", "warmup") and isinstance(value, (bool, int, float, str))}
+            key_names = [name for name, value in given.items() if not is_tensor(value)]
+        else:
+            values = {**positional, **keywords}
+            key_names = [str(name) for name in tuner.keys if name in values and name in tuner.arg_names]
+        launch.document = {
+            "version": 1, "key": list(texts), "key_names": key_names, "key_values": [_typed(values[n]) for n in key_names],
+            "environment": self.settings.environment(), "image": self.settings.stated_image,
+            "triton": getattr(sys.modules.get("triton"), "__version__", None), "arguments": arguments, "configs": found,
+            "all": len(tuner.configs) if tuner is not None else 1, "refused": launch.refused}
+        counters.capture_ms += (time.perf_counter() - started) * 1000
+        try:
+            cache_key = jit.cache_key  # which Triton makes next, and keeps
+        except Exception:
+            cache_key = None
+        self._queue_up(own, name, jit, tuner, cache_key, launch)
+
+    def _queue_up(self, own: str, name: str, jit: Any, tuner: Any, cache_key: Any, launch: Launch) -> None:
+        size = sum(len(data) for _, _, data in launch.integers)
+        with self._condition:
+            if len(self._queue) >= QUEUE_MAX or self._bytes + size > QUEUE_BYTES_MAX:
+                counters.captures_lost += 1
+                self._seen[own].discard(name)
+                return
+            self._queue.append((own, name, jit, tuner, cache_key, launch, size))
+            self._bytes += size
+            if self._thread is None and not self._is_ended:
+                self._thread = threading.Thread(target=self._work, name="wavetune-capture", daemon=True)
+                try:
+                    self._thread.start()
+                except RuntimeError:
+                    self._thread = None
+            self._condition.notify_all()
+
+    def stop(self) -> None:
+        """Writes what is left, in at most LAST_S; the rest is lost and counted."""
+        with self._condition:
+            self._is_ended = True
+            self._condition.notify_all()
+            has_work = bool(self._queue or self._unposted or self._is_busy)
+        if self._thread is not None and has_work:
+            started = time.monotonic()
+            self._thread.join(LAST_S)
+            counters.lost_ms += (time.monotonic() - started) * 1000
+        with self._condition:
+            left = len(self._queue)
+            self._queue.clear()
+        if left:
+            counters.captures_lost += left
+            log(f"{left} launches were captured and not written before the program's end")
+
+    # In the thread.
+
+    def _work(self) -> None:
+        condition = self._condition
+        while True:
+            with condition:
+                if condition is not self._condition:
+                    return  # of the parent, before a fork
+                self._is_busy = False
+                if not self._queue and not self._is_ended:
+                    is_posting = self._unposted and self._may_post
+                    condition.wait(max(0.0, self._post_after - time.monotonic()) if is_posting else None)
+                if self._is_ended and not self._queue and not (self._unposted and self._may_post):
+                    return
+                items, self._is_busy = list(self._queue), True
+                self._queue.clear()
+                self._bytes = 0
+            for item in items:
+                try:
+                    self._write(*item)
+                except Exception as error:
+                    counters.captures_lost += 1
+                    restore.surprised("writing a capture", error)
+            try:
+                self._post()
+            except Exception as error:
+                restore.surprised("posting captures", error)
+            if self._is_ended and not self._queue:
+                return
+
+    def _write(self, own: str, name: str, jit: Any, tuner: Any, cache_key: Any, launch: Launch, _: int) -> None:
+        hexdigits = own.partition(":")[2]
+        if own not in self._functions:
+            self._functions[own] = False
+            try:
+                document = function_document(jit, own, tuner, launch.heuristics, cache_key)
+            except (Uncapturable, OSError, SyntaxError, TypeError, ValueError) as error:
+                log(f"{function_name(jit)} is not captured: {error}")
+            else:
+                self._functions[own] = True
+                self._keep("functions", f"{hexdigits}.json", document)
+        if not self._functions[own]:
+            counters.captures_lost += 1
+            return
+        for argument, dtype, data in launch.integers:
+            argument["contents"] = class_of(data, dtype)
+            if self.is_raw and argument["contents"]["class"] not in ("constant", "ramp"):
+                digest = hashlib.sha256(data).hexdigest()
+                argument["contents"] = {"class": "blob", "digest": f"sha256:{digest}"}
+                self._store("blobs", digest, data)
+        if self._keep("launches", f"{hexdigits}-{name}.json", {**launch.document, "closure": own}, own):
+            counters.captures += 1
+        else:
+            counters.captures_lost += 1
+
+    def _keep(self, kind: str, name: str, document: Any, own: str | None = None) -> bool:
+        """Whether the document is in the folder or will be posted."""
+        is_kept = False
+        if self._may_post:
+            if not self._unposted:
+                self._post_after = max(self._post_after, time.monotonic() + GATHER_S)  # a start launches many
+            if len(self._unposted) < 2 * QUEUE_MAX:
+                self._unposted.append((kind, document))
+                is_kept = True
+        if self.folder is not None and (own is None or self._has_place(own, name)):
+            is_kept = self._store(kind, name, canonical(document).encode()) or is_kept
+        return is_kept
+
+    def _has_place(self, own: str, name: str) -> bool:
+        """Whether the folder has less than KEYS_MAX launches of the function, those of other processes included."""
+        start = own.partition(":")[2] + "-"
+        folder = os.path.join(str(self.folder), "launches")
+        if own not in self._places:
+            try:
+                self._places[own] = sum(entry.startswith(start) for entry in os.listdir(folder))
+            except OSError:
+                self._places[own] = 0
+        if self._places[own] >= KEYS_MAX and not os.path.exists(os.path.join(folder, name)):
+            return False
+        self._places[own] += 1
+        return True
+
+    def _store(self, kind: str, name: str, data: bytes) -> bool:
+        """Writes a file whole, unless it is there."""
+        if self.folder is None or time.monotonic() < self._broken_until:
+            return False
+        path = os.path.join(self.folder, kind, name)
+        part = os.path.join(self.folder, kind, f".{name}.{os.getpid()}.part")
+        try:
+            if os.path.exists(path):
+                return True
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            try:
+                with open(part, "wb") as file:
+                    file.write(data)
+                os.replace(part, path)
+            except OSError:
+                os.unlink(part)
+                raise
+            return True
+        except OSError as error:
+            self._broken_until = time.monotonic() + RETRY_S
+            log(f"the folder of captures cannot be written: {error}; nothing is written for {RETRY_S:.0f} s")
+            return False
+
+    def _post(self) -> None:
+        if not self._unposted or not self._may_post or self.wire is None:
+            return
+        if time.monotonic() < self._post_after and not self._is_ended:
+            return
+        body = body_of(self._unposted)
+        if len(body) > BODY_MAX and len(self._unposted) > 1:
+            rest = self._unposted[1:]
+            self._unposted = self._unposted[:1]
+            self._post()
+            self._unposted += rest
+            return
+        answer = self.wire.request("POST", "/v1/captures", body, {"Content-Type": "application/json"}, background=True)
+        if answer is None or answer.status == 429:
+            self._post_after = time.monotonic() + RETRY_S
+            return
+        n, self._unposted = len(self._unposted), []
+        if answer.status < 300:
+            counters.sent += n
+            return
+        counters.dropped += n
+        if answer.status in (403, 404):
+            self._may_post = False  # a server without captures, or a token that may not
+        if answer.status != 404:
+            log(f"POST /v1/captures: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+
+
+def body_of(documents: Sequence[tuple[str, Any]]) -> bytes:
+    """What is posted: the documents of the folder, functions before launches."""
+    body: dict[str, list[Any]] = {"functions": [], "launches": []}
+    for kind, document in documents:
+        body[kind].append(document)
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _typed(value: Any) -> Any:
+    try:
+        return encode(value)
+    except ValueError:
+        return {"text": repr(value)[:1000]}
+
+
+def is_capturing() -> bool:
+    """Whether the launch goes into a CUDA or HIP graph."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda is not None and bool(cuda.is_initialized()) and bool(cuda.is_current_stream_capturing())
+
+
+# Functions without an autotuner, by name.
+
+def _is_tuned() -> bool:
+    """Whether an autotuner with several configs launches: its misses are recorded."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name in ("run", "_bench"):
+            own = frame.f_locals.get("self")
+            if len(getattr(own, "configs", ())) > 1:
+                return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _watch(jit: Any, recorder: Recorder) -> None:
+    """Replaces run() of this one function."""
+    if "run" in vars(jit):
+        return
+    run, names = jit.run, [parameter.name for parameter in jit.params]
+    constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
+    seen: set[Any] = set()
+
+    @functools.wraps(run)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        try:
+            key = str([specialised(value) for value in args] +
+                      [(name, str(value) if name in constexprs else specialised(value)) for name, value in kwargs.items()
+                       if name != "grid"])
+            if key not in seen and len(seen) < KEYS_MAX and not is_capturing():
+                seen.add(key)
+                if not _is_tuned():
+                    recorder.launched(jit, dict(zip(names, args)), dict(kwargs))
+        except Exception as error:
+            counters.captures_lost += 1
+            restore.surprised("capturing a launch", error)
+        return run(*args, **kwargs)
+
+    jit.run = watched
+
+
+def _patch(module: Any, recorder: Recorder) -> None:
+    """Watches those functions that are named, whenever they are made."""
+    patterns = recorder.settings.capture_functions
+    functions = module.JITFunction
+    init = functions.__init__
+
+    def consider(jit: Any) -> None:
+        try:
+            name = function_name(jit)
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+                _watch(jit, recorder)
+        except Exception as error:
+            restore.surprised("a function to capture", error)
+
+    @functools.wraps(init)
+    def __init__(jit: Any, *args: Any, **kwargs: Any) -> None:
+        init(jit, *args, **kwargs)
+        consider(jit)
+
+    functions.__init__ = __init__
+    for found in gc.get_referrers(functions):
+        if type(found) is functions:
+            consider(found)
+
+
+_recorder: Recorder | None = None
+
+
+def start(settings: Settings, wire: Wire | None) -> None:
+    """Starts recording, where there is somewhere to record to."""
+    global _recorder
+    may_post = wire is not None and wire.is_private and wire.token is not None
+    if settings.capture_to is None and not may_post:
+        log("no launch is recorded: there is neither WAVETUNE_CAPTURE_TO nor a server to which a token goes encrypted")
+        return
+    _recorder = Recorder(settings, wire if may_post else None)
+    restore.captured = _recorder.missed
+    if settings.capture_functions:
+        recorder = _recorder
+        if _JIT in sys.modules:
+            _patch(sys.modules[_JIT], recorder)
+        else:
+            when_imported([_JIT], lambda module: _patch(module, recorder))
+
+
+def after_fork() -> None:
+    if _recorder is not None:
+        _recorder.after_fork()

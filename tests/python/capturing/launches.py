@@ -1,0 +1,249 @@
+"""A program that launches the kernels of `package` where there is no GPU: Triton and its autotuner are the real ones, tensors are
+stand-ins with memory of the host behind them.
+
+    launches.py NAME…     runs those of the functions below; prints one line of JSON
+"""
+import array
+import ctypes
+import json
+import os
+import sys
+import time
+import types
+
+import triton
+from triton.backends.compiler import GPUTarget
+
+SIZES = {"torch.float32": 4, "torch.float16": 2, "torch.int32": 4, "torch.int64": 8, "torch.bool": 1,
+         "torch.float8_e4m3fn": 1}
+CODES = {"torch.int32": "i", "torch.int64": "q", "torch.bool": "b"}
+
+
+class Dtype:
+    def __init__(self, name):
+        self.name = name
+
+    def __str__(self):
+        return self.name
+
+
+class Storage:
+    def __init__(self, size):
+        self.buffer = (ctypes.c_char * (size + 512))()
+        self.size = size
+
+    def data_ptr(self):
+        return -(-ctypes.addressof(self.buffer) // 256) * 256
+
+    def nbytes(self):
+        return self.size
+
+
+class Device:
+    def __init__(self, kind):
+        self.type = kind
+
+
+class Tensor:
+    """The members of torch.Tensor that launches read."""
+
+    def __init__(self, dtype, *shape, stride=None, offset=0, storage=None, values=None, device="cuda"):
+        self.dtype, self.shape, self.device = Dtype("torch." + dtype), shape, Device(device)
+        self.own_stride = stride or tuple(self.product(shape[i + 1:]) for i in range(len(shape)))
+        self.offset, item = offset, SIZES[str(self.dtype)]
+        self.storage = storage or Storage(item * (offset + self.product(shape)))
+        if values is not None:
+            data = array.array(CODES[str(self.dtype)], values).tobytes()
+            ctypes.memmove(self.data_ptr(), data, len(data))
+
+    @staticmethod
+    def product(extents):
+        n = 1
+        for extent in extents:
+            n *= extent
+        return n
+
+    def stride(self):
+        return self.own_stride
+
+    def storage_offset(self):
+        return self.offset
+
+    def element_size(self):
+        return SIZES[str(self.dtype)]
+
+    def untyped_storage(self):
+        return self.storage
+
+    def data_ptr(self):
+        return self.storage.data_ptr() + self.offset * self.element_size()
+
+    def ptr_range(self):
+        return self.storage.nbytes()
+
+    def detach(self):
+        return self
+
+    def as_strided(self, shape, stride):
+        return Tensor(str(self.dtype)[6:], *shape, stride=stride, offset=self.offset, storage=self.storage)
+
+    def cpu(self):
+        if os.environ.get("NO_COPIES"):
+            raise RuntimeError("the device is gone")
+        return self
+
+    def zero_(self):
+        pass
+
+    def clone(self):
+        return self
+
+    def copy_(self, other):
+        pass
+
+
+class Driver:
+    """Kernels are compiled and never launched: the benchmark measures nothing."""
+
+    def __init__(self):
+        self.benchmarked = 0
+
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 0
+
+    def get_benchmarker(self):
+        def bench(kernel_call, quantiles):
+            self.benchmarked += 1
+            return [1.0 / self.benchmarked] * 3
+
+        return bench
+
+
+class Cuda:
+    is_capturing = False
+
+    def is_available(self):
+        return True
+
+    def is_initialized(self):
+        return True
+
+    def is_current_stream_capturing(self):
+        return self.is_capturing
+
+
+DRIVER = Driver()
+CUDA = Cuda()
+
+
+def run(kernel, *args, grid=(1,), **kwargs):
+    kernel.run(*args, grid=grid, warmup=True, **kwargs)
+
+
+def mixed(n=256, bias=None, **more):
+    from package import kernels
+    x, y = Tensor("float16", 4, n, stride=(2 * n, 1), offset=8), Tensor("float32", n)
+    lengths = Tensor("int32", 5, values=[0, 64, 128, 192, 256])
+    run(kernels.mixed_kernel, x, y, bias, lengths, n, 0.088, True, grid=lambda meta: (triton.cdiv(n, meta["BLOCK"]), meta["BLOCKS"]),
+        TYPE=triton.language.float32, **more)
+
+
+def biased():
+    mixed(512, Tensor("float16", 512))
+
+
+def pair():
+    from package import kernels
+    storage = Storage(1024)
+    run(kernels.pair_kernel, (Tensor("float32", 256, storage=storage), 2.5), 100)
+
+
+def upside_down():
+    from package import kernels
+    run(kernels.upside_down, Tensor("float32", 64), None, 64)
+
+
+def plain():
+    from package import kernels
+    x = Tensor("float16", 256)
+    for n in (100, 101, 96, 1, 100):
+        run(kernels.plain_kernel, x, n, 7, BLOCK=128, num_warps=2)
+
+
+def hooked():
+    from package import kernels
+    run(kernels.hooked_kernel, Tensor("float32", 64), 64)
+
+
+def calling():
+    from package import kernels
+    run(kernels.calling_kernel, Tensor("float32", 64, device="cpu"), 64, None)
+
+
+def named(other):
+    from package import kernels
+    run(kernels.calling_kernel, Tensor("float32", 64), 64, other)
+
+
+def raising():
+    def grid(meta):
+        raise KeyError("nothing here")
+
+    from package import kernels
+    run(kernels.calling_kernel, Tensor("float32", 64), 64, None, grid=grid)
+
+
+def slow():
+    def grid(meta):
+        time.sleep(0.03)
+        return (1,)
+
+    from package import kernels
+    run(kernels.calling_kernel, Tensor("float32", 64), 64, None, grid=grid)
+
+
+def captured_stream():
+    CUDA.is_capturing = True
+    mixed()
+    CUDA.is_capturing = False
+    mixed(128)
+
+
+def many():
+    from package import kernels
+    for n in range(1, 8):
+        run(kernels.pair_kernel, (Tensor("float32", 256), 2.5), n)
+
+
+def fork():
+    mixed()
+    child = os.fork()
+    if child == 0:
+        mixed(128)
+        sys.exit()  # atexit
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def main(names):
+    torch = types.ModuleType("torch")
+    torch.Tensor, torch.cuda = Tensor, CUDA
+    sys.modules["torch"] = torch
+    triton.runtime.driver.set_active(DRIVER)
+    for name in names:
+        globals()[name]()
+    counters = sys.modules.get("wavetune.runtime.counters")
+    if "wavetune.runtime.capture" in sys.modules:  # what the thread counts
+        recorder = sys.modules["wavetune.runtime.capture"]._recorder
+        if recorder is not None:
+            recorder.stop()
+    print(json.dumps({"benchmarked": DRIVER.benchmarked, "counters": counters.snapshot() if counters else None}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+raise_if_imported_again = __name__

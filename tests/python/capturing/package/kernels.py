@@ -1,0 +1,78 @@
+"""Kernels as real packages have them: helpers of other modules, heuristics over None, floats, types, pruning, hooks."""
+from package import helpers
+from package.helpers import add_three, half
+from package.settings import IS_FAST, configs, exp
+
+import triton
+import triton.language as tl
+
+UNIT = tl.constexpr(1)
+LOG2E = 1.44
+
+
+def prune(configs, named_args, **kwargs):
+    return [config for config in configs if config.kwargs["BLOCK"] <= max(64, named_args["n"])]
+
+
+@triton.heuristics({
+    "HAS_BIAS": lambda args: args["bias_ptr"] is not None,
+})
+@triton.autotune(configs=configs(64), key=["n"])
+@triton.jit
+def upside_down(x_ptr, bias_ptr, n, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0 if HAS_BIAS else 1.0, mask=tl.arange(0, BLOCK) < n)
+
+
+@triton.autotune(
+    configs=configs(64, 128, 256),
+    key=["n", "TYPE"],
+    prune_configs_by={"early_config_prune": prune},
+    reset_to_zero=["y_ptr"],
+    restore_value=["x_ptr"],
+)
+@triton.heuristics({
+    "HAS_BIAS": lambda args: args["bias_ptr"] is not None,
+    "BLOCKS": lambda args: triton.cdiv(args["n"], args["BLOCK"]),
+})
+@triton.heuristics({"IS_EVEN": lambda args: args["n"] % args["BLOCK"] == 0 and args["BLOCKS"] > 0})
+@triton.jit(do_not_specialize=["n"])
+def mixed_kernel(
+    x_ptr, y_ptr, bias_ptr, lengths_ptr, n, scale, flag,
+    TYPE: tl.constexpr,
+    HAS_BIAS: tl.constexpr, BLOCKS: tl.constexpr, IS_EVEN: tl.constexpr, BLOCK: tl.constexpr,
+    MODE: tl.constexpr = "plain", DEPTH: tl.constexpr = helpers.WIDTH, pair=None,
+):
+    # A comment stays.
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n).to(TYPE)
+    if HAS_BIAS:
+        x += tl.load(bias_ptr + offsets, mask=offsets < n)
+    x = half(x) * helpers.twice(scale) * helpers.WIDTH + add_three(x) + UNIT + exp(x) + DEPTH
+    tl.store(y_ptr + offsets, x, mask=offsets < n)
+
+
+@triton.autotune(configs=configs(64, 128), key=["n"])
+@triton.jit
+def pair_kernel(pair, n, BLOCK: tl.constexpr):
+    tl.store(pair[0] + tl.arange(0, BLOCK), pair[1], mask=tl.arange(0, BLOCK) < n)
+
+
+@triton.jit
+def plain_kernel(x_ptr, n, D: tl.constexpr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), D, mask=tl.arange(0, BLOCK) < n)
+
+
+def hook(args):
+    pass
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": block}, pre_hook=hook) for block in (64, 128)], key=["n"])
+@triton.jit
+def hooked_kernel(x_ptr, n, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0, mask=tl.arange(0, BLOCK) < n)
+
+
+@triton.autotune(configs=configs(64, 128), key=["n"])
+@triton.jit
+def calling_kernel(x_ptr, n, other, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0, mask=tl.arange(0, BLOCK) < n)

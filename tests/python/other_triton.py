@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from conftest import ROOT
 
-TESTS = ("closure", "restore", "ways_in", "code", "launchers", "pack", "deployment", "record", "decorator")
+TESTS = ("closure", "restore", "ways_in", "code", "launchers", "pack", "deployment", "record", "decorator", "capture", "contents")
 
 
 def run(version, name):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from ..errors import PackError, one_line
-from ..runtime.closure import closure
+from ..runtime.closure import closure, is_of_triton
 from ..runtime.values import decode
 
 LINE_MAX = 1_000_000
@@ -191,8 +191,9 @@ def _of_triton(path: str) -> Any:
         except ImportError:
             continue
         for attribute in parts[n:]:
-            found = getattr(found, attribute)
-        return found
+            found = getattr(found, attribute, None)
+        if is_of_triton(found):
+            return found
     raise PackError(f"this Triton has no {path}")
 
 

@@ -23,7 +23,7 @@ import time
 from collections import deque
 from typing import Any, Mapping, Sequence
 
-from ..canonical import canonical
+from ..canonical import canonical, digest
 from . import counters, keys, restore
 from .closure import closure, jit_function
 from .contents import class_of
@@ -50,6 +50,7 @@ class Recorder:
         self.settings, self.wire = settings, wire
         self.is_raw = settings.capture == "raw"
         self.folder = settings.capture_to
+        self.image = settings.stated_image or (digest(settings.identity()) if settings.identity() else None)
         self._reset()
         atexit.register(self.stop)
 
@@ -132,7 +133,7 @@ class Recorder:
             key_names = [str(name) for name in tuner.keys if name in values and name in tuner.arg_names]
         launch.document = {
             "version": 1, "key": list(texts), "key_names": key_names, "key_values": [_typed(values[n]) for n in key_names],
-            "environment": self.settings.environment(), "image": self.settings.stated_image,
+            "environment": self.settings.environment(), "image": self.image,
             "triton": getattr(sys.modules.get("triton"), "__version__", None), "arguments": arguments, "configs": found,
             "all": len(tuner.configs) if tuner is not None else 1, "refused": launch.refused}
         counters.capture_ms += (time.perf_counter() - started) * 1000
@@ -223,9 +224,9 @@ class Recorder:
         for argument, dtype, data in launch.integers:
             argument["contents"] = class_of(data, dtype)
             if self.is_raw and argument["contents"]["class"] not in ("constant", "ramp"):
-                digest = hashlib.sha256(data).hexdigest()
-                argument["contents"] = {"class": "blob", "digest": f"sha256:{digest}"}
-                self._store("blobs", digest, data)
+                name_of_blob = hashlib.sha256(data).hexdigest()
+                argument["contents"] = {"class": "blob", "digest": f"sha256:{name_of_blob}"}
+                self._store("blobs", name_of_blob, data)
         if self._keep("launches", f"{hexdigits}-{name}.json", {**launch.document, "closure": own}, own):
             counters.captures += 1
         else:

@@ -230,9 +230,10 @@ def configs_of(launch: Launch, tuner: Any, jit: Any, positional: Mapping[str, An
                           f"in {CONFIGS_S * 1000:g} ms: make them cheaper, or list fewer configs")
             break
         one = _config(launch, wrapped, jit, positional, keywords, config)
-        if one is None:
+        if one is not None:
+            found.append(one)
+        if one is None or one["grid"] is None:
             break
-        found.append(one)
     return found
 
 

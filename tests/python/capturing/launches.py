@@ -21,7 +21,7 @@ CODES = {"torch.int32": "i", "torch.int64": "q", "torch.bool": "b"}
 
 class Dtype:
     def __init__(self, name):
-        self.name = name
+        self.name, self.itemsize = name, SIZES[name]
 
     def __str__(self):
         return self.name
@@ -62,6 +62,8 @@ class Tensor:
         for extent in extents:
             n *= extent
         return n
+
+    data = None
 
     def stride(self):
         return self.own_stride
@@ -120,6 +122,8 @@ class Driver:
     def get_benchmarker(self):
         def bench(kernel_call, quantiles):
             self.benchmarked += 1
+            if os.environ.get("COMPILE_ALL"):
+                kernel_call()
             return [1.0 / self.benchmarked] * 3
 
         return bench
@@ -154,6 +158,10 @@ def mixed(n=256, bias=None, **more):
         TYPE=triton.language.float32, **more)
 
 
+def small():
+    mixed(32)
+
+
 def biased():
     mixed(512, Tensor("float16", 512))
 
@@ -186,17 +194,12 @@ def calling():
     run(kernels.calling_kernel, Tensor("float32", 64, device="cpu"), 64, None)
 
 
-def named(other):
-    from package import kernels
-    run(kernels.calling_kernel, Tensor("float32", 64), 64, other)
-
-
 def raising():
     def grid(meta):
         raise KeyError("nothing here")
 
     from package import kernels
-    run(kernels.calling_kernel, Tensor("float32", 64), 64, None, grid=grid)
+    run(kernels.calling_kernel, Tensor("float32", 64), 96, None, grid=grid)
 
 
 def slow():
@@ -205,7 +208,60 @@ def slow():
         return (1,)
 
     from package import kernels
-    run(kernels.calling_kernel, Tensor("float32", 64), 64, None, grid=grid)
+    run(kernels.calling_kernel, Tensor("float32", 64), 80, None, grid=grid)
+
+
+def odd_arguments():
+    from package import helpers, kernels
+    try:
+        from triton.tools.tensor_descriptor import TensorDescriptor
+    except ImportError:  # before 3.4
+        class TensorDescriptor:
+            def __init__(self, *_):
+                pass
+    storage = Storage(2048)
+    x = Tensor("float16", 4, 8, storage=storage)
+    others = [lambda: 0, helpers.half, types.SimpleNamespace(), (Tensor("int32", 4, device="cpu"), None),
+              Tensor("float16", 16, offset=16, storage=storage), triton.reinterpret(Tensor("float8_e4m3fn", 64), triton.language.float8e4nv),
+              TensorDescriptor(x, [4, 8], [8, 1], [4, 8])]
+    for i, other in enumerate(others):
+        try:
+            run(kernels.calling_kernel, x, 1000 + i, other)
+        except Exception:
+            pass  # Triton's own refusal
+
+
+def tables():
+    from package import kernels
+    contents = {"int64": [5, 3, 9, 3], "int32": [3, 1, 2, 0], "bool": [1, 1, 1]}
+    for i, (dtype, values) in enumerate(contents.items()):
+        run(kernels.calling_kernel, Tensor("float32", 64), 2000 + i, Tensor(dtype, len(values), values=values))
+
+
+def few_keys():
+    sys.modules["wavetune.runtime.capture"].KEYS_MAX = 3
+    many()
+
+
+def other_keys():
+    sys.modules["wavetune.runtime.capture"].KEYS_MAX = 3
+    many(8)
+
+
+def stuck():
+    capture = sys.modules["wavetune.runtime.capture"]
+    capture.LAST_S = 0.0
+    capture._recorder._write = lambda *_: time.sleep(60)
+
+
+def full_disk():
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+
+def long_texts():
+    sys.modules["wavetune.runtime.texts"].TEXT_MAX = 100
+    many()
 
 
 def captured_stream():
@@ -215,9 +271,9 @@ def captured_stream():
     mixed(128)
 
 
-def many():
+def many(start=1):
     from package import kernels
-    for n in range(1, 8):
+    for n in range(start, start + 7):
         run(kernels.pair_kernel, (Tensor("float32", 256), 2.5), n)
 
 

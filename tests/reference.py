@@ -36,7 +36,9 @@ SHARED_BY = 3  # an option that so many commands of a program have in the same w
 VARIABLES = {
     "WAVETUNE_AMDGPU_IDS": ("wavetune", "libdrm's list of GPU names, for `fetch` (default: `amdgpu.ids` of ROCm or the system)"),
     "WAVETUNE_ARCH": ("wavetune-agent", "the GPU's target, such as `gfx942`, instead of what the KFD's topology states"),
-    "WAVETUNE_CAPTURE_TO": ("the Python wheel", "reserved: a folder for captured launches; it turns the wheel on"),
+    "WAVETUNE_CAPTURE": ("the Python wheel", "`off`, `shapes` (default), `source` or `raw`: what is [recorded of launches](../capture.md)"),
+    "WAVETUNE_CAPTURE_FUNCTIONS": ("the Python wheel", "functions to record without an autotuner: `module:qualname` or patterns (`*`), separated by commas"),
+    "WAVETUNE_CAPTURE_TO": ("the Python wheel", "the folder to which launches are recorded; it turns the wheel on"),
     "WAVETUNE_CA_FILE": ("the Python wheel", "certificates (PEM) to trust in place of the system's"),
     "WAVETUNE_CACHE": ("the Python wheel", "the folder with choices.json that `fetch --format choices` brought"),
     "WAVETUNE_DEBUG_AGENT": ("wavetune-agent", "the library of ROCm's debug agent, where it is not found by itself"),
@@ -53,7 +55,9 @@ VARIABLES = {
     "WAVETUNE_NVDISASM": ("wavetune, wavetune-agent", "the `nvdisasm` or `cuobjdump` to use"),
     "WAVETUNE_NVRTC": ("wavetune-agent", "the path of NVRTC's library"),
     "WAVETUNE_OBJDUMP": ("wavetune, wavetune-agent", "the `llvm-objdump` to use, 19 or later"),
+    "WAVETUNE_ON_MISS": ("the Python wheel", "what happens to a key without a choice: `tune` (default), `first` or `nearest`"),
     "WAVETUNE_PCI_DEVICES": ("wavetune", "the folder of PCI devices, for `fetch` (default `/sys/bus/pci/devices`)"),
+    "WAVETUNE_RELEASE": ("the Python wheel", "the digest of the only release whose choices are used"),
     "WAVETUNE_SANDBOX": ("wavetune-agent", "`none`, `seccomp` or `landlock` (default): at most so much confinement, for tests"),
     "WAVETUNE_SIGN_KEYS": ("wavetune", "private keys that sign where `--sign-key` is absent, separated by `:`"),
     "WAVETUNE_TOKEN_FILE": ("entrypoint", "the file of the token, which the container's program then does not get"),
@@ -173,7 +177,7 @@ def variables_read():
     """Variables that code names beside those of options: as whole texts in C and Python, in any way in the entrypoint."""
     literal = r'"(WAVETUNE_[A-Z_]*[A-Z])[="]'
     named = set(re.findall(r"\bWAVETUNE_[A-Z_]*[A-Z]\b", (ROOT / "deploy/container/entrypoint.sh").read_text()))
-    for path in (ROOT / "python/wavetune").glob("*.py"):
+    for path in (ROOT / "python/wavetune").rglob("*.py"):
         named |= set(re.findall(literal, path.read_text()))
     for path in (path for top in CODE for path in (ROOT / top).rglob("*.[ch]")):
         named |= set(re.findall(literal, COMMENT_LINE.sub("", path.read_text())))

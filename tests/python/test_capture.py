@@ -1,5 +1,5 @@
-"""Launches of a program are recorded as documents of which another process makes the same function; the program goes on whatever
-happens."""
+"""Launches of a program are recorded as documents of which another process makes the same function; the program goes on
+whatever happens."""
 
 import json
 import subprocess
@@ -10,7 +10,6 @@ import triton
 from conftest import ROOT
 from contract_server import ENVIRONMENT, TOKEN, Contract, document
 from starting import environment
-
 from wavetune.canonical import canonical
 
 CAPTURING = ROOT / "tests/python/capturing"
@@ -172,7 +171,8 @@ def others(launches):
 
 
 def test_arguments_that_cannot_be_made_again_are_refused_with_what_would_help(others):
-    assert [(others[n][0]["kind"], others[n][1]) for n in (1000, 1001, 1002, 1006)] == [("refused", [sentence]) for sentence in (
+    refused = [others[n] for n in (1000, 1001, 1002, 1006)]
+    assert [(argument["kind"], sentences) for argument, sentences in refused] == [("refused", [sentence]) for sentence in (
         "other is a callable (function), which a capture has no text of",
         "other is a jit function: make a kernel for each one, which calls it by its name",
         "other is a types.SimpleNamespace, which Triton has no type for",
@@ -205,8 +205,8 @@ def test_hooks_and_grids_that_fail_are_refused(launches, others):
 
 
 def test_configs_are_not_evaluated_for_long(others):
-    assert others[80][1] == ["not all configs: its heuristics and its grid were evaluated for 2 of 4 configs in 5 ms: make them "
-                             "cheaper, or list fewer configs"]
+    assert others[80][1] == ["not all configs: its heuristics and its grid were evaluated for 2 of 4 configs in 5 ms: make "
+                             "them cheaper, or list fewer configs"]
 
 
 def again(captures, place):
@@ -262,7 +262,8 @@ def test_a_document_that_was_changed_makes_no_function(recorded, tmp_path):
 
 
 def test_functions_that_are_named_are_recorded_without_an_autotuner(cache, tmp_path):
-    report = program("plain", "mixed", cache=cache, to=tmp_path, WAVETUNE_CAPTURE_FUNCTIONS="no:thing, package.kernels:*_kernel")
+    report = program("plain", "mixed", cache=cache, to=tmp_path,
+                     WAVETUNE_CAPTURE_FUNCTIONS="no:thing, package.kernels:*_kernel")
     found = by_name(folder(tmp_path))
     assert {name: len(one) for name, one in found.items()} == {"plain_kernel": 3, "mixed_kernel": 1}
     assert sorted(one["arguments"][1]["value"] for one in found["plain_kernel"]) == [1, 96, 100]
@@ -277,9 +278,11 @@ def test_functions_that_are_named_are_recorded_without_an_autotuner(cache, tmp_p
 
 @pytest.mark.parametrize("mode", ["off", "shapes", "", "everything"])
 def test_no_text_is_recorded_unless_it_is_asked_for(cache, tmp_path, mode):
-    report = program("mixed", cache=cache, to=tmp_path / "captures", WAVETUNE_CAPTURE=mode, WAVETUNE_LOG=str(tmp_path / "log"))
-    assert not (tmp_path / "captures").exists() and report["counters"]["captures"] == report["counters"]["captures_lost"] == 0
-    assert f"because WAVETUNE_CAPTURE is {mode if mode == 'off' else 'shapes'}: source (or raw)" in (tmp_path / "log").read_text()
+    log = tmp_path / "log"
+    report = program("mixed", cache=cache, to=tmp_path / "captures", WAVETUNE_CAPTURE=mode, WAVETUNE_LOG=str(log))
+    counters = report["counters"]
+    assert not (tmp_path / "captures").exists() and counters["captures"] == counters["captures_lost"] == 0
+    assert f"because WAVETUNE_CAPTURE is {mode if mode == 'off' else 'shapes'}: source (or raw)" in log.read_text()
 
 
 def test_bytes_are_recorded_only_in_raw(cache, tmp_path):
@@ -379,7 +382,8 @@ def test_documents_are_posted_too(server, cache, tmp_path):
     bodies = accept(server)
     report = program("mixed", "biased", cache=cache, to=tmp_path, server=server)
     assert {authorization for authorization, _ in bodies} == {f"Bearer {TOKEN}"}
-    posted = {kind: sorted((one for _, body in bodies for one in body[kind]), key=canonical) for kind in ("functions", "launches")}
+    posted = {kind: sorted((one for _, body in bodies for one in body[kind]), key=canonical)
+              for kind in ("functions", "launches")}
     assert posted == {kind: sorted(found, key=canonical) for kind, found in folder(tmp_path).items()}
     assert all(set(body) == {"functions", "launches"} for _, body in bodies) and report["counters"]["captures"] == 2
 
@@ -394,7 +398,7 @@ def test_a_server_without_captures_is_left_alone(server, cache, status, times):
 def test_texts_do_not_travel_unencrypted(cache, tmp_path):
     report = program("mixed", cache=cache, server="http://192.0.2.1:9", patience=0, WAVETUNE_LOG=str(tmp_path / "log"))
     assert report["benchmarked"] == 6 and report["counters"]["captures"] == 0
-    assert "there is neither WAVETUNE_CAPTURE_TO nor a server to which a token goes encrypted" in (tmp_path / "log").read_text()
+    assert "neither WAVETUNE_CAPTURE_TO nor a server to which a token goes encrypted" in (tmp_path / "log").read_text()
 
 
 def closure_of(captures):
@@ -408,7 +412,8 @@ def test_what_was_restored_is_not_recorded_and_what_a_policy_chose_is(server, ca
     report = program("small", cache=cache, to=tmp_path / "second", server=server)
     assert (report["counters"]["hits"], report["benchmarked"]) == (1, 0) and not (tmp_path / "second").exists()
 
-    report = program("small", "pair", cache=cache, to=tmp_path / "third", server=server, WAVETUNE_ON_MISS="first", WAVETUNE_RELEASE="none")
+    report = program("small", "pair", cache=cache, to=tmp_path / "third", server=server, WAVETUNE_ON_MISS="first",
+                     WAVETUNE_RELEASE="none")
     assert report["benchmarked"] == 0
     assert {name: len(one[0]["configs"]) for name, one in by_name(folder(tmp_path / "third")).items()} == {
         "mixed_kernel": 2, "pair_kernel": 4}

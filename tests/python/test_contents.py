@@ -7,7 +7,6 @@ import types
 
 import pytest
 import triton.language as tl
-
 from wavetune.captured.module import recreate
 from wavetune.errors import PackError
 from wavetune.runtime.contents import FORMATS, class_of

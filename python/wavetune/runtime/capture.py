@@ -122,7 +122,7 @@ class Recorder:
         launch = Launch()
         found = configs_of(launch, tuner, jit, positional, keywords, configs)
         left_out = {name for config in configs if config is not None for name in config.kwargs}.union(launch.heuristics)
-        arguments = arguments_of(launch, jit, given, left_out, True)
+        arguments = arguments_of(launch, jit, given, left_out)
         if tuner is None:
             parameters, values = {parameter.name for parameter in jit.params}, given
             found[0]["config"] = {name: value for name, value in keywords.items() if name not in parameters and

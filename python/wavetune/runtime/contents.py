@@ -1,5 +1,5 @@
-"""The contents of integer tensors, which may decide what a kernel does (lengths, offsets, page tables): copied from the device in
-the program's thread, and told as the class of values from which as good ones can be made again, in the recorder's.
+"""The contents of integer tensors, which may decide what a kernel does (lengths, offsets, page tables). They are copied from
+the device in the program's thread; the recorder's finds the class of values of which others like them can be made:
 
     {"class": "constant", "value": 0}               all alike
     {"class": "ramp", "start": 0, "step": 512}      a sequence of equal steps, such as offsets of sequences of one length

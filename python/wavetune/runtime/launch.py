@@ -1,9 +1,9 @@
 """The document of one launch, made in the program's thread while its arguments are there: what each argument is, and for every
 config what heuristics gave and the grid.
 
-Heuristics and the grid are called as Triton calls them, once for each config, and together for at most CONFIGS_S of the thread's
-own time, or WAITING_S where they wait for something (a device, another thread). What makes the
-launch impossible to build elsewhere is a sentence in `refused`, with what would help.
+Heuristics and the grid are called as Triton calls them, once for each config, and together for at most CONFIGS_S of the
+thread's own time, or WAITING_S where they wait for something (a device, another thread). What makes the launch impossible to
+build elsewhere is a sentence in `refused`, with what would help.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def given_to(tuner: Any, jit: Any, positional: Mapping[str, Any], keywords: Mapp
     return found
 
 
-def arguments_of(launch: Launch, jit: Any, given: Mapping[str, Any], left_out: Any, with_contents: bool) -> list[dict[str, Any]]:
+def arguments_of(launch: Launch, jit: Any, given: Mapping[str, Any], left_out: Any) -> list[dict[str, Any]]:
     """`left_out`: names that configs or heuristics give."""
     own = _Arguments(launch)
     documents = []
@@ -91,8 +91,7 @@ def arguments_of(launch: Launch, jit: Any, given: Mapping[str, Any], left_out: A
     missing = [parameter.name for parameter in jit.params if parameter.name not in given and parameter.name not in left_out]
     if missing:
         launch.refuse(f"nothing gives a value to {', '.join(missing)}")
-    if with_contents:
-        own.copy_integers()
+    own.copy_integers()
     return documents
 
 
@@ -214,8 +213,8 @@ def configs_of(launch: Launch, tuner: Any, jit: Any, positional: Mapping[str, An
     """`configs`: those that pruning left, the program's first one first."""
     wrapped = _Wrapped(launch, tuner, jit)
     if any(getattr(config, "pre_hook", None) is not None for config in configs):
-        launch.refuse("its configs have a pre_hook, which runs Python before each launch: move what it does into the kernel, or "
-                      "use reset_to_zero")
+        launch.refuse("its configs have a pre_hook, which runs Python before each launch: move what it does into the kernel, "
+                      "or use reset_to_zero")
     if any(getattr(config, "ir_override", None) for config in configs):
         launch.refuse("its configs have an ir_override, so its code is not made of its text: tune without")
     for hook, instead in (("pre", "reset_to_zero or restore_value"), ("post", "restore_value")):
@@ -226,8 +225,8 @@ def configs_of(launch: Launch, tuner: Any, jit: Any, positional: Mapping[str, An
     end, waiting_end = time.thread_time() + CONFIGS_S, time.perf_counter() + WAITING_S
     for config in configs:
         if found and (time.thread_time() > end or time.perf_counter() > waiting_end):
-            launch.refuse(f"not all configs: its heuristics and its grid were evaluated for {len(found)} of {len(configs)} configs "
-                          f"in {CONFIGS_S * 1000:g} ms: make them cheaper, or list fewer configs")
+            launch.refuse(f"not all configs: its heuristics and its grid were evaluated for {len(found)} of {len(configs)} "
+                          f"configs in {CONFIGS_S * 1000:g} ms: make them cheaper, or list fewer configs")
             break
         one = _config(launch, wrapped, jit, positional, keywords, config)
         if one is not None:
@@ -259,7 +258,8 @@ def _config(launch: Launch, wrapped: _Wrapped, jit: Any, positional: Mapping[str
     return {"config": flat, "grid": _grid(launch, jit, positional, own, flat), "constexprs": constexprs}
 
 
-def _grid(launch: Launch, jit: Any, positional: Mapping[str, Any], keywords: Mapping[str, Any], flat: Any) -> list[int] | None:
+def _grid(launch: Launch, jit: Any, positional: Mapping[str, Any], keywords: Mapping[str, Any],
+          flat: Any) -> list[int] | None:
     """As JITFunction.run has it: a callable gets the function's arguments by name, and no options."""
     grid = keywords.get("grid")
     try:

@@ -153,7 +153,7 @@ class Restorer:
             counters.misses += 1
             config = self._on_miss(cache, own, texts)
             if config is not None and not prunes and captured is not None:  # prune_configs will not be called
-                captured(tuner, texts, _running(tuner, "kwargs"), tuner.configs)
+                captured(tuner, texts or (), _running(tuner, "kwargs"), tuner.configs)
 
         if config is not None and not prunes:
             cache.keep(key, config)
@@ -362,10 +362,10 @@ def _adopt_running() -> None:
                     miss = cache.misses[threading.get_ident()] = Miss(None, None)
                     miss.chosen = dict.pop(cache, key)
                 else:
-                    miss = cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
+                    one = cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
                     pruned = frame.f_locals.get("pruned_configs")
-                    if captured is not None and miss is not None and pruned:
-                        captured(tuner, miss.texts, frame.f_locals.get("kwargs"), pruned)
+                    if captured is not None and one is not None and pruned:
+                        captured(tuner, one.texts, frame.f_locals.get("kwargs"), pruned)
             return
         frame = frame.f_back  # type: ignore[assignment]
 

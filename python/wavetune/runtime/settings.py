@@ -42,7 +42,8 @@ class Settings:
         if self.capture not in CAPTURE:
             log(f"WAVETUNE_CAPTURE={self.capture[:40]} is not one of {', '.join(CAPTURE)}: shapes is used")
             self.capture = "shapes"
-        self.capture_functions = [name.strip() for name in (get("CAPTURE_FUNCTIONS") or "").split(",") if name.strip()]
+        named = variables.get("WAVETUNE_CAPTURE_FUNCTIONS") or ""
+        self.capture_functions = [name.strip() for name in named.split(",") if name.strip()]
         self.trusted_keys = [path for path in (get("TRUSTED_KEYS") or "").split(":") if path]
         self.shared_code = get("SHARED_CODE") in ("1", "true")
         self.budget_s = _number(get("BUDGET_MS"), 2000.0) / 1000

@@ -1,5 +1,5 @@
-"""Makes the functions of a folder of captures again, in a process that has nothing of the program: prints their keys in Triton's
-cache by name, as JSON, and what was refused.
+"""Makes the functions of a folder of captures again, in a process that has nothing of the program: prints their keys in
+Triton's cache by name, as JSON, and what was refused.
 
     again.py FOLDER PLACE
 """
@@ -8,7 +8,6 @@ import pathlib
 import sys
 
 import triton
-
 from wavetune.captured.module import recreate
 from wavetune.errors import PackError
 

@@ -1,5 +1,5 @@
-"""A program that launches the kernels of `package` where there is no GPU: Triton and its autotuner are the real ones, tensors are
-stand-ins with memory of the host behind them.
+"""A program that launches the kernels of `package` where there is no GPU: Triton and its autotuner are the real ones, tensors
+are stand-ins with memory of the host behind them.
 
     launches.py NAME…     runs those of the functions below; prints one line of JSON
 """
@@ -154,8 +154,8 @@ def mixed(n=256, bias=None, **more):
     from package import kernels
     x, y = Tensor("float16", 4, n, stride=(2 * n, 1), offset=8), Tensor("float32", n)
     lengths = Tensor("int32", 5, values=[0, 64, 128, 192, 256])
-    run(kernels.mixed_kernel, x, y, bias, lengths, n, 0.088, True, grid=lambda meta: (triton.cdiv(n, meta["BLOCK"]), meta["BLOCKS"]),
-        TYPE=triton.language.float32, **more)
+    run(kernels.mixed_kernel, x, y, bias, lengths, n, 0.088, True,
+        grid=lambda meta: (triton.cdiv(n, meta["BLOCK"]), meta["BLOCKS"]), TYPE=triton.language.float32, **more)
 
 
 def small():
@@ -222,7 +222,8 @@ def odd_arguments():
     storage = Storage(2048)
     x = Tensor("float16", 4, 8, storage=storage)
     others = [lambda: 0, helpers.half, types.SimpleNamespace(), (Tensor("int32", 4, device="cpu"), None),
-              Tensor("float16", 16, offset=16, storage=storage), triton.reinterpret(Tensor("float8_e4m3fn", 64), triton.language.float8e4nv),
+              Tensor("float16", 16, offset=16, storage=storage),
+              triton.reinterpret(Tensor("float8_e4m3fn", 64), triton.language.float8e4nv),
               TensorDescriptor(x, [4, 8], [8, 1], [4, 8])]
     for i, other in enumerate(others):
         try:

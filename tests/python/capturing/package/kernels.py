@@ -1,10 +1,10 @@
 """Kernels as real packages have them: helpers of other modules, heuristics over None, floats, types, pruning, hooks."""
-from package import helpers
-from package.helpers import add_three, half
-from package.settings import IS_FAST, configs, exp
-
 import triton
 import triton.language as tl
+
+from package import helpers
+from package.helpers import add_three, half
+from package.settings import configs, exp
 
 UNIT = tl.constexpr(1)
 LOG2E = 1.44

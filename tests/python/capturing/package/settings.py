@@ -2,7 +2,6 @@
 import os
 
 import torch
-
 import triton
 import triton.language as tl
 

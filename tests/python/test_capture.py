@@ -93,7 +93,7 @@ def test_a_function_has_its_text_and_what_it_reads(recorded):
         ("package.kernels", "add_three"): f"package.helpers:{step}", ("package.kernels", "exp"): "triton.language.math.exp",
         ("package.kernels", "half"): "package.helpers:half", ("package.kernels", "helpers"): "package.helpers",
         ("package.kernels", "helpers.WIDTH"): {"constexpr": 4}, ("package.kernels", "helpers.twice"): "package.helpers:twice",
-        ("package.kernels", "tl"): "triton.language"}
+        ("package.kernels", "tl"): "triton.language", ("package.kernels", "LOG2E"): 1.5}
     parts = {part["qualname"]: part for part in found["parts"]}
     assert found["parts"][0]["qualname"] == "mixed_kernel" and set(parts) == {"mixed_kernel", "half", "twice", step}
     lines = (CAPTURING / "package/kernels.py").read_text().splitlines(keepends=True)
@@ -101,7 +101,7 @@ def test_a_function_has_its_text_and_what_it_reads(recorded):
     assert own["text"] == "".join(lines[own["line"] - 1:own["line"] - 1 + own["text"].count("\n")])
     assert own["text"].startswith("@triton.autotune(\n") and own["text"].endswith("x, mask=offsets < n)\n")
     assert own["do_not_specialize"] == ["n"] and own["annotations"]["TYPE"] == "constexpr"
-    assert own["defaults"] == {"MODE": "plain", "DEPTH": {"constexpr": 4}, "pair": None}
+    assert own["defaults"] == {"MODE": "plain", "DEPTH": {"constexpr": 4}, "pair": None, "SHIFT": 3.0}
     assert parts["twice"]["noinline"] is True and "noinline" not in parts["half"]
     if not IS_OF_3_3:
         assert parts[step]["free"] == [{"name": "STEP", "value": {"constexpr": 3}}]
@@ -131,7 +131,7 @@ def test_a_launch_has_its_arguments_and_every_config(launches):
         {"name": "n", "kind": "int", "value": 256}, {"name": "scale", "kind": "float", "value": 0.088},
         {"name": "flag", "kind": "bool", "value": True}, {"name": "TYPE", "kind": "dtype", "value": "float32"},
         {"name": "MODE", "kind": "constexpr", "value": "plain"}, {"name": "DEPTH", "kind": "constexpr", "value": 4},
-        {"name": "pair", "kind": "none", "value": None}]
+        {"name": "pair", "kind": "none", "value": None}, {"name": "SHIFT", "kind": "constexpr", "value": 3.0}]
     assert found["all"] == 6 and found["configs"] == [
         {"config": config, "grid": [256 // config["BLOCK"]] * 2 + [1],
          "constexprs": {"HAS_BIAS": False, "BLOCKS": 256 // config["BLOCK"], "IS_EVEN": True}} for config in CONFIGS]

@@ -36,7 +36,7 @@ def function_document(jit: Any, closure: str, tuner: Any, heuristics: list[str],
     for one, text, reads in walk(jit):
         if names.setdefault(name_of(one), id(one.fn)) != id(one.fn):
             raise Uncapturable(f"it reaches two functions that are both named {name_of(one)}")
-        reads = reads + [read for read in reads_of(one.fn, text, of_signature=True) if callee(read.value) is not None]
+        reads = reads + list(reads_of(one.fn, text, of_signature=True))  # Triton evaluates default values once more
         own: dict[tuple[str, str], dict[str, Any]] = {}
         for read in reads:
             _add(own if read.is_free else entries, one.fn.__module__, read)

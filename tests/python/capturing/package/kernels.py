@@ -7,7 +7,7 @@ from package.helpers import add_three, half
 from package.settings import configs, exp
 
 UNIT = tl.constexpr(1)
-LOG2E = 1.44
+LOG2E = 1.5
 
 
 def prune(configs, named_args, **kwargs):
@@ -41,6 +41,7 @@ def mixed_kernel(
     TYPE: tl.constexpr,
     HAS_BIAS: tl.constexpr, BLOCKS: tl.constexpr, IS_EVEN: tl.constexpr, BLOCK: tl.constexpr,
     MODE: tl.constexpr = "plain", DEPTH: tl.constexpr = helpers.WIDTH, pair=None,
+    SHIFT: tl.constexpr = 2. * LOG2E,
 ):
     # A comment stays.
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -6,10 +6,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-bool dtype_is_floating(enum dtype dtype) {
-  return dtype == DTYPE_FLOAT16 || dtype == DTYPE_BFLOAT16 || dtype == DTYPE_FLOAT32 ||
-         dtype == DTYPE_FLOAT64;
-}
+#include "agent/measure/float8.h"
+
+bool dtype_is_floating(enum dtype dtype) { return dtype >= DTYPE_FLOAT16; }
 
 static void bfloat16_widen(const uint16_t *from, int64_t n, float *to) {
   for (int64_t i = 0; i < n; i++) {
@@ -59,6 +58,13 @@ double element_get(enum dtype dtype, const void *bytes, int64_t index) {
 
   case DTYPE_FLOAT64:
     return ((const double *)bytes)[index];
+
+  case DTYPE_FLOAT8_E4M3FN:
+  case DTYPE_FLOAT8_E5M2:
+  case DTYPE_FLOAT8_E4M3FNUZ:
+  case DTYPE_FLOAT8_E5M2FNUZ:
+  case DTYPE_FLOAT8_E4B15:
+    return float8_decode(dtype, ((const uint8_t *)bytes)[index]);
   }
   die("element_get: dtype %d", dtype);
 }
@@ -128,6 +134,14 @@ void element_set(enum dtype dtype, void *bytes, int64_t index, double value) {
   case DTYPE_FLOAT64:
     ((double *)bytes)[index] = value;
     return;
+
+  case DTYPE_FLOAT8_E4M3FN:
+  case DTYPE_FLOAT8_E5M2:
+  case DTYPE_FLOAT8_E4M3FNUZ:
+  case DTYPE_FLOAT8_E5M2FNUZ:
+  case DTYPE_FLOAT8_E4B15:
+    ((uint8_t *)bytes)[index] = float8_encode(dtype, value);
+    return;
   }
   die("element_set: dtype %d", dtype);
 }
@@ -148,7 +162,7 @@ uint32_t element_mark(enum dtype dtype, int mark) {
   case DTYPE_FLOAT64: /* both halves of it */
     return mark ? 0x7ff8a5a5 : 0x7ff85a5a;
 
-  default:
+  default: /* also of 8-bit floats, which have one NaN or none that arithmetic does not make */
     return mark ? 0xa5a5a5a5 : 0x5a5a5a5a;
   }
 }
@@ -199,6 +213,8 @@ bool elements_are_suspect(enum dtype dtype, const void *bytes, int64_t first, in
   default:
     break;
   }
+  if (dtype_is_float8(dtype))
+    return float8_any_nan_or(dtype, from, n, (uint8_t)mark);
 
   switch (dtype_size(dtype)) {
   case 1:
@@ -304,7 +320,11 @@ static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_
     return doubles_are_near(a, b, n, atol, rtol);
 
   default:
-    return false;
+    if (!dtype_is_float8(dtype) || float8_any_not_finite(dtype, a, n) ||
+        float8_any_not_finite(dtype, b, n))
+      return false;
+    float8_widen(dtype, a, n, wide_a);
+    float8_widen(dtype, b, n, wide_b);
   }
   return floats_are_near(wide_a, wide_b, n, (float)atol, (float)rtol);
 }

@@ -2,7 +2,7 @@
  * buffers.
  *
  * Outputs are filled with one of two 32-bit words, which fit every dtype: floats become NaNs that
- * no arithmetic makes, others a byte that is tried twice with different values.
+ * no arithmetic makes, others and 8-bit floats a byte that is tried twice with different values.
  *
  * A team is a few threads that exit when their work is done; it runs between measurements, never
  * during one. A node serves other devices too: team_size() is a quarter of its CPUs and at most 4,
@@ -16,15 +16,15 @@
 bool dtype_is_floating(enum dtype dtype);
 
 double element_get(enum dtype dtype, const void *bytes, int64_t index);
-/* Rounds to nearest; integers saturate; of a bool, every value but 0 is true. */
+/* Rounds to nearest; integers and 8-bit floats saturate; of a bool, every value but 0 is true. */
 void element_set(enum dtype dtype, void *bytes, int64_t index, double value);
 
 /* The word that marks elements as not written, with mark 0 or 1. */
 uint32_t element_mark(enum dtype dtype, int mark);
 bool element_is_marked(enum dtype dtype, const void *bytes, int64_t index, int mark);
 
-/* Whether one of `n` elements from `first` on is NaN or, of an integer type, holds mark 0; may be
- * true for infinities too. As fast as memory. */
+/* Whether one of `n` elements from `first` on is NaN or holds mark 0; may be true for infinities
+ * too. As fast as memory. */
 bool elements_are_suspect(enum dtype dtype, const void *bytes, int64_t first, int64_t n);
 
 /* How many of `n` elements from `first` on hold mark 0 in `bytes` and mark 1 in `again`. */

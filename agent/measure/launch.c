@@ -2,6 +2,7 @@
 #include "agent/measure/launch.h"
 
 #include "agent/measure/element.h"
+#include "agent/measure/float8.h"
 #include "common/code/gpu_target.h"
 
 /* Limits of the runtimes: HIP counts a dimension's threads in 32 bits, CUDA a grid's extents in
@@ -41,6 +42,11 @@ bool scalar_fits(enum dtype dtype, int64_t value) {
     break;
 
   default:
+    if (dtype_is_float8(dtype)) {
+      max = (int64_t)float8_largest(dtype);
+      min = -max;
+      break;
+    }
     max = ((int64_t)1 << (bits - 1)) - 1;
     min = -max - 1;
   }

@@ -9,6 +9,7 @@
 
 #include "agent/device/device.h"
 #include "agent/measure/element.h"
+#include "agent/measure/float8.h"
 #include "agent/measure/launch.h"
 #include "common/base/numbers.h"
 
@@ -49,6 +50,8 @@ static int64_t index_modulus(enum dtype dtype) {
     bits = 11;
   else if (dtype == DTYPE_FLOAT32)
     bits = 24;
+  else if (dtype_is_float8(dtype))
+    bits = float8_integer_bits(dtype);
   else if (dtype_size(dtype) < 8)
     bits = 8 * (int)dtype_size(dtype) -
            (dtype == DTYPE_INT8 || dtype == DTYPE_INT16 || dtype == DTYPE_INT32);

@@ -391,11 +391,26 @@ bool build_variant(const struct build *build, const struct key *key, size_t *ret
 static const struct {
   const char *type;
   enum dtype dtype;
-} types[] = {{"i1", DTYPE_BOOL},      {"u1", DTYPE_BOOL},      {"i8", DTYPE_INT8},
-             {"u8", DTYPE_UINT8},     {"i16", DTYPE_INT16},    {"u16", DTYPE_UINT16},
-             {"i32", DTYPE_INT32},    {"u32", DTYPE_UINT32},   {"i64", DTYPE_INT64},
-             {"u64", DTYPE_UINT64},   {"fp16", DTYPE_FLOAT16}, {"bf16", DTYPE_BFLOAT16},
-             {"fp32", DTYPE_FLOAT32}, {"f32", DTYPE_FLOAT32},  {"fp64", DTYPE_FLOAT64}};
+} types[] = {{"i1", DTYPE_BOOL},
+             {"u1", DTYPE_BOOL},
+             {"i8", DTYPE_INT8},
+             {"u8", DTYPE_UINT8},
+             {"i16", DTYPE_INT16},
+             {"u16", DTYPE_UINT16},
+             {"i32", DTYPE_INT32},
+             {"u32", DTYPE_UINT32},
+             {"i64", DTYPE_INT64},
+             {"u64", DTYPE_UINT64},
+             {"fp16", DTYPE_FLOAT16},
+             {"bf16", DTYPE_BFLOAT16},
+             {"fp32", DTYPE_FLOAT32},
+             {"f32", DTYPE_FLOAT32},
+             {"fp64", DTYPE_FLOAT64},
+             {"fp8e4nv", DTYPE_FLOAT8_E4M3FN},
+             {"fp8e5", DTYPE_FLOAT8_E5M2},
+             {"fp8e4b8", DTYPE_FLOAT8_E4M3FNUZ},
+             {"fp8e5b16", DTYPE_FLOAT8_E5M2FNUZ},
+             {"fp8e4b15", DTYPE_FLOAT8_E4B15}};
 
 bool build_launch_read(const json_t *object, int64_t warp_size, struct build_launch *ret,
                        struct error *error) {
@@ -451,8 +466,9 @@ static bool type_fits(const char *type, const struct argument *argument) {
   type += type[0] == '*';
   type += argument->is_buffer && type[0] == 'k'; /* a pointer to what is only read */
   if (!build_type_parse(type, &dtype))
-    return true; /* 8-bit floats and what is newer: the manifest has other names for their
-                    storage */
+    return true; /* what is newer: the manifest has another name for its storage */
+  if (dtype >= DTYPE_FLOAT8_E4M3FN && dtype_size(argument->dtype) == 1)
+    return true; /* 8-bit floats were bytes in manifests before they had names */
   return argument->dtype == dtype ||
          (!argument->is_buffer && dtype_is_integer(argument->dtype) && dtype_is_integer(dtype) &&
           dtype_size(dtype) <= dtype_size(argument->dtype));

@@ -112,6 +112,11 @@ static const struct {
     [DTYPE_BFLOAT16] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
     [DTYPE_FLOAT32] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
     [DTYPE_FLOAT64] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
+    [DTYPE_FLOAT8_E4M3FN] = {-448, 448},
+    [DTYPE_FLOAT8_E5M2] = {-57344, 57344},
+    [DTYPE_FLOAT8_E4M3FNUZ] = {-240, 240},
+    [DTYPE_FLOAT8_E5M2FNUZ] = {-57344, 57344},
+    [DTYPE_FLOAT8_E4B15] = {-1, 1},
 };
 
 static bool fill_read(const json_t *value, void *to, struct error *error) {

@@ -54,7 +54,8 @@
 enum language { LANGUAGE_HIP, LANGUAGE_TRITON, LANGUAGE_C, LANGUAGE_EXTERNAL };
 const char *language_name(enum language language);
 
-/* X(name in manifests, enumerator, bytes, C type) */
+/* X(name in manifests, enumerator, bytes, C type): torch's names; float8e4b15 is Triton's own
+ * (agent/measure/float8.h). The floats are last. */
 #define DTYPES(X)                                                                                  \
   X("bool", DTYPE_BOOL, 1, "_Bool")                                                                \
   X("int8", DTYPE_INT8, 1, "int8_t")                                                               \
@@ -68,7 +69,12 @@ const char *language_name(enum language language);
   X("float16", DTYPE_FLOAT16, 2, "_Float16")                                                       \
   X("bfloat16", DTYPE_BFLOAT16, 2, "uint16_t")                                                     \
   X("float32", DTYPE_FLOAT32, 4, "float")                                                          \
-  X("float64", DTYPE_FLOAT64, 8, "double")
+  X("float64", DTYPE_FLOAT64, 8, "double")                                                         \
+  X("float8_e4m3fn", DTYPE_FLOAT8_E4M3FN, 1, "uint8_t")                                            \
+  X("float8_e5m2", DTYPE_FLOAT8_E5M2, 1, "uint8_t")                                                \
+  X("float8_e4m3fnuz", DTYPE_FLOAT8_E4M3FNUZ, 1, "uint8_t")                                        \
+  X("float8_e5m2fnuz", DTYPE_FLOAT8_E5M2FNUZ, 1, "uint8_t")                                        \
+  X("float8e4b15", DTYPE_FLOAT8_E4B15, 1, "uint8_t")
 enum dtype {
 #define X(name, enumerator, size, c_type) enumerator,
   DTYPES(X)

@@ -21,7 +21,9 @@ from .errors import PackError
 from .expressions import Expression, parse_expression
 
 DTYPES = {"i1": "bool", "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
-          "i64": "int64", "u64": "uint64", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+          "i64": "int64", "u64": "uint64", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64",
+          "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp8e4b8": "float8_e4m3fnuz", "fp8e5b16": "float8_e5m2fnuz",
+          "fp8e4b15": "float8e4b15"}
 FACTS = ("gpu_name", "arch", "cus", "occupancy", "warp_size")
 _CALLS = {"cdiv": "ceil_div", "next_power_of_2": "next_pow2"}
 

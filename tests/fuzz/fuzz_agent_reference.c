@@ -8,10 +8,11 @@
 #include "agent/measure/reference.h"
 #include "tests/fuzz/fuzz.h"
 
-static const enum dtype dtypes[] = {DTYPE_BOOL,    DTYPE_INT8,    DTYPE_UINT8,   DTYPE_INT16,
-                                    DTYPE_UINT16,  DTYPE_INT32,   DTYPE_UINT32,  DTYPE_INT64,
-                                    DTYPE_UINT64,  DTYPE_FLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT64,
-                                    DTYPE_BFLOAT16};
+static const enum dtype dtypes[] = {
+#define X(name, enumerator, size, c_type) enumerator,
+    DTYPES(X)
+#undef X
+};
 
 /* Rounds as the check of an output rounds the reference's values. */
 static void value_round(double value) {

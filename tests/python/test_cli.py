@@ -261,6 +261,16 @@ def test_buffers_have_fills_and_a_module_can_be_named(tmp_path):
     assert read(tmp_path / "b")["record"]["function"]["module"] == "package.kernels"
 
 
+@pytest.mark.parametrize("triton_type, dtype", [("fp8e4nv", "float8_e4m3fn"), ("fp8e5", "float8_e5m2"),
+                                                ("fp8e4b8", "float8_e4m3fnuz"), ("fp8e5b16", "float8_e5m2fnuz")])
+def test_8_bit_floats_are_packed(tmp_path, triton_type, dtype):
+    text = FILE.replace("x_ptr, n", "x_ptr, y_ptr, n").replace(", n)\n", ", tl.load(y_ptr + tl.arange(0, B)))\n")
+    run(*pack_file(tmp_path, text, WRITE + f", y_ptr=*{triton_type}[n]:read:normal"))
+    assert read(tmp_path / "k", "kernel.json")["arguments"][1]["dtype"] == dtype
+    (variant,) = read(tmp_path / "b")["variants"]
+    assert variant["signature"]["y_ptr"] == f"*{triton_type}" and len(variant["objects"]) == 1
+
+
 def test_a_python_without_triton_is_refused_with_one_that_has_it(add_folder, tmp_path):
     argv, environment = command(*pack_add(add_folder))
     (tmp_path / "triton.py").write_text("raise ImportError('no module of this name')\n")

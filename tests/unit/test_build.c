@@ -245,6 +245,46 @@ static json_t *build_with_cache(const struct kernel *kernel) {
   return json;
 }
 
+Test(build, a_type_of_triton_is_a_dtype_of_manifests) {
+  static const struct {
+    const char *type, *dtype;
+  } types[] = {{"u1", "bool"},
+               {"u64", "uint64"},
+               {"bf16", "bfloat16"},
+               {"fp8e4nv", "float8_e4m3fn"},
+               {"fp8e5", "float8_e5m2"},
+               {"fp8e4b8", "float8_e4m3fnuz"},
+               {"fp8e5b16", "float8_e5m2fnuz"},
+               {"fp8e4b15", "float8e4b15"}};
+  enum dtype dtype;
+  for (size_t i = 0; i < ARRAY_LENGTH(types); i++) {
+    cr_assert(build_type_parse(types[i].type, &dtype), "%s", types[i].type);
+    cr_expect_str_eq(dtype_name(dtype), types[i].dtype);
+  }
+  cr_expect_not(build_type_parse("void", &dtype));
+}
+
+/* Whether a signature with the type fits a buffer `y` of the dtype. */
+static bool signature_fits(const char *dtype, const char *type) {
+  cleanup_free char *text = xasprintf(manifest_format, "triton", "\"launch\": {\"grid\": [1]}");
+  cleanup_json json_t *manifest = json_of(text);
+  cleanup_json json_t *variant = json_pack("{s:{s:s}}", "signature", "y", type);
+  cleanup_kernel struct kernel *kernel = NULL;
+  struct error error;
+  json_t *argument = json_array_get(json_object_get(manifest, "arguments"), 0);
+  json_object_set_new(argument, "dtype", json_string(dtype));
+  cr_assert(kernel_parse(manifest, &kernel, &error), "%s", error.message);
+  return build_signature_agrees(kernel, variant, &error);
+}
+
+Test(build, an_8_bit_float_has_its_own_dtype_or_is_a_byte) {
+  cr_expect(signature_fits("float8_e4m3fn", "*fp8e4nv"));
+  cr_expect(signature_fits("float8_e4m3fnuz", "*kfp8e4b8"));
+  cr_expect(signature_fits("uint8", "*fp8e5"), "as manifests had to state it before");
+  cr_expect_not(signature_fits("float16", "*fp8e5"));
+  cr_expect_not(signature_fits("float8_e5m2", "*u8"));
+}
+
 Test(build, knows_what_triton_would_look_for_in_its_cache) {
   cleanup_kernel struct kernel *kernel = triton_kernel();
   cleanup_json json_t *json = build_with_cache(kernel),

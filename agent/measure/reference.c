@@ -81,6 +81,47 @@ DEFINE_PICK(pick_16, uint16_t)
 DEFINE_PICK(pick_32, uint32_t)
 DEFINE_PICK(pick_64, uint64_t)
 
+/* Element `index` of `elements` that rise from the fill's low end to its high end: each is drawn
+ * from its own part of the range. */
+static double sorted_value(const struct argument *argument, int64_t index, int64_t elements,
+                           double drawn) {
+  double low = argument->fill.low, high = argument->fill.high;
+  if (index == 0)
+    return low;
+  if (index == elements - 1)
+    return high;
+  double value = low + floor((high - low + 1) * (((double)index + drawn) / (double)elements));
+  return value < high ? value : high;
+}
+
+/* A mix of the bits of a number (David Stafford, "Better Bit Mixing", 2011, variant 13). */
+static uint64_t mixed(uint64_t bits) {
+  bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9u;
+  bits = (bits ^ bits >> 27) * 0x94d049bb133111ebu;
+  return bits ^ bits >> 31;
+}
+
+/* Element `index` of permutations of 0 to n - 1, one after another. A Feistel network permutes the
+ * numbers of an even number of bits; those from n on are permuted again until one is below n
+ * (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). No table is needed, and
+ * blocks are filled by several threads. */
+static uint64_t permuted(uint64_t index, uint64_t n, uint64_t seed) {
+  int half = 1;
+  while (half < 31 && n > (uint64_t)1 << 2 * half)
+    half++;
+  uint64_t mask = ((uint64_t)1 << half) - 1, value = index % n, key = seed + index / n * 0x9e3779b97f4a7c15u;
+  do {
+    uint64_t left = value >> half, right = value & mask;
+    for (uint64_t round = 0; round < 4; round++) {
+      uint64_t next = (left ^ mixed(mixed(key + round) ^ right)) & mask;
+      left = right;
+      right = next;
+    }
+    value = left << half | right;
+  } while (value >= n);
+  return value;
+}
+
 /* Draws block number `item`. */
 static void block_fill(void *context, size_t item) {
   const struct filling *filling = context;
@@ -120,6 +161,32 @@ static void block_fill(void *context, size_t item) {
     break;
   }
 
+  case FILL_SORTED:
+    for (int64_t i = 0; i < n; i++)
+      element_set(dtype, elements, i,
+                  sorted_value(argument, first + i, filling->elements, rng_unit(&rng)));
+    break;
+
+  case FILL_RAMP:
+    for (int64_t i = 0; i < n; i++)
+      element_set(dtype, elements, i, low + (double)(first + i) * high);
+    break;
+
+  case FILL_PERMUTATION:
+    for (int64_t i = 0; i < n; i++)
+      element_set(dtype, elements, i,
+                  (double)permuted((uint64_t)(first + i), (uint64_t)low, filling->seed));
+    break;
+
+  case FILL_CONSTANT:
+    for (int64_t i = 0; i < n; i++)
+      element_set(dtype, elements, i, low);
+    break;
+
+  case FILL_BLOB:
+    memcpy(elements, argument->fill.bytes + (size_t)first * size, (size_t)n * size);
+    break;
+
   case FILL_ZEROS:
     break;
   }
@@ -135,7 +202,9 @@ void inputs_fill(const struct argument *argument, size_t argument_index, int64_t
     return;
   }
 
-  bool repeats = argument->fill.kind != FILL_INDEX && elements > INPUTS_PERIOD;
+  enum fill_kind kind = argument->fill.kind;
+  bool is_drawn = kind == FILL_NORMAL || kind == FILL_UNIFORM || kind == FILL_INTEGERS;
+  bool repeats = is_drawn && elements > INPUTS_PERIOD;
   struct rng mixed = rng_seeded(seed ^ (0xa0761d6478bd642fu * (argument_index + 1)));
   struct filling filling = {argument, rng_next(&mixed), repeats ? INPUTS_PERIOD : elements, bytes};
   size_t blocks = (size_t)((filling.elements + INPUTS_BLOCK - 1) / INPUTS_BLOCK);

@@ -6,8 +6,8 @@
  * limit (ROCm/rocBLAS#1486). A GPU's buffers have billions of elements, so drawing must be cheap:
  * each INPUTS_BLOCK elements have a generator of their own, and a team (element.h) draws them;
  * normal deviates, which take tens of nanoseconds each, are computed for one block, and the other
- * blocks pick from it at random; and in a buffer with more than INPUTS_PERIOD elements the first
- * INPUTS_PERIOD are repeated. The period is a prime, so that no two rows are equal.
+ * blocks pick from it at random; and in a buffer with more than INPUTS_PERIOD random elements the
+ * first INPUTS_PERIOD are repeated. The period is a prime, so that no two rows are equal.
  *
  * A reference is C that runs on the host whatever the device is: agent/compile/launch_source.h. It
  * is called for different elements by several threads at once, and so must keep nothing between
@@ -25,8 +25,8 @@
 #define INPUTS_PERIOD 16777259 /* the least prime above 2^24 */
 #define REFERENCE_EDGE 64      /* this many first and last elements are always among the samples */
 
-/* Fills a buffer argument of `elements` elements as its manifest states. Arguments of different
- * index get different data. */
+/* Fills a buffer argument of `elements` elements as its manifest states; the bytes of a blob were
+ * read before. Arguments of different index get different random data. */
 void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements,
                  uint64_t seed, void *bytes);
 

@@ -11,7 +11,6 @@
 #define RTOL_DEFAULT 1e-5
 #define ATOL_DEFAULT 1e-8
 #define ELEMENTS_MAX ((int64_t)1 << 40)
-#define EXACT_INTEGER_MAX ((int64_t)1 << 53) /* doubles above it skip integers */
 
 /* Facts of the device. Every expression may use the first FACTS, launches may use all. */
 #define FACTS 2
@@ -68,112 +67,6 @@ bool source_path_check(const char *path, const char *pointer, struct error *erro
                               PATH_TEXT_MAX);
 }
 
-static const char *const dtype_names[] = {
-#define X(name, enumerator, size, c_type) name,
-    DTYPES(X) NULL
-#undef X
-};
-static const struct {
-  size_t size;
-  const char *c_type;
-} dtypes[] = {
-#define X(name, enumerator, size, c_type) {size, c_type},
-    DTYPES(X)
-#undef X
-};
-
-const char *dtype_name(enum dtype dtype) { return dtype_names[dtype]; }
-const char *dtype_c_type(enum dtype dtype) { return dtypes[dtype].c_type; }
-size_t dtype_size(enum dtype dtype) { return dtypes[dtype].size; }
-
-bool dtype_parse(const char *name, enum dtype *ret_dtype) {
-  for (size_t i = 0; i < ARRAY_LENGTH(dtypes); i++)
-    if (string_equal(name, dtype_names[i])) {
-      *ret_dtype = (enum dtype)i;
-      return true;
-    }
-  return false;
-}
-
-/* The integers that a buffer of each type can be filled with. */
-static const struct {
-  int64_t min, max;
-} integer_ranges[] = {
-    [DTYPE_BOOL] = {0, 1},
-    [DTYPE_INT8] = {INT8_MIN, INT8_MAX},
-    [DTYPE_UINT8] = {0, UINT8_MAX},
-    [DTYPE_INT16] = {INT16_MIN, INT16_MAX},
-    [DTYPE_UINT16] = {0, UINT16_MAX},
-    [DTYPE_INT32] = {INT32_MIN, INT32_MAX},
-    [DTYPE_UINT32] = {0, UINT32_MAX},
-    [DTYPE_INT64] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
-    [DTYPE_UINT64] = {0, EXACT_INTEGER_MAX},
-    [DTYPE_FLOAT16] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
-    [DTYPE_BFLOAT16] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
-    [DTYPE_FLOAT32] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
-    [DTYPE_FLOAT64] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
-    [DTYPE_FLOAT8_E4M3FN] = {-448, 448},
-    [DTYPE_FLOAT8_E5M2] = {-57344, 57344},
-    [DTYPE_FLOAT8_E4M3FNUZ] = {-240, 240},
-    [DTYPE_FLOAT8_E5M2FNUZ] = {-57344, 57344},
-    [DTYPE_FLOAT8_E4B15] = {-1, 1},
-};
-
-static bool fill_read(const json_t *value, void *to, struct error *error) {
-  static const struct {
-    const char *name;
-    enum fill_kind kind;
-  } fills[] = {{"normal", FILL_NORMAL},
-               {"uniform", FILL_UNIFORM},
-               {"zeros", FILL_ZEROS},
-               {"index", FILL_INDEX}};
-  struct fill *fill = to;
-
-  if (json_is_string(value)) {
-    for (size_t i = 0; i < ARRAY_LENGTH(fills); i++) {
-      if (string_equal(json_string_value(value), fills[i].name)) {
-        *fill = (struct fill){fills[i].kind, true, 0, 1};
-        return true;
-      }
-    }
-    return error_set(error,
-                     "fill \"%.40s\" is not known; use \"normal\", \"uniform\", \"zeros\", "
-                     "\"index\", {\"uniform\": [low, high]} or {\"integers\": [low, high]}",
-                     json_string_value(value));
-  }
-
-  if (!json_is_object(value))
-    return error_set(error, "\"fill\" must be a string or an object");
-
-  void *only = json_object_iter((json_t *)value);
-  const char *kind = only ? json_object_iter_key(only) : NULL;
-  bool is_uniform = string_equal(kind, "uniform");
-  if (json_object_size(value) != 1 || (!is_uniform && !string_equal(kind, "integers")))
-    return error_set(error,
-                     "a fill must be {\"uniform\": [low, high]} or {\"integers\": [low, high]}");
-
-  char at[JSON_POINTER_SIZE];
-  json_pointer_member(at, sizeof at, "", kind);
-  const json_t *range = json_object_iter_value(only), *low = json_array_get(range, 0),
-               *high = json_array_get(range, 1);
-  if (json_array_size(range) != 2 || !json_is_number(low) || !json_is_number(high))
-    return error_at(error, at, "\"%s\" must be an array of two numbers, the lowest and the highest",
-                    kind);
-
-  *fill = (struct fill){is_uniform ? FILL_UNIFORM : FILL_INTEGERS, true, json_number_value(low),
-                        json_number_value(high)};
-  if (is_uniform)
-    return fill->low < fill->high ||
-           error_at(error, at, "the low end of \"uniform\" must be less than the high end");
-
-  return (json_is_integer(low) && json_is_integer(high) &&
-          json_integer_value(low) <= json_integer_value(high) &&
-          json_integer_value(low) >= -EXACT_INTEGER_MAX &&
-          json_integer_value(high) <= EXACT_INTEGER_MAX) ||
-         error_at(error, at,
-                  "\"integers\" must be two integers from -2^53 to 2^53, the low end first");
-}
-
 static bool identifier_check(const char *text, struct error *error) {
   return identifier_is_valid(text) ||
          error_set(
@@ -205,15 +98,6 @@ static bool key_name_check(const char *name, struct error *error) {
          error_set(error, "\"%s\" has a meaning in expressions already; rename the key's member",
                    name);
 }
-
-static const struct field_custom fill_custom = {
-    .schema = "{\"anyOf\": [{\"type\": \"string\", \"enum\": [\"normal\", \"uniform\", \"zeros\", "
-              "\"index\"]}, {\"type\": \"object\", \"minProperties\": 1, \"maxProperties\": 1, "
-              "\"additionalProperties\": false, \"properties\": {\"uniform\": {\"type\": "
-              "\"array\", \"items\": {\"type\": \"number\"}}, \"integers\": {\"type\": \"array\", "
-              "\"items\": {\"type\": \"integer\"}}}}]}",
-    .read = fill_read,
-};
 
 static const char *const access_names[] = {"read", "write", "readwrite", NULL};
 
@@ -343,7 +227,6 @@ static bool texts_differ(const void *texts, size_t n, size_t stride, const char 
 
 static bool argument_settle(struct argument *argument, struct error *error) {
   const struct fill *fill = &argument->fill;
-  const char *type = dtype_name(argument->dtype);
   argument->is_buffer = argument->shape != NULL;
 
   if (!argument->is_buffer) {
@@ -370,15 +253,9 @@ static bool argument_settle(struct argument *argument, struct error *error) {
            error_at(error, "/fill", "a buffer that is only written has no fill");
   }
 
-  if ((fill->kind == FILL_NORMAL || fill->kind == FILL_UNIFORM) && argument->dtype < DTYPE_FLOAT16)
-    return error_at(
-        error, "/fill",
-        "a buffer of %s needs a fill of \"zeros\", \"index\" or {\"integers\": [low, high]}", type);
-
-  int64_t min = integer_ranges[argument->dtype].min, max = integer_ranges[argument->dtype].max;
-  return fill->kind != FILL_INTEGERS || (fill->low >= (double)min && fill->high <= (double)max) ||
-         error_at(error, "/fill/integers", "\"integers\" of %s must be from %lld to %lld", type,
-                  (long long)min, (long long)max);
+  if (fill->kind == FILL_BLOB)
+    return error_at(error, "/fill/blob", "only a case of a captured kernel has bytes");
+  return fill_fits(fill, argument->dtype, error);
 }
 
 /* Only hip must state a block: that of a Triton program is num_warps × warp_size. */

@@ -23,9 +23,8 @@
  * name, a key and exports. It can have winners, but no jobs and no builds; `entry` is NULL.
  *
  * An argument with a shape is a buffer (extents in elements, row-major), one with a value a scalar.
- * Access is read, write or readwrite. A buffer that is read has a fill: "normal" (mean 0, deviation
- * 1), "uniform" ([0, 1)), "zeros", "index" (0, 1, 2, …), {"uniform": [low, high]}, {"integers":
- * [low, high]} (both ends included). The kernel's C prototype follows from the arguments: buffers
+ * Access is read, write or readwrite. A buffer that is read has a fill (common/kernel/fill.h). The
+ * kernel's C prototype follows from the arguments: buffers
  * are pointers (const when only read), scalars values. The reference is C: for each output a
  * function `double f(int64_t index, <the kernel's arguments>)` that computes element `index` of
  * that output in double precision; readwrite buffers hold their values from before the call.
@@ -44,6 +43,7 @@
 #ifndef WAVETUNE_COMMON_KERNEL_KERNEL_H
 #define WAVETUNE_COMMON_KERNEL_KERNEL_H
 
+#include "common/kernel/fill.h"
 #include "common/record/record.h"
 #include "common/space/space.h"
 
@@ -54,45 +54,7 @@
 enum language { LANGUAGE_HIP, LANGUAGE_TRITON, LANGUAGE_C, LANGUAGE_EXTERNAL };
 const char *language_name(enum language language);
 
-/* X(name in manifests, enumerator, bytes, C type): torch's names; float8e4b15 is Triton's own
- * (agent/measure/float8.h). The floats are last. */
-#define DTYPES(X)                                                                                  \
-  X("bool", DTYPE_BOOL, 1, "_Bool")                                                                \
-  X("int8", DTYPE_INT8, 1, "int8_t")                                                               \
-  X("uint8", DTYPE_UINT8, 1, "uint8_t")                                                            \
-  X("int16", DTYPE_INT16, 2, "int16_t")                                                            \
-  X("uint16", DTYPE_UINT16, 2, "uint16_t")                                                         \
-  X("int32", DTYPE_INT32, 4, "int32_t")                                                            \
-  X("uint32", DTYPE_UINT32, 4, "uint32_t")                                                         \
-  X("int64", DTYPE_INT64, 8, "int64_t")                                                            \
-  X("uint64", DTYPE_UINT64, 8, "uint64_t")                                                         \
-  X("float16", DTYPE_FLOAT16, 2, "_Float16")                                                       \
-  X("bfloat16", DTYPE_BFLOAT16, 2, "uint16_t")                                                     \
-  X("float32", DTYPE_FLOAT32, 4, "float")                                                          \
-  X("float64", DTYPE_FLOAT64, 8, "double")                                                         \
-  X("float8_e4m3fn", DTYPE_FLOAT8_E4M3FN, 1, "uint8_t")                                            \
-  X("float8_e5m2", DTYPE_FLOAT8_E5M2, 1, "uint8_t")                                                \
-  X("float8_e4m3fnuz", DTYPE_FLOAT8_E4M3FNUZ, 1, "uint8_t")                                        \
-  X("float8_e5m2fnuz", DTYPE_FLOAT8_E5M2FNUZ, 1, "uint8_t")                                        \
-  X("float8e4b15", DTYPE_FLOAT8_E4B15, 1, "uint8_t")
-enum dtype {
-#define X(name, enumerator, size, c_type) enumerator,
-  DTYPES(X)
-#undef X
-};
-const char *dtype_name(enum dtype dtype);
-const char *dtype_c_type(enum dtype dtype);
-size_t dtype_size(enum dtype dtype);
-must_check bool dtype_parse(const char *name, enum dtype *ret_dtype);
-
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_READWRITE };
-enum fill_kind { FILL_NORMAL, FILL_UNIFORM, FILL_INTEGERS, FILL_ZEROS, FILL_INDEX };
-struct fill {
-  enum fill_kind kind;
-  bool is_stated;   /* the manifest has one */
-  double low, high; /* of FILL_UNIFORM and FILL_INTEGERS */
-};
-
 struct argument {
   char *name;
   enum dtype dtype;

@@ -86,7 +86,11 @@ def _integer_range(dtype: str) -> tuple[int, int]:
 def _is_fill(fill: Any) -> bool:
     if isinstance(fill, dict) and len(fill) == 1:
         (kind, ends), = fill.items()
-        number = {"integers": int, "uniform": (int, float)}.get(kind)
+        if kind == "constant":
+            return isinstance(ends, (int, float))
+        if kind == "permutation":
+            return type(ends) is int and ends >= 1
+        number = {"integers": int, "sorted": int, "uniform": (int, float), "ramp": (int, float)}.get(kind)
         return number is not None and isinstance(ends, list) and len(ends) == 2 and all(
             isinstance(end, number) and not isinstance(end, bool) for end in ends)
     return fill in ("normal", "uniform", "zeros", "index")
@@ -105,13 +109,15 @@ def check_fills(arguments: list[dict[str, Any]]) -> None:
                                 "kernel reads it")
         elif not _is_fill(fill):
             raise PackError(f"argument {name} has the fill {canonical(fill)}; known are normal, uniform, zeros, index, "
-                            '{"uniform": [LOW, HIGH]} and {"integers": [LOW, HIGH]}')
+                            '{"uniform": [LOW, HIGH]}, {"integers": [LOW, HIGH]}, {"sorted": [LOW, HIGH]}, '
+                            '{"ramp": [START, STEP]}, {"permutation": N} and {"constant": VALUE}')
         elif kind in ("normal", "uniform") and "float" not in dtype:
             raise PackError(f"argument {name} is a buffer of {dtype}, which needs a fill of zeros, index or integers, like "
                             f':integers(0,9) behind its access in --signature, "fill": {{"integers": [0, 9]}} in kernel.json')
-        elif ends is not None and (ends[0] > ends[1] or kind == "uniform" and ends[0] == ends[1]):
+        elif kind in ("uniform", "integers", "sorted") and ends is not None and (
+                ends[0] > ends[1] or kind == "uniform" and ends[0] == ends[1]):
             raise PackError(f"argument {name} has a fill from {ends[0]} to {ends[1]}; the low end comes first")
-        elif kind == "integers":
+        elif kind in ("integers", "sorted"):
             least, most = _integer_range(dtype)
             if ends[0] < least or ends[1] > most:
                 raise PackError(f"argument {name} has a fill of integers from {ends[0]} to {ends[1]}, and a buffer of "

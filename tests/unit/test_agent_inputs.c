@@ -6,7 +6,9 @@
 #include "agent/measure/reference.h"
 
 static struct argument argument_of(enum dtype dtype, enum fill_kind fill, double low, double high) {
-  return (struct argument){.dtype = dtype, .is_buffer = true, .fill = {fill, true, low, high}};
+  return (struct argument){.dtype = dtype,
+                           .is_buffer = true,
+                           .fill = {.kind = fill, .is_stated = true, .low = low, .high = high}};
 }
 
 Test(inputs, the_same_seed_gives_the_same_bytes) {
@@ -123,6 +125,107 @@ Test(inputs, index_counts_as_far_as_the_type_can) {
   struct argument large = argument_of(DTYPE_INT64, FILL_INDEX, 0, 0);
   inputs_fill(&large, 0, 3, 1, wide);
   cr_expect_eq(wide[2], 2);
+}
+
+/* The first and the last element, whether they never fall, and how often each value occurs. */
+Test(inputs, sorted_rises_from_the_low_end_to_the_high_end) {
+  enum { N = 200000 };
+  static int32_t values[N];
+  struct argument argument = argument_of(DTYPE_INT32, FILL_SORTED, -7, 1000);
+  inputs_fill(&argument, 0, N, 1, values);
+  cr_expect_eq(values[0], -7);
+  cr_expect_eq(values[N - 1], 1000);
+  for (int i = 1; i < N; i++)
+    cr_assert_leq(values[i - 1], values[i], "%d", i);
+  int32_t few[4], again[4];
+  inputs_fill(&argument, 0, 4, 1, few);
+  inputs_fill(&argument, 0, 4, 2, again);
+  cr_expect_neq(memcmp(few, again, sizeof few), 0, "the others are random");
+  inputs_fill(&argument, 0, 1, 1, few);
+  cr_expect_eq(few[0], -7);
+}
+
+Test(inputs, a_ramp_goes_by_its_step_as_far_as_the_type_holds) {
+  enum { N = 70000 };
+  static int64_t values[N];
+  struct argument argument = argument_of(DTYPE_INT64, FILL_RAMP, 5, -3);
+  inputs_fill(&argument, 0, N, 1, values);
+  for (int i = 0; i < N; i++)
+    cr_assert_eq(values[i], 5 - 3 * i);
+  int8_t small[100];
+  argument = argument_of(DTYPE_INT8, FILL_RAMP, 0, 2);
+  inputs_fill(&argument, 0, 100, 1, small);
+  cr_expect_eq(small[63], 126);
+  cr_expect_eq(small[64], 127);
+  float floats[3];
+  argument = argument_of(DTYPE_FLOAT32, FILL_RAMP, 0.5, 0.25);
+  inputs_fill(&argument, 0, 3, 1, floats);
+  cr_expect_eq(floats[2], 1);
+}
+
+/* Whether the values from `first` on are 0 to n - 1, each once. */
+static void expect_permutation(const int32_t *values, int first, int n) {
+  cleanup_free bool *seen = xcalloc((size_t)n, sizeof *seen);
+  for (int i = 0; i < n; i++) {
+    int value = values[first + i];
+    cr_assert(value >= 0 && value < n && !seen[value], "%d of %d at %d", value, n, first + i);
+    seen[value] = true;
+  }
+}
+
+Test(inputs, a_permutation_has_each_number_once) {
+  static const int lengths[] = {1, 2, 3, 4, 5, 64, 100, 65537, 200001};
+  static int32_t values[2 * 200001], others[200001];
+  for (size_t k = 0; k < ARRAY_LENGTH(lengths); k++) {
+    int n = lengths[k];
+    struct argument argument = argument_of(DTYPE_INT32, FILL_PERMUTATION, n, 0);
+    inputs_fill(&argument, 0, 2 * n, 7, values);
+    expect_permutation(values, 0, n);
+    expect_permutation(values, n, n);
+    inputs_fill(&argument, 0, n, 8, others);
+    expect_permutation(others, 0, n);
+    if (n < 64)
+      continue;
+    size_t size = (size_t)n * sizeof *values;
+    cr_expect_neq(memcmp(values, others, size), 0, "another seed, another permutation");
+    cr_expect_neq(memcmp(values, values + n, size), 0, "the second is another one");
+    int in_place = 0;
+    for (int i = 0; i < n; i++)
+      in_place += values[i] == i;
+    cr_expect_lt(in_place, 10, "%d of %d", in_place, n);
+  }
+}
+
+Test(inputs, a_constant_and_bytes_are_taken_as_they_are) {
+  float ones[70];
+  struct argument argument = argument_of(DTYPE_FLOAT32, FILL_CONSTANT, 1.5, 0);
+  inputs_fill(&argument, 0, 70, 1, ones);
+  cr_expect(ones[0] == 1.5f && ones[69] == 1.5f);
+  static uint16_t given[100000], taken[100000];
+  for (int i = 0; i < 100000; i++)
+    given[i] = (uint16_t)(i * 7);
+  argument = argument_of(DTYPE_UINT16, FILL_BLOB, 0, 0);
+  argument.fill.bytes = (const char *)given;
+  inputs_fill(&argument, 0, 100000, 1, taken);
+  cr_expect_eq(memcmp(given, taken, sizeof given), 0);
+}
+
+/* The bytes of every fill are those of every machine and version. */
+Test(inputs, the_bytes_of_a_seed_never_change) {
+  static const struct {
+    enum fill_kind kind;
+    double low, high;
+    int32_t expected[5];
+  } fills[] = {{FILL_INTEGERS, 0, 999, {823, 980, 232, 839, 329}},
+               {FILL_SORTED, 0, 999, {0, 396, 446, 767, 999}},
+               {FILL_PERMUTATION, 5, 0, {3, 2, 4, 0, 1}}};
+  for (size_t i = 0; i < ARRAY_LENGTH(fills); i++) {
+    int32_t values[5];
+    struct argument argument = argument_of(DTYPE_INT32, fills[i].kind, fills[i].low, fills[i].high);
+    inputs_fill(&argument, 1, 5, 3, values);
+    cr_expect_eq(memcmp(values, fills[i].expected, sizeof values), 0, "%d: {%d, %d, %d, %d, %d}",
+                 (int)fills[i].kind, values[0], values[1], values[2], values[3], values[4]);
+  }
 }
 
 Test(element, every_dtype_reads_back_what_it_can_hold) {

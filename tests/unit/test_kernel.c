@@ -298,6 +298,21 @@ Test(kernel, wrong_arguments_are_refused) {
       {"/arguments/2/fill", "{\"integers\": [1, 0]}", "/arguments/2/fill/integers", "first"},
       {"/arguments/2/fill", "{\"integers\": [0.5, 1]}", "/arguments/2/fill/integers",
        "two integers"},
+      {"/arguments/2/fill", "{\"sorted\": [1, 0]}", "/arguments/2/fill/sorted", "low end first"},
+      {"/arguments/2/fill", "{\"sorted\": [0, 128]}", "/arguments/2/fill/sorted", "-128 to 127"},
+      {"/arguments/2/fill", "{\"ramp\": 1}", "/arguments/2/fill/ramp", "the first and the step"},
+      {"/arguments/2/fill", "{\"ramp\": [0, 0.5]}", "/arguments/2/fill/ramp", "integers from"},
+      {"/arguments/2/fill", "{\"ramp\": [128, 1]}", "/arguments/2/fill/ramp", "-128 to 127"},
+      {"/arguments/2/fill", "{\"permutation\": 0}", "/arguments/2/fill/permutation", "at least 1"},
+      {"/arguments/2/fill", "{\"permutation\": 2.0}", "/arguments/2/fill/permutation",
+       "at least 1"},
+      {"/arguments/2/fill", "{\"permutation\": 129}", "/arguments/2/fill/permutation", "to 127"},
+      {"/arguments/2/fill", "{\"constant\": \"1\"}", "/arguments/2/fill/constant", "a number"},
+      {"/arguments/2/fill", "{\"constant\": 0.5}", "/arguments/2/fill/constant", "integers from"},
+      {"/arguments/2/fill", "{\"constant\": 128}", "/arguments/2/fill/constant", "-128 to 127"},
+      {"/arguments/2/fill", "{\"blob\": \"sha256:1\"}", "/arguments/2/fill/blob", "hexadecimal"},
+      {"/arguments/2/fill", "{\"blob\": \"" DIGEST_A "\"}", "/arguments/2/fill/blob",
+       "only a case"},
   };
   assert_refused(c_manifest, refusals, ARRAY_LENGTH(refusals));
 }
@@ -445,6 +460,17 @@ Test(kernel, integer_fills_stay_within_their_dtype) {
   cr_assert(takes_fill("int64", "{\"integers\": [-9007199254740992, 9007199254740992]}"));
   cr_assert(takes_fill("float16", "\"uniform\"") && takes_fill("int64", "\"index\"") &&
             takes_fill("bool", "\"zeros\""));
+}
+
+Test(kernel, fills_of_captured_arguments_are_read) {
+  cr_assert(takes_fill("int32", "{\"sorted\": [0, 4096]}"));
+  cr_assert(takes_fill("int64", "{\"ramp\": [-5, 3]}"));
+  cr_assert(takes_fill("float32", "{\"ramp\": [0.5, -0.25]}"));
+  cr_assert(takes_fill("int8", "{\"permutation\": 128}"));
+  cr_assert(takes_fill("bool", "{\"constant\": true}"));
+  cr_assert(takes_fill("float8_e4m3fn", "{\"constant\": 0.1}"));
+  cr_assert_not(takes_fill("bool", "{\"constant\": 2}"));
+  cr_assert_not(takes_fill("uint8", "{\"ramp\": [-1, 1]}"));
 }
 
 /* A job's parts beside its kernel. */

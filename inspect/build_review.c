@@ -6,6 +6,7 @@
 #include "common/base/error.h"
 #include "common/builds/build.h"
 #include "common/code/gpu_target.h"
+#include "common/kernel/kernel_case.h"
 
 #define FINDINGS_MAX 20 /* refused objects that are listed */
 #define SOURCE_BUILDS "docs/builds.md"
@@ -18,7 +19,7 @@ struct loaded {
 
 struct reviewing {
   struct build_review *review;
-  const struct kernel *kernel; /* or NULL */
+  const struct kernel *kernel; /* with the variant's case where it is captured; or NULL */
   const struct blob_reader *reader;
   const struct gpu_target *target; /* NULL: its limits are not known */
   int64_t warp_size;
@@ -139,6 +140,20 @@ static void files_check(struct reviewing *reviewing, const json_t *object, const
   }
 }
 
+/* Checks the bytes that a case passes in a buffer. */
+static void contents_check(struct reviewing *reviewing, size_t variant,
+                           const struct argument *argument) {
+  const struct digest *blob = argument_blob(argument);
+  struct error error;
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  if (blob && (!blob_read(reviewing->reader, blob, &bytes, &size, &error) ||
+               !argument_blob_check(argument, size, &error)))
+    review_find(&reviewing->review->findings, REVIEW_REFUSED, SOURCE_BUILDS,
+                "the contents of \"%s\" in variant %zu: %s", argument->name, variant,
+                error.message);
+}
+
 static void object_review(struct reviewing *reviewing, const json_t *variant, size_t variant_index,
                           const json_t *object) {
   struct build_review *review = reviewing->review;
@@ -229,9 +244,14 @@ bool build_review_make(const json_t *json, const struct kernel *kernel,
   review->n_variants = json_array_size(variants);
   json_array_foreach (variants, i, variant) {
     struct error disagreement;
-    if (kernel && !build_signature_agrees(kernel, variant, &disagreement))
+    cleanup_kernel struct kernel *of_case = NULL;
+    bool agrees = !kernel || build_variant_kernel(kernel, variant, &of_case, &disagreement);
+    reviewing.kernel = of_case ? of_case : kernel;
+    if (!agrees || (kernel && !build_signature_agrees(reviewing.kernel, variant, &disagreement)))
       review_find(&review->findings, REVIEW_REFUSED, SOURCE_BUILDS, "variant %zu: %s", i,
                   disagreement.message);
+    for (size_t k = 0; of_case && k < of_case->n_arguments; k++)
+      contents_check(&reviewing, i, &of_case->arguments[k]);
     json_array_foreach (json_object_get(variant, "objects"), j, object)
       object_review(&reviewing, variant, i, object);
     review->n_failed += json_array_size(json_object_get(variant, "failed"));

@@ -24,6 +24,8 @@ static const struct field fields[] = {
     RECORD_FIELD(INTEGER, struct launch_spec, threads, .least = 0, .most = THREADS_MAX),
     RECORD_FIELD(INTEGER, struct launch_spec, shared_bytes, .least = 0, .most = INT32_MAX),
     RECORD_FIELD(INTEGER, struct launch_spec, cluster, .least = 1, .most = CLUSTER_MAX),
+    RECORD_FIELD(NUMBERS, struct launch_spec, grid, FIELD_OMITTED, .least = 3, .most = 3,
+                 .least_number = 0, .most_number = INT32_MAX),
     RECORD_FIELD(BOOL, struct launch_spec, cooperative, FIELD_OMITTED),
     RECORD_FIELD(CUSTOM, struct launch_spec, resources, FIELD_OBJECT, .custom = &resources),
 };

@@ -9,6 +9,7 @@
  *                                        scratch)
  *    "threads": 256,                     of a workgroup, where the manifest states no block
  *    "shared_bytes": 8192,               dynamic, where the manifest states none
+ *    "grid": [64, 1, 1],                 of a captured kernel, whose manifest states none
  *    "cooperative": false, "cluster": 1,
  *    "resources": {…}}                   code_resources_to_json
  *
@@ -26,6 +27,7 @@ struct launch_spec {
   RECORD_ARRAY(char *, n_arguments, arguments); /* NULL: all */
   int64_t n_scratch;
   int64_t threads, shared_bytes; /* 0: the manifest's */
+  struct numbers grid;           /* integers; n 0: the manifest's */
   bool cooperative;
   int64_t cluster; /* workgroups; 1: none */
   struct code_resources resources;

@@ -6,6 +6,7 @@
 #include "common/base/file.h"
 #include "common/base/numbers.h"
 #include "common/builds/build.h"
+#include "common/kernel/kernel_case.h"
 
 #define BLOB_MAX ((size_t)64 << 20)
 
@@ -24,8 +25,9 @@ struct entry {
 };
 
 struct variant {
-  const json_t *json; /* NULL: no key has needed it yet */
-  json_t *by_config;  /* canonical text of a config → index of its entry */
+  const json_t *json;     /* NULL: no key has needed it yet */
+  json_t *by_config;      /* canonical text of a config → index of its entry */
+  struct kernel *of_case; /* of a captured kernel, with this variant's case; else NULL */
   size_t n, capacity;
   struct entry *entries;
 };
@@ -74,6 +76,12 @@ static bool blob_prepare(const struct build_code *code, const struct source *sou
   return true;
 }
 
+/* The kernel whose arguments the variant's code takes. */
+static const struct kernel *variant_kernel(const struct build_code *code,
+                                           const struct variant *variant) {
+  return variant->of_case ? variant->of_case : code->kernel;
+}
+
 static const json_t *compiled_in(const struct variant *variant, const struct argument *argument) {
   return json_object_get(json_object_get(variant->json, "constexprs"), argument->name);
 }
@@ -88,42 +96,45 @@ static bool scalar_agrees(const struct variant *variant, const struct argument *
       json_object_get(json_object_get(variant->json, "signature"), argument->name));
   enum dtype dtype = argument->dtype;
   bool is_narrower = !constant && build_type_parse(type, &dtype) && dtype != argument->dtype;
-  int64_t value;
+  struct value value;
   if (!constant && !is_narrower)
     return true;
   if (!scalar_evaluate(argument, scope, &value, error))
     return false;
-  if (!constant)
-    return scalar_fits(dtype, value) ||
+  if (!constant) /* a float is never passed in fewer bits */
+    return (value.type == VALUE_INT && dtype_holds(dtype, value.integer)) ||
            error_set(error,
                      "its code takes \"%s\" as %s, which cannot hold %lld; pack the kernel again "
                      "for this key",
-                     argument->name, type, (long long)value);
+                     argument->name, type, (long long)value.integer);
 
-  bool is_equal = json_is_boolean(constant) ? json_is_true(constant) == (value != 0)
-                  : json_is_integer(constant)
-                      ? json_integer_value(constant) == value
-                      : json_is_real(constant) && json_real_value(constant) == (double)value;
+  double number = value.type == VALUE_INT ? (double)value.integer : value.real;
+  bool is_equal = json_is_boolean(constant) ? json_is_true(constant) == (number != 0)
+                  : json_is_integer(constant) && value.type == VALUE_INT
+                      ? json_integer_value(constant) == value.integer
+                      : json_is_number(constant) && json_number_value(constant) == number;
   if (is_equal)
     return true;
 
-  cleanup_free char *text = json_dumps(constant, JSON_ENCODE_ANY);
+  cleanup_free char *text = json_dumps(constant, JSON_ENCODE_ANY),
+                    *here = value_format(value, false);
   return error_set(
       error,
-      "its code was compiled with \"%s\" being %.40s, which is %lld here; pack the kernel again",
-      argument->name, text, (long long)value);
+      "its code was compiled with \"%s\" being %.40s, which is %s here; pack the kernel again",
+      argument->name, text, here);
 }
 
-static bool scalars_agree(const struct build_request *request, const struct variant *variant,
-                          uint64_t config, struct error *error) {
+static bool scalars_agree(const struct build_code *code, const struct build_request *request,
+                          const struct variant *variant, uint64_t config, struct error *error) {
+  const struct kernel *kernel = variant_kernel(code, variant);
   struct space_facts facts = {request->key, request->gpu_name, request->arch};
   struct scope scope = {0};
   if (!facts_scope_add(&facts, &scope, error) ||
       !space_scope_add(request->space, config, &scope, error))
     return false;
 
-  for (size_t i = 0; i < request->kernel->n_arguments; i++) {
-    const struct argument *argument = &request->kernel->arguments[i];
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    const struct argument *argument = &kernel->arguments[i];
     if (!argument->is_buffer && !scalar_agrees(variant, argument, &scope, error))
       return false;
   }
@@ -137,7 +148,7 @@ static bool object_launch_read(const struct build_code *code, const struct varia
                                const json_t *entry, const char *bytes, size_t size,
                                struct launch_spec *spec, struct error *error) {
   cleanup_code_object struct code_object *object = NULL;
-  const struct kernel *kernel = code->kernel;
+  const struct kernel *kernel = variant_kernel(code, variant);
   const struct code_kernel *compiled;
   struct build_launch launch;
   if (!build_launch_read(entry, code->warp_size, &launch, error) ||
@@ -154,6 +165,11 @@ static bool object_launch_read(const struct build_code *code, const struct varia
   spec->shared_bytes = launch.shared_bytes;
   spec->n_scratch = launch.n_scratch;
   spec->cluster = launch.clusters;
+  if (launch.has_grid) {
+    spec->grid = (struct numbers){3, xcalloc(3, sizeof *spec->grid.all)};
+    for (size_t i = 0; i < 3; i++)
+      spec->grid.all[i] = (double)launch.grid[i];
+  }
   spec->cooperative = launch.is_cooperative;
   spec->resources = compiled->resources;
   spec->arguments = xcalloc(kernel->n_arguments + 1, sizeof *spec->arguments);
@@ -212,6 +228,8 @@ static struct lease_object object_copy(const struct lease_object *object) {
     copy.launch.arguments = xcalloc(launch->n_arguments + 1, sizeof *copy.launch.arguments);
   for (size_t i = 0; i < launch->n_arguments; i++)
     copy.launch.arguments[i] = xstrdup(launch->arguments[i]);
+  if (launch->grid.n)
+    copy.launch.grid.all = xmemdup(launch->grid.all, launch->grid.n * sizeof *launch->grid.all);
   return copy;
 }
 
@@ -234,9 +252,14 @@ static bool object_prepare(const struct build_code *code, struct variant *varian
     return false;
 
   *object = object_copy(&entry->object);
-  if (object->path && !scalars_agree(request, variant, config, &reason))
+  if (object->path && !scalars_agree(code, request, variant, config, &reason))
     object_cannot_be_used(object, &reason);
   return true;
+}
+
+static void kernel_free_of(struct variant *variant) {
+  if (variant->of_case)
+    kernel_free(TAKE(variant->of_case));
 }
 
 /* Finds the variant for the key and lists its entries. */
@@ -253,8 +276,12 @@ static bool variant_open(struct build_code *code, const struct key *key,
     return true;
 
   const json_t *json = json_array_get(json_object_get(code->build->json, "variants"), index);
-  if (!build_signature_agrees(code->kernel, json, error))
+  if (!build_variant_kernel(code->kernel, json, &variant->of_case, error))
+    return false;
+  if (!build_signature_agrees(variant_kernel(code, variant), json, error)) {
+    kernel_free_of(variant);
     return error_prefix(error, "the build's variant for this key cannot be used: ");
+  }
 
   variant->json = json;
   variant->by_config = json_object();
@@ -301,6 +328,7 @@ void build_code_free(struct build_code *code) {
       lease_object_release(&variant->entries[k].object);
     free(variant->entries);
     json_decref(variant->by_config);
+    kernel_free_of(variant);
   }
 
   free(code->variants);
@@ -308,6 +336,33 @@ void build_code_free(struct build_code *code) {
   free(code->folder);
   free(code->arch);
   free(code);
+}
+
+/* Gets the bytes that the variant's case passes. */
+static bool case_prepare(const struct build_code *code, const struct variant *variant,
+                         struct build_objects *objects, struct error *error) {
+  const struct kernel *kernel = variant->of_case;
+  if (!kernel)
+    return true;
+
+  objects->of_key = json_incref(json_object_get(variant->json, "case"));
+  objects->blobs = xcalloc(kernel->n_arguments, sizeof *objects->blobs);
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    const struct argument *argument = &kernel->arguments[i];
+    struct case_blob *blob = &objects->blobs[objects->n_blobs];
+    cleanup_free char *name = xasprintf("the contents of \"%s\"", argument->name), *bytes = NULL;
+    size_t size;
+    if (!argument_blob(argument))
+      continue;
+    struct source source = {.path = name, .digest = *argument_blob(argument)};
+    blob->digest = source.digest;
+    if (!blob_prepare(code, &source, &blob->path, &bytes, &size, error))
+      return false;
+    objects->n_blobs++;
+    if (!argument_blob_check(argument, size, error))
+      return false;
+  }
+  return true;
 }
 
 bool build_code_objects(struct build_code *code, const struct build_request *request,
@@ -320,6 +375,10 @@ bool build_code_objects(struct build_code *code, const struct build_request *req
   qsort(configs, request->n, sizeof *configs, compare_ordinals);
   struct build_objects *objects = xcalloc(1, sizeof *objects);
   objects->all = xcalloc(request->n + 1, sizeof *objects->all);
+  if (!case_prepare(code, variant, objects, error)) {
+    build_objects_free(objects);
+    return false;
+  }
 
   for (size_t i = 0; i < request->n; i++) {
     if (i && configs[i] == configs[i - 1])
@@ -347,6 +406,10 @@ bool build_objects_prepare(const char *folder, const json_t *json,
 void build_objects_free(struct build_objects *objects) {
   for (size_t i = 0; i < objects->n; i++)
     lease_object_release(&objects->all[i].object);
+  for (size_t i = 0; i < objects->n_blobs; i++)
+    free(objects->blobs[i].path);
+  free(objects->blobs);
+  json_decref(objects->of_key);
   free(objects->all);
   free(objects);
 }

@@ -31,9 +31,19 @@ struct config_object {
   struct lease_object object;
 };
 
+/* The bytes that a case passes in a buffer. */
+struct case_blob {
+  struct digest digest;
+  char *path;
+};
+
 struct build_objects {
   size_t n;
   struct config_object *all; /* by rising config, each once */
+  json_t *of_key;            /* the case of a captured kernel (common/kernel/kernel_case.h), a
+                                reference; else NULL */
+  size_t n_blobs;
+  struct case_blob *blobs;
 };
 
 struct build_request {

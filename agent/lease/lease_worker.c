@@ -190,6 +190,23 @@ static json_t *config_request(const struct lease_config *config, json_t *objects
   return request;
 }
 
+/* Adds the case of a captured kernel and the paths of the bytes that it passes. */
+static void case_add(json_t *request, const struct lease *lease) {
+  const struct build_objects *build = lease->objects;
+  json_t *blobs = json_object();
+  for (size_t i = 0; build && i < build->n_blobs; i++) {
+    const struct case_blob *blob = &build->blobs[i];
+    char text[DIGEST_TEXT_SIZE];
+    json_put(blobs, digest_format(&blob->digest, text), json_string(blob->path));
+    object_add(json_object_get(request, "objects"), blob->path, &blob->digest);
+  }
+  if (build && build->of_key)
+    json_put(request, "case", json_incref(build->of_key));
+  if (build && build->n_blobs)
+    json_put(request, "blobs", json_incref(blobs));
+  json_decref(blobs);
+}
+
 json_t *open_request(const struct execution *execution) {
   const struct lease *lease = execution->lease;
   const char *paths[HELPER_COUNT] = {NULL};
@@ -203,13 +220,16 @@ json_t *open_request(const struct execution *execution) {
     paths[i] = helper->path;
   }
 
-  return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o, s:o}", "do", "open",
-                   "device", execution->executor->device, "kernel", lease->kernel->json, "key",
-                   key_to_json(&lease->key), "space", lease->space->json, "seed",
-                   (json_int_t)lease->seed, "regime", lease->regime, "reference",
-                   execution->reference.path != NULL, "instruction_flush",
-                   paths[HELPER_INSTRUCTION_FLUSH], "fingerprint", paths[HELPER_FINGERPRINT],
-                   "baseline", baseline, "objects", objects);
+  json_t *request = json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o, s:o}",
+                              "do", "open", "device", execution->executor->device, "kernel",
+                              lease->kernel->json, "key", key_to_json(&lease->key), "space",
+                              lease->space->json, "seed", (json_int_t)lease->seed, "regime",
+                              lease->regime, "reference", execution->reference.path != NULL,
+                              "instruction_flush", paths[HELPER_INSTRUCTION_FLUSH], "fingerprint",
+                              paths[HELPER_FINGERPRINT], "baseline", baseline, "objects", objects);
+  ALWAYS(request != NULL);
+  case_add(request, lease);
+  return request;
 }
 
 bool reference_start(struct execution *execution, struct worker_client **ret_reference,
@@ -236,6 +256,8 @@ bool reference_start(struct execution *execution, struct worker_client **ret_ref
                 "seed", (json_int_t)lease->seed, "gpu_name", executor->gpu_name, "arch",
                 executor->arch, "config", (json_int_t)execution->baseline.ordinal,
                 "reference_object", execution->reference.path, "objects", objects);
+  ALWAYS(request != NULL);
+  case_add(request, lease);
   if (!worker_request_with(reference, request, theirs, error)) {
     worker_abandon(reference);
     return false;

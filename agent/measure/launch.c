@@ -2,7 +2,6 @@
 #include "agent/measure/launch.h"
 
 #include "agent/measure/element.h"
-#include "agent/measure/float8.h"
 #include "common/code/gpu_target.h"
 
 /* Limits of the runtimes: HIP counts a dimension's threads in 32 bits, CUDA a grid's extents in
@@ -16,47 +15,14 @@ bool facts_scope_add(const struct space_facts *facts, struct scope *scope, struc
          scope_add(scope, "arch", value_string(facts->arch), error);
 }
 
-bool scalar_fits(enum dtype dtype, int64_t value) {
-  int bits = 8 * (int)dtype_size(dtype);
-  int64_t min = INT64_MIN, max = INT64_MAX;
-  switch (dtype) {
-  case DTYPE_FLOAT16:
-  case DTYPE_BFLOAT16:
-  case DTYPE_FLOAT32:
-  case DTYPE_FLOAT64:
-    max = (int64_t)1 << 53;
-    min = -max;
-    break;
-
-  case DTYPE_BOOL:
-    bits = 1; /* fall through */
-  case DTYPE_UINT8:
-  case DTYPE_UINT16:
-  case DTYPE_UINT32:
-    max = ((int64_t)1 << bits) - 1; /* fall through */
-  case DTYPE_UINT64:
-    min = 0;
-    break;
-
-  case DTYPE_INT64:
-    break;
-
-  default:
-    if (dtype_is_float8(dtype)) {
-      max = (int64_t)float8_largest(dtype);
-      min = -max;
-      break;
-    }
-    max = ((int64_t)1 << (bits - 1)) - 1;
-    min = -max - 1;
-  }
-  return value >= min && value <= max;
-}
-
-bool scalar_evaluate(const struct argument *argument, const struct scope *scope, int64_t *ret,
+bool scalar_evaluate(const struct argument *argument, const struct scope *scope, struct value *ret,
                      struct error *error) {
   cleanup_expr struct expr *expr = NULL;
   struct value value;
+  if (argument->literal.type != VALUE_NONE) { /* kernel_of_case has checked it */
+    *ret = argument->literal;
+    return true;
+  }
   if (!expr_parse(argument->value, &expr, error) ||
       !expr_bind(expr, scope->names, scope->n, error) ||
       !expr_eval(expr, scope->values, &value, error))
@@ -66,24 +32,26 @@ bool scalar_evaluate(const struct argument *argument, const struct scope *scope,
                     : value.type == VALUE_INT ? value.integer
                                               : 0;
   if ((value.type != VALUE_BOOL && value.type != VALUE_INT) ||
-      !scalar_fits(argument->dtype, integer))
+      !dtype_holds(argument->dtype, integer))
     return error_set(error, "argument \"%s\": %.80s does not give a value of %s", argument->name,
                      argument->value, dtype_name(argument->dtype));
 
-  *ret = integer;
+  *ret = value_int(integer);
   return true;
 }
 
 bool scalar_store(const struct argument *argument, const struct scope *scope, uint64_t *ret_scalar,
                   struct error *error) {
-  int64_t integer;
-  if (!scalar_evaluate(argument, scope, &integer, error))
+  struct value value;
+  if (!scalar_evaluate(argument, scope, &value, error))
     return false;
   *ret_scalar = 0;
-  if (dtype_size(argument->dtype) == 8 && !dtype_is_floating(argument->dtype))
-    *ret_scalar = (uint64_t)integer;
+  if (value.type == VALUE_FLOAT)
+    element_set(argument->dtype, ret_scalar, 0, value.real);
+  else if (dtype_size(argument->dtype) == 8 && !dtype_is_floating(argument->dtype))
+    *ret_scalar = (uint64_t)value.integer;
   else
-    element_set(argument->dtype, ret_scalar, 0, (double)integer);
+    element_set(argument->dtype, ret_scalar, 0, (double)value.integer);
   return true;
 }
 
@@ -124,9 +92,14 @@ static bool grid_make(const struct kernel *kernel, const struct launch_spec *spe
                       struct error *error) {
   uint32_t *grid = geometry->grid;
   int64_t workgroups;
+  if (!spec->grid.n && !kernel->launch.n_grid)
+    return error_set(error, "neither the manifest nor the object of %s states the grid",
+                     kernel->name);
   if (!extents_evaluate("the grid", kernel->launch.grid, kernel->launch.n_grid, scope, 0, grid,
                         error))
     return false;
+  for (size_t i = 0; i < 3 && i < spec->grid.n; i++)
+    grid[i] = (uint32_t)spec->grid.all[i];
 
   int64_t along_x = (int64_t)grid[0] * spec->cluster;
   bool is_too_large = along_x > EXTENT_MAX ||

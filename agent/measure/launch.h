@@ -29,13 +29,10 @@ must_check bool facts_scope_add(const struct space_facts *facts, struct scope *s
 
 /* In the functions below `scope` holds key, config, gpu_name and arch. */
 
-/* Whether the type holds the integer exactly. */
-bool scalar_fits(enum dtype dtype, int64_t value);
-
-/* Evaluates a scalar argument. Refuses values that are neither integer nor bool, or that the
- * argument's type cannot hold. */
+/* Evaluates a scalar argument: *ret is an int or, of a case, perhaps a float. Refuses other values,
+ * and those that the argument's type cannot hold. */
 must_check bool scalar_evaluate(const struct argument *argument, const struct scope *scope,
-                                int64_t *ret, struct error *error);
+                                struct value *ret, struct error *error);
 
 /* The same, written as the argument's type; the rest of *ret_scalar is zero. */
 must_check bool scalar_store(const struct argument *argument, const struct scope *scope,

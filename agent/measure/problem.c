@@ -4,6 +4,7 @@
 #include "agent/device/device.h"
 #include "agent/measure/element.h"
 #include "common/base/log.h"
+#include "common/kernel/kernel_case.h"
 
 #define CACHE_LINE 64
 #define PAGE 4096
@@ -56,7 +57,7 @@ static bool operands_size(struct problem *problem, const struct scope *scope,
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     const struct argument *argument = &problem->kernel->arguments[i];
     struct operand *operand = &problem->operands[i];
-    if (!argument->is_buffer)
+    if (!argument_has_buffer(argument))
       continue;
     if (!argument_elements(argument, scope, &operand->elements, error))
       return false;
@@ -195,7 +196,7 @@ bool problem_new(const struct problem_setup *setup, struct problem **ret_problem
     return false;
 
   for (size_t i = 0; i < kernel->n_arguments; i++)
-    if (kernel->arguments[i].is_buffer && !operand_new(problem, i, setup->seed, error))
+    if (argument_has_buffer(&kernel->arguments[i]) && !operand_new(problem, i, setup->seed, error))
       return false;
   if (!scalars_evaluate(problem, setup->baseline, &baseline_scope, problem->host_scalars, error) ||
       !rotation_new(problem, error))
@@ -205,8 +206,9 @@ bool problem_new(const struct problem_setup *setup, struct problem **ret_problem
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
     problem->host_pointers[i] = operand->given ? operand->given : operand->room;
-    problem->host_arguments[i] = kernel->arguments[i].is_buffer ? (void *)&problem->host_pointers[i]
-                                                                : (void *)&problem->host_scalars[i];
+    problem->host_arguments[i] = kernel->arguments[i].is_buffer
+                                     ? (void *)&problem->host_pointers[argument_owner(kernel, i)]
+                                     : (void *)&problem->host_scalars[i];
   }
 
   for (size_t i = 0; i < kernel->n_arguments && setup->reference; i++)
@@ -263,7 +265,7 @@ enum outcome config_load(struct problem *problem, uint64_t config, const char *o
   }
 
   for (size_t i = 0; i < plan->n_arguments; i++) {
-    size_t k = plan->arguments[i];
+    size_t k = argument_owner(problem->kernel, plan->arguments[i]);
     loaded->arguments[i] = problem->kernel->arguments[k].is_buffer ? (void *)&problem->pointers[k]
                                                                    : (void *)&loaded->scalars[k];
   }
@@ -302,7 +304,7 @@ bool problem_reset(struct problem *problem, int mark, struct error *error) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
     const struct argument *argument = &problem->kernel->arguments[i];
-    if (!argument->is_buffer)
+    if (!argument_has_buffer(argument))
       continue;
     void *to = problem->pointers[i] = operand->checked->address;
     bool ok = true;

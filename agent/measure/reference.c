@@ -12,6 +12,7 @@
 #include "agent/measure/float8.h"
 #include "agent/measure/launch.h"
 #include "common/base/numbers.h"
+#include "common/kernel/kernel_case.h"
 
 #define SAMPLES_AT_ONCE 16 /* of a thread */
 
@@ -109,7 +110,8 @@ static uint64_t permuted(uint64_t index, uint64_t n, uint64_t seed) {
   int half = 1;
   while (half < 31 && n > (uint64_t)1 << 2 * half)
     half++;
-  uint64_t mask = ((uint64_t)1 << half) - 1, value = index % n, key = seed + index / n * 0x9e3779b97f4a7c15u;
+  uint64_t mask = ((uint64_t)1 << half) - 1, value = index % n,
+           key = seed + index / n * 0x9e3779b97f4a7c15u;
   do {
     uint64_t left = value >> half, right = value & mask;
     for (uint64_t round = 0; round < 4; round++) {
@@ -238,7 +240,7 @@ bool reference_host_new(const struct reference_setup *setup, struct reference_ho
   /* Too large a key is refused before any memory is taken. */
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     const struct argument *argument = &kernel->arguments[i];
-    if (argument->is_buffer && !argument_elements(argument, &shared, &elements[i], error))
+    if (argument_has_buffer(argument) && !argument_elements(argument, &shared, &elements[i], error))
       return false;
     bytes += (size_t)elements[i] * dtype_size(argument->dtype);
   }
@@ -250,13 +252,16 @@ bool reference_host_new(const struct reference_setup *setup, struct reference_ho
   host->n = kernel->n_arguments;
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     const struct argument *argument = &kernel->arguments[i];
-    if (argument->is_buffer) {
-      host->arguments[i] = &host->pointers[i];
+    if (argument->is_buffer)
+      host->arguments[i] = &host->pointers[argument_owner(kernel, i)];
+    if (argument_has_buffer(argument)) {
       host->pointers[i] = host_memory_new((size_t)elements[i] * dtype_size(argument->dtype));
       if (argument->access != ACCESS_WRITE)
         inputs_fill(argument, i, elements[i], setup->seed, host->pointers[i]);
       continue;
     }
+    if (argument->is_buffer)
+      continue;
     host->arguments[i] = &host->scalars[i];
     if (!scalar_store(argument, &of_config, &host->scalars[i], error)) {
       reference_host_free(host);

@@ -18,6 +18,8 @@
  *    "regime": "cold", "reference": true,
  *    "baseline": {"config": 0, "object": "/path/baseline.so",
  *                 "launch": {agent/compile/launch_spec.h}}}
+ *     For a captured kernel also "case": {…} (common/kernel/kernel_case.h), with "blobs":
+ *     {"sha256:…": "/path"} where it passes bytes; "reference" has them too.
  *     With "reference", a socket to the process of the reference comes with the request.
  *     Opens the device unless this process has it open already, runs the sentinel, allocates and
  *     fills the buffers, loads the baseline and checks its outputs against the reference.

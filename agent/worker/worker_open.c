@@ -5,12 +5,17 @@
 #include "agent/measure/problem.h"
 #include "agent/node/machine_settings.h"
 #include "agent/worker/worker_process.h"
+#include "common/base/file.h"
+#include "common/kernel/kernel_case.h"
 
+#define BLOB_BYTES_MAX ((size_t)256 << 20)
 #define SETTINGS_NS ((int64_t)60 * 1000000000) /* how long the machine's settings are cached */
 
 /* "open" and "reference". */
 struct open_request {
   json_t *kernel, *key, *space;
+  json_t *of_key; /* the case of a captured kernel; NULL: none */
+  json_t *blobs;  /* digest → path of the bytes that it passes; NULL: none */
   int64_t seed;
 
   /* Of "open". */
@@ -30,6 +35,8 @@ struct open_request {
   OPEN_FIELD(JSON, kernel, FIELD_REQUIRED | FIELD_OBJECT),                                         \
       OPEN_FIELD(JSON, key, FIELD_REQUIRED | FIELD_OBJECT),                                        \
       OPEN_FIELD(JSON, space, FIELD_REQUIRED | FIELD_OBJECT),                                      \
+      {"case", FIELD_JSON, offsetof(struct open_request, of_key), FIELD_OBJECT},                   \
+      OPEN_FIELD(JSON, blobs, FIELD_OBJECT),                                                       \
       OPEN_FIELD(INTEGER, seed, FIELD_REQUIRED, .least = INT64_MIN, .most = INT64_MAX)
 
 static const char *const regimes[] = {"cold", "warm", NULL};
@@ -75,6 +82,9 @@ static void problem_close(struct worker *worker) {
   worker->key = (struct key){0};
   if (worker->kernel)
     kernel_free(TAKE(worker->kernel));
+  for (size_t i = 0; i < worker->n_blobs; i++)
+    free(worker->blobs[i]);
+  worker->n_blobs = 0;
   bundle_places_release(&worker->opened);
 }
 
@@ -138,6 +148,45 @@ bool worker_answer_close(struct worker *worker, const json_t *json) {
   return worker_answer(json_pack("{s:b}", "closed", 1));
 }
 
+/* Reads the bytes that the request's case passes in a buffer. */
+static bool blob_take(struct worker *worker, const struct open_request *request,
+                      struct argument *argument, struct error *error) {
+  char text[DIGEST_TEXT_SIZE];
+  const char *sent = json_string_value(
+      json_object_get(request->blobs, digest_format(argument_blob(argument), text)));
+  cleanup_free char *path = sent ? xstrdup(sent) : NULL;
+  char *bytes = NULL;
+  size_t size;
+  if (!path)
+    return error_set(error, "the contents of \"%s\" did not come with the request", argument->name);
+  if (!worker_object_place(worker, &worker->opened, &path, error) ||
+      !file_read(path, BLOB_BYTES_MAX, &bytes, &size, error))
+    return false;
+  worker->blobs[worker->n_blobs++] = bytes;
+  argument->fill.bytes = bytes;
+  return argument_blob_check(argument, size, error);
+}
+
+/* Gives a captured kernel the case of the request. */
+static bool case_take(struct worker *worker, const struct open_request *request,
+                      struct error *error) {
+  struct kernel *of_key;
+  if (!worker->kernel->is_captured)
+    return !request->of_key || error_at(error, "/case", "only a captured kernel has a case");
+  if (!request->of_key)
+    return error_at(error, "/case", "a captured kernel comes with the case of its key");
+  if (!kernel_of_case(worker->kernel, request->of_key, &of_key, error))
+    return error_pointer_prefix(error, "/case");
+  kernel_free(worker->kernel);
+  worker->kernel = of_key;
+
+  for (size_t i = 0; i < of_key->n_arguments; i++)
+    if (argument_blob(&of_key->arguments[i]) &&
+        !blob_take(worker, request, &of_key->arguments[i], error))
+      return false;
+  return true;
+}
+
 /* Parses the kernel, key and space of a request, whose config must be in the space. */
 static bool problem_parse(struct worker *worker, const struct open_request *request, int64_t config,
                           const char *config_pointer, struct error *error) {
@@ -145,7 +194,8 @@ static bool problem_parse(struct worker *worker, const struct open_request *requ
       !key_parse(request->key, (const char *const *)worker->kernel->key_names,
                  worker->kernel->n_key_names, &worker->key, error) ||
       !space_parse(request->space, &worker->space, error) ||
-      !kernel_accepts(worker->kernel, &worker->key, worker->space, error))
+      !kernel_accepts(worker->kernel, &worker->key, worker->space, error) ||
+      !case_take(worker, request, error))
     return false;
 
   worker->seed = (uint64_t)request->seed;

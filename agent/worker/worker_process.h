@@ -27,7 +27,9 @@ struct worker {
   json_t *settings;        /* names of the machine's settings that are not as they should be */
   int64_t settings_ns;     /* when they were checked */
   struct problem *problem; /* NULL: nothing is open; else all of these are set */
-  struct kernel *kernel;
+  struct kernel *kernel;   /* a captured one with its case */
+  size_t n_blobs;          /* of the case: what its buffers are filled with */
+  char *blobs[KERNEL_ARGUMENTS_MAX];
   struct key key;
   struct space *space;
   uint64_t seed;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "common/builds/function_record.h"
+#include "common/kernel/kernel_case.h"
 
 #define TEXT_MAX 200
 #define CACHE_FILES_MAX 64
@@ -13,8 +14,10 @@
 #define WARP_SIZE_MAX 1024
 #define CLUSTERS_MAX 16
 
+#define GRID_MAX INT32_MAX
+
 struct object {
-  json_t *config;
+  json_t *config, *grid;
   struct digest digest;
   json_t *metadata;
 };
@@ -24,6 +27,7 @@ struct failure {
 };
 struct variant {
   char *when;
+  json_t *key, *of_key; /* "case" */
   json_t *signature, *constexprs;
   RECORD_ARRAY(struct object, n_objects, objects);
   RECORD_ARRAY(struct failure, n_failed, failed);
@@ -93,6 +97,7 @@ static const struct field object_fields[] = {
     RECORD_FIELD(JSON, struct object, config, FIELD_REQUIRED | FIELD_OBJECT),
     RECORD_FIELD(DIGEST, struct object, digest, FIELD_REQUIRED),
     RECORD_FIELD(JSON, struct object, metadata, FIELD_OBJECT),
+    RECORD_FIELD(JSON, struct object, grid, FIELD_ARRAY),
 };
 static const struct record object_record = RECORD(NULL, struct object, object_fields);
 
@@ -104,6 +109,8 @@ static const struct record failure_record = RECORD(NULL, struct failure, failure
 
 static const struct field variant_fields[] = {
     RECORD_FIELD(TEXT, struct variant, when),
+    RECORD_FIELD(JSON, struct variant, key, FIELD_OBJECT),
+    {"case", FIELD_JSON, offsetof(struct variant, of_key), FIELD_OBJECT},
     RECORD_FIELD(JSON, struct variant, signature, FIELD_OBJECT),
     RECORD_FIELD(JSON, struct variant, constexprs, FIELD_OBJECT),
     {"objects", FIELD_RECORDS, offsetof(struct variant, n_objects), .of = &object_record},
@@ -200,14 +207,86 @@ static bool metadata_read(struct build *build, const json_t *json, struct error 
          error_pointer_prefix(error, "/cache");
 }
 
+bool build_variant_kernel(const struct kernel *kernel, const json_t *variant,
+                          struct kernel **ret_kernel, struct error *error) {
+  *ret_kernel = NULL;
+  return !kernel->is_captured ||
+         kernel_of_case(kernel, json_object_get(variant, "case"), ret_kernel, error) ||
+         error_pointer_prefix(error, "/case");
+}
+
+/* The key of a variant of a captured kernel and, unless it is of a head, its case. */
+static bool captured_variant_read(struct build *build, size_t index, const struct kernel *kernel,
+                                  const struct variant *variant, bool is_head,
+                                  struct error *error) {
+  cleanup_kernel struct kernel *of_key = NULL;
+  if (variant->when)
+    return error_at(error, "/when", "a variant of a captured kernel has a \"key\" in its place");
+  if (!variant->key)
+    return error_at(error, "/key", "a variant of a captured kernel must state its key");
+  if (!key_parse(variant->key, (const char *const *)kernel->key_names, kernel->n_key_names,
+                 &build->keys[index], error))
+    return error_pointer_prefix(error, "/key");
+  if (is_head)
+    return true;
+
+  if (!variant->of_key)
+    return error_at(error, "/case", "a variant of a captured kernel must state what is passed");
+  if (!build_variant_kernel(kernel, json_array_get(build->variants, index), &of_key, error))
+    return false;
+  for (size_t i = 0; i < of_key->n_arguments; i++) {
+    const struct digest *blob = argument_blob(&of_key->arguments[i]);
+    if (blob)
+      objects_add(build, &(struct file){.digest = *blob}, 1);
+  }
+  return true;
+}
+
+/* Whether no two variants of a captured kernel have the same key. */
+static bool keys_differ(const struct build *build, struct error *error) {
+  cleanup_json json_t *seen = json_object();
+  for (size_t i = 0; i < build->n_variants; i++) {
+    cleanup_json json_t *json = key_to_json(&build->keys[i]);
+    cleanup_free char *text = json_canonical(json);
+    char at[JSON_POINTER_SIZE];
+    if (json_object_get(seen, text))
+      return error_at(error, json_pointer_index(at, sizeof at, "/variants", i),
+                      "an earlier variant has the same key");
+    ALWAYS(json_object_set_new(seen, text, json_true()) == 0);
+  }
+  return true;
+}
+
+/* Exactly the objects of captured kernels state a grid. */
+static bool grid_check(const struct kernel *kernel, const json_t *grid, struct error *error) {
+  size_t i;
+  const json_t *extent;
+  if (!kernel->is_captured)
+    return !grid || error_set(error, "only an object of a captured kernel has a grid");
+
+  bool is_good = json_array_size(grid) == 3;
+  json_array_foreach (grid, i, extent)
+    is_good = is_good && json_is_integer(extent) && json_integer_value(extent) >= 0 &&
+              json_integer_value(extent) <= GRID_MAX;
+  return is_good ||
+         error_set(error, "an object of a captured kernel must have a grid: three integers from 0 "
+                          "to 2^31 - 1");
+}
+
 static bool variant_read(struct build *build, size_t index, const struct kernel *kernel,
                          bool is_head, struct error *error) {
   __attribute__((cleanup(variant_release))) struct variant variant = {0};
   if (!record_read(&variant_record, json_array_get(build->variants, index), "", &variant, error))
     return false;
-  if (!variant.when && index + 1 < build->n_variants)
+  if (kernel->is_captured) {
+    if (!captured_variant_read(build, index, kernel, &variant, is_head, error))
+      return false;
+  } else if (variant.key || variant.of_key) {
+    return error_set(error, "only a variant of a captured kernel has \"key\" and \"case\"");
+  } else if (!variant.when && index + 1 < build->n_variants) {
     return error_set(error,
                      "a variant without \"when\" is used always, so it must be the last one");
+  }
   if (variant.when && (!expr_parse(variant.when, &build->whens[index], error) ||
                        !expr_bind(build->whens[index], (const char *const *)kernel->key_names,
                                   kernel->n_key_names, error)))
@@ -226,6 +305,9 @@ static bool variant_read(struct build *build, size_t index, const struct kernel 
     snprintf(at, sizeof at, "/objects/%zu/config", i);
     if (!config_check(object->config, seen, at, error))
       return false;
+    snprintf(at, sizeof at, "/objects/%zu/grid", i);
+    if (!grid_check(kernel, object->grid, error))
+      return error_pointer_prefix(error, at);
     objects_add(build, &code, 1);
     snprintf(at, sizeof at, "/objects/%zu/metadata", i);
     if (object->metadata && !metadata_read(build, object->metadata, error))
@@ -270,8 +352,9 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
   size_t n = 0, i;
   const json_t *variant;
   build->n_variants = json_array_size(build->variants);
-  if (build->n_variants < 1 || build->n_variants > BUILD_VARIANTS_MAX)
-    return error_at(error, "/variants", "a build has 1 to %d variants", BUILD_VARIANTS_MAX);
+  size_t most = kernel->is_captured ? BUILD_CASES_MAX : BUILD_VARIANTS_MAX;
+  if (build->n_variants < 1 || build->n_variants > most)
+    return error_at(error, "/variants", "a build has 1 to %zu variants", most);
   json_array_foreach (build->variants, i, variant) {
     n += json_array_size(json_object_get(variant, "objects")) +
          json_array_size(json_object_get(variant, "failed"));
@@ -283,11 +366,15 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
                     BUILD_OBJECTS_MAX);
 
   build->whens = xcalloc(build->n_variants, sizeof *build->whens);
+  build->keys = kernel->is_captured ? xcalloc(build->n_variants, sizeof *build->keys) : NULL;
   for (i = 0; i < build->n_variants; i++) {
     char at[JSON_POINTER_SIZE];
     if (!variant_read(build, i, kernel, is_head, error))
       return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/variants", i));
   }
+
+  if (build->keys && !keys_differ(build, error))
+    return false;
 
   /* Each digest once. */
   n = 0;
@@ -320,8 +407,9 @@ json_t *build_head(const struct build *build) {
   json_t *head = json_copy(build->json), *variants = json_array(), *variant;
   size_t i;
   json_array_foreach (build->variants, i, variant)
-    ALWAYS(json_array_append_new(
-               variants, json_pack("{s:O*}", "when", json_object_get(variant, "when"))) == 0);
+    ALWAYS(json_array_append_new(variants,
+                                 json_pack("{s:O*, s:O*}", "when", json_object_get(variant, "when"),
+                                           "key", json_object_get(variant, "key"))) == 0);
   ALWAYS(head && json_object_set_new(head, "variants", variants) == 0);
   json_object_del(head, "record");
   return head;
@@ -340,6 +428,9 @@ void build_free(struct build *build) {
     if (build->whens[i])
       expr_free(build->whens[i]);
   }
+  for (size_t i = 0; build->keys && i < build->n_variants; i++)
+    key_release(&build->keys[i]);
+  free(build->keys);
   free(build->whens);
   free(build->objects);
   json_decref(build->json);
@@ -368,8 +459,34 @@ const json_t *build_cache(const struct build *build, size_t variant, const json_
   return NULL;
 }
 
+/* Both keys are of the kernel, so that their names are the same. */
+static bool keys_are_equal(const struct key *a, const struct key *b) {
+  bool is_equal = a->n == b->n;
+  for (size_t i = 0; i < a->n && is_equal; i++)
+    is_equal = value_equal(a->values[i], b->values[i]);
+  return is_equal;
+}
+
+static bool case_find(const struct build *build, const struct key *key, size_t *ret_index,
+                      struct error *error) {
+  for (size_t i = 0; i < build->n_variants; i++) {
+    if (keys_are_equal(&build->keys[i], key)) {
+      *ret_index = i;
+      return true;
+    }
+  }
+
+  cleanup_free char *key_text = key_format_shell(key);
+  return error_at(error, "/key",
+                  "no case of the build for %s is of this key; " BUILD_CAPTURE, build->arch,
+                  key_text);
+}
+
 bool build_variant(const struct build *build, const struct key *key, size_t *ret_index,
                    struct error *error) {
+  if (build->keys)
+    return case_find(build, key, ret_index, error);
+
   for (size_t i = 0; i < build->n_variants; i++) {
     struct value when = value_bool(true);
     if (build->whens[i] && expr_last_slot(build->whens[i]) >= (int)key->n)
@@ -416,7 +533,11 @@ bool build_launch_read(const json_t *object, int64_t warp_size, struct build_lau
                        struct error *error) {
   const json_t *metadata = json_object_get(object, "metadata");
   struct build_launch launch = {.warp_size = warp_size, .clusters = 1};
+  const json_t *grid = json_object_get(object, "grid");
   int64_t global_bytes = 0, profile_bytes = 0;
+  launch.has_grid = grid != NULL;
+  for (size_t i = 0; i < 3 && grid; i++)
+    launch.grid[i] = json_integer_value(json_array_get(grid, i));
 
   if (!json_get_string(metadata, "", "name", JSON_REQUIRED, &launch.name, error) ||
       !json_get_integer(metadata, "", "num_warps", JSON_REQUIRED, 1, WARPS_MAX, &launch.warps,

@@ -8,7 +8,9 @@
  *                                   "metadata": {…}}],
  *                      "failed": [{"config": {…}, "error": "one line"}]}]}
  * `when` is an expression over the key (absent: always); the first variant whose `when` is true is
- * used.
+ * used. A variant of a captured kernel has in its place {"key": {…}, "case": {…}}: it is used for
+ * exactly this key, 1 and 1.0 and true being different, and common/kernel/kernel_case.h says what
+ * is passed then. Each of its objects has "grid": [x, y, z]. There may be BUILD_CASES_MAX of them.
  * Required: kernel, toolchain (triton; torch and rocm where known), arch, warp_size, variants with
  * objects. A variant without `when` is the last one. A config is in `objects` or in `failed`,
  * once. signature, constexprs and metadata are objects that only the agent reads, except
@@ -27,6 +29,7 @@
 #include "common/kernel/kernel.h"
 
 #define BUILD_VARIANTS_MAX 256
+#define BUILD_CASES_MAX 4096
 #define BUILD_OBJECTS_MAX 65536           /* over all variants, with those that failed */
 #define BUILD_SIZE_MAX ((size_t)16 << 20) /* of its JSON */
 #define BUILD_ERROR_MAX 4096
@@ -37,6 +40,11 @@
   "`python3 -m wavetune pack DIR --arch %s --key %s --output FOLDER` and push it with `wavetune "  \
   "kernel push DIR "                                                                               \
   "--build FOLDER`"
+
+/* The same for a captured kernel: a format of the text of key_format_shell. */
+#define BUILD_CAPTURE                                                                              \
+  "it was captured: have the program run with the key %s and WAVETUNE_CAPTURE=source, and build "  \
+  "what it captures with `python3 -m wavetune build`"
 
 struct build {
   struct digest digest;
@@ -49,10 +57,12 @@ struct build {
   json_t *variants; /* in `json` */
   size_t n_variants;
   struct expr **whens; /* NULL: always; bound to the kernel's key names by build_parse */
+  struct key *keys;    /* of a captured kernel, in place of `whens`; else NULL */
   size_t n_objects, capacity;
-  struct digest *objects; /* every blob that it names, code and files, each once; a head has none */
-  json_t *record;         /* of the packed function, in `json`; NULL where there is none, and in
-                             a head */
+  struct digest
+      *objects; /* every blob that it names, code, files and contents, each once; a head has none */
+  json_t *record; /* of the packed function, in `json`; NULL where there is none, and in
+                     a head */
   json_t *json;
 };
 
@@ -62,8 +72,8 @@ void build_free(struct build *build);
 DEFINE_CLEANUP(struct build *, cleanup_build_free, build_free)
 #define cleanup_build __attribute__((cleanup(cleanup_build_free)))
 
-/* The head of a build, enough to choose among builds: its JSON with only "when" of each variant. A
- * new reference. build_parse_head reads it back; `digest` is the whole build's. */
+/* The head of a build, enough to choose among builds: its JSON with only "when" or "key" of each
+ * variant. A new reference. build_parse_head reads it back; `digest` is the whole build's. */
 must_check json_t *build_head(const struct build *build);
 must_check bool build_parse_head(const json_t *head, const struct digest *digest,
                                  const struct kernel *kernel, struct build **ret_build,
@@ -74,9 +84,13 @@ must_check bool build_parse_head(const json_t *head, const struct digest *digest
  * are ignored. */
 const json_t *build_cache(const struct build *build, size_t variant, const json_t *config);
 
-/* The index of the variant for a key; the error states what to pack. */
+/* The index of the variant for a key; the error states what to pack or capture. */
 must_check bool build_variant(const struct build *build, const struct key *key, size_t *ret_index,
                               struct error *error);
+
+/* The kernel with the case of a variant, for a captured kernel; *ret_kernel is NULL for others. */
+must_check bool build_variant_kernel(const struct kernel *kernel, const json_t *variant,
+                                     struct kernel **ret_kernel, struct error *error);
 
 /* How a build launches its objects, compared with the kernel's manifest and the compiled code:
  * an object's metadata, and the arguments that its variant passes. docs/builds.md is the format.
@@ -93,6 +107,8 @@ struct build_launch {
   int64_t n_scratch;    /* null pointers after the arguments */
   int64_t clusters;     /* workgroups of a cluster; 1: none */
   bool is_cooperative;
+  bool has_grid; /* of a captured kernel */
+  int64_t grid[3];
 };
 
 /* Reads how an entry of "objects" is launched; `warp_size` is the build's, for metadata that state

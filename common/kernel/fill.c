@@ -179,6 +179,47 @@ const struct field_custom fill_custom =
         .read = fill_read,
 };
 
+bool dtype_holds(enum dtype dtype, int64_t value) {
+  int bits = 8 * (int)dtype_size(dtype);
+  int64_t min = INT64_MIN, max = INT64_MAX;
+  switch (dtype) {
+  case DTYPE_FLOAT16:
+  case DTYPE_BFLOAT16:
+  case DTYPE_FLOAT32:
+  case DTYPE_FLOAT64:
+    max = (int64_t)1 << 53;
+    min = -max;
+    break;
+
+  case DTYPE_BOOL:
+    bits = 1; /* fall through */
+  case DTYPE_UINT8:
+  case DTYPE_UINT16:
+  case DTYPE_UINT32:
+    max = ((int64_t)1 << bits) - 1; /* fall through */
+  case DTYPE_UINT64:
+    min = 0;
+    break;
+
+  case DTYPE_INT64:
+    break;
+
+  case DTYPE_FLOAT8_E4M3FN:
+  case DTYPE_FLOAT8_E5M2:
+  case DTYPE_FLOAT8_E4M3FNUZ:
+  case DTYPE_FLOAT8_E5M2FNUZ:
+  case DTYPE_FLOAT8_E4B15:
+    max = integer_ranges[dtype].max;
+    min = -max;
+    break;
+
+  default:
+    max = ((int64_t)1 << (bits - 1)) - 1;
+    min = -max - 1;
+  }
+  return value >= min && value <= max;
+}
+
 static bool is_whole(double number) {
   return number == floor(number) && fabs(number) <= (double)EXACT_INTEGER_MAX;
 }

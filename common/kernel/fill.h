@@ -50,6 +50,9 @@ const char *dtype_name(enum dtype dtype);
 const char *dtype_c_type(enum dtype dtype);
 size_t dtype_size(enum dtype dtype);
 must_check bool dtype_parse(const char *name, enum dtype *ret_dtype);
+/* Whether the type holds the integer exactly; larger floats than 8-bit ones are not asked beyond
+ * 2^53. */
+bool dtype_holds(enum dtype dtype, int64_t value);
 
 enum fill_kind {
   FILL_NORMAL,

@@ -100,6 +100,8 @@ static bool key_name_check(const char *name, struct error *error) {
 }
 
 static const char *const access_names[] = {"read", "write", "readwrite", NULL};
+static const char *const kind_names[] = {"buffer", "scalar", NULL};
+static const char *const cases_names[] = {"build", NULL};
 
 #define IDENTIFIER(object, member, flags)                                                          \
   RECORD_FIELD(TEXT, object, member, flags, .check = identifier_check)
@@ -120,6 +122,8 @@ static const struct field argument_fields[] = {
     RECORD_FIELD(CUSTOM, struct argument, fill, FIELD_NOT_NULL | FIELD_REQUEST,
                  .custom = &fill_custom, .about = "of a buffer that is read"),
     EXPRESSION(struct argument, value, .about = "of a scalar: an expression"),
+    RECORD_FIELD(ENUM, struct argument, kind, FIELD_NOT_NULL, .names = kind_names,
+                 .about = "of a captured kernel, in place of shape, access, fill and value"),
 };
 static const struct record argument_record = RECORD(NULL, struct argument, argument_fields);
 
@@ -185,7 +189,9 @@ static const struct field manifest_fields[] = {
     RECORD_FIELD_AS("defines", MAP, struct kernel, n_defines, .most = DEFINES_MAX,
                     .of = &define_record, .about = "constants that follow from key and config"),
     RECORD_FIELD(RECORD, struct kernel, launch, FIELD_NOT_NULL, .of = &launch_record,
-                 .about = "of all languages but c"),
+                 .about = "of all languages but c, unless it is captured"),
+    RECORD_FIELD(ENUM, struct kernel, cases, FIELD_NOT_NULL, .names = cases_names,
+                 .about = "of a captured kernel: its builds state what is passed"),
     RECORD_FIELD(RECORD, struct kernel, reference, .of = &reference_record,
                  .about = "which c must have"),
     EXPRESSION(struct kernel, flops),
@@ -225,9 +231,31 @@ static bool texts_differ(const void *texts, size_t n, size_t stride, const char 
   return true;
 }
 
+/* An argument of a captured kernel. A case states what is read and written. */
+static bool captured_argument_settle(struct argument *argument, struct error *error) {
+  static const char what[] = "is stated by a build's case, as the kernel is captured";
+  if ((int)argument->kind < 0)
+    return member_is_missing("/kind", error);
+  if (argument->shape)
+    return error_at(error, "/shape", "\"shape\" %s", what);
+  if ((int)argument->access >= 0)
+    return error_at(error, "/access", "\"access\" %s", what);
+  if (argument->fill.is_stated)
+    return error_at(error, "/fill", "\"fill\" %s", what);
+  if (argument->value)
+    return error_at(error, "/value", "\"value\" %s", what);
+
+  argument->is_buffer = argument->kind == KIND_BUFFER;
+  argument->access = argument->is_buffer ? ACCESS_READWRITE : ACCESS_READ;
+  return true;
+}
+
 static bool argument_settle(struct argument *argument, struct error *error) {
   const struct fill *fill = &argument->fill;
   argument->is_buffer = argument->shape != NULL;
+  if ((int)argument->kind >= 0)
+    return error_at(error, "/kind",
+                    "only an argument of a captured kernel, which has \"cases\", has a \"kind\"");
 
   if (!argument->is_buffer) {
     if (!argument->value)
@@ -261,6 +289,14 @@ static bool argument_settle(struct argument *argument, struct error *error) {
 /* Only hip must state a block: that of a Triton program is num_warps × warp_size. */
 static bool launch_fits(const struct kernel *kernel, struct error *error) {
   bool has_launch = kernel->launch.grid != NULL;
+  if (kernel->is_captured) {
+    if (kernel->language != LANGUAGE_TRITON)
+      return error_at(error, "/cases", "only a kernel in triton is captured");
+    if (kernel->n_defines)
+      return error_at(error, "/defines", "a captured kernel has no defines: they are compiled in");
+    return !has_launch ||
+           error_at(error, "/launch", "the objects of a captured kernel's builds state the grid");
+  }
   if (kernel->language == LANGUAGE_C)
     return !has_launch ||
            error_at(error, "/launch", "a kernel in c is a plain function and has no launch");
@@ -338,9 +374,11 @@ bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct err
                     error))
     return false;
 
+  kernel->is_captured = kernel->cases == CASES_BUILD;
   for (size_t i = 0; i < kernel->n_arguments; i++) {
+    struct argument *argument = &kernel->arguments[i];
     char at[JSON_POINTER_SIZE];
-    if (!argument_settle(&kernel->arguments[i], error))
+    if (!(kernel->is_captured ? captured_argument_settle : argument_settle)(argument, error))
       return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/arguments", i));
   }
 
@@ -364,6 +402,9 @@ bool argument_elements(const struct argument *argument, const struct scope *scop
                        int64_t *ret_elements, struct error *error) {
   ALWAYS(argument->is_buffer);
   int64_t elements = 1;
+  if (!argument->n_dimensions)
+    return error_set(error, "the kernel is captured: a build's case states how large \"%s\" is",
+                     argument->name);
   for (size_t i = 0; i < argument->n_dimensions; i++) {
     int64_t extent;
     if (!expr_int_in_scope(argument->shape[i], scope, 1, ELEMENTS_MAX, &extent, error))

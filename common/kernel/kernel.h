@@ -19,6 +19,12 @@
  *    "flops": "5 * rows * columns", "bytes": "8 * rows * columns",
  *    "exports": {"FORMAT": {…}, …}}
  *
+ * A captured kernel (triton only) has "cases": "build". Its arguments state a "kind" in place of
+ * shape, access, fill and value: {"name": "q", "dtype": "bfloat16", "kind": "buffer"}, or "scalar".
+ * It has no launch and no defines. What is passed with a key is stated by the case of a build
+ * (common/kernel/kernel_case.h), so that the kernel stays the same for new keys. Its reference gets
+ * pointers that are not const.
+ *
  * A kernel that is known by name only, from imported tables, has the language "external" and only a
  * name, a key and exports. It can have winners, but no jobs and no builds; `entry` is NULL.
  *
@@ -59,11 +65,14 @@ struct argument {
   char *name;
   enum dtype dtype;
   bool is_buffer;
+  enum { KIND_BUFFER, KIND_SCALAR } kind;    /* of a captured kernel, as its manifest states it */
   RECORD_ARRAY(char *, n_dimensions, shape); /* of a buffer: expressions */
   enum access access;
   struct fill fill;
-  char *value;                 /* of a scalar: an expression */
-  const char *reference_entry; /* the function that computes an element of an output, or NULL */
+  const struct argument *alias; /* of a case: the argument whose buffer it is passed; NULL: none */
+  char *value;                  /* of a scalar: an expression */
+  struct value literal;         /* of a case's scalar: an int or a float; else None */
+  const char *reference_entry;  /* the function that computes an element of an output, or NULL */
 };
 
 struct source {
@@ -109,6 +118,8 @@ struct kernel {
   RECORD_ARRAY(struct argument, n_arguments, arguments);
   RECORD_ARRAY(struct define, n_defines, defines);
   struct launch launch;
+  enum { CASES_BUILD } cases; /* as the manifest states it, or -1 */
+  bool is_captured; /* launches and arguments are those of a build's cases (kernel_case.h) */
   struct kernel_reference reference;
   char *flops, *bytes; /* expressions or NULL */
   RECORD_ARRAY(struct export, n_exports, exports);

@@ -11,7 +11,8 @@
 #define FILE_SIZE_MAX ((size_t)1 << 20)
 
 /* Members that a version may state in place of the folder's. */
-#define SHARED_MEMBERS "arguments", "defines", "launch", "reference", "flops", "bytes", "exports"
+#define SHARED_MEMBERS                                                                             \
+  "arguments", "defines", "launch", "reference", "flops", "bytes", "exports", "cases"
 
 /* Reads a file, which must be inside the folder also after links are followed, because the files of
  * a manifest are pushed to a server. */

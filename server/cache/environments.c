@@ -226,6 +226,8 @@ bool match_has_build(const struct key *key, const struct match_builds *builds,
     return true;
 
   cleanup_free char *key_text = key_format_shell(key);
+  if (builds->is_captured)
+    return error_at(error, "/kernel", "this kernel has no build; " BUILD_CAPTURE, key_text);
   return error_at(error, "/kernel", "this kernel has no build; pack one with " BUILD_COMMANDS,
                   "ARCH", key_text);
 }
@@ -265,12 +267,14 @@ bool match_build(const struct environment *environment, const struct key *key,
 
   const struct build *newest = builds->builds[0];
   cleanup_free char *key_text = key_format_shell(key);
+  cleanup_free char *what_to_do =
+      builds->is_captured ? xasprintf(BUILD_CAPTURE, key_text)
+                          : xasprintf("pack one with " BUILD_COMMANDS, environment->arch, key_text);
   return error_at(error, "/environment",
                   "no build of this kernel is for arch %.40s with triton %.40s and torch %.40s "
-                  "(the newest is for %.40s with triton %.40s and torch %.40s); pack one "
-                  "with " BUILD_COMMANDS,
+                  "(the newest is for %.40s with triton %.40s and torch %.40s); %s",
                   environment->arch, stated(environment->triton), stated(environment->torch),
-                  newest->arch, newest->triton, stated(newest->torch), environment->arch, key_text);
+                  newest->arch, newest->triton, stated(newest->torch), what_to_do);
 }
 
 int64_t match_devices(const struct environment *environment,

@@ -31,6 +31,7 @@ struct match_builds {
   size_t n;
   struct build **builds; /* newest first, perhaps heads (build_head) */
   bool required;         /* a triton kernel runs builds only; other kernels have none */
+  bool is_captured;      /* the kernel: a build is made of what a program captures */
 };
 
 /* Finds the one environment that `partial` means: one that equals it; else the only known one that

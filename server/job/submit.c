@@ -169,8 +169,10 @@ static bool catalog_load_builds(struct worker *worker, struct catalog_kernel *en
     return false;
 
   entry->has_builds = true;
-  entry->builds = (struct match_builds){
-      .builds = xcalloc((size_t)db_count(rows) + 1, sizeof(struct build *)), .required = true};
+  entry->builds =
+      (struct match_builds){.builds = xcalloc((size_t)db_count(rows) + 1, sizeof(struct build *)),
+                            .required = true,
+                            .is_captured = entry->kernel->is_captured};
   for (int row = 0; row < db_count(rows); row++) {
     cleanup_json json_t *head = db_get_json(rows, row, "head");
     struct digest digest = db_get_digest(rows, row, "digest");

@@ -245,6 +245,140 @@ static json_t *build_with_cache(const struct kernel *kernel) {
   return json;
 }
 
+/* Captured kernels */
+
+static struct kernel *captured_kernel(void) {
+  cleanup_json json_t *json = json_of(
+      "{\"name\": \"captured/add\", \"language\": \"triton\", \"entry\": \"add\", \"cases\": "
+      "\"build\", \"sources\": [{\"path\": \"add.py\", \"digest\": \"" DIGEST_A
+      "\"}], \"key\": [\"n\", \"dtype\"], \"arguments\": [{\"name\": \"y\", \"dtype\": "
+      "\"int32\", \"kind\": \"buffer\"}, {\"name\": \"n\", \"dtype\": \"int32\", "
+      "\"kind\": \"scalar\"}]}");
+  struct kernel *kernel = NULL;
+  struct error error;
+  cr_assert(kernel_parse(json, &kernel, &error), "%s: %s", error.pointer, error.message);
+  return kernel;
+}
+
+#define CAPTURED_OBJECTS                                                                           \
+  "\"signature\": {\"y\": \"*i32\"}, \"objects\": [{\"config\": {\"BLOCK\": 64}, \"digest\": "     \
+  "\"" DIGEST_B "\", \"grid\": [4, 1, 1], \"metadata\": {\"name\": \"add\", \"num_warps\": 4}}]"
+#define CAPTURED_VARIANT(key, fill)                                                                \
+  "{\"key\": " key ", \"case\": {\"arguments\": {\"y\": {\"elements\": 8, \"access\": "            \
+  "\"readwrite\", \"fill\": " fill "}}}, " CAPTURED_OBJECTS "}"
+#define CAPTURED_VARIANTS                                                                          \
+  "[" CAPTURED_VARIANT(                                                                            \
+      "{\"n\": 1, \"dtype\": \"a\"}",                                                              \
+      "{\"blob\": \"" DIGEST_C                                                                     \
+      "\"}") ", " CAPTURED_VARIANT("{\"n\": 1.0, \"dtype\": \"a\"}",                               \
+                                   "\"zeros\"") ", " CAPTURED_VARIANT("{\"n\": true, \"dtype\": "  \
+                                                                      "null}",                     \
+                                                                      "{\"ramp\": [0, 2]}") "]"
+
+static json_t *captured_build(const struct kernel *kernel, const char *of) {
+  json_t *json = build_json(kernel);
+  json_object_set_new(json, "variants", json_of(of));
+  return json;
+}
+
+Test(build, of_a_captured_kernel_is_chosen_by_the_exact_key) {
+  static const char *const keys[] = {"{\"n\": 1, \"dtype\": \"a\"}",
+                                     "{\"n\": 1.0, \"dtype\": \"a\"}",
+                                     "{\"n\": true, \"dtype\": null}"};
+  cleanup_kernel struct kernel *kernel = captured_kernel();
+  cleanup_json json_t *json = captured_build(kernel, CAPTURED_VARIANTS);
+  cleanup_build struct build *build = build_of(json, kernel), *head = NULL;
+  cleanup_json json_t *head_json = build_head(build);
+  struct error error;
+  size_t index;
+  cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s",
+            error.message);
+  cr_expect_null(json_object_get(json_array_get(head->variants, 0), "case"));
+  for (size_t i = 0; i < ARRAY_LENGTH(keys); i++) {
+    cr_assert(variant_of(build, keys[i], &index, &error), "%s", error.message);
+    cr_expect_eq(index, i, "%s", keys[i]);
+    cr_assert(variant_of(head, keys[i], &index, &error), "%s", error.message);
+    cr_expect_eq(index, i, "%s", keys[i]);
+  }
+  cr_expect_not(variant_of(head, "{\"n\": 2, \"dtype\": \"a\"}", &index, &error));
+  cr_expect_str_eq(error.pointer, "/key");
+  cr_expect(strstr(error.message, "it was captured: have the program run"), "%s", error.message);
+}
+
+Test(build, of_a_captured_kernel_names_the_contents_of_buffers) {
+  cleanup_kernel struct kernel *kernel = captured_kernel();
+  cleanup_json json_t *json = captured_build(kernel, CAPTURED_VARIANTS);
+  cleanup_build struct build *build = build_of(json, kernel);
+  char text[DIGEST_TEXT_SIZE];
+  cr_assert_eq(build->n_objects, 2);
+  cr_expect_str_eq(digest_format(&build->objects[1], text), DIGEST_C);
+}
+
+Test(build, of_a_captured_kernel_states_where_an_object_is_launched) {
+  cleanup_kernel struct kernel *kernel = captured_kernel();
+  cleanup_json json_t *json = captured_build(kernel, CAPTURED_VARIANTS);
+  const json_t *variant = json_array_get(json_object_get(json, "variants"), 0),
+               *object = json_array_get(json_object_get(variant, "objects"), 0);
+  struct build_launch launch;
+  struct error error;
+  cr_assert(build_launch_read(object, 64, &launch, &error), "%s", error.message);
+  cr_expect(launch.has_grid && launch.grid[0] == 4 && launch.grid[1] == 1 && launch.grid[2] == 1);
+}
+
+Test(build, wrong_builds_of_captured_kernels_are_refused) {
+  static const struct {
+    const char *variant, *pointer, *message;
+  } refusals[] = {
+      {"{" CAPTURED_OBJECTS "}", "/variants/0/key", "must state its key"},
+      {"{\"when\": \"n == 1\", " CAPTURED_OBJECTS "}", "/variants/0/when", "in its place"},
+      {"{\"key\": {\"n\": 1}, " CAPTURED_OBJECTS "}", "/variants/0/key/dtype", "lacks"},
+      {"{\"key\": {\"n\": 1, \"dtype\": 1}, " CAPTURED_OBJECTS "}", "/variants/0/case",
+       "what is passed"},
+      {"{\"key\": {\"n\": 1, \"dtype\": 1}, \"case\": {\"arguments\": {\"z\": "
+       "{}}}, " CAPTURED_OBJECTS "}",
+       "/variants/0/case/arguments/z", "no such argument"},
+      {"{\"key\": {\"n\": 1, \"dtype\": 1}, \"case\": {\"arguments\": {}}, \"objects\": "
+       "[{\"config\": "
+       "{}, \"digest\": \"" DIGEST_A "\"}]}",
+       "/variants/0/objects/0/grid", "must have a grid"},
+      {"{\"key\": {\"n\": 1, \"dtype\": 1}, \"case\": {\"arguments\": {}}, \"objects\": "
+       "[{\"config\": "
+       "{}, \"digest\": \"" DIGEST_A "\", \"grid\": [1, 1]}]}",
+       "/variants/0/objects/0/grid", "must have a grid"},
+      {"{\"key\": {\"n\": 1, \"dtype\": 1}, \"case\": {\"arguments\": {}}, \"objects\": "
+       "[{\"config\": "
+       "{}, \"digest\": \"" DIGEST_A "\", \"grid\": [1, -1, 1]}]}",
+       "/variants/0/objects/0/grid", "from 0"},
+      {CAPTURED_VARIANT("{\"n\": 1, \"dtype\": 1}",
+                        "\"zeros\"") ", " CAPTURED_VARIANT("{\"dtype\": 1, \"n\": 1}", "\"zeros\""),
+       "/variants/1", "the same key"},
+  };
+  cleanup_kernel struct kernel *kernel = captured_kernel();
+  for (size_t i = 0; i < ARRAY_LENGTH(refusals); i++) {
+    cleanup_free char *text = xasprintf("[%s]", refusals[i].variant);
+    cleanup_json json_t *json = captured_build(kernel, text);
+    struct build *build;
+    struct error error = {0};
+    cr_assert_not(build_parse(json, kernel, &build, &error), "%s", text);
+    cr_expect_str_eq(error.pointer, refusals[i].pointer, "%s", error.message);
+    cr_expect(strstr(error.message, refusals[i].message), "%s", error.message);
+  }
+}
+
+Test(build, only_captured_kernels_have_cases_and_grids) {
+  cleanup_kernel struct kernel *kernel = triton_kernel();
+  struct build *build;
+  struct error error;
+  cleanup_json json_t *keyed =
+      build_with(kernel, "\"when\":\"dtype == 'fp16'\"", "\"key\":{\"n\":1,\"dtype\":1}");
+  cr_expect_not(build_parse(keyed, kernel, &build, &error));
+  cr_expect_str_eq(error.pointer, "/variants/1");
+  cleanup_json json_t *gridded = build_with(kernel, "\"config\":{\"BLOCK\":128},",
+                                            "\"config\":{\"BLOCK\":128},\"grid\":[1,1,1],");
+  cr_expect_not(build_parse(gridded, kernel, &build, &error));
+  cr_expect_str_eq(error.pointer, "/variants/0/objects/1/grid");
+}
+
 Test(build, a_type_of_triton_is_a_dtype_of_manifests) {
   static const struct {
     const char *type, *dtype;

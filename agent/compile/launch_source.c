@@ -53,9 +53,12 @@ char *reference_source(const struct kernel *kernel) {
     const char *entry = kernel->arguments[i].reference_entry;
     if (!entry)
       continue;
-    fprintf(out, "double %s(", entry);
-    parameters_write(out, kernel, "int64_t", false);
-    fputs(");\n", out);
+    /* Which pointers of a captured kernel are const is the reference's own choice. */
+    if (!kernel->is_captured) {
+      fprintf(out, "double %s(", entry);
+      parameters_write(out, kernel, "int64_t", false);
+      fputs(");\n", out);
+    }
     fprintf(switched, "  case %zu:\n    return %s(", i, entry);
     parameters_write(switched, kernel, "index", true);
     fputs(");\n", switched);

@@ -22,8 +22,8 @@
  * A captured kernel (triton only) has "cases": "build". Its arguments state a "kind" in place of
  * shape, access, fill and value: {"name": "q", "dtype": "bfloat16", "kind": "buffer"}, or "scalar".
  * It has no launch and no defines. What is passed with a key is stated by the case of a build
- * (common/kernel/kernel_case.h), so that the kernel stays the same for new keys. Its reference gets
- * pointers that are not const.
+ * (common/kernel/kernel_case.h), so that the kernel stays the same for new keys. Its reference may
+ * take pointers as const or not.
  *
  * A kernel that is known by name only, from imported tables, has the language "external" and only a
  * name, a key and exports. It can have winners, but no jobs and no builds; `entry` is NULL.

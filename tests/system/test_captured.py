@@ -1,0 +1,140 @@
+"""Captured kernels: written by hand, run on a simulated GPU (tests/fake_hip) and with a server."""
+
+import array
+import hashlib
+import json
+
+from harness import wavetune
+from test_gpu_agent import agent_on_gpu, code, pytestmark, tune  # noqa: F401 (marks of this module)
+
+N = 1000
+REFERENCE = """#include <stdint.h>
+double y_at(int64_t i, float *y, const float *x, int64_t n) { return %s; }
+"""
+SPACE = {"configs": [{"MODE": 0}, {"MODE": 7}, {"MODE": 1}], "default": {"MODE": 0}}
+PLAIN = {"y": {"elements": N, "access": "readwrite", "fill": "zeros"},
+         "x": {"elements": N, "access": "read", "fill": {"ramp": [1, 2]}}, "n": {"value": N}}
+
+
+def captured_kernel(folder, expected="2.0 * (double)i + 2"):
+    folder.mkdir()
+    (folder / "add.py").write_text("import triton\n")
+    (folder / "reference.c").write_text(REFERENCE % expected)
+    (folder / "space.json").write_text(json.dumps(SPACE))
+    (folder / "kernel.json").write_text(json.dumps({
+        "name": "captured/fake_add", "key": ["n", "dtype"], "cases": "build",
+        "arguments": [{"name": "y", "dtype": "float32", "kind": "buffer"},
+                      {"name": "x", "dtype": "float32", "kind": "buffer"},
+                      {"name": "n", "dtype": "int64", "kind": "scalar"}],
+        "reference": {"source": "reference.c", "outputs": {"y": "y_at"}, "rtol": 1e-6, "atol": 1e-6},
+        "versions": {"triton": {"language": "triton", "entry": "fake_add", "sources": ["add.py"]}}}))
+    return folder
+
+
+def captured_build(folder, kernel, tmp_path, cases, blobs=()):
+    """What a builder would write: for each (key, arguments) configs 0 and 7 compiled, 1 failed."""
+    bytes_ = code(tmp_path)
+    (folder / "objects").mkdir(parents=True)
+    for data in (bytes_, *blobs):
+        (folder / "objects" / hashlib.sha256(data).hexdigest()).write_bytes(data)
+    kernel_hash = json.loads(wavetune(None, "kernel", "hash", kernel, "--json").stdout)["kernel"]
+
+    def entry(mode):
+        return {"config": {"MODE": mode}, "digest": "sha256:" + hashlib.sha256(bytes_).hexdigest(), "grid": [16, 1, 1],
+                "metadata": {"name": "fake_add", "shared": 1024, "num_warps": mode + 1, "warp_size": 64, "scratch": 2}}
+
+    variants = [{"key": key, "case": {"arguments": arguments}, "signature": {"y": "*fp32", "x": "*fp32", "n": "i64"},
+                 "constexprs": {}, "objects": [entry(0), entry(7)],
+                 "failed": [{"config": {"MODE": 1}, "error": "out of resource: shared memory"}]}
+                for key, arguments in cases]
+    build = {"kernel": kernel_hash, "toolchain": {"triton": "3.6.0"}, "arch": "gfx942", "warp_size": 64, "variants": variants}
+    (folder / "build.json").write_text(json.dumps(build, sort_keys=True, separators=(",", ":")))
+    return folder
+
+
+KEY = {"n": N, "dtype": "torch.float32"}
+
+
+def tuned(tmp_path, kernel, build, key="n=1000,dtype=torch.float32"):
+    return tune(kernel, tmp_path, "--build", build, "--json", "--key", key)
+
+
+def test_tune_runs_a_captured_kernel(tmp_path):
+    kernel = captured_kernel(tmp_path / "kernel")
+    done = tuned(tmp_path, kernel, captured_build(tmp_path / "build", kernel, tmp_path, [({**KEY, "n": 1000.0}, {}), (KEY, PLAIN)]))
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["outcomes"] == {"correct": 2, "compile": 1}, answer
+    assert answer["winner"]["lds_bytes"] == 1024
+
+
+def test_a_buffer_holds_the_bytes_of_the_capture(tmp_path):
+    kernel = captured_kernel(tmp_path / "kernel", "i * i % 7 + 1.0")
+    blob = array.array("f", (i * i % 7 for i in range(N))).tobytes()
+    x = {"elements": N, "access": "read", "fill": {"blob": "sha256:" + hashlib.sha256(blob).hexdigest()}}
+    done = tuned(tmp_path, kernel, captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, {**PLAIN, "x": x})], [blob]))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcomes"] == {"correct": 2, "compile": 1}
+
+
+def test_two_arguments_may_be_one_buffer(tmp_path):
+    kernel = captured_kernel(tmp_path / "kernel", "x[i] + 1.0")
+    y = {"elements": N, "access": "readwrite", "fill": {"ramp": [0, 3]}}
+    case = {**PLAIN, "y": y, "x": {"elements": N, "access": "read", "alias": "y"}}
+    done = tuned(tmp_path, kernel, captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, case)]))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcomes"] == {"correct": 2, "compile": 1}
+
+
+def test_bytes_of_another_size_are_refused(tmp_path):
+    kernel = captured_kernel(tmp_path / "kernel")
+    blob = b"short"
+    x = {"elements": N, "access": "read", "fill": {"blob": "sha256:" + hashlib.sha256(blob).hexdigest()}}
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, {**PLAIN, "x": x})], [blob])
+    done = tuned(tmp_path, kernel, build)
+    assert done.returncode == 1 and 'argument "x" has 4000 bytes and its blob 5' in done.stderr, done.stderr
+    checked = wavetune(None, "kernel", "check", build, "--kernel", kernel, check=False)
+    assert checked.returncode == 1 and 'contents of "x" in variant 0: argument "x" has 4000 bytes' in checked.stdout, checked
+
+
+def test_a_key_that_was_not_captured_is_refused(tmp_path):
+    kernel = captured_kernel(tmp_path / "kernel")
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, PLAIN)])
+    done = tuned(tmp_path, kernel, build, "n=1000.0,dtype=torch.float32")
+    assert done.returncode == 1 and "no case of the build for gfx942 is of this key" in done.stderr
+    assert "have the program run with the key" in done.stderr, done.stderr
+
+
+def test_a_captured_kernel_and_its_build_are_checked(tmp_path):
+    kernel = captured_kernel(tmp_path / "kernel")
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, PLAIN)])
+    for place in ((kernel,), (build, "--kernel", kernel)):
+        done = wavetune(None, "kernel", "check", *place, check=False)
+        assert done.returncode == 0, done
+    document = json.loads((build / "build.json").read_text())
+    document["variants"][0]["case"]["arguments"]["z"] = {"value": 1}
+    (build / "build.json").write_text(json.dumps(document))
+    done = wavetune(None, "kernel", "check", build, "--kernel", kernel, check=False)
+    assert done.returncode == 1 and "/variants/0/case/arguments/z" in done.stdout, done
+
+
+def test_an_agent_tunes_a_captured_kernel(server, start, tmp_path):
+    agent = agent_on_gpu(start, server, tmp_path)
+    kernel = captured_kernel(tmp_path / "kernel", "i * i % 7 + 1.0")
+    blob = array.array("f", (i * i % 7 for i in range(N))).tobytes()
+    x = {"elements": N, "access": "read", "fill": {"blob": "sha256:" + hashlib.sha256(blob).hexdigest()}}
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, {**PLAIN, "x": x})], [blob])
+
+    def submit(key):
+        return wavetune(server, "submit", kernel, "--key", key, "--wait", "--json", check=False)
+
+    wavetune(server, "kernel", "push", kernel)
+    refused = submit("n=1000,dtype=torch.float32")
+    assert refused.returncode == 4 and "it was captured: have the program run with the key" in refused.stderr, refused
+    wavetune(server, "kernel", "push", kernel, "--build", build)
+    refused = submit("n=1001,dtype=torch.float32")
+    assert refused.returncode == 4 and "is of this key; it was captured" in refused.stderr, refused
+    done = submit("n=1000,dtype=torch.float32")
+    assert done.returncode == 0, done
+    job, = json.loads(done.stdout)
+    assert job["state"] == "done" and job["outcomes"] == {"correct": 2, "compile": 1}, (job, agent.messages)

@@ -178,6 +178,7 @@ CodeManifest = TypedDict("CodeManifest", {
     "arguments": List[Dict[str, Any]],
     "defines": Union[Dict[str, Union[str, int]], None],
     "launch": Dict[str, Any],
+    "cases": Literal['build'],
     "reference": Union[Dict[str, Any], None],
     "flops": Union[str, int],
     "bytes": Union[str, int],

@@ -1,8 +1,38 @@
 /* Untrusted manifests and builds: {"manifest": …, "key": …, "space": …, "build": …}, each member
  * optional. What is accepted must be consistent: parsing it again gives the same hash, sizes of
- * arguments are in range, and a build's head chooses the same variant as the build. */
+ * arguments are in range, a build's head chooses the same variant as the build, and every case of a
+ * captured kernel gives it arguments. */
 #include "common/builds/build.h"
+#include "common/kernel/kernel_case.h"
 #include "tests/fuzz/fuzz.h"
+
+static void check_arguments(const struct kernel *kernel, const struct scope *scope) {
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    const struct argument *argument = &kernel->arguments[i];
+    int64_t elements;
+    struct error error;
+    if (argument->is_buffer && argument_elements(argument, scope, &elements, &error))
+      ALWAYS(elements >= 1 && elements <= (int64_t)1 << 40);
+    ALWAYS(argument_owner(kernel, argument_owner(kernel, i)) == argument_owner(kernel, i));
+  }
+}
+
+/* What was accepted as a build's case makes a kernel. */
+static void check_cases(const struct kernel *kernel, const struct build *build) {
+  const json_t *variant;
+  size_t i;
+  json_array_foreach (build->variants, i, variant) {
+    cleanup_kernel struct kernel *of_case = NULL;
+    struct scope scope = {0};
+    struct error error;
+    ALWAYS(build_variant_kernel(kernel, variant, &of_case, &error));
+    ALWAYS((of_case != NULL) == kernel->is_captured);
+    if (!of_case)
+      return;
+    ALWAYS(digest_equal(&of_case->hash, &kernel->hash) && !of_case->is_captured);
+    check_arguments(of_case, &scope);
+  }
+}
 
 static void check_build(const struct kernel *kernel, json_t *json, const struct key *key) {
   cleanup_build struct build *build = NULL, *head = NULL;
@@ -17,6 +47,7 @@ static void check_build(const struct kernel *kernel, json_t *json, const struct 
   if (!build_parse(json, kernel, &build, &error))
     return;
 
+  check_cases(kernel, build);
   cleanup_json json_t *head_json = build_head(build);
   ALWAYS(build_parse_head(head_json, &build->digest, kernel, &head, &error));
   if (key && build_variant(build, key, &index, &error))
@@ -42,12 +73,7 @@ static void check_job(const struct kernel *kernel, const json_t *input) {
   if (!key_scope_add(&key, &scope, &error) || !space_scope_add(space, ordinal, &scope, &error))
     return;
 
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    int64_t elements;
-    if (kernel->arguments[i].is_buffer &&
-        argument_elements(&kernel->arguments[i], &scope, &elements, &error))
-      ALWAYS(elements >= 1 && elements <= (int64_t)1 << 40);
-  }
+  check_arguments(kernel, &scope);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {

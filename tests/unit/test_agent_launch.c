@@ -62,6 +62,8 @@ Test(launch_spec, refuses_invalid_values) {
       {"{\"threads\": -1}", "/threads"},
       {"{\"shared_bytes\": -1}", "/shared_"},
       {"{\"cluster\": 0}", "/cluster"},
+      {"{\"grid\": [1, 1]}", "/grid"},
+      {"{\"grid\": [1, 1, -1]}", "/grid"},
       {"{\"cooperative\": 1}", "/coop"},
       {"{\"resources\": {\"vgprs\": \"many\"}}", "/resources/vgprs"},
       {"{\"thread\": 1}", "/thread"},
@@ -97,8 +99,32 @@ struct planned {
   struct error error;
 };
 
+static struct argument scalar_of(enum dtype dtype, struct value literal) {
+  return (struct argument){.name = (char *)"s", .dtype = dtype, .literal = literal};
+}
+
+Test(scalar, a_literal_is_passed_in_its_type) {
+  struct argument real = scalar_of(DTYPE_FLOAT32, value_float(0.088)),
+                  whole = scalar_of(DTYPE_FLOAT64, value_int(3)),
+                  integer = scalar_of(DTYPE_INT64, value_int(INT64_MIN));
+  struct scope scope = {0};
+  struct error error;
+  uint64_t bits;
+  float narrow = 0.088f, got;
+  double three = 3, wide;
+  cr_assert(scalar_store(&real, &scope, &bits, &error));
+  memcpy(&got, &bits, sizeof got);
+  cr_expect_eq(got, narrow);
+  cr_assert(scalar_store(&whole, &scope, &bits, &error));
+  memcpy(&wide, &bits, sizeof wide);
+  cr_expect_eq(wide, three);
+  cr_assert(scalar_store(&integer, &scope, &bits, &error));
+  cr_expect_eq((int64_t)bits, INT64_MIN);
+}
+
 /* Plans a launch of a kernel f(y, x, n) with the key n = 1000 and the config BLOCK = 128 on a
- * device of `arch` with 304 compute units. */
+ * device of `arch` with 304 compute units. The language "captured": a captured kernel without its
+ * case. */
 static struct planned plan_on(const char *arch, const char *language, const char *launch,
                               const char *spec_text) {
   static char gpu_name[] = "a GPU";
@@ -109,16 +135,21 @@ static struct planned plan_on(const char *arch, const char *language, const char
   cleanup_kernel struct kernel *kernel = NULL;
   struct planned planned = {0};
   struct scope scope = {0};
+  bool is_captured = string_equal(language, "captured");
   cleanup_json json_t *manifest = json_pack(
-      "{s:s, s:s, s:s, s:[{s:s, s:s}], s:[s], s:o, s:o}", "name", "test", "language", language,
-      "entry", "f", "sources", "path", "f.hip", "digest",
+      "{s:s, s:s, s:s, s:[{s:s, s:s}], s:[s], s:o, s:o*}", "name", "test", "language",
+      is_captured ? "triton" : language, "entry", "f", "sources", "path", "f.hip", "digest",
       "sha256:0000000000000000000000000000000000000000000000000000000000000000", "key", "n",
       "arguments",
       json_of(
           "[{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"write\"},"
           "{\"name\": \"x\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"read\"},"
           "{\"name\": \"n\", \"dtype\": \"int64\", \"value\": \"n\"}]"),
-      "launch", json_of(launch));
+      "launch", launch ? json_of(launch) : NULL);
+  if (is_captured) {
+    json_object_set_new(manifest, "cases", json_string("build"));
+    json_array_clear(json_object_get(manifest, "arguments"));
+  }
   cr_assert(kernel_parse(manifest, &kernel, &planned.error), "%s", planned.error.message);
   cr_assert(scope_add(&scope, "n", value_int(1000), &planned.error));
   cr_assert(scope_add(&scope, "BLOCK", value_int(128), &planned.error));
@@ -156,6 +187,13 @@ Test(launch_plan, has_up_to_three_dimensions) {
 Test(launch_plan, takes_the_block_from_the_object_where_the_manifest_has_none) {
   expect_geometry(plan_on("gfx942", "triton", "{" GRID "}", "{\"threads\": 256}"),
                   (uint32_t[]){8, 1, 1}, (uint32_t[]){256, 1, 1});
+}
+
+Test(launch_plan, takes_the_grid_from_the_object_of_a_captured_kernel) {
+  expect_geometry(plan_on("gfx942", "captured", NULL, "{\"threads\": 64, \"grid\": [5, 2, 3]}"),
+                  (uint32_t[]){5, 2, 3}, (uint32_t[]){64, 1, 1});
+  expect_refused(plan_on("gfx942", "captured", NULL, "{\"threads\": 64}"), OUTCOME_RUNTIME,
+                 "neither the manifest nor the object of test states the grid");
 }
 
 Test(launch_plan, needs_a_block_from_the_manifest_or_the_object) {

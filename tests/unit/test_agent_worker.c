@@ -103,7 +103,11 @@ static void object_state(json_t *objects, const json_t *path) {
 static void objects_state(json_t *request) {
   const json_t *configs = json_object_get(request, "configs");
   json_t *objects = json_object();
+  const char *digest;
+  json_t *path;
   object_state(objects, json_object_get(request, "reference_object"));
+  json_object_foreach (json_object_get(request, "blobs"), digest, path)
+    object_state(objects, path);
   object_state(objects, json_object_get(json_object_get(request, "baseline"), "object"));
   for (size_t i = 0; i < json_array_size(configs); i++)
     object_state(objects, json_object_get(json_array_get(configs, i), "object"));
@@ -681,6 +685,48 @@ Test(worker, what_it_does_not_understand_is_an_error_and_not_the_end) {
   }
   int status = child_end(&child);
   cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+}
+
+#define CAPTURED                                                                                   \
+  "{\"name\": \"captured/f\", \"language\": \"triton\", \"entry\": \"f\", \"cases\": \"build\", "  \
+  "\"sources\": [{\"path\": \"f.py\", \"digest\": \"" DIGEST                                       \
+  "\"}], \"key\": [\"n\"], \"arguments\": "                                                        \
+  "[{\"name\": \"x\", \"dtype\": \"int8\", \"kind\": \"buffer\"}]}"
+#define DIGEST "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define CASE(fill)                                                                                 \
+  "{\"arguments\": {\"x\": {\"elements\": 4, \"access\": \"read\", \"fill\": " fill "}}}"
+
+Test(worker, a_captured_kernel_comes_with_its_case_and_its_bytes) {
+  static const struct {
+    const char *kernel, *of_key;
+    bool has_blob;
+    const char *error;
+  } cases[] = {
+      {NULL, CASE("\"zeros\""), false, "only a captured kernel has a case"},
+      {CAPTURED, NULL, false, "comes with the case of its key"},
+      {CAPTURED, CASE("\"normal\""), false, "needs a fill"},
+      {CAPTURED, CASE("{\"blob\": \"" DIGEST "\"}"), false, "did not come with the request"},
+      {CAPTURED, CASE("{\"blob\": \"" DIGEST "\"}"), true, "has 4 bytes and its blob 9"},
+  };
+  struct child child = child_start();
+  cleanup_free char *path = xasprintf("%s/text", child.scratch);
+  struct error error;
+  cr_assert(file_write_atomically(path, "no object", 9, 0600, &error));
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    json_t *kernel =
+        cases[i].kernel ? fixture_json(cases[i].kernel) : json_incref(child.folder->kernel->json);
+    json_t *request =
+        json_pack("{s:s, s:s, s:o, s:{s:i}, s:O, s:i, s:s, s:{s:i, s:s}}", "do", "open", "device",
+                  "cpu0", "kernel", kernel, "key", "n", 1000, "space", child.folder->space->json,
+                  "seed", 7, "regime", "warm", "baseline", "config", 0, "object", path);
+    if (cases[i].of_key)
+      json_object_set_new(request, "case", fixture_json(cases[i].of_key));
+    if (cases[i].has_blob)
+      json_object_set_new(request, "blobs", json_pack("{s:s}", DIGEST, path));
+    send_request(&child, request);
+    expect_member(&child, "error", cases[i].error);
+  }
+  child_end(&child);
 }
 
 Test(worker, a_request_that_is_too_long_ends_it) {

@@ -477,9 +477,8 @@ static bool case_find(const struct build *build, const struct key *key, size_t *
   }
 
   cleanup_free char *key_text = key_format_shell(key);
-  return error_at(error, "/key",
-                  "no case of the build for %s is of this key; " BUILD_CAPTURE, build->arch,
-                  key_text);
+  return error_at(error, "/key", "no case of the build for %s is of this key; " BUILD_CAPTURE,
+                  build->arch, key_text);
 }
 
 bool build_variant(const struct build *build, const struct key *key, size_t *ret_index,

@@ -216,6 +216,13 @@ part_triton() {
       skip "$name: it was not packed"
     fi
   done < <(grep -v '^#' tests/gpu/triton.txt)
+  if [ -f "$builds/captured/build.json" ]; then
+    same captured tests/data/kernels/gpu_captured n=16777216,x_dtype=torch.float8_e4m3fn --build "$builds/captured"
+    check captured-odd tuned captured-odd ${backend}0 tests/data/kernels/gpu_captured n=100003,x_dtype=torch.float8_e4m3fn \
+      --build "$builds/captured" --screen-rounds 3 --final-rounds 5 && check captured-odd-right compare tuned "$OUT/captured-odd.json"
+  else
+    skip "captured: it was not built"
+  fi
 }
 
 part_isolation() {

@@ -53,6 +53,9 @@ extern job_code_printer *job_print_code;
   COMMAND(fetch)                                                                                   \
   COMMAND(export)                                                                                  \
   COMMAND(demand)                                                                                  \
+  COMMAND(captures)                                                                                \
+  COMMAND(captures_show)                                                                           \
+  COMMAND(captures_remove)                                                                         \
   COMMAND(campaign_revalidate)                                                                     \
   COMMAND(compatible_list)                                                                         \
   COMMAND(compatible_add)                                                                          \

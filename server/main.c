@@ -87,6 +87,10 @@ static int signals_wait(int also) {
    .help = \
    "serve the configs that containers found best: of a key that MEASURED nodes measured, the one " \
    "that NODES of them found best or nearly so (3/4); or off"}, \
+  {"captures-per-day", OPTION_INTEGER, "N", "10000", 0, 10000000, \
+   "how many new launches the programs of one token may record in a day"}, \
+  {"capture-days", OPTION_INTEGER, "DAYS", "90", 1, 3650, \
+   "how long recorded launches are kept after a program last had them"}, \
   {"remote-share", OPTION_LIST, "TOKEN/IMAGE", \
    .help = \
    "serve compiled code that a container wrote, and configs that its autotuners found, to " \
@@ -146,6 +150,8 @@ static bool serve_options(const struct options *options, const char *database,
       .remote_bytes = option_integer(options, "remote-mib") * MIB,
       .agreed_nodes = agreed_nodes,
       .agreed_measured = agreed_measured,
+      .captures_per_day = option_integer(options, "captures-per-day"),
+      .capture_days = option_integer(options, "capture-days"),
       .demand_per_hour = option_integer(options, "demand-per-hour"),
       .require_enrolment = option_flag(options, "require-enrolment"),
       .agent_token_ms =

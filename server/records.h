@@ -64,6 +64,9 @@
   RECORD_OF(choices_request_record, "") \
   RECORD_OF(choices_signing_record, "") \
   RECORD_OF(evidence_report_record, "") \
+  RECORD_OF(capture_item_record, "") \
+  RECORD_OF(capture_lease_request_record, "") \
+  RECORD_OF(capture_results_record, "") \
   RECORD_OF(compatibility_request_record, "") \
   RECORD_OF(compatibility_item_record, "compatibilities") \
   RECORD_OF(cache_match_record, "") \

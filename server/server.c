@@ -8,6 +8,7 @@
 #include "server/agent/agents.h"
 #include "server/blob/blobs.h"
 #include "server/cache/fetches.h"
+#include "server/capture/captures.h"
 #include "server/choice/choices.h"
 #include "server/choice/documents.h"
 #include "server/db/migrate.h"
@@ -124,9 +125,10 @@ static void *housekeep_main(void *context) {
   static const struct {
     void (*run)(struct worker *);
     int64_t every_ms; /* 0: the duty decides when it is due */
-  } duties[] = {{tokens_housekeep, 2000}, {channels_housekeep, 0},     {agents_look_up, 0},
-                {agents_housekeep, 1000}, {leases_housekeep, 0},       {demand_housekeep, 10000},
-                {fetches_housekeep, 0},   {evidence_housekeep, 60000}, {remote_housekeep, 60000}};
+  } duties[] = {{tokens_housekeep, 2000},   {channels_housekeep, 0},     {agents_look_up, 0},
+                {agents_housekeep, 1000},   {leases_housekeep, 0},       {demand_housekeep, 10000},
+                {fetches_housekeep, 0},     {evidence_housekeep, 60000}, {remote_housekeep, 60000},
+                {captures_housekeep, 60000}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
@@ -199,6 +201,7 @@ static struct server *server_new(const struct server_options *options) {
   server->fetches = fetches_new();
   server->demand_rates = token_rates_new(DEMAND_POSTS_PER_MINUTE);
   server->evidence_rates = token_rates_new(EVIDENCE_POSTS_PER_MINUTE);
+  server->capture_rates = token_rates_new(CAPTURE_POSTS_PER_MINUTE);
   server->counters_rates = token_rates_new(COUNTERS_POSTS_PER_MINUTE);
   server->documents = documents_new(0);
   server->agreed = documents_new(DOCUMENT_POLLS * options->poll_ms);
@@ -316,6 +319,7 @@ void server_stop(struct server *server) {
   fetches_free(server->fetches);
   token_rates_free(server->demand_rates);
   token_rates_free(server->evidence_rates);
+  token_rates_free(server->capture_rates);
   token_rates_free(server->counters_rates);
   documents_free(server->documents);
   documents_free(server->agreed);

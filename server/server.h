@@ -49,6 +49,8 @@ struct server_options {
   int64_t poll_ms; /* how often parked requests run again without a wake-up, default 1000 */
   enum demand_policy demand;
   int64_t agreed_nodes, agreed_measured; /* the rule --agreed (choice/choices.h); 0: off */
+  int64_t captures_per_day;              /* launches that a token may post, default 10000 */
+  int64_t capture_days;    /* how long captures are kept after they were last seen, default 90 */
   int64_t demand_per_hour; /* most jobs that DEMAND_AUTOMATIC queues in an hour, default 60 */
   bool require_enrolment;  /* refuse agents that do not have their own tokens */
   int64_t agent_token_ms;  /* lifetime of an agent's own token, 0: unlimited; default 30 days */
@@ -127,6 +129,7 @@ void channels_housekeep(struct worker *worker);
 void tokens_housekeep(struct worker *worker);   /* reads tokens that other servers changed */
 void demand_housekeep(struct worker *worker);   /* makes jobs for reported misses (--demand) */
 void evidence_housekeep(struct worker *worker); /* removes old evidence */
+void captures_housekeep(struct worker *worker); /* removes old captures */
 void remote_housekeep(struct worker *worker);   /* removes compiled code that is no longer used */
 void fetches_housekeep(struct worker *worker);  /* writes which releases were fetched */
 

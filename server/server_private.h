@@ -37,8 +37,8 @@ struct server {
   struct response_cache *response_cache;
   struct blob_cache *blobs;
   struct fetches *fetches;
-  /* Of POST /v1/demand and /v1/evidence; of the latter those with counters alone. */
-  struct token_rates *demand_rates, *evidence_rates, *counters_rates;
+  /* Of the POSTs of demand, evidence (and of evidence with counters alone), captures. */
+  struct token_rates *demand_rates, *evidence_rates, *counters_rates, *capture_rates;
   struct documents *documents, *agreed; /* of releases; of what containers agree on */
   struct agent_table *agents;
   atomic_size_t n_live_agents; /* those of all servers, as last read from the database */

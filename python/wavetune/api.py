@@ -117,6 +117,62 @@ CacheMatch = TypedDict("CacheMatch", {
     "reason": str,
 }, total=False)
 
+Capture = TypedDict("Capture", {
+    "function": Dict[str, Any],
+    "launches": List[Dict[str, Any]],
+})
+
+CaptureAnswer = TypedDict("CaptureAnswer", {
+    "functions": int,
+    "launches": int,
+    "dropped": int,
+})
+
+CaptureItem = TypedDict("CaptureItem", {
+    "id": Union["Id", None],
+    "closure": Union["Digest", None],
+    "name": Union[str, None],
+    "owner": Union[str, None],
+    "keys": Union[int, None],
+    "waiting": Union[int, None],
+    "building": Union[int, None],
+    "built": Union[int, None],
+    "refused": Union[int, None],
+    "tuned": Union[int, None],
+    "why": Union[str, None],
+    "seen_at": Union["Time", None],
+})
+
+CaptureLease = TypedDict("CaptureLease", {
+    "function": Dict[str, Any],
+    "seconds": int,
+    "launches": List[Dict[str, Any]],
+})
+
+CaptureLeaseRequest = TypedDict("CaptureLeaseRequest", {
+    "triton": str,
+    "arches": List[str],
+})
+
+CaptureList = TypedDict("CaptureList", {
+    "items": List["CaptureItem"],
+    "next": Union[str, None],
+})
+
+CaptureReport = TypedDict("CaptureReport", {
+    "functions": List[Dict[str, Any]],
+    "launches": List[Dict[str, Any]],
+}, total=False)
+
+CaptureResults = TypedDict("CaptureResults", {
+    "launches": List[Dict[str, Any]],
+})
+
+CaptureResultsAnswer = TypedDict("CaptureResultsAnswer", {
+    "accepted": int,
+    "stale": int,
+})
+
 ChannelEntry = TypedDict("ChannelEntry", {
     "channel": str,
     "counter": int,

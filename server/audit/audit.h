@@ -30,6 +30,7 @@
   ACTION(PUT_IMAGE, "put-image")                                                                   \
   ACTION(DECLARE, "declare")                                                                       \
   ACTION(WITHDRAW, "withdraw")                                                                     \
+  ACTION(REMOVE_CAPTURE, "remove-capture")                                                         \
   ACTION(COLLECT, "collect")                                                                       \
   ACTION(MAKE_TOKEN, "make-token")                                                                 \
   ACTION(REVOKE_TOKEN, "revoke-token")

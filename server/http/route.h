@@ -45,12 +45,15 @@ enum token_role {
 #define MAY_READ_CODE (MAY_READ | TOKEN_AGENT)
 #define MAY_STORE (TOKEN_SUBMITTER | TOKEN_BUILDER | TOKEN_AGENT | TOKEN_ADMIN)
 #define MAY_BUILD (TOKEN_SUBMITTER | TOKEN_BUILDER | TOKEN_ADMIN)
-#define MAY_REGISTER (TOKEN_SUBMITTER | TOKEN_ADMIN)
+#define MAY_REGISTER (TOKEN_SUBMITTER | TOKEN_BUILDER | TOKEN_ADMIN)
 #define MAY_SUBMIT (TOKEN_SUBMITTER | TOKEN_OPERATOR | TOKEN_ADMIN)
 #define MAY_IMPORT (TOKEN_SUBMITTER | TOKEN_CACHE_WRITER | TOKEN_ADMIN)
 #define MAY_RELEASE (TOKEN_SUBMITTER | TOKEN_PUBLISHER | TOKEN_ADMIN)
 #define MAY_PUBLISH (TOKEN_PUBLISHER | TOKEN_ADMIN)
 #define MAY_REPORT (TOKEN_DEMAND | TOKEN_ADMIN)
+#define MAY_READ_CAPTURE (MAY_READ | TOKEN_DEMAND)
+#define MAY_REMOVE_CAPTURE (TOKEN_DEMAND | TOKEN_OPERATOR | TOKEN_ADMIN)
+#define MAY_BUILD_CAPTURES (TOKEN_BUILDER | TOKEN_ADMIN)
 #define MAY_WORK (TOKEN_AGENT | TOKEN_ADMIN)
 #define MAY_ENROL (TOKEN_AGENT | TOKEN_ENROL | TOKEN_ADMIN)
 #define MAY_OPERATE (TOKEN_OPERATOR | TOKEN_ADMIN)
@@ -174,6 +177,18 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "List the untuned keys that deployments request, by the GPU time that tuning saves") \
   ROUTE(demand_queue, "POST", "/v1/demand/queue", MAY_SUBMIT, ROUTE_DATABASE, 4 * KIB, \
         "Queue jobs for the first of these keys") \
+  ROUTE(capture_post, "POST", "/v1/captures", MAY_REPORT, ROUTE_DATABASE, 4 * MIB, \
+        "Report launches that a program recorded") \
+  ROUTE(capture_list, "GET", "/v1/captures", MAY_READ, ROUTE_DATABASE, 0, \
+        "List the functions of recorded launches, without their texts") \
+  ROUTE(capture_get, "GET", "/v1/captures/{id}", MAY_READ_CAPTURE, ROUTE_DATABASE, 0, \
+        "Read a captured function: its owner, builders, operators") \
+  ROUTE(capture_delete, "DELETE", "/v1/captures/{id}", MAY_REMOVE_CAPTURE, ROUTE_DATABASE, 0, \
+        "Remove a captured function with its launches") \
+  ROUTE(capture_lease, "POST", "/v1/captures/leases", MAY_BUILD_CAPTURES, ROUTE_DATABASE, \
+        16 * KIB, "Pull launches to build") \
+  ROUTE(capture_results, "POST", "/v1/captures/results", MAY_BUILD_CAPTURES, ROUTE_DATABASE, \
+        1 * MIB, "Post what became of leased launches") \
   ROUTE(gc_post, "POST", "/v1/gc", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
         "Remove releases, files and demand that are not needed, or list them") \
   ROUTE(audit_get, "GET", "/v1/audit", MAY_OPERATE, ROUTE_DATABASE, 0, \

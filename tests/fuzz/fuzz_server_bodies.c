@@ -1,6 +1,8 @@
-/* Untrusted bodies of jobs, enrolments, imports, channels, results and found configs: each is
- * refused with a sentence and a pointer, or what was read has the ranges that the SQL relies on. */
+/* Untrusted bodies of jobs, enrolments, imports, captures, channels, results and found configs:
+ * each is refused with a sentence and a pointer, or what was read has the ranges that the SQL
+ * relies on. */
 #include "server/agent/agents.h"
+#include "server/capture/captures.h"
 #include "server/channel/channels.h"
 #include "server/import/imports.h"
 #include "server/job/job_request.h"
@@ -81,6 +83,18 @@ static void check_import(const json_t *json) {
   }
 }
 
+static void check_captures(const json_t *json) {
+  cleanup_capture_report struct capture_report report = {0};
+  struct error error = {0};
+  if (!capture_report_parse(json, &report, &error)) {
+    check_refusal(&error);
+    return;
+  }
+  ALWAYS(report.n_functions <= CAPTURE_FUNCTIONS_MAX && report.n_launches <= CAPTURE_LAUNCHES_MAX);
+  for (size_t i = 0; i < report.n_launches; i++)
+    ALWAYS(report.launches[i].key[0] == '{' && !digest_is_none(&report.launches[i].digest));
+}
+
 static void check_channel_bodies(const json_t *json) {
   struct channel_move move;
   cleanup_channel_signing struct channel_signing signing = {0};
@@ -149,6 +163,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   check_job(json);
   check_enrolment(json);
   check_import(json);
+  check_captures(json);
   check_channel_bodies(json);
   check_channel_entry(json);
   check_found(json);

@@ -643,6 +643,9 @@ def test_every_example_of_the_page_works(world, tmp_path):
     (tmp_path / "keys.jsonl").write_text('{"rows": 16, "columns": 64}\n{"rows": 8, "columns": 32}\n')
     (tmp_path / "pins.json").write_text((world.folder / "pins.json").read_text())
     (tmp_path / "kernels").symlink_to(harness.KERNELS)
+    part = {"module": "package", "qualname": "f", "line": 1, "text": "def f(): pass\n"}
+    function = {"version": 1, "closure": "sha256:" + "a" * 64, "name": "package:f", "parts": [part]}
+    assert world.server.request("POST", "/v1/captures", {"functions": [function]}).json["functions"] == 1
     done = subprocess.run(["bash", str(script)], capture_output=True, text=True, timeout=600, cwd=tmp_path, env={
         **os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}", "HOME": str(tmp_path), "WAVETUNE_URL": world.server.url,
         "WAVETUNE_TOKEN": world.server.token})

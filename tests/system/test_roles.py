@@ -86,7 +86,8 @@ def test_older_roles_keep_their_rights(found):
     of_anyone = {o for o, callers in found.items() if callers[None]}
     assert {o for o, c in found.items() if c["demand"]} - of_anyone == {
         "POST /v1/demand", "POST /v1/evidence", "PUT /v1/remote/triton/{folder}/group/{file}",
-        "PUT /v1/remote/triton/{folder}/{file}", "PUT /v1/remote/inductor/{key}", "PUT /v1/remote/helion/{key}"}
+        "PUT /v1/remote/triton/{folder}/{file}", "PUT /v1/remote/inductor/{key}", "PUT /v1/remote/helion/{key}",
+        "POST /v1/captures", "GET /v1/captures/{id}", "DELETE /v1/captures/{id}"}
     assert {o for o, c in found.items() if c["enrol"]} - of_anyone == {"POST /v1/agents"}
     assert {o for o, c in found.items() if c["agent"]} - of_anyone == {
         "PUT /v1/blobs/{digest}", "GET /v1/blobs/{digest}", "GET /v1/kernels", "GET /v1/kernels/{hash}",

@@ -1,4 +1,4 @@
-"""python3 -m wavetune pack|keys|identity|env: the command line. Exit codes are those of docs/exit-codes.md."""
+"""python3 -m wavetune pack|build|keys|identity|env: the command line. Exit codes are those of docs/exit-codes.md."""
 
 import argparse
 import json
@@ -43,14 +43,10 @@ def _parser() -> argparse.ArgumentParser:
     pack.add_argument("place", metavar="DIR[:VERSION]|FILE.py[:FUNCTION]", help="a kernel folder, or a Python file")
     _common(pack)
     pack.add_argument("--output", "-o", required=True, metavar="FOLDER", help="where the build goes")
-    pack.add_argument("--processes", "-j", type=int, default=len(os.sched_getaffinity(0)), metavar="N",
-                      help="compilers at once (the CPUs: %(default)s)")
-    pack.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for a config (%(default)g)")
+    _compilers(pack)
     pack.add_argument("--keep-spilling", action="store_true", help="compile also configs whose loops carry twice as much "
                       "as the GPU has registers")
     pack.add_argument("--cache", metavar="FOLDER", help="Triton's cache to use and keep (a private one)")
-    pack.add_argument("--torch", metavar="VERSION", help="of the deployment (that of this Python, when it has one)")
-    pack.add_argument("--rocm", metavar="VERSION", help="of the deployment (not stated)")
     pack.add_argument("--image", metavar="FILE", help="identity.json of the image whose Triton cache will hold the code "
                       "objects (one like this Python's)")
     file = pack.add_argument_group("for a file")
@@ -63,6 +59,13 @@ def _parser() -> argparse.ArgumentParser:
     file.add_argument("--name", metavar="NAME", help="of the kernel (the function's)")
     file.add_argument("--module", metavar="NAME", help="the module that imports the function in the deployment (the "
                       "file's name)")
+
+    build = commands.add_parser("build", help="make kernels and builds of the launches that programs recorded")
+    build.add_argument("captures", metavar="FOLDER", help="what WAVETUNE_CAPTURE_TO named for the programs")
+    build.add_argument("--output", "-o", required=True, metavar="FOLDER", help="where the kernel folders go, each with its build")
+    build.add_argument("--arch", metavar="ARCH", help="gfx942, sm_90, … (that of the GPU that the launch was recorded on)")
+    _compilers(build)
+    build.add_argument("--json", action="store_true", help="print one JSON document")
 
     keys = commands.add_parser("keys", help="show the specialisation and the variant of each key")
     keys.add_argument("place", metavar="DIR[:VERSION]", help="a kernel folder")
@@ -93,6 +96,20 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
+def _compilers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--processes", "-j", type=int, default=len(os.sched_getaffinity(0)), metavar="N",
+                        help="compilers at once (the CPUs: %(default)s)")
+    parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for a config (%(default)g)")
+    parser.add_argument("--torch", metavar="VERSION", help="of the deployment (that of this Python, when it has one)")
+    parser.add_argument("--rocm", metavar="VERSION", help="of the deployment (not stated)")
+
+
+def _toolchain(arguments: argparse.Namespace) -> dict[str, str]:
+    from .interpreter import describe
+    torch = getattr(arguments, "torch", None) or describe()["torch"]
+    return {name: value for name, value in (("torch", torch), ("rocm", getattr(arguments, "rocm", None))) if value}
+
+
 def _file_place(place: str) -> tuple[Path, str | None] | None:
     match = re.fullmatch(r"(.+\.py)(?::([A-Za-z_]\w*))?", place)
     return (Path(match[1]), match[2]) if match else None
@@ -100,17 +117,13 @@ def _file_place(place: str) -> tuple[Path, str | None] | None:
 
 def _request(arguments: argparse.Namespace, kernel: Any, keys: list[Any]) -> Any:
     from .build import Request
-    from .interpreter import describe
-    torch = getattr(arguments, "torch", None) or describe()["torch"]
-    rocm = getattr(arguments, "rocm", None)
-    toolchain = {name: value for name, value in (("torch", torch), ("rocm", rocm)) if value}
     image = None
     if getattr(arguments, "image", None) is not None:
         from .artifacts import image_of
         from .canonical import read_json
         image = image_of(read_json(Path(arguments.image)), arguments.image)
     return Request(kernel, keys, arguments.arch, getattr(arguments, "processes", 1),
-                   getattr(arguments, "timeout", 0.0), arguments.gpu_name, toolchain,
+                   getattr(arguments, "timeout", 0.0), arguments.gpu_name, _toolchain(arguments),
                    getattr(arguments, "cache", None), getattr(arguments, "module", None), image,
                    getattr(arguments, "keep_spilling", False))
 
@@ -144,6 +157,22 @@ def _pack(arguments: argparse.Namespace) -> int:
         print(f"{variant['objects']} objects{failed} {when}")
     print(f"{result['folder']}: build {result['build']} of kernel {result['kernel']}")
     return 0
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    from .captured.build import build_folder
+    if arguments.processes < 1:
+        raise PackError("--processes is at least 1")
+    report = build_folder(Path(arguments.captures), Path(arguments.output), arguments.arch, arguments.processes,
+                          arguments.timeout, _toolchain(arguments))
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        for one in report["built"]:
+            failed = f", {one['failed']} failed" if one["failed"] else ""
+            print(f"{one['folder']}: {len(one['keys'])} keys, {one['objects']} objects{failed}")
+        print(f"{len(report['built'])} kernels, {len(report['refused'])} launches refused, {report['seconds']:.0f} s")
+    return 0 if report["built"] or not report["refused"] else 1
 
 
 def _keys(arguments: argparse.Namespace) -> int:
@@ -219,7 +248,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.command in ("pack", "keys"):
             from .build import clean_environment
             clean_environment()
-        return {"pack": _pack, "keys": _keys, "identity": _identity, "env": _env}[arguments.command](arguments)
+        return {"pack": _pack, "build": _build, "keys": _keys, "identity": _identity, "env": _env}[arguments.command](arguments)
     except PackError as error:
         print(f"wavetune {arguments.command}: {error}", file=sys.stderr)
         return error.status

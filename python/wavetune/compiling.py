@@ -43,14 +43,15 @@ class Task:
         return (self.variant.when, items(self.constexprs), items(self.options), items(self.environment), self.may_spill)
 
 
-class _Tensor:
-    """What the JIT asks of a tensor: its type, its alignment, on AMD whether 32 bits reach all of it."""
+class Tensor:
+    """What the JIT asks of a tensor: its type, its alignment, on AMD whether 32 bits reach all of it. `pointer`: an address
+    that is aligned as the tensor is."""
 
-    def __init__(self, dtype: str, is_small: bool):
-        self.dtype, self.is_small = dtype, is_small
+    def __init__(self, dtype: str, is_small: bool, pointer: int = 0):
+        self.dtype, self.is_small, self.pointer = dtype, is_small, pointer
 
     def data_ptr(self) -> int:
-        return 0
+        return self.pointer
 
     def ptr_range(self) -> int:
         return 0 if self.is_small else 2**31
@@ -63,7 +64,7 @@ def _some_torch() -> Iterator[None]:
         yield
         return
     torch = types.ModuleType("torch")
-    torch.Tensor = _Tensor  # type: ignore[attr-defined]
+    torch.Tensor = Tensor  # type: ignore[attr-defined]
     sys.modules["torch"] = torch
     try:
         yield
@@ -72,23 +73,30 @@ def _some_torch() -> Iterator[None]:
 
 
 def _arguments(task: Task, jit: Any) -> tuple[list[Any], dict[str, Any]]:
-    """How the kernel is called: in the function's order as far as that goes, by name from the first one left out."""
     values = {**task.scalars, **task.constexprs}
     for name, kind in task.variant.signature.items():
         if kind.startswith("*"):
             dtype = kind.removeprefix("*").removeprefix("k")
-            values[name] = _Tensor(dtype, "S" in task.variant.attributes.get(name, ""))
+            values[name] = Tensor(dtype, "S" in task.variant.attributes.get(name, ""))
+    ordered, named = ordered_call(jit, values, task.options)
+    return ordered, {**named, **task.options}
+
+
+def ordered_call(jit: Any, values: dict[str, Any], stop: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """How the kernel is called: in the function's order as far as that goes, by name from the first one that is left out
+    or that `stop` names."""
     ordered = []
     for name in jit.arg_names:
-        if name not in values or name in task.options:
+        if name not in values or name in stop:
             break
         ordered.append(values.pop(name))
-    return ordered, {**values, **task.options}
+    return ordered, values
 
 
-def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, Any]:
-    """Triton's CompiledKernel, and the options that its JIT compiled it with. Any exception is the compiler's answer to
-    this config."""
+def compile_call(jit: Any, target: Any, backend: Any, ordered: list[Any], named: Mapping[str, Any],
+                 may_spill: bool) -> tuple[Any, Any, Any]:
+    """What Triton's JIT compiles for a call with these arguments, options among the named ones: its CompiledKernel, the
+    source, and the options that it passed to the compiler. Any exception is the compiler's answer to this config."""
     from triton.compiler import compile as compile_source
     jit.device_caches.clear()  # of kernels that an earlier task compiled
     jit.device_caches[0]  # binds the JIT to the target, and sets its `compile`
@@ -99,16 +107,22 @@ def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, 
         return compile_source(source, **arguments)
 
     def refuse_spilling(ttgir: str) -> None:
-        reason = None if task.may_spill else carried_too_much(ttgir, target)
+        reason = None if may_spill else carried_too_much(ttgir, target)
         if reason is not None:
             raise PackError(reason)
 
     jit.compile = compile_and_keep
-    ordered, named = _arguments(task, jit)
     with _some_torch(), looked_at_before_code(type(backend), refuse_spilling):
         compiled = jit.run(*ordered, grid=None, warmup=True, **named)
     refuse_spilling(str(compiled.asm.get("ttgir", "")))  # one from the cache had its stages before
     (source, options), = calls
+    return compiled, source, options
+
+
+def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, Any]:
+    """Triton's CompiledKernel, and the options that its JIT compiled it with."""
+    ordered, named = _arguments(task, jit)
+    compiled, source, options = compile_call(jit, target, backend, ordered, named, task.may_spill)
     wanted = {name: task.variant.signature.get(name, "constexpr") for name in jit.arg_names}
     bools = ("i1", "u1")  # which of them it is differs by version
     if any(kind != wanted[name] and not (kind in bools and wanted[name] in bools)

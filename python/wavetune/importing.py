@@ -5,7 +5,7 @@ import json
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
 from .canonical import canonical, read_bytes, read_json
 from .configs import decorator_space
@@ -19,28 +19,27 @@ from .spaces import parse_space
 from .target import make_backend, make_target, triton_version
 
 
-def _pretty(value: Any, indent: str = "") -> str:
+def pretty(value: Any, indent: str = "") -> str:
     """JSON for people: an object or array of objects one member a line, anything else on one line."""
     deeper = indent + "  "
     if isinstance(value, dict) and (not indent or any(isinstance(v, (dict, list)) for v in value.values())):
         if indent and len(json.dumps(value)) < 100:
             return json.dumps(value, ensure_ascii=False)
-        members = [f"{deeper}{json.dumps(name)}: {_pretty(member, deeper)}" for name, member in value.items()]
+        members = [f"{deeper}{json.dumps(name)}: {pretty(member, deeper)}" for name, member in value.items()]
         return "{\n" + ",\n".join(members) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(v, dict) for v in value):
-        return "[\n" + ",\n".join(deeper + _pretty(v, deeper) for v in value) + f"\n{indent}]"
+        return "[\n" + ",\n".join(deeper + pretty(v, deeper) for v in value) + f"\n{indent}]"
     return json.dumps(value, ensure_ascii=False)
 
 
-def folder_files(manifest: dict[str, Any], space: dict[str, Any], source: Path) -> dict[str, bytes]:
-    """What the kernel folder holds, by the file's name."""
+def folder_files(manifest: Mapping[str, Any], name: str, space: Mapping[str, Any], source: str,
+                 text: bytes) -> dict[str, bytes]:
+    """What a kernel folder of one version holds, by the file's name; `name` is the version's."""
     own = ("language", "entry", "sources", "launch", "defines")
-    version = {name: manifest[name] for name in own if name in manifest}
-    version.update(sources=[source.name], space="space.json")
-    document = {**{name: value for name, value in manifest.items() if name not in own},
-                "versions": {"triton": version}}
-    return {"kernel.json": f"{_pretty(document)}\n".encode(), "space.json": f"{_pretty(space)}\n".encode(),
-            source.name: read_bytes(source)}
+    version = {member: manifest[member] for member in own if member in manifest}
+    version.update(sources=[source], space="space.json")
+    document = {**{member: value for member, value in manifest.items() if member not in own}, "versions": {name: version}}
+    return {"kernel.json": f"{pretty(document)}\n".encode(), "space.json": f"{pretty(space)}\n".encode(), source: text}
 
 
 def _is_same(path: Path, data: bytes) -> bool:
@@ -93,5 +92,5 @@ def kernel_of_file(path: Path, function: str | None, arguments: argparse.Namespa
     parsed = parse_space(space, arguments.space or str(path))
     manifest = make_manifest(decorated, arguments.name or decorated.jit.__name__, arguments.signature, arguments.grid,
                              keys, set(parsed.roles))
-    files = folder_files(manifest, space, path)
+    files = folder_files(manifest, "triton", space, path.name, read_bytes(path))
     return Kernel({**manifest, "name": f"{manifest['name']}/triton"}, path.parent, parsed), files

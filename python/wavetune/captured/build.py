@@ -1,0 +1,232 @@
+"""Builds captured functions: for each a kernel folder with a build, whose variants are the captured keys (docs/builds.md).
+
+    OUT/NAME/kernel.json space.json kernel.py build/     one folder for each kernel
+    OUT/report.json                                      what was built, and what was refused and why
+
+Equal captures and toolchain give equal bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping
+
+from ..artifacts import installed_key
+from ..build import SIZE_MAX, clean_environment
+from ..canonical import canonical, digest
+from ..compiling import store_result
+from ..errors import PackError, one_line
+from ..importing import folder_files, pretty
+from ..pool import run_tasks
+from ..record import function_members, triton_record
+from ..target import make_backend, make_target, triton_version
+from .access import written_arguments
+from .calling import compile_launch, signature_of
+from .documents import Config, Function, Launch, read_folder
+from .kernel import SOURCE, CapturedKernel, Refused, case_of, kernels_of, left_out, space_of, whole, why_refused
+from .module import recreate
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What compiles. `arch` as builds name it."""
+
+    arch: str
+    target: Any
+    backend: Any
+    version: tuple[int, int]
+    stated: Mapping[str, str]  # torch and rocm of the deployment, where known
+
+
+def toolchain_for(arch: str, stated: Mapping[str, str]) -> Toolchain:
+    target = make_target(arch)
+    return Toolchain(arch, target, make_backend(target), triton_version(), stated)
+
+
+@dataclass(frozen=True)
+class _Task:
+    kernel: CapturedKernel
+    launch: Launch
+    config: Config
+    is_default: bool
+
+
+def _compile(task: _Task, jit: Any, toolchain: Toolchain, objects: Path) -> dict[str, Any]:
+    """An object's entry in the build with what the variant states, or {"error"}."""
+    try:
+        compiled, source, options = compile_launch(jit, toolchain.target, toolchain.backend, task.launch, task.config,
+                                                   task.is_default)
+        found = store_result(compiled, options, toolchain.target, toolchain.version, objects)
+        signature, constants = signature_of(source)
+        written = written_arguments(str(compiled.asm["ttir"]))
+        names = [name for name in jit.arg_names if name in signature]
+        if len(names) != len(written):
+            raise PackError(f"Triton passes {len(written)} arguments, and the signature has {len(names)}")
+        return {**found, "signature": signature, "constexprs": constants,
+                "written": [name for name, is_written in zip(names, written) if is_written]}
+    except KeyboardInterrupt:
+        raise
+    except PackError as error:
+        return {"error": one_line(str(error))}
+    except BaseException as error:  # whatever a compiler raises belongs to its config
+        return {"error": one_line(error)}
+
+
+def _variant(kernel: CapturedKernel, launch: Launch, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The launch's variant of the build; its own signature is that of the first config, which all must have."""
+    first = results[0]
+    if "error" in first:
+        raise Refused(f"the program's first config does not compile: {first['error']}")
+    names = {argument["name"] for argument in kernel.manifest["arguments"]}
+    if not set(first["signature"]) <= names:
+        unknown = sorted(set(first["signature"]) - names)
+        raise Refused(f"the compiled code is passed {', '.join(unknown)}, which the captured arguments do not have")
+    objects, failed = [], []
+    written: set[str] = set()
+    for one, result in zip(launch.configs, results):
+        config = dict(whole(kernel, one))
+        if "digest" in result and result["signature"] == first["signature"]:
+            written |= set(result["written"])
+            objects.append({"config": config, "digest": result["digest"], "metadata": result["metadata"],
+                            "grid": list(one.grid)})
+        else:
+            why = result.get("error", "it is passed other arguments than the program's first config")
+            failed.append({"config": config, "error": why})
+    failed += [{"config": dict(config), "error": "the program does not consider it for this key"}
+               for config in left_out(kernel, launch)]
+    stated = {name: value for name, value in first["constexprs"].items() if name in names or name not in launch.configs[0].config}
+    variant = {"key": dict(launch.key), "signature": first["signature"], "constexprs": stated,
+               "case": case_of(kernel, launch, written), "objects": objects}
+    return {**variant, "failed": failed} if failed else variant
+
+
+def _record(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
+    """The function record, so that choices and Triton's cache find the winners (common/builds/function_record.h)."""
+    import triton
+    fixed = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
+    configs = [triton.Config({n: v for n, v in one.items() if n not in fixed},
+                             **{n: v for n, v in one.items() if n in fixed and v is not None}) for one in kernel.configs]
+    launch, names = kernel.launches[0], list(kernel.manifest["key"])
+    autotune = kernel.function.autotune
+    return {"kernel": kernel.hash, "name": kernel.manifest["name"], "triton": triton_record(toolchain.backend),
+            "function": {**function_members(jit), "closure": kernel.function.closure},
+            "key_names": names, "tuning_key": names,
+            "argument_dtypes": [text.strip("'") for text in launch.texts[len(names):]],
+            "configs": [str(config) for config in configs],
+            "autotune": None if autotune is None else {"decorator": "triton", **{
+                name: autotune.get(name) for name in ("warmup", "rep", "use_cuda_graph", "reset_to_zero", "restore_value",
+                                                      "prunes")}}}
+
+
+def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder: Path, processes: int,
+                 timeout_s: float) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Compiles everything into folder/objects; returns the build and what was refused."""
+    objects = folder / "objects"
+    objects.mkdir(parents=True)
+    tasks = [_Task(kernel, launch, one, i == 0) for launch in kernel.launches for i, one in enumerate(launch.configs)]
+    results: dict[int, dict[str, Any]] = {}
+
+    def done(number: int, result: Any, reason: str | None) -> None:
+        results[number] = result if reason is None else {"error": reason}
+
+    installed_key()  # read once, before the workers are forked
+    run_tasks([{} for _ in tasks], lambda number: _compile(tasks[number], jit, toolchain, objects), processes, timeout_s, done)
+
+    variants, refused = [], []
+    numbers = iter(range(len(tasks)))
+    for launch in kernel.launches:
+        own = [results[next(numbers)] for _ in launch.configs]
+        try:
+            variants.append(_variant(kernel, launch, own))
+        except Refused as error:
+            refused.append({"function": kernel.function.name, "key": dict(launch.key), "why": str(error)})
+    if not variants:
+        raise Refused(refused[0]["why"])
+    import triton
+    build = {"kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **toolchain.stated}, "arch": toolchain.arch,
+             "warp_size": toolchain.target.warp_size, "variants": variants, "record": _record(kernel, jit, toolchain)}
+    return build, refused
+
+
+def _write(kernel: CapturedKernel, space: dict[str, Any], build: dict[str, Any], made: Path) -> None:
+    text = canonical(build)
+    if len(text.encode()) > SIZE_MAX:
+        raise Refused(f"build.json would have {len(text.encode())} bytes, a server takes {SIZE_MAX}")
+    (made / "build" / "build.json").write_text(text)
+    document, _, version = kernel.manifest["name"].partition("/")
+    files = folder_files({**kernel.manifest, "name": document}, version, space, SOURCE, kernel.source.encode())
+    for name, data in files.items():
+        (made / name).write_bytes(data)
+
+
+def build_function(function: Function, launches: list[Launch], toolchain: Toolchain, output: Path, processes: int,
+                   timeout_s: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Builds the kernels of one function below `output`; returns (what was built, what was refused)."""
+    built, refused, able = [], [], []
+    for launch in launches:
+        why = why_refused(launch)
+        if why is None:
+            able.append(launch)
+        else:
+            refused.append({"function": function.name, "key": dict(launch.key), "why": why})
+    if not able:
+        return built, refused
+    with tempfile.TemporaryDirectory(prefix=".wavetune-build.", dir=output) as scratch:
+        os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "cache")
+        try:
+            jit = recreate(function.document, Path(scratch) / "modules")
+            constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
+            kernels = kernels_of(function, able, constexprs)
+        except PackError as error:
+            return built, refused + [{"function": function.name, "key": dict(one.key), "why": str(error)} for one in able]
+        for kernel in kernels:
+            made = Path(scratch) / kernel.manifest["name"].replace("/", ".")
+            try:
+                space = space_of(kernel, constexprs)
+                build, more = build_kernel(kernel, jit, toolchain, made / "build", processes, timeout_s)
+                refused += more
+                _write(kernel, space, build, made)
+            except Refused as error:
+                refused += [{"function": function.name, "key": dict(one.key), "why": str(error)} for one in kernel.launches]
+                continue
+            place = output / made.name
+            if place.exists():
+                shutil.rmtree(place)
+            made.chmod(0o755)
+            made.rename(place)
+            built.append({"function": function.name, "kernel": kernel.hash, "name": kernel.manifest["name"],
+                          "build": digest(build), "folder": str(place),
+                          "keys": [dict(variant["key"]) for variant in build["variants"]],
+                          "objects": sum(len(variant["objects"]) for variant in build["variants"]),
+                          "failed": sum(len(variant.get("failed", [])) for variant in build["variants"])})
+    return built, refused
+
+
+def build_folder(captures: Path, output: Path, arch: str | None, processes: int, timeout_s: float,
+                 stated: Mapping[str, str]) -> dict[str, Any]:
+    """Builds everything that was captured into a folder; what `build --json` prints."""
+    started = time.monotonic()
+    clean_environment()
+    output.mkdir(parents=True, exist_ok=True)
+    report: dict[str, Any] = {"built": [], "refused": []}
+    for function, launches in read_folder(captures):
+        if function is None:
+            report["refused"] += [{"function": one.closure, "key": dict(one.key), "why": "its text was not recorded; "
+                                   "capture with WAVETUNE_CAPTURE=source"} for one in launches]
+            continue
+        for own in sorted({arch or str(launch.environment.get("arch", "gfx942")) for launch in launches}):
+            mine = launches if arch else [one for one in launches if one.environment.get("arch", "gfx942") == own]
+            built, refused = build_function(function, mine, toolchain_for(own, stated), output, processes, timeout_s)
+            report["built"] += built
+            report["refused"] += refused
+            for one in refused:
+                print(f"wavetune build: {one['function']} {canonical(one['key'])}: {one['why']}", file=sys.stderr)
+    report["seconds"] = round(time.monotonic() - started, 3)
+    (output / "report.json").write_text(pretty(report) + "\n")
+    return report

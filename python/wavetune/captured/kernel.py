@@ -1,0 +1,215 @@
+"""A captured kernel: the manifest, space and cases that captured launches of one function make (docs/capture.md).
+
+Its manifest states names and dtypes and no numbers, so that the kernel stays the same one for new keys: the numbers of a key
+are the case that its variant of the build states. Launches that differ in the dtype of an argument, or in which arguments
+are None, are launches of different kernels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Iterable, Mapping, Sequence
+
+from ..canonical import canonical, digest, digest_bytes
+from ..errors import PackError
+from ..signature import DTYPES
+from .documents import Config, Function, Launch
+
+SOURCE = "kernel.py"
+VERSION = "captured"
+_SHORT = {name: short for short, name in DTYPES.items()}
+_SCALARS = {"int": "int64", "float": "float32", "bool": "bool"}
+_INTEGERS = ("int", "uint", "bool")
+
+
+class Refused(PackError):
+    """A launch that no build can repeat; the text says why, and what would help."""
+
+
+@dataclass(frozen=True)
+class CapturedKernel:
+    """`configs`: those of all launches, each with every name; `name`: document and version, as a kernel folder has them."""
+
+    function: Function
+    launches: tuple[Launch, ...]
+    manifest: Mapping[str, Any]
+    configs: tuple[Mapping[str, Any], ...]
+    source: str
+
+    @property
+    def hash(self) -> str:
+        return digest(self.manifest)
+
+
+def _class_of(launch: Launch) -> tuple[tuple[str, str], ...]:
+    """What a manifest states of the launch: dtypes of buffers and scalars; nothing of what is compiled in."""
+    found = []
+    for argument in launch.arguments:
+        if argument["kind"] == "tensor":
+            found.append((argument["name"], f"*{argument['dtype']}"))
+        elif argument["kind"] in _SCALARS and not argument.get("constexpr"):
+            found.append((argument["name"], _SCALARS[argument["kind"]]))
+        elif argument["kind"] == "none":
+            found.append((argument["name"], "none"))
+    return tuple(found)
+
+
+def why_refused(launch: Launch) -> str | None:
+    """A sentence where the launch cannot be repeated by an agent."""
+    if launch.refused:
+        return launch.refused[0]
+    for argument in launch.arguments:
+        name, kind = argument["name"], argument["kind"]
+        if kind == "refused":
+            return f"argument {name} is {argument['why']}"
+        if kind == "tuple":
+            return f"argument {name} is a tuple, which a build has no place for"
+        if kind == "tensor" and argument["dtype"] not in _SHORT:
+            return f"argument {name} is a tensor of {argument['dtype']}, which no dtype of a manifest is"
+        if kind == "tensor" and argument["contents"] is None and argument["dtype"].startswith(("int", "uint")):
+            return (f"what is in {name} ({argument['dtype']}) may steer the work and was not recorded; capture it with "
+                    "WAVETUNE_CAPTURE=raw")
+    for name, value in launch.key.items():
+        if not name.isidentifier():
+            return f"the autotuner's key has the name {name}"
+        if isinstance(value, float) and value != value:
+            return f"the autotuner's key has {name} = nan"
+    return _alias_refused(launch)
+
+
+def _alias_refused(launch: Launch) -> str | None:
+    tensors = [argument for argument in launch.arguments if argument["kind"] == "tensor"]
+    for i, one in enumerate(tensors):
+        for other in tensors[:i]:
+            is_shared = one["storage"] == other["storage"] and one["elements"] and other["elements"]
+            if is_shared and not _is_same_buffer(one, other) and _overlap(one, other):
+                return f"arguments {other['name']} and {one['name']} overlap in memory without being one buffer"
+    return None
+
+
+def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if one["dtype"] != other["dtype"]:
+        return True
+    return one["offset"] < other["offset"] + other["elements"] and other["offset"] < one["offset"] + one["elements"]
+
+
+def _is_same_buffer(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(one[member] == other[member] for member in ("storage", "offset", "dtype", "elements"))
+
+
+def filled(configs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Each config once, with the names of all of them: a space's configs have the same names."""
+    names: dict[str, None] = {}
+    all_of_them = list(configs)
+    for config in all_of_them:
+        names.update(dict.fromkeys(config))
+    seen, found = set(), []
+    for config in all_of_them:
+        whole = {name: config.get(name) for name in names}
+        if canonical(whole) not in seen:
+            seen.add(canonical(whole))
+            found.append(whole)
+    return found
+
+
+def _name(function: Function, own: Sequence[tuple[str, str]]) -> str:
+    """Readable, and another one for other dtypes: module.function/dtypes-digest."""
+    dtypes = sorted({_SHORT.get(kind[1:], "x") for _, kind in own if kind.startswith("*")})
+    tail = hashlib.sha256(repr(own).encode()).hexdigest()[:4]
+    text = function.name.replace(":", ".").replace("<locals>.", "")
+    return f"{text[-80:].lstrip('.')}/{'-'.join([*dtypes, tail])}"
+
+
+def _source(function: Function) -> str:
+    """The texts for people to read, and for the kernel's hash: without the lines that they stand in."""
+    parts = sorted(function.document["parts"], key=lambda part: f"{part['module']}:{part['qualname']}" != function.name)
+    texts = [f"# {part['module']}:{part['qualname']}\n{part['text'].rstrip()}\n" for part in parts]
+    constants = sorted(f"# {one['module']}: {one['name']} = {canonical(one['value'])}\n"
+                       for one in function.document["globals"] if "value" in one)
+    return "\n\n".join(texts) + ("\n\n" + "".join(constants) if constants else "")
+
+
+def _manifest(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str],
+              passed: set[str], source: str) -> dict[str, Any]:
+    document, version = _name(function, own).split("/")
+    arguments = [{"name": name, "dtype": kind.removeprefix("*"), "kind": "buffer" if kind[0] == "*" else "scalar"}
+                 for name, kind in own if kind != "none" and name in passed]
+    return {"name": f"{document}/{version}", "language": "triton", "entry": function.entry, "key": list(key_names),
+            "sources": [{"path": SOURCE, "digest": digest_bytes(source.encode())}], "cases": "build",
+            "arguments": arguments}
+
+
+def kernels_of(function: Function, launches: Iterable[Launch], constexprs: set[str]) -> list[CapturedKernel]:
+    """The kernels that the launches of one function are of; `constexprs`: its parameters that are compiled in."""
+    classes: dict[tuple[Any, ...], list[Launch]] = {}
+    for launch in launches:
+        own = tuple(one for one in _class_of(launch) if one[0] not in constexprs)
+        classes.setdefault((own, tuple(launch.key)), []).append(launch)
+
+    source, found = _source(function), []
+    for (own, key_names), members in sorted(classes.items(), key=repr):
+        configs = filled(config.config for launch in members for config in launch.configs)
+        passed = {name for name, kind in own if kind != "none"}
+        manifest = _manifest(function, own, key_names, passed, source)
+        found.append(CapturedKernel(function, tuple(members), manifest, tuple(configs), source))
+    return found
+
+
+def _fill(argument: Mapping[str, Any]) -> Any:
+    contents, dtype = argument["contents"], argument["dtype"]
+    if contents is None:
+        return {"integers": [0, 1]} if dtype == "bool" else "normal"
+    kind = contents["class"]
+    return {"constant": lambda: {"constant": contents["value"]},
+            "ramp": lambda: {"ramp": [contents["start"], contents["step"]]},
+            "permutation": lambda: {"permutation": argument["elements"]},
+            "sorted": lambda: {"sorted": [contents["low"], contents["high"]]},
+            "integers": lambda: {"integers": [contents["low"], contents["high"]]},
+            "blob": lambda: {"blob": contents["digest"]}}[kind]()
+
+
+def case_of(kernel: CapturedKernel, launch: Launch, written: set[str]) -> dict[str, Any]:
+    """The member "case" of the launch's variant; `written`: the buffers that the compiled code may write to."""
+    autotune = kernel.function.autotune or {}
+    zeroed = set(autotune.get("reset_to_zero") or [])
+    arguments: dict[str, Any] = {}
+    tensors: list[Mapping[str, Any]] = []
+    for stated in kernel.manifest["arguments"]:
+        argument = launch.argument(stated["name"])
+        if stated["kind"] == "scalar":
+            arguments[stated["name"]] = {"value": argument["value"]}
+            continue
+        twin = next((one for one in tensors if _is_same_buffer(one, argument)), None)
+        names = {one["name"] for one in tensors if _is_same_buffer(one, argument)} | {argument["name"]}
+        tensors.append(argument)
+        own = {"elements": max(argument["elements"], 1), "access": "readwrite" if names & written else "read",
+               "fill": "zeros" if names & zeroed else _fill(argument)}
+        if twin is not None:
+            own["alias"] = twin["name"]
+            if own["access"] == "readwrite":
+                arguments[twin["name"]]["access"] = "readwrite"
+        arguments[stated["name"]] = own
+    return {"arguments": arguments}
+
+
+def space_of(kernel: CapturedKernel, constexprs: set[str]) -> dict[str, Any]:
+    """The program's configs as a list; the default is the first config of the first launch."""
+    names = list(kernel.configs[0])
+    for config in kernel.configs:
+        for name, value in config.items():
+            if isinstance(value, float):
+                raise Refused(f"a config has {name} = {value!r}; a value of a space is an integer, a text, true, false or null")
+    roles = {name: "option" for name in names if name not in constexprs}
+    return {"configs": [dict(config) for config in kernel.configs], "roles": roles, "default": dict(kernel.configs[0])}
+
+
+def left_out(kernel: CapturedKernel, launch: Launch) -> list[Mapping[str, Any]]:
+    """Configs of the space that the program does not consider for this launch."""
+    own = {canonical({name: one.config.get(name) for name in kernel.configs[0]}) for one in launch.configs}
+    return [config for config in kernel.configs if canonical(config) not in own]
+
+
+def whole(kernel: CapturedKernel, one: Config) -> Mapping[str, Any]:
+    """A config of a launch with all names of the space."""
+    return {name: one.config.get(name) for name in kernel.configs[0]}

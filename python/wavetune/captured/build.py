@@ -25,6 +25,7 @@ from ..errors import PackError, one_line
 from ..importing import folder_files, pretty
 from ..pool import run_tasks
 from ..record import function_members, triton_record
+from ..stubs import Driver
 from ..target import make_backend, make_target, triton_version
 from .access import written_arguments
 from .calling import compile_launch, signature_of
@@ -45,7 +46,10 @@ class Toolchain:
 
 
 def toolchain_for(arch: str, stated: Mapping[str, str]) -> Toolchain:
+    """Also makes the target the one that Triton finds where it asks its driver."""
+    import triton
     target = make_target(arch)
+    triton.runtime.driver.set_active(Driver(target))
     return Toolchain(arch, target, make_backend(target), triton_version(), stated)
 
 
@@ -180,7 +184,9 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
     with tempfile.TemporaryDirectory(prefix=".wavetune-build.", dir=output) as scratch:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "cache")
         try:
-            jit = recreate(function.document, Path(scratch) / "modules")
+            modules = Path(scratch) / "modules"
+            modules.mkdir()
+            jit = recreate(function.document, modules)
             constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
             kernels = kernels_of(function, able, constexprs)
         except PackError as error:

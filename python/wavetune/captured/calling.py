@@ -6,50 +6,37 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from ..compiling import Tensor, compile_call, ordered_call
+from ..runtime.values import decode
 from .documents import Config, Launch
-from .kernel import Refused
 
 
-def _value(value: Any) -> Any:
-    """A <value> of the documents as Python has it."""
-    import triton.language as tl
-    if not isinstance(value, dict):
-        return value
-    (kind, inner), = value.items()
-    if kind == "dtype":
-        return _dtype(inner)
-    if kind == "constexpr":
-        return tl.constexpr(_value(inner))
-    if kind == "tuple":
-        return tuple(map(_value, inner))
-    raise Refused(f"a value of the kind {kind} is not known; record the launch with the wheel of this version")
-
-
-def _dtype(name: str) -> Any:
-    import triton.language as tl
-    names = {"float8_e4m3fn": "float8e4nv", "float8_e5m2": "float8e5", "float8_e4m3fnuz": "float8e4b8",
-             "float8_e5m2fnuz": "float8e5b16", "bool": "int1"}
-    found = getattr(tl, names.get(name, name), None)
-    if found is None:
-        raise Refused(f"this Triton has no dtype {name}")
-    return found
-
-
-def _passed(argument: Mapping[str, Any]) -> Any:
+def passed(argument: Mapping[str, Any]) -> Any:
+    """A recorded argument as Triton's JIT is to see it."""
     kind = argument["kind"]
     if kind == "tensor":
         return Tensor(argument["dtype"], bool(argument.get("range")), argument["alignment"])
     if kind == "none":
         return None
-    if kind == "dtype":
-        return _dtype(argument["value"])
-    return _value(argument["value"])
+    return decode({"dtype": argument["value"]} if kind == "dtype" else argument["value"])
+
+
+def _is_default(argument: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
+    """Whether the program left the argument out, as far as can be told: a default value may be a constexpr object, which
+    Triton's hash tells from its value."""
+    if argument["name"] not in defaults or argument["kind"] in ("tensor", "tuple"):
+        return False
+    default = defaults[argument["name"]]
+    default = getattr(default, "value", default) if type(default).__name__ == "constexpr" else default
+    value = passed(argument)
+    return type(value) is type(default) and value == default
 
 
 def compile_launch(jit: Any, target: Any, backend: Any, launch: Launch, one: Config, may_spill: bool) -> tuple[Any, Any, Any]:
     """What compile_call returns for one config of the launch."""
-    values = {argument["name"]: _passed(argument) for argument in launch.arguments}
-    values.update({name: _value(value) for name, value in one.constexprs.items()})
+    defaults = {parameter.name: parameter.default for parameter in jit.params if parameter.has_default}
+    values = {argument["name"]: passed(argument) for argument in launch.arguments
+              if not _is_default(argument, defaults)}
+    values.update({name: decode(value) for name, value in one.constexprs.items()})
     values.update({name: value for name, value in one.config.items() if value is not None or name in jit.arg_names})
     ordered, named = ordered_call(jit, values, one.config)
     return compile_call(jit, target, backend, ordered, named, may_spill)

@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterator, Mapping
 
 from ..canonical import canonical, read_json
 from ..errors import PackError
+from ..runtime.values import decode
 
 VERSION = 1
 ARGUMENTS_MAX = 256
@@ -126,8 +127,11 @@ def _argument(document: Any, place: str) -> Mapping[str, Any]:
         contents = reader.take("contents", (dict, type(None)))
         if contents is not None and not isinstance(contents.get("class"), str):
             raise reader.error("contents", 'has no "class"')
-    elif kind in ("int", "float", "bool", "string"):
-        reader.take("value", {"int": int, "float": (int, float), "bool": bool, "string": str}[kind])
+    elif kind in ("int", "float", "bool", "string", "constexpr", "dtype"):
+        try:
+            decode({"dtype": document.get("value")} if kind == "dtype" else document.get("value"))
+        except ValueError:
+            raise reader.error("value", "is no value of a capture") from None
     elif kind == "refused":
         reader.take("why", str)
     elif kind == "tuple":
@@ -148,16 +152,21 @@ def launch_of(document: Any, place: str) -> Launch:
     reader = _Reader(document, place)
     _version(reader)
     names = reader.take("key_names", list, lambda found: all(isinstance(name, str) for name in found))
-    values = reader.take("key_values", list, lambda found: len(found) == len(names) and all(
-        isinstance(value, _SCALARS) for value in found), "is not one scalar for each of the key's names")
+    values = reader.take("key_values", list, lambda found: len(found) == len(names), "is not one value for each of key_names")
     arguments = reader.take("arguments", list, lambda found: len(found) <= ARGUMENTS_MAX)
-    configs = reader.take("configs", list, lambda found: 0 < len(found) <= CONFIGS_MAX, "must have at least one config")
+    values = [value["dtype"] if isinstance(value, dict) and list(value) == ["dtype"] else value for value in values]
+    odd = [f"the autotuner's key has {name} = {canonical(value)}, which no key of a job can have"
+           for name, value in zip(names, values) if not isinstance(value, _SCALARS)]
+    refused = tuple(map(str, [*reader.take("refused", list), *odd]))
+    configs = reader.take("configs", list, lambda found: len(found) <= CONFIGS_MAX and (found or refused),
+                          "must have at least one config")
     for i, argument in enumerate(arguments):
         _Reader(argument, f"{place}, /arguments/{i}").take("name", str, str.isidentifier, "is no name")
         _argument(argument, f"{place}, /arguments/{i}")
     return Launch(reader.digest("closure"), dict(zip(names, values)), tuple(map(str, reader.take("key", list))),
-                  tuple(arguments), tuple(_config(one, f"{place}, /configs/{i}") for i, one in enumerate(configs)),
-                  tuple(map(str, reader.take("refused", list))), reader.take("environment", dict),
+                  tuple(arguments), () if refused else tuple(_config(one, f"{place}, /configs/{i}")
+                                                             for i, one in enumerate(configs)),
+                  refused, reader.take("environment", dict),
                   document.get("image"), reader.take("triton", str), place)
 
 

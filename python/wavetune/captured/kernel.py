@@ -13,6 +13,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ..canonical import canonical, digest, digest_bytes
 from ..errors import PackError
+from ..runtime.values import decode
 from ..signature import DTYPES
 from .documents import Config, Function, Launch
 
@@ -178,7 +179,7 @@ def case_of(kernel: CapturedKernel, launch: Launch, written: set[str]) -> dict[s
     for stated in kernel.manifest["arguments"]:
         argument = launch.argument(stated["name"])
         if stated["kind"] == "scalar":
-            arguments[stated["name"]] = {"value": argument["value"]}
+            arguments[stated["name"]] = {"value": decode(argument["value"])}
             continue
         twin = next((one for one in tensors if _is_same_buffer(one, argument)), None)
         names = {one["name"] for one in tensors if _is_same_buffer(one, argument)} | {argument["name"]}

@@ -5,6 +5,7 @@ are stand-ins with memory of the host behind them.
 """
 import array
 import ctypes
+import functools
 import json
 import os
 import sys
@@ -25,6 +26,12 @@ class Dtype:
 
     def __str__(self):
         return self.name
+
+
+@functools.lru_cache(None)
+def dtype_of(name):
+    """One object for each type, as torch has them: Triton knows them by their addresses."""
+    return Dtype(name)
 
 
 class Storage:
@@ -48,7 +55,7 @@ class Tensor:
     """The members of torch.Tensor that launches read."""
 
     def __init__(self, dtype, *shape, stride=None, offset=0, storage=None, values=None, device="cuda"):
-        self.dtype, self.shape, self.device = Dtype("torch." + dtype), shape, Device(device)
+        self.dtype, self.shape, self.device = dtype_of("torch." + dtype), shape, Device(device)
         self.own_stride = stride or tuple(self.product(shape[i + 1:]) for i in range(len(shape)))
         self.offset, item = offset, SIZES[str(self.dtype)]
         self.storage = storage or Storage(item * (offset + self.product(shape)))

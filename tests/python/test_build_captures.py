@@ -1,0 +1,160 @@
+"""Kernels and builds are made of recorded launches: the code that the program's own JIT compiles, and a sentence for each launch of
+which none can be made."""
+
+import json
+import shutil
+
+import pytest
+import triton
+from conftest import read
+from conftest import run as wavetune
+from contract_server import ENVIRONMENT
+from test_capture import program
+
+from wavetune.captured.access import written_arguments
+from wavetune.errors import PackError
+
+NAMES = ("mixed", "biased", "upside_down", "tables", "hooked", "odd_arguments")
+ARCH = "sm_90"  # the driver of the programs has it, so that their own caches can be compared
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """(captures, the program's Triton cache, what was built, the report)"""
+    place = tmp_path_factory.mktemp("world")
+    program(*NAMES, cache=place / "cache", to=place / "captures",
+            WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": ARCH, "triton": triton.__version__}))
+    out, _ = wavetune("build", place / "captures", "--output", place / "built", "--json")
+    return place / "captures", place / "cache", place / "built", json.loads(out)
+
+
+def kernels(world, function):
+    return [place for place in sorted(world[2].iterdir()) if place.name.startswith(f"package.kernels.{function}.")]
+
+
+def variant(place):
+    own, = read(place / "build")["variants"]
+    return own
+
+
+def test_a_kernel_is_made_for_each_set_of_dtypes_and_nones(world):
+    found = [read(place, "kernel.json") for place in kernels(world, "mixed_kernel")]
+    passed = [[argument["name"] for argument in one["arguments"]] for one in found]
+    assert sorted(map(len, passed)) == [6, 7] and all(one["cases"] == "build" for one in found)
+    assert {name for names in passed for name in names} - {"bias_ptr"} == set(min(passed, key=len))
+    assert all(one["key"] == ["n", "TYPE"] for one in found)
+
+
+def test_the_code_is_what_the_programs_own_jit_compiles(world):
+    """Triton's cache of the program has each winner under the folder that the build names for it."""
+    own = {place.name for place in world[1].iterdir()}
+    for place in sorted(world[2].iterdir()):
+        if place.is_dir():
+            folders = {one["metadata"]["cache"]["folder"] for one in variant(place)["objects"]}
+            assert len(folders & own) == 1, place.name
+
+
+def test_a_case_states_the_numbers_of_the_key(world):
+    place, = [one for one in kernels(world, "mixed_kernel") if "bias_ptr" in (one / "kernel.json").read_text()]
+    own = variant(place)
+    assert own["key"] == {"n": 512, "TYPE": "float32"} and "when" not in own
+    assert own["case"]["arguments"] == {
+        "x_ptr": {"elements": 3 * 1024 + 512, "access": "read", "fill": "normal"},
+        "y_ptr": {"elements": 512, "access": "readwrite", "fill": "zeros"},  # reset_to_zero
+        "bias_ptr": {"elements": 512, "access": "read", "fill": "normal"},
+        "lengths_ptr": {"elements": 5, "access": "read", "fill": {"ramp": [0, 64]}},
+        "n": {"value": 512}, "scale": {"value": 0.088}, "flag": {"value": True}}
+    assert {tuple(one["grid"]) for one in own["objects"]} == {(8, 8, 1), (4, 4, 1), (2, 2, 1)}
+    assert own["constexprs"]["MODE"] == "plain" and "BLOCK" not in own["constexprs"]
+
+
+def test_integers_are_filled_by_what_they_were(world):
+    fills = {variant(place)["case"]["arguments"]["other"]["fill"].__repr__() for place in kernels(world, "calling_kernel")}
+    assert fills == {"{'integers': [3, 9]}", "{'permutation': 4}", "{'constant': 1}"}
+
+
+def test_what_cannot_be_built_is_refused_with_what_would_help(world):
+    why = {(one["function"].partition(":")[2], one["why"]) for one in world[3]["refused"]}
+    for function, part in (("hooked_kernel", "pre_hook"), ("calling_kernel", "callable"), ("calling_kernel", "overlap in memory"),
+                           ("calling_kernel", "host's memory")):
+        assert any(name == function and part in sentence for name, sentence in why), (function, part, why)
+
+
+def test_the_report_lists_what_was_built(world):
+    assert {one["folder"] for one in world[3]["built"]} == {str(place) for place in world[2].iterdir() if place.is_dir()}
+    assert json.loads((world[2] / "report.json").read_text())["built"] == world[3]["built"]
+
+
+def test_equal_captures_give_equal_bytes(world, tmp_path):
+    wavetune("build", world[0], "--output", tmp_path / "again", "--json", "--processes", 1)
+    for place in sorted(world[2].iterdir()):
+        if place.is_dir():
+            for name in ("kernel.json", "space.json", "kernel.py", "build/build.json"):
+                assert (tmp_path / "again" / place.name / name).read_bytes() == (place / name).read_bytes(), (place, name)
+
+
+def test_a_garbled_document_is_refused_by_its_place(world, tmp_path):
+    captures = tmp_path / "captures"
+    shutil.copytree(world[0], captures)
+    launch = sorted((captures / "launches").iterdir())[0]
+    document = json.loads(launch.read_text())
+    for change, part in (({"version": 2}, '"version"'), ({"key_values": [1, 2, 3, 4]}, '"key_values"'),
+                         ({"arguments": [{"name": "1x", "kind": "int", "value": 1}]}, '"name"'),
+                         ({"arguments": [{"name": "x", "kind": "what"}]}, '"kind"'),
+                         ({"configs": [{"config": {}, "grid": [-1]}], "refused": []}, '"grid"')):
+        launch.write_text(json.dumps({**document, **change}))
+        _, err = wavetune("build", captures, "--output", tmp_path / "out", status=2)
+        assert str(launch) in err and part in err, err
+
+
+def test_a_folder_without_captures_and_a_text_that_was_changed(world, tmp_path):
+    _, err = wavetune("build", tmp_path, "--output", tmp_path / "out", status=2)
+    assert "WAVETUNE_CAPTURE_TO" in err
+    captures = tmp_path / "captures"
+    shutil.copytree(world[0], captures)
+    for path in (captures / "functions").iterdir():
+        document = json.loads(path.read_text())
+        document["parts"][0]["text"] = document["parts"][0]["text"].replace("tl.store", "tl.load", 1)
+        path.write_text(json.dumps(document))
+    out, _ = wavetune("build", captures, "--output", tmp_path / "out", "--json", status=1)
+    assert all("closure" in one["why"] or "hook" in one["why"] for one in json.loads(out)["refused"]
+               if "calling" not in one["function"])
+
+
+TTIR = """module {
+  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32, %z: !tt.ptr<i32>) attributes {noinline = false} {
+    %0 = tt.splat %x : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>
+    %1 = tt.splat %y : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>
+    %2:2 = scf.for %i = %c0 to %n step %c1 iter_args(%a = %0, %b = %1) -> (tensor<8x!tt.ptr<f32>>, tensor<8x!tt.ptr<f32>>)  : i32 {
+      %v = tt.load %a : tensor<8x!tt.ptr<f32>>
+      BODY
+      scf.yield %a, %b : tensor<8x!tt.ptr<f32>>, tensor<8x!tt.ptr<f32>>
+    }
+    tt.return
+  }
+  tt.func private @callee(%p: !tt.ptr<i32>) attributes {noinline = true} {
+    %0 = tt.atomic_rmw add, acq_rel, gpu, %p, %c1, %true : (!tt.ptr<i32>, i32, i1) -> i32
+    tt.return
+  }
+}"""
+
+
+@pytest.mark.parametrize("body, written", [
+    ("tt.store %b, %v : tensor<8x!tt.ptr<f32>>", [False, True, False, False]),
+    ("tt.call @callee(%z) : (!tt.ptr<i32>) -> ()", [False, False, False, True]),
+    ("%w = tt.something %a : tensor<8x!tt.ptr<f32>> -> f32", [True, False, False, False]),  # not known: it may write
+    ("%w = tt.addptr %a, %o : tensor<8x!tt.ptr<f32>>, tensor<8xi32>", [False] * 4),
+    ("cf.br ^bb1", [True] * 4)])
+def test_written_buffers_are_found_in_ttir(body, written):
+    assert written_arguments(TTIR.replace("BODY", body)) == written
+
+
+@pytest.mark.parametrize("text", ["%p = tt.int_to_ptr %i : i64 -> !tt.ptr<f32>", "%p = tt.load %q : !tt.ptr<!tt.ptr<f32>>"])
+def test_pointers_of_unknown_origin_are_refused(text):
+    with pytest.raises(PackError, match="not known before it runs"):
+        written_arguments(TTIR.replace("BODY", text))
+
+
+def test_the_writes_of_a_real_kernel_are_found(world):
+    place = kernels(world, "upside_down")[0]
+    assert variant(place)["case"]["arguments"]["x_ptr"]["access"] == "readwrite"

@@ -61,9 +61,13 @@ def _parser() -> argparse.ArgumentParser:
                       "file's name)")
 
     build = commands.add_parser("build", help="make kernels and builds of the launches that programs recorded")
-    build.add_argument("captures", metavar="FOLDER", help="what WAVETUNE_CAPTURE_TO named for the programs")
-    build.add_argument("--output", "-o", required=True, metavar="FOLDER", help="where the kernel folders go, each with its build")
-    build.add_argument("--arch", metavar="ARCH", help="gfx942, sm_90, … (that of the GPU that the launch was recorded on)")
+    build.add_argument("captures", nargs="?", metavar="FOLDER", help="what WAVETUNE_CAPTURE_TO named for the programs")
+    build.add_argument("--output", "-o", metavar="FOLDER", help="where the kernel folders go, each with its build")
+    build.add_argument("--url", metavar="URL", help="in place of FOLDER: lease launches from this server ($WAVETUNE_TOKEN, role "
+                       "builder) and push what is built")
+    build.add_argument("--wait", action="store_true", help="with --url: go on until stopped")
+    build.add_argument("--arch", action="append", default=[], metavar="ARCH", help="gfx942, sm_90, … (those of the GPUs that "
+                       "launches were recorded on); with --url may be repeated (gfx942)")
     _compilers(build)
     build.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -163,7 +167,13 @@ def _build(arguments: argparse.Namespace) -> int:
     from .captured.build import build_folder
     if arguments.processes < 1:
         raise PackError("--processes is at least 1")
-    report = build_folder(Path(arguments.captures), Path(arguments.output), arguments.arch, arguments.processes,
+    if (arguments.captures is None) == (arguments.url is None) or (arguments.captures is None) != (arguments.output is None):
+        raise PackError("give FOLDER and --output, or --url")
+    if arguments.url is not None:
+        return _build_leased(arguments)
+    if len(arguments.arch) > 1 or arguments.wait:
+        raise PackError("--wait and several --arch are for --url")
+    report = build_folder(Path(arguments.captures), Path(arguments.output), (arguments.arch or [None])[0], arguments.processes,
                           arguments.timeout, _toolchain(arguments))
     if arguments.json:
         print(json.dumps(report))
@@ -173,6 +183,23 @@ def _build(arguments: argparse.Namespace) -> int:
             print(f"{one['folder']}: {len(one['keys'])} keys, {one['objects']} objects{failed}")
         print(f"{len(report['built'])} kernels, {len(report['refused'])} launches refused, {report['seconds']:.0f} s")
     return 0 if report["built"] or not report["refused"] else 1
+
+
+def _build_leased(arguments: argparse.Namespace) -> int:
+    from .build import clean_environment
+    from .captured.leasing import build_leased
+    from .client import ApiError, Client
+    clean_environment()
+    try:
+        report = build_leased(Client(arguments.url), arguments.arch or ["gfx942"], arguments.wait, arguments.processes,
+                              arguments.timeout, _toolchain(arguments))
+    except ApiError as error:
+        raise PackError(error.detail, 4 if 400 <= error.status < 500 else 3) from None
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        print(f"{report['built']} launches built, {report['refused']} refused, {report['seconds']:.0f} s")
+    return 0
 
 
 def _keys(arguments: argparse.Namespace) -> int:

@@ -170,7 +170,7 @@ class Client:
         return Listing(self, path, filters)
 
     def request(self, method: str, path: str, body: Any = None, timeout_s: Optional[float] = None) -> Any:
-        """The JSON of an answer; None where it has none. Raises ApiError. Every request of this client may be repeated: what it
+        """The JSON of an answer; None where it has none. `body`: JSON, or bytes. Raises ApiError. Every request of this client may be repeated: what it
         writes is identified by its content (docs/api.md)."""
         gives_up_s = time.monotonic() + self.patience_s
         step_s = _STEP_S
@@ -190,8 +190,9 @@ class Client:
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         if body is not None:
-            headers["Content-Type"] = "application/json"
-        request = urllib.request.Request(self.url + path, None if body is None else json.dumps(body).encode(), headers, method=method)
+            headers["Content-Type"] = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
             with self._opener.open(request, timeout=timeout_s) as answer:
                 text = answer.read()

@@ -128,6 +128,10 @@ def _record(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str,
                                                       "prunes")}}}
 
 
+def _refusal(function: Function, launch: Launch, why: str) -> dict[str, Any]:
+    return {"function": function.name, "key": dict(launch.key), "launch": launch.path, "why": why}
+
+
 def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder: Path, processes: int,
                  timeout_s: float) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Compiles everything into folder/objects; returns the build and what was refused."""
@@ -149,9 +153,9 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
         try:
             variants.append(_variant(kernel, launch, own))
         except Refused as error:
-            refused.append({"function": kernel.function.name, "key": dict(launch.key), "why": str(error)})
+            refused.append(_refusal(kernel.function, launch, str(error)))
     if not variants:
-        raise Refused(refused[0]["why"])
+        raise Refused(str(refused[0]["why"]))
     import triton
     build = {"kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **toolchain.stated}, "arch": toolchain.arch,
              "warp_size": toolchain.target.warp_size, "variants": variants, "record": _record(kernel, jit, toolchain)}
@@ -178,7 +182,7 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
         if why is None:
             able.append(launch)
         else:
-            refused.append({"function": function.name, "key": dict(launch.key), "why": why})
+            refused.append(_refusal(function, launch, why))
     if not able:
         return built, refused
     with tempfile.TemporaryDirectory(prefix=".wavetune-build.", dir=output) as scratch:
@@ -190,7 +194,7 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
             constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
             kernels = kernels_of(function, able, constexprs)
         except PackError as error:
-            return built, refused + [{"function": function.name, "key": dict(one.key), "why": str(error)} for one in able]
+            return built, refused + [_refusal(function, one, str(error)) for one in able]
         for kernel in kernels:
             made = Path(scratch) / kernel.manifest["name"].replace("/", ".")
             try:
@@ -199,7 +203,7 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
                 refused += more
                 _write(kernel, space, build, made)
             except Refused as error:
-                refused += [{"function": function.name, "key": dict(one.key), "why": str(error)} for one in kernel.launches]
+                refused += [_refusal(function, one, str(error)) for one in kernel.launches]
                 continue
             place = output / made.name
             if place.exists():
@@ -209,6 +213,7 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
             built.append({"function": function.name, "kernel": kernel.hash, "name": kernel.manifest["name"],
                           "build": digest(build), "folder": str(place),
                           "keys": [dict(variant["key"]) for variant in build["variants"]],
+                          "launches": [one.path for one in kernel.launches if one.path not in {r["launch"] for r in more}],
                           "objects": sum(len(variant["objects"]) for variant in build["variants"]),
                           "failed": sum(len(variant.get("failed", [])) for variant in build["variants"])})
     return built, refused
@@ -223,8 +228,8 @@ def build_folder(captures: Path, output: Path, arch: str | None, processes: int,
     report: dict[str, Any] = {"built": [], "refused": []}
     for function, launches in read_folder(captures):
         if function is None:
-            report["refused"] += [{"function": one.closure, "key": dict(one.key), "why": "its text was not recorded; "
-                                   "capture with WAVETUNE_CAPTURE=source"} for one in launches]
+            report["refused"] += [{"function": one.closure, "key": dict(one.key), "launch": one.path, "why": "its text was not "
+                                   "recorded; capture with WAVETUNE_CAPTURE=source"} for one in launches]
             continue
         for own in sorted({arch or str(launch.environment.get("arch", "gfx942")) for launch in launches}):
             mine = launches if arch else [one for one in launches if one.environment.get("arch", "gfx942") == own]

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/builds/function_record.h"
 #include "common/cache/format.h"
+#include "common/cache/text.h"
 #include "server/blob/blobs.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"

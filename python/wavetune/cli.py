@@ -66,6 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--url", metavar="URL", help="in place of FOLDER: lease launches from this server ($WAVETUNE_TOKEN, role "
                        "builder) and push what is built")
     build.add_argument("--wait", action="store_true", help="with --url: go on until stopped")
+    build.add_argument("--patience", type=float, default=60.0, metavar="S", help="with --url: how long a server may be away "
+                       "(%(default)g)")
     build.add_argument("--arch", action="append", default=[], metavar="ARCH", help="gfx942, sm_90, … (those of the GPUs that "
                        "launches were recorded on); with --url may be repeated (gfx942)")
     _compilers(build)
@@ -191,7 +193,7 @@ def _build_leased(arguments: argparse.Namespace) -> int:
     from .client import ApiError, Client
     clean_environment()
     try:
-        report = build_leased(Client(arguments.url), arguments.arch or ["gfx942"], arguments.wait, arguments.processes,
+        report = build_leased(Client(arguments.url, patience_s=arguments.patience), arguments.arch or ["gfx942"], arguments.wait, arguments.processes,
                               arguments.timeout, _toolchain(arguments))
     except ApiError as error:
         raise PackError(error.detail, 4 if 400 <= error.status < 500 else 3) from None

@@ -47,6 +47,18 @@ static bool function_parse(const json_t *document, const char *at, struct captur
   return ret->document != NULL;
 }
 
+/* A value of an autotuner's key as a key of jobs can have it, a new reference: a dtype by its name,
+ * what is no scalar otherwise by its text. */
+static json_t *key_value(json_t *value) {
+  json_t *dtype = json_object_get(value, "dtype");
+  if (!json_is_object(value) && !json_is_array(value))
+    return json_incref(value);
+  if (json_is_string(dtype))
+    return json_incref(dtype);
+  cleanup_free char *text = json_canonical(value);
+  return json_string(text);
+}
+
 /* The autotuner's key as jobs have it, from its names and values. */
 static bool key_read(const json_t *document, const char *at, struct captured_launch *ret,
                      struct error *error) {
@@ -67,7 +79,7 @@ static bool key_read(const json_t *document, const char *at, struct captured_lau
     const char *name = json_string_value(json_array_get(names, i));
     if (!name)
       return error_at(error, pointer, "name %zu of the key is no string", i + 1);
-    json_put(object, name, json_incref(value));
+    json_put(object, name, key_value(value));
   }
 
   if (!key_parse(object, NULL, 0, &key, error))

@@ -1,0 +1,90 @@
+"""A program posts what it launched to a real server, a builder leases it and pushes kernels and builds, and the server has a kernel
+like any other."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import triton
+from conftest import command
+from contract_server import ENVIRONMENT
+from starting import environment
+from test_capture import CAPTURING
+from test_real_server import harness  # noqa: F401
+
+FULL = {**ENVIRONMENT, "arch": "sm_90", "triton": triton.__version__}
+
+
+@pytest.fixture(scope="module")
+def server(harness, tmp_path_factory):
+    postgres = harness.Postgres(durable=False)
+    try:
+        started = harness.Server(postgres.database(), tmp_path_factory.mktemp("server"), options=harness.UNHURRIED)
+        try:
+            started.container = harness.make_token(started.database, "container", "demand,reader")
+            started.builder = harness.make_token(started.database, "builder", "builder")
+            yield started
+        finally:
+            started.kill()
+    finally:
+        postgres.stop()
+
+
+def launch(server, cache, *names):
+    own = environment(cache, server, WAVETUNE_LOG="stderr", WAVETUNE_TOKEN=server.container, WAVETUNE_CAPTURE="source",
+                      WAVETUNE_ENVIRONMENT=json.dumps(FULL))
+    own["PYTHONPATH"] += f":{CAPTURING}"
+    done = subprocess.run([sys.executable, "-m", "wavetune", "run", CAPTURING / "launches.py", *names], env=own,
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    counted = json.loads(done.stdout.splitlines()[-1])["counters"]
+    assert counted["captures_lost"] == 0 and counted["sent"] >= counted["captures"], (counted, done.stderr)
+    return counted
+
+
+def build(server, *arguments, token=None, status=0):
+    argv, env = command("build", "--url", server.url, "--json", *arguments)
+    done = subprocess.run(argv, env={**env, "WAVETUNE_TOKEN": token or server.builder}, capture_output=True, text=True, timeout=600)
+    assert done.returncode == status, done.stdout + done.stderr
+    return json.loads(done.stdout) if status == 0 else done.stderr
+
+
+def test_what_a_program_launched_becomes_kernels_of_the_server(harness, server, tmp_path):
+    counted = launch(server, tmp_path / "cache", "mixed", "biased", "hooked")
+    assert counted["captures"] == 3
+    assert build(server, "--arch", "gfx942")["built"] == 0, "they are of another GPU"
+    report = build(server, "--arch", "sm_90")
+    assert {name: report[name] for name in ("built", "refused", "stale")} == {"built": 2, "refused": 1, "stale": 0}
+    items = {one["name"].partition(":")[2]: one for one in json.loads(harness.wavetune(server, "captures", "--json").stdout)}
+    mixed, hooked = items["mixed_kernel"], items["hooked_kernel"]
+    assert (mixed["built"], mixed["waiting"], hooked["refused"]) == (2, 0, 1) and "pre_hook" in hooked["why"]
+    found = server.request("GET", f"/v1/captures/{mixed['id']}", token=server.builder).json["launches"]
+    kernels = {one["kernel"] for one in found}
+    assert len(kernels) == 2, "one without the bias, one with it"
+    for kernel in kernels:
+        shown = harness.wavetune(server, "kernel", "show", kernel).stdout
+        assert "mixed_kernel" in shown
+    assert build(server, "--arch", "sm_90")["built"] == 0, "all is built"
+
+
+def test_what_was_built_is_not_built_again_and_a_new_key_is(server, tmp_path):
+    launch(server, tmp_path / "one", "upside_down")
+    assert build(server, "--arch", "sm_90")["built"] == 1
+    launch(server, tmp_path / "two", "upside_down", "tables")
+    assert build(server, "--arch", "sm_90")["built"] == 3
+
+
+def test_a_build_that_a_server_does_not_take_and_a_server_that_is_away(server):
+    err = build(server, token=server.container, status=4)
+    assert "role" in err
+    argv, env = command("build", "--url", "http://127.0.0.1:9", "--patience", "0")
+    done = subprocess.run(argv, env={**env, "WAVETUNE_TOKEN": server.builder}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3 and "does not answer" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("folder",), ("folder", "--url", "http://127.0.0.1:9"), ("folder", "-o", "x", "--wait")])
+def test_the_command_line_says_what_it_needs(arguments):
+    argv, env = command("build", *arguments)
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "--url" in done.stderr

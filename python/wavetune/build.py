@@ -12,17 +12,19 @@ import time
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Mapping
 
 from . import options as option_roles
 from .artifacts import Image, installed_key
+from .calls import Tensor, heuristic_values, pruned, prunes
 from .canonical import canonical, digest
 from .compiling import Task, compile_task, store_result
 from .errors import PackError, one_line
+from .configs import decorator_configs, decorator_space
 from .decorator import check_restored, unfollowed
 from .folder import Kernel, check_fills
 from .function import check_function
-from .expressions import Expression
+from .expressions import Expression, expression
 from .keys import Key, format_key, order_key
 from .pool import run_tasks
 from .record import config_objects, make_record
@@ -51,6 +53,8 @@ class Request:
     module: str | None = None
     image: Image | None = None
     keep_spilling: bool = False
+    torch: str | None = None
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass
@@ -65,6 +69,8 @@ class Plan:
     variants: list[Variant]
     configs: list[list[Config]]  # by variant
     baselines: dict[str, list[Config]]  # by the variant's "when"
+    is_pruned: bool  # by the decorator, for each key
+    left_out: list[list[Config]] = field(default_factory=list)  # by variant: what the decorator's pruning leaves out
 
 
 def clean_environment() -> None:
@@ -82,12 +88,12 @@ def make_plan(request: Request) -> Plan:
     backend = make_backend(target)
     kernel = request.kernel
     keys = [order_key(key, kernel.key_names) for key in request.keys]
-    decorated = load_function(kernel.source, kernel.entry, target, request.module)
+    decorated = load_function(kernel.source, kernel.entry, target, request.module, kernel.root, request.torch)
     jit = decorated.jit
     check_fills(kernel.manifest["arguments"])
     check_restored(decorated, kernel.manifest)
     check_function(jit, kernel.manifest, {n for n, role in kernel.space.roles.items() if role != "env" and
-                                          any(p.name == n for p in jit.params)})
+                                          any(p.name == n for p in jit.params)}, kernel.constants, decorated.heuristics)
     option_roles.check_roles(kernel.space, {p.name for p in jit.params if p.is_constexpr},
                              option_roles.option_names(backend), kernel.entry)
     facts = {"gpu_name": request.gpu_name, "arch": request.arch}
@@ -95,7 +101,10 @@ def make_plan(request: Request) -> Plan:
     if not configs:
         raise PackError("the conditions of the space exclude every config for the keys given")
     uses_range = target.backend == "hip" and any(uses_buffer_ops(version, config) for config in configs)
-    variants = variants_of(jit, kernel.manifest, configs, keys, uses_range)
+    is_pruned = prunes(decorated) and "prune_configs_by" not in request.ignored and _is_decorators(kernel, decorated, backend)
+    stated = {*kernel.manifest.get("defines", {}), *kernel.constants}
+    is_alone = is_pruned or any(name not in stated for name in decorated.heuristics)
+    variants = variants_of(jit, kernel.manifest, configs, keys, uses_range, is_alone)
     if len(variants) > VARIANTS_MAX:
         raise PackError(f"the keys need {len(variants)} variants, a build has at most {VARIANTS_MAX}; pack fewer keys")
     scopes = [[{**key, **facts} for key in variant.keys] for variant in variants]
@@ -108,17 +117,47 @@ def make_plan(request: Request) -> Plan:
         raise PackError(f"{sum(map(len, own))} objects would be packed, a build has at most {OBJECTS_MAX}; pack fewer "
                         "keys or configs")
     baselines = {variant.when: kernel.space.baselines(its) for variant, its in zip(variants, scopes)}
-    return Plan(request, version, target, backend, decorated, variants, own, baselines)
+    plan = Plan(request, version, target, backend, decorated, variants, own, baselines, is_pruned,
+                [[] for _ in variants])
+    if is_pruned:
+        _prune(plan)
+    return plan
 
 
-def _scalars(manifest: dict[str, Any], variant: Variant, names: list[str]) -> dict[str, Any]:
-    """What passed scalars are in a call that needs this variant; a float and a bool are like any other."""
-    values = {}
+def _is_decorators(kernel: Kernel, decorated: Decorated, backend: Any) -> bool:
+    """Whether the space is the decorator's: what was stated with --space is packed as it is."""
+    return kernel.space.configs is not None and decorated.autotuner is not None and (
+        kernel.space.configs == decorator_space(decorated, backend)["configs"])
+
+
+def _prune(plan: Plan) -> None:
+    """Moves the configs that the decorator's pruning leaves out for a variant's key to `left_out`."""
+    decorated, kernel = plan.decorated, plan.request.kernel
+    points, _ = decorator_configs(decorated, plan.backend)
+    for i, variant in enumerate(plan.variants):
+        call = make_call(kernel.manifest, variant, kernel.constants)
+        for name, text in kernel.manifest.get("defines", {}).items():
+            if expression(str(text)).names <= set(variant.keys[0]):
+                call[name] = expression(str(text)).evaluate(variant.keys[0])
+        left = pruned(decorated, call, decorated.autotuner.configs)
+        kept = [point for config, point in zip(decorated.autotuner.configs, points) if any(config is other for other in left)]
+        plan.left_out[i] = [config for config in plan.configs[i] if config not in kept]
+        plan.configs[i] = [config for config in plan.configs[i] if config in kept]
+        if any(config in plan.left_out[i] for config in plan.baselines[variant.when]):
+            raise PackError(f"{decorated.place}: the default config, with which others are compared, is left out by "
+                            f"prune_configs_by for the key {format_key(variant.keys[0])}: make another one the default in "
+                            "space.json, or pack all of them with --ignore prune_configs_by")
+
+
+def make_call(manifest: dict[str, Any], variant: Variant, constants: Mapping[str, Any]) -> dict[str, Any]:
+    """A call that needs this variant, without what configs and heuristics give; a float and a bool are like any other."""
+    values: dict[str, Any] = dict(constants)
     for argument in manifest["arguments"]:
         name, dtype = argument["name"], argument["dtype"]
-        if "shape" in argument or name not in names:
-            continue
-        if dtype == "bool":
+        if "shape" in argument:
+            shape = tuple(Expression(str(extent)).evaluate(variant.keys[0]) for extent in argument["shape"])
+            values[name] = Tensor(dtype, shape, is_small="S" in variant.attributes.get(name, ""))
+        elif dtype == "bool":
             values[name] = True
         elif dtype.startswith(("float", "bfloat")):
             values[name] = 0.5
@@ -128,13 +167,15 @@ def _scalars(manifest: dict[str, Any], variant: Variant, names: list[str]) -> di
 
 
 def make_task(plan: Plan, variant: Variant, config: Config) -> Task:
-    jit, manifest = plan.decorated.jit, plan.request.kernel.manifest
+    jit, kernel = plan.decorated.jit, plan.request.kernel
     constexprs, chosen, environment = option_roles.split_config(
-        config, plan.request.kernel.space.roles, {p.name for p in jit.params if p.is_constexpr},
-        option_roles.option_names(plan.backend))
-    constexprs.update(define_values(manifest, variant.keys[0], config))
+        config, kernel.space.roles, {p.name for p in jit.params if p.is_constexpr}, option_roles.option_names(plan.backend))
+    defines = define_values(kernel.manifest, variant.keys[0], config)
+    call = {**make_call(kernel.manifest, variant, kernel.constants), **defines}
+    call.update(heuristic_values(plan.decorated, call, config))
+    call.update(constexprs)
     may_spill = plan.request.keep_spilling or config in plan.baselines[variant.when]
-    return Task(variant, _scalars(manifest, variant, jit.arg_names), constexprs, chosen, environment, may_spill)
+    return Task(call, chosen, environment, may_spill, variant.signature)
 
 
 class _Progress:
@@ -159,9 +200,11 @@ class _Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def compile_all(plan: Plan, tasks: list[Task], objects: Path) -> list[dict[str, Any]]:
-    """For every task {"digest", "metadata"} or {"error"}; equal tasks are compiled once."""
-    jit, target, version = plan.decorated.jit, plan.target, plan.version
+def compile_tasks(tasks: list[Task], jit: Any, target: Any, backend: Any, objects: Path, processes: int = 1,
+                  timeout_s: float = 300.0, image: Image | None = None) -> list[dict[str, Any]]:
+    """For every task {"digest", "metadata"}, with files below `objects`, or {"error"}; equal tasks are compiled once, each in
+    a process that may die. Wants the environment of clean_environment() and TRITON_CACHE_DIR."""
+    version = triton_version()
     first: dict[Any, int] = {}
     index = [first.setdefault(task.identity(), i) for i, task in enumerate(tasks)]
     distinct = sorted(first.values())
@@ -169,8 +212,7 @@ def compile_all(plan: Plan, tasks: list[Task], objects: Path) -> list[dict[str, 
 
     def run(number: int) -> dict[str, Any]:
         try:
-            return store_result(*compile_task(tasks[distinct[number]], jit, target, plan.backend), target, version,
-                                objects, plan.request.image)
+            return store_result(*compile_task(tasks[distinct[number]], jit, target, backend), target, version, objects, image)
         except KeyboardInterrupt:
             raise
         except PackError as error:
@@ -186,18 +228,19 @@ def compile_all(plan: Plan, tasks: list[Task], objects: Path) -> list[dict[str, 
 
     installed_key()  # read once, before the workers are forked
     try:
-        run_tasks([tasks[i].environment for i in distinct], run, plan.request.processes, plan.request.timeout_s, done)
+        run_tasks([tasks[i].environment for i in distinct], run, processes, timeout_s, done)
     finally:
         progress.end()
     return [results[i] for i in index]
 
 
-def _variant_json(variant: Variant, configs: list[Config], results: list[dict[str, Any]]) -> dict[str, Any]:
+def _variant_json(variant: Variant, configs: list[Config], results: list[dict[str, Any]], left_out: list[Config]) -> dict[str, Any]:
     own: dict[str, Any] = {"signature": variant.signature, "constexprs": variant.constexprs}
     if variant.when:
         own["when"] = variant.when
     own["objects"] = [{"config": c, **r} for c, r in zip(configs, results) if "digest" in r]
     failed = [{"config": c, "error": r["error"]} for c, r in zip(configs, results) if "digest" not in r]
+    failed += [{"config": c, "error": "left out by the decorator's prune_configs_by for this key"} for c in left_out]
     if failed:
         own["failed"] = failed
     if not own["objects"]:
@@ -212,9 +255,11 @@ def make_build(plan: Plan, folder: Path) -> dict[str, Any]:
     objects.mkdir()
     tasks = [make_task(plan, variant, config)
              for variant, configs in zip(plan.variants, plan.configs) for config in configs]
-    results = iter(compile_all(plan, tasks, objects))
-    variants = [_variant_json(variant, configs, [next(results) for _ in configs])
-                for variant, configs in zip(plan.variants, plan.configs)]
+    request = plan.request
+    results = iter(compile_tasks(tasks, plan.decorated.jit, plan.target, plan.backend, objects, request.processes,
+                                 request.timeout_s, request.image))
+    variants = [_variant_json(variant, configs, [next(results) for _ in configs], left_out)
+                for variant, configs, left_out in zip(plan.variants, plan.configs, plan.left_out)]
     import triton
     kernel = plan.request.kernel
     configs = config_objects(plan.decorated, kernel.space.configs or plan.configs[0], plan.backend)
@@ -244,7 +289,7 @@ def pack(request: Request, place: Path) -> dict[str, Any]:
     started = time.monotonic()
     check_place(place)
     plan = make_plan(request)
-    for sentence in unfollowed(plan.decorated):
+    for sentence in unfollowed(plan.decorated, plan.is_pruned):
         print(f"wavetune pack: {sentence}", file=sys.stderr)
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as scratch:
@@ -262,4 +307,4 @@ def pack(request: Request, place: Path) -> dict[str, Any]:
     return {"kernel": request.kernel.hash, "build": digest(build), "arch": request.arch, "folder": str(place),
             "seconds": round(time.monotonic() - started, 3),
             "variants": [{"when": v.get("when", ""), "keys": plan.variants[i].keys, "objects": len(v["objects"]),
-                          "failed": len(v.get("failed", []))} for i, v in enumerate(build["variants"])]}
+                          "failed": len(v.get("failed", [])) - len(plan.left_out[i]), "left_out": len(plan.left_out[i])} for i, v in enumerate(build["variants"])]}

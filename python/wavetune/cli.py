@@ -54,7 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     file.add_argument("--signature", metavar="TEXT", help="what the function is called with (python/README.md)")
     file.add_argument("--grid", metavar="TEXT", help="the launch's lambda or tuple, as Python")
     file.add_argument("--space", metavar="FILE", help="a space (JSON), in place of the decorator's configs")
-    file.add_argument("--ignore", action="append", choices=IGNORABLE, metavar="ARGUMENT", help="pack as if the autotune "
+    file.add_argument("--package-root", metavar="FOLDER", help="the folder that holds the file's package (site-packages): what the "
+                      "kernel needs of its other modules is read from there; the package is not imported")
+    pack.add_argument("--ignore", action="append", choices=IGNORABLE, metavar="ARGUMENT", help="pack as if the autotune "
                       f"decorator had no {', '.join(IGNORABLE[:-1])} or {IGNORABLE[-1]}; may be repeated")
     file.add_argument("--name", metavar="NAME", help="of the kernel (the function's)")
     file.add_argument("--module", metavar="NAME", help="the module that imports the function in the deployment (the "
@@ -131,7 +133,7 @@ def _request(arguments: argparse.Namespace, kernel: Any, keys: list[Any]) -> Any
     return Request(kernel, keys, arguments.arch, getattr(arguments, "processes", 1),
                    getattr(arguments, "timeout", 0.0), arguments.gpu_name, _toolchain(arguments),
                    getattr(arguments, "cache", None), getattr(arguments, "module", None), image,
-                   getattr(arguments, "keep_spilling", False))
+                   getattr(arguments, "keep_spilling", False), torch, tuple(getattr(arguments, "ignore", None) or ()))
 
 
 def _pack(arguments: argparse.Namespace) -> int:
@@ -148,7 +150,7 @@ def _pack(arguments: argparse.Namespace) -> int:
         kernel, files = kernel_of_file(file[0], file[1], arguments, keys)
         folder: Any = new_folder(Path(arguments.kernel), files)
     else:
-        for name in ("kernel", "signature", "grid", "space", "ignore", "name"):
+        for name in ("kernel", "signature", "grid", "space", "name", "package_root"):
             if getattr(arguments, name) is not None:
                 raise PackError(f"--{name} is for a file; {arguments.place} is a kernel folder, which states it")
         kernel, folder = load_kernel(arguments.place), nullcontext()
@@ -160,6 +162,7 @@ def _pack(arguments: argparse.Namespace) -> int:
     for variant in result["variants"]:
         when = f"when {variant['when']}" if variant["when"] else "for every key"
         failed = f", {variant['failed']} failed" if variant["failed"] else ""
+        failed += f", {variant['left_out']} left out by prune_configs_by" if variant["left_out"] else ""
         print(f"{variant['objects']} objects{failed} {when}")
     print(f"{result['folder']}: build {result['build']} of kernel {result['kernel']}")
     return 0

@@ -1,4 +1,4 @@
-"""Compiles one config of one variant, and makes of the result what a build says of it.
+"""Compiles one call with one config, and makes of the result what a build says of it.
 
 Runs in a worker process. The environment of the compile was set before; objects and texts go to the build's folder
 under their digests, written beside and renamed, so that two workers may write the same one.
@@ -9,15 +9,16 @@ import os
 import sys
 import types
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
 from .artifacts import Image, cache_entry
+from .calls import Tensor, heuristic_values
 from .canonical import digest_bytes
 from .errors import PackError
+from .options import option_names
 from .registers import carried_too_much, looked_at_before_code
-from .specialise import Variant
 from .target import scratch_pointers
 
 _TEXTS = {"hip": ("ttgir", "amdgcn"), "cuda": ("ttgir", "ptx")}
@@ -25,36 +26,31 @@ _TEXTS = {"hip": ("ttgir", "amdgcn"), "cuda": ("ttgir", "ptx")}
 
 @dataclass(frozen=True)
 class Task:
-    """`constexprs`: those that are given (not the function's defaults), `scalars`: values of the passed arguments that
-    are no buffers, `environment`: variables that the compile sees, `may_spill`: compiled whatever its loops carry."""
+    """One compile. `call`: values by parameter, without those that are left to the function's defaults; `options`: of the
+    back end; `environment`: variables that the compile sees; `may_spill`: compiled whatever its loops carry; `types`:
+    Triton's types of the parameters that are passed, when they are known before."""
 
-    variant: Variant
-    scalars: Mapping[str, Any]
-    constexprs: Mapping[str, Any]
+    call: Mapping[str, Any]
     options: Mapping[str, Any]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
     may_spill: bool = True
+    types: Mapping[str, str] | None = None
 
     def identity(self) -> tuple[Any, ...]:
         """Tasks of one identity compile to the same object."""
         def items(values: Mapping[str, Any]) -> tuple[Any, ...]:
-            return tuple((name, type(values[name]).__name__, values[name]) for name in sorted(values))
+            return tuple((name, type(values[name]).__name__, repr(values[name])) for name in sorted(values))
 
-        return (self.variant.when, items(self.constexprs), items(self.options), items(self.environment), self.may_spill)
+        return (items(self.types or {}), items(self.call), items(self.options), items(self.environment), self.may_spill)
 
 
-class Tensor:
-    """What the JIT asks of a tensor: its type, its alignment, on AMD whether 32 bits reach all of it. `pointer`: an address
-    that is aligned as the tensor is."""
-
-    def __init__(self, dtype: str, is_small: bool, pointer: int = 0):
-        self.dtype, self.is_small, self.pointer = dtype, is_small, pointer
-
-    def data_ptr(self) -> int:
-        return self.pointer
-
-    def ptr_range(self) -> int:
-        return 0 if self.is_small else 2**31
+def call_task(decorated: Any, backend: Any, call: Mapping[str, Any], config: Any, may_spill: bool = True) -> Task:
+    """The compile of a call with one of its decorator's configs (a triton.Config, or None where there is no autotuner)."""
+    chosen = {} if config is None else config.all_kwargs()
+    given = {**call, **heuristic_values(decorated, call, chosen)}
+    names, options = {p.name for p in decorated.jit.params}, option_names(backend)
+    given.update({name: value for name, value in chosen.items() if name in names})
+    return Task(given, {n: v for n, v in chosen.items() if n in options and v is not None}, {}, may_spill)
 
 
 @contextmanager
@@ -73,30 +69,18 @@ def _some_torch() -> Iterator[None]:
 
 
 def _arguments(task: Task, jit: Any) -> tuple[list[Any], dict[str, Any]]:
-    values = {**task.scalars, **task.constexprs}
-    for name, kind in task.variant.signature.items():
-        if kind.startswith("*"):
-            dtype = kind.removeprefix("*").removeprefix("k")
-            values[name] = Tensor(dtype, "S" in task.variant.attributes.get(name, ""))
-    ordered, named = ordered_call(jit, values, task.options)
-    return ordered, {**named, **task.options}
-
-
-def ordered_call(jit: Any, values: dict[str, Any], stop: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """How the kernel is called: in the function's order as far as that goes, by name from the first one that is left out
-    or that `stop` names."""
-    ordered = []
+    """How the kernel is called: in the function's order as far as that goes, by name from the first one left out."""
+    values, ordered = dict(task.call), []
     for name in jit.arg_names:
-        if name not in values or name in stop:
+        if name not in values or name in task.options:
             break
         ordered.append(values.pop(name))
-    return ordered, values
+    return ordered, {**values, **task.options}
 
 
-def compile_call(jit: Any, target: Any, backend: Any, ordered: list[Any], named: Mapping[str, Any],
-                 may_spill: bool) -> tuple[Any, Any, Any]:
-    """What Triton's JIT compiles for a call with these arguments, options among the named ones: its CompiledKernel, the
-    source, and the options that it passed to the compiler. Any exception is the compiler's answer to this config."""
+def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, Any]:
+    """Triton's CompiledKernel, and the options that its JIT compiled it with. Any exception is the compiler's answer to
+    this config."""
     from triton.compiler import compile as compile_source
     jit.device_caches.clear()  # of kernels that an earlier task compiled
     jit.device_caches[0]  # binds the JIT to the target, and sets its `compile`
@@ -107,23 +91,19 @@ def compile_call(jit: Any, target: Any, backend: Any, ordered: list[Any], named:
         return compile_source(source, **arguments)
 
     def refuse_spilling(ttgir: str) -> None:
-        reason = None if may_spill else carried_too_much(ttgir, target)
+        reason = None if task.may_spill else carried_too_much(ttgir, target)
         if reason is not None:
             raise PackError(reason)
 
     jit.compile = compile_and_keep
+    ordered, named = _arguments(task, jit)
     with _some_torch(), looked_at_before_code(type(backend), refuse_spilling):
         compiled = jit.run(*ordered, grid=None, warmup=True, **named)
     refuse_spilling(str(compiled.asm.get("ttgir", "")))  # one from the cache had its stages before
     (source, options), = calls
-    return compiled, source, options
-
-
-def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, Any]:
-    """Triton's CompiledKernel, and the options that its JIT compiled it with."""
-    ordered, named = _arguments(task, jit)
-    compiled, source, options = compile_call(jit, target, backend, ordered, named, task.may_spill)
-    wanted = {name: task.variant.signature.get(name, "constexpr") for name in jit.arg_names}
+    if task.types is None:
+        return compiled, options
+    wanted = {name: task.types.get(name, "constexpr") for name in jit.arg_names}
     bools = ("i1", "u1")  # which of them it is differs by version
     if any(kind != wanted[name] and not (kind in bools and wanted[name] in bools)
            for name, kind in source.signature.items()):

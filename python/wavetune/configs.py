@@ -35,8 +35,8 @@ def _config(config: Any, index: int, decorated: Decorated) -> dict[str, Value]:
     return values
 
 
-def decorator_space(decorated: Decorated, backend: Any) -> dict[str, Any]:
-    """{"configs", "roles", "default"} of the decorator; the first config is the default."""
+def decorator_configs(decorated: Decorated, backend: Any) -> tuple[list[dict[str, Value]], dict[str, str]]:
+    """The decorator's configs as points of a space, in its order, and the roles of their names."""
     if decorated.autotuner is None:
         raise PackError(f"{decorated.path}: {decorated.jit.__name__} is under no autotune decorator; give its configs "
                         "with --space FILE")
@@ -57,6 +57,11 @@ def decorator_space(decorated: Decorated, backend: Any) -> dict[str, Any]:
             if name not in config and name not in options:
                 raise PackError(f"config {index} does not set {name}, which other configs do")
             config.setdefault(name, options.get(name))
+    return [{name: config[name] for name in names} for config in configs], roles
+
+
+def decorator_space(decorated: Decorated, backend: Any) -> dict[str, Any]:
+    """{"configs", "roles", "default"} of the decorator; the first config is the default."""
+    configs, roles = decorator_configs(decorated, backend)
     distinct = [config for i, config in enumerate(configs) if config not in configs[:i]]
-    ordered = [{name: config[name] for name in names} for config in distinct]
-    return {"configs": ordered, "roles": roles, "default": ordered[0]}
+    return {"configs": distinct, "roles": roles, "default": distinct[0]}

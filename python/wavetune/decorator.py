@@ -5,7 +5,7 @@ less than the decorator says without a word.
 """
 
 import inspect
-from typing import Any, Mapping
+from typing import Any, Collection, Mapping
 
 from . import dejavu
 from .errors import PackError
@@ -52,13 +52,9 @@ def stated_arguments(decorated: Decorated) -> dict[str, Any]:
     return _of_dejavu(decorated.autotuner) if decorated.is_dejavu else _of_triton(decorated.autotuner)
 
 
-def refuse_unfollowed(decorated: Decorated, ignored: list[str], has_space: bool) -> None:
-    """What agents cannot do, unless --ignore names it; pruning is also settled by configs that --space states."""
+def refuse_unfollowed(decorated: Decorated, ignored: Collection[str]) -> None:
+    """What agents cannot do, unless --ignore names it. (Pruning is evaluated for each key: calls.py.)"""
     stated, name = stated_arguments(decorated), decorated.jit.__name__
-    if "prune_configs_by" in stated and not has_space and "prune_configs_by" not in ignored:
-        raise PackError(f"{decorated.place}: {name} has prune_configs_by, which leaves out configs by the arguments of a "
-                        "call and which pack does not run: state the configs to measure with --space FILE, or pack all "
-                        f"{len(decorated.autotuner.configs)} with --ignore prune_configs_by")
     for hook, when in (("pre_hook", "before"), ("post_hook", "after")):
         if hook in stated and hook not in ignored:
             raise PackError(f"{decorated.place}: the autotune decorator of {name} has a {hook}, which runs {when} each "
@@ -106,12 +102,12 @@ def _and(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def unfollowed(decorated: Decorated) -> list[str]:
+def unfollowed(decorated: Decorated, is_pruned: bool) -> list[str]:
     """A sentence for each thing of the decorator that a build leaves out although it may change the winner."""
     stated, name = stated_arguments(decorated), decorated.jit.__name__
     is_left_out = "" if decorated.is_dejavu else f", and the format triton leaves {name} out (docs/formats.md)"
     sentences = []
-    if "prune_configs_by" in stated:
+    if "prune_configs_by" in stated and not is_pruned:
         sentences.append(f"prune_configs_by of {name} is not run: every config of the space is packed and "
                          f"measured{is_left_out}")
     for hook in ("pre_hook", "post_hook"):

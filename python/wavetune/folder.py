@@ -4,10 +4,11 @@ The C programs check a manifest to the last member; here stands what packing rea
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import constants
 from .canonical import canonical, digest, digest_bytes, read_bytes, read_json
 from .errors import PackError
 from .spaces import Space, parse_space
@@ -20,6 +21,12 @@ class Kernel:
     manifest: dict[str, Any]
     folder: Path
     space: Space
+    constants: dict[str, Any] = field(default_factory=dict)  # constexprs.json
+
+    @property
+    def root(self) -> Path | None:
+        """The folder of the package, where the function's file is of one."""
+        return self.folder if "/" in self.manifest["sources"][0]["path"] else None
 
     @property
     def hash(self) -> str:
@@ -147,4 +154,8 @@ def load_kernel(place: str) -> Kernel:
         manifest["reference"] = {**manifest["reference"],
                                  "source": _source(folder, manifest["reference"].get("source"))}
     _source(folder, space_path)
-    return Kernel(manifest, folder, parse_space(read_json(folder / space_path), f"{folder}/{space_path}"))
+    stated = {}
+    if any(source["path"] == constants.FILE for source in manifest["sources"]):
+        place = folder / constants.FILE
+        stated = {name: constants.from_json(value, str(place)) for name, value in dict(read_json(place)).items()}
+    return Kernel(manifest, folder, parse_space(read_json(folder / space_path), f"{folder}/{space_path}"), stated)

@@ -9,10 +9,12 @@ from typing import Any, Iterator, Mapping
 
 from .canonical import canonical, read_bytes, read_json
 from .configs import decorator_space
+from .constants import FILE, from_json
 from .decorator import refuse_unfollowed
 from .errors import PackError
 from .folder import Kernel
 from .function import make_manifest
+from .interpreter import describe
 from .keys import Key
 from .source import load_function
 from .spaces import parse_space
@@ -32,14 +34,14 @@ def pretty(value: Any, indent: str = "") -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def folder_files(manifest: Mapping[str, Any], name: str, space: Mapping[str, Any], source: str,
-                 text: bytes) -> dict[str, bytes]:
+def folder_files(manifest: Mapping[str, Any], name: str, space: Mapping[str, Any],
+                 sources: Mapping[str, bytes]) -> dict[str, bytes]:
     """What a kernel folder of one version holds, by the file's name; `name` is the version's."""
     own = ("language", "entry", "sources", "launch", "defines")
     version = {member: manifest[member] for member in own if member in manifest}
-    version.update(sources=[source], space="space.json")
+    version.update(sources=list(sources), space="space.json")
     document = {**{member: value for member, value in manifest.items() if member not in own}, "versions": {name: version}}
-    return {"kernel.json": f"{pretty(document)}\n".encode(), "space.json": f"{pretty(space)}\n".encode(), source: text}
+    return {"kernel.json": f"{pretty(document)}\n".encode(), "space.json": f"{pretty(space)}\n".encode(), **sources}
 
 
 def _is_same(path: Path, data: bytes) -> bool:
@@ -65,12 +67,14 @@ def new_folder(place: Path, files: dict[str, bytes]) -> Iterator[None]:
         made = Path(scratch) / "kernel"
         made.mkdir()
         for name, data in missing.items():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
             (made / name).write_bytes(data)
         yield
         if not place.exists():
             made.rename(place)
             return
         for name in missing:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
             (made / name).rename(place / name)
 
 
@@ -83,14 +87,16 @@ def kernel_of_file(path: Path, function: str | None, arguments: argparse.Namespa
             raise PackError(f"--{name} is missing: a file does not say {what}; see pack --help")
     triton_version()
     target = make_target(arguments.arch)
-    decorated = load_function(path, function, target, arguments.module)
-    refuse_unfollowed(decorated, arguments.ignore or [], arguments.space is not None)
+    root = Path(arguments.package_root) if arguments.package_root is not None else None
+    decorated = load_function(path, function, target, arguments.module, root, arguments.torch or describe()["torch"])
+    refuse_unfollowed(decorated, arguments.ignore or [])
     if arguments.space is not None:
         space = read_json(Path(arguments.space))
     else:
         space = decorator_space(decorated, make_backend(target))
     parsed = parse_space(space, arguments.space or str(path))
-    manifest = make_manifest(decorated, arguments.name or decorated.jit.__name__, arguments.signature, arguments.grid,
-                             keys, set(parsed.roles))
-    files = folder_files(manifest, "triton", space, path.name, read_bytes(path))
-    return Kernel({**manifest, "name": f"{manifest['name']}/triton"}, path.parent, parsed), files
+    manifest, constants, sources = make_manifest(decorated, arguments.name or decorated.jit.__name__, arguments.signature, arguments.grid,
+                                                 keys, set(parsed.roles))
+    files = folder_files(manifest, "triton", space, sources)
+    stated = {name: from_json(value, FILE) for name, value in constants.items()}
+    return Kernel({**manifest, "name": f"{manifest['name']}/triton"}, root or path.parent, parsed, stated), files

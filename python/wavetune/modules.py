@@ -197,8 +197,8 @@ class SourceFile:
 class Modules:
     """The modules of one reading; `root`: the folder that holds the kernel's package, or None."""
 
-    def __init__(self, target: Any, root: Path | None = None):
-        self.target, self.root = target, root
+    def __init__(self, target: Any, root: Path | None = None, torch: str | None = None):
+        self.target, self.root, self.torch = target, root, torch
         self.known: dict[str, Any] = {}
 
     def add(self, path: Path, name: str) -> SourceFile:
@@ -231,7 +231,7 @@ class Modules:
             elif root == "packaging":
                 self.known[root] = make_packaging()
             elif root == "torch":
-                self.known[root] = make_torch(self.target)
+                self.known[root] = make_torch(self.target, self.torch)
             else:
                 self.known[root] = Stub(root, known_elsewhere().get(root), root)
         return self.known[root]

@@ -7,7 +7,9 @@
     NAME=*DTYPE[EXTENT,…]:read:F   with a fill: normal, uniform, zeros, index, uniform(0,1), integers(0,9)
     NAME=TYPE                      a scalar with the value of the key's member of that name
     NAME=TYPE(EXPRESSION)          a scalar: an expression over the key
-    NAME=constexpr(EXPRESSION)     compiled in: an expression over the key and the config
+    NAME=constexpr(EXPRESSION)     compiled in: an expression over the key and the config, or a float, a dtype (tl.float32)
+                                   or a tuple
+    NAME=None                      compiled in: a pointer or a number that is not given
 
 Parameters that the key names are scalars (i64) without being listed; those that configs set are not listed at all.
 """
@@ -17,6 +19,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
+from .constants import parse_constant
 from .errors import PackError
 from .expressions import Expression, parse_expression
 
@@ -32,6 +35,7 @@ _CALLS = {"cdiv": "ceil_div", "next_power_of_2": "next_pow2"}
 class Signature:
     arguments: dict[str, dict[str, Any]] = field(default_factory=dict)  # members of manifest arguments, by name
     defines: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)  # JSON of constants.py
 
 
 def _split(text: str) -> list[str]:
@@ -92,17 +96,27 @@ def parse_signature(text: str) -> Signature:
         name, equals, rest = (part.strip() for part in item.partition("="))
         if not equals or not name.isidentifier():
             raise PackError(f'--signature: "{item}" is not NAME=TYPE')
-        if name in signature.arguments or name in signature.defines:
+        if name in signature.arguments or name in signature.defines or name in signature.constants:
             raise PackError(f"--signature: {name} stands there twice")
         if rest.startswith("*"):
             signature.arguments[name] = _buffer(name, rest, item)
+            continue
+        if rest == "None":
+            signature.defines[name] = "None"
             continue
         match = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", rest, re.DOTALL)
         if not match or (match[1] == "constexpr" and match[2] is None):
             raise PackError(f'--signature: "{item}" is not NAME=TYPE, NAME=TYPE(EXPRESSION) or '
                             "NAME=constexpr(EXPRESSION)")
         if match[1] == "constexpr":
-            signature.defines[name] = Expression(match[2]).text
+            constant = parse_constant(match[2])
+            if isinstance(constant, (float, dict)):
+                signature.constants[name] = constant
+            else:
+                signature.defines[name] = Expression(match[2]).text
+        elif match[1] == "tuple":
+            raise PackError(f'--signature: "{item}" is a tuple that is passed, and agents pass single values: annotate {name} '
+                            "with tl.constexpr, and write constexpr((…))")
         else:
             value = Expression(match[2]).text if match[2] is not None else name
             signature.arguments[name] = {"name": name, "dtype": _dtype(match[1], item), "value": value}
@@ -116,6 +130,7 @@ class Names:
     plain: frozenset[str]  # key members, parameters of the space, facts: as they are
     values: Mapping[str, str]  # scalars of the call: their expressions
     constants: Mapping[str, Any]  # of the module
+    buffers: frozenset[str] = frozenset()  # which are not None
 
     def resolve(self, name: str, what: str) -> ast.expr:
         if name in self.plain:
@@ -132,6 +147,19 @@ def translate(node: ast.expr, names: Names, what: str) -> str:
     """A Python expression of a launch (`triton.cdiv(M, META['BLOCK_M'])`) as an expression of a manifest."""
 
     class Translate(ast.NodeTransformer):
+        def visit_Compare(self, compare: ast.Compare) -> ast.AST:
+            """`x is None` has an answer for a buffer, and is `==` for what else may be None."""
+            if len(compare.ops) == 1 and isinstance(compare.ops[0], (ast.Is, ast.IsNot)):
+                left, right = compare.left, compare.comparators[0]
+                is_equal = isinstance(compare.ops[0], ast.Is)
+                name = left.slice.value if isinstance(left, ast.Subscript) and isinstance(left.slice, ast.Constant) else \
+                    getattr(left, "id", None)
+                if isinstance(right, ast.Constant) and right.value is None and name in names.buffers:
+                    return ast.Constant(not is_equal)
+                if isinstance(right, ast.Constant) and (right.value is None or isinstance(right.value, bool)):
+                    return ast.Compare(self.visit(left), [ast.Eq() if is_equal else ast.NotEq()], [right])
+            return self.generic_visit(compare)
+
         def visit_Subscript(self, subscript: ast.Subscript) -> ast.AST:
             if not isinstance(subscript.slice, ast.Constant) or not isinstance(subscript.value, ast.Name):
                 raise PackError(f"{what} reads {ast.unparse(subscript)}; expressions know names only, like the key's")

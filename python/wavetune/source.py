@@ -157,11 +157,11 @@ def module_name(path: Path, root: Path) -> str:
 
 
 def load_function(path: Path, wanted: str | None, target: Any, module: str | None = None,
-                  root: Path | None = None) -> Decorated:
+                  root: Path | None = None, torch: str | None = None) -> Decorated:
     """The jit function of a file. `target`: a GPUTarget, what the stand-in of the driver answers with; `root`: the folder
-    that holds its package, of which other files may be read."""
+    that holds its package, of which other files may be read; `torch`: the deployment's version."""
     import triton
-    modules = Modules(target, root)
+    modules = Modules(target, root, torch)
     file = modules.add(path, module or (module_name(path, root) if root else path.stem))
     wanted = find_name(file, wanted)
     triton.runtime.driver.set_active(Driver(target))

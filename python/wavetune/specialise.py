@@ -169,18 +169,27 @@ class _Specialiser:
         return text
 
 
-def specialise(jit: Any, manifest: Mapping[str, Any], configs: list[Config], key: Key, uses_range: bool) -> Variant:
-    """The variant that one key needs; `uses_range`: whether buffers of at most 2^31 - 1 bytes are special. The
-    manifest's arguments are parameters of the function (function.py has checked)."""
+def specialise(jit: Any, manifest: Mapping[str, Any], configs: list[Config], key: Key, uses_range: bool,
+               is_alone: bool = False) -> Variant:
+    """The variant that one key needs; `uses_range`: whether buffers of at most 2^31 - 1 bytes are special; `is_alone`:
+    functions of the package were evaluated for this key, so that the code is for no other. The manifest's arguments are
+    parameters of the function (function.py has checked)."""
     arguments = {argument["name"]: argument for argument in manifest["arguments"]}
     defines = manifest.get("defines", {})
     own = _Specialiser(key, uses_range)
+    for name, value in key.items() if is_alone else ():
+        if isinstance(value, float):
+            raise PackError(f"the heuristics or the pruning of {jit.__name__} are evaluated for each key, and its member {name} is "
+                            "a float, which conditions of builds cannot compare: state it with --signature as a constexpr")
+        own.require(name, f"{name} == {value!r}")
     for parameter in jit.params:
         argument = arguments.get(parameter.name)
         if argument is not None and "shape" in argument:
             own.buffer(parameter, argument)
         elif argument is not None:
             own.scalar(parameter, argument)
+        elif not parameter.is_constexpr and str(defines.get(parameter.name)) == "None":
+            own.constexprs[parameter.name] = None
         elif parameter.name in defines:
             own.define(parameter.name, str(defines[parameter.name]), configs)
         elif not parameter.is_constexpr:
@@ -189,11 +198,11 @@ def specialise(jit: Any, manifest: Mapping[str, Any], configs: list[Config], key
 
 
 def variants_of(jit: Any, manifest: Mapping[str, Any], configs: list[Config], keys: list[Key],
-                uses_range: bool) -> list[Variant]:
+                uses_range: bool, is_alone: bool = False) -> list[Variant]:
     """The variants of all keys, the most special first; keys with one specialisation share one."""
     found: dict[str, Variant] = {}
     for key in keys:
-        variant = specialise(jit, manifest, configs, key, uses_range)
+        variant = specialise(jit, manifest, configs, key, uses_range, is_alone)
         found.setdefault(variant.when, variant)
         if key not in found[variant.when].keys:
             found[variant.when].keys.append(key)

@@ -123,15 +123,34 @@ def _capability(target: Any) -> tuple[int, int]:
     return int(digits[:-2]), int(digits[-2], 16)
 
 
-def make_torch(target: Any, dtypes: dict[str, Any] | None = None) -> Stub:
-    """torch: what follows from the target, and its dtypes."""
+class Dtype:
+    """A dtype of torch, by its name."""
+
+    def __init__(self, name: str, itemsize: int):
+        self.name, self.itemsize, self.is_floating_point = name, itemsize, "float" in name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+
+DTYPES = {name: Dtype(name, size) for size, names in (
+    (1, "bool int8 uint8 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"), (2, "int16 uint16 float16 bfloat16"),
+    (4, "int32 uint32 float32"), (8, "int64 uint64 float64")) for name in names.split()}
+
+
+def make_torch(target: Any, version: str | None = None) -> Stub:
+    """torch: what follows from the target, its dtypes, and its version where that is known."""
     def answer(value: Any) -> Callable[..., Any]:
         return lambda *args, **kwargs: value
 
     known = {"torch.version.hip": "0" if target.backend == "hip" else None,
              "torch.version.cuda": "0" if target.backend == "cuda" else None, "torch.cuda.is_available": answer(True),
              "torch.cuda.device_count": answer(1), "torch.cuda.current_device": answer(0),
-             "torch.cuda.get_device_capability": answer(_capability(target)), **(dtypes or {})}
+             "torch.cuda.get_device_capability": answer(_capability(target)),
+             "torch.__version__": version, **{f"torch.{name}": dtype for name, dtype in DTYPES.items()},
+             "torch.half": DTYPES["float16"], "torch.float": DTYPES["float32"], "torch.long": DTYPES["int64"]}
+    if version is None:
+        known["torch.__version__"] = Stub("torch.__version__", why="--torch VERSION states it")
     return Stub("torch", known, "torch")
 
 

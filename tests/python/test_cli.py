@@ -214,8 +214,8 @@ def test_an_invalid_signature_or_grid_is_refused(tmp_path, signature, grid, reas
     (FILE.replace('{"B": 64}', '{"B": 64, "C": 1}'), "configs set C"),
     (FILE.replace("[triton.Config", "[triton.Config({}), triton.Config"), "not set B"),
     (FILE.replace('key=["n"]', 'key=["n", "m"]'), "m=4096"),
-    (FILE.replace("@triton.jit", "@triton.heuristics({'B': max})\n@triton.jit").replace('{"B": 64}', "{}"),
-     "heuristic of B"),
+    (FILE.replace("@triton.jit", "@triton.heuristics({'B': lambda call: call['m'] + 1})\n@triton.jit").replace('{"B": 64}', "{}"),
+     "the heuristic of B of kernel cannot be evaluated for these arguments: KeyError: 'm'"),
     (FILE.replace("@triton.autotune", "@triton.autotune(configs=[], key=[])\n@triton.autotune"),
      "two autotune decorators"),
 ])

@@ -54,12 +54,31 @@ def test_a_decorator_with_nothing_but_configs_and_key_is_packed_without_a_warnin
 
 @pytest.mark.parametrize("decorator", ["triton.autotune", "triton_dejavu.autotune"])
 @pytest.mark.parametrize("pruning", [PRUNE, "prune_configs_by={'perf_model': lambda **call: 1.0, 'top_k': 1}"])
-def test_configs_that_are_pruned_by_the_arguments_of_a_call_are_refused(tmp_path, decorator, pruning):
+def test_configs_that_are_pruned_by_the_arguments_of_a_call_are_left_out_for_that_key(tmp_path, decorator, pruning):
     write(tmp_path, pruning, decorator)
-    output = refusal(*pack(tmp_path))
-    assert f"{tmp_path}/f.py:5: total " in output
-    assert "--ignore prune_configs_by" in output
-    assert nothing_was_made(tmp_path)
+    out, output = run(*pack(tmp_path))
+    assert output == "" and "1 objects, 1 left out by prune_configs_by when n == 64" in out
+    for _ in range(2):  # of the file, and of the folder that it became
+        (variant,) = read(tmp_path / "b")["variants"]
+        assert [o["config"]["B"] for o in variant["objects"]] == [64] and variant["when"].startswith("n == 64 and ")
+        (left_out,) = variant["failed"]
+        assert left_out["config"]["B"] == 128 and "prune_configs_by" in left_out["error"]
+        run("pack", tmp_path / "k", "-o", tmp_path / "b", "--key", "n=64")
+
+
+@pytest.mark.parametrize("body, reason", [
+    ("named['n'] + named['missing'] and configs", "KeyError: 'missing'"), ("[]", "leaves no config"),
+    ("configs[1:]", "the default config"), ("configs[:torch.cuda.memory_allocated()]", "torch.cuda.memory_allocated"),
+    ("configs if rest['n'] == named['n'] == 64 and named['x_ptr'].dtype == torch.float32 and named['x_ptr'].numel() == 64 "
+     "else None", None)])
+def test_pruning_sees_the_call_and_says_what_it_lacks(tmp_path, body, reason):
+    path = write(tmp_path, f"prune_configs_by={{'early_config_prune': lambda configs, named, **rest: {body}}}")
+    path.write_text("import torch\n" + path.read_text())
+    if reason is None:
+        run(*pack(tmp_path))
+        assert len(read(tmp_path / "b")["variants"][0]["objects"]) == 2
+        return
+    assert reason in refusal(*pack(tmp_path)) and nothing_was_made(tmp_path)
 
 
 def test_pruning_that_is_ignored_packs_every_config_with_a_warning(tmp_path):
@@ -155,12 +174,9 @@ def test_measuring_options_of_dejavu_are_reported_unless_default(tmp_path):
     assert "rep and use_random_search of total's" in run(*pack(tmp_path))[1]
 
 
-def test_only_known_options_can_be_ignored_and_only_for_a_file(tmp_path):
+def test_only_known_options_can_be_ignored(tmp_path):
     write(tmp_path, "")
     assert "--ignore: invalid choice" in refusal(*pack(tmp_path, "--ignore", "restore_value"))
-    run(*pack(tmp_path))
-    assert "--ignore is for" in refusal("pack", tmp_path / "k", "-o", tmp_path / "b", "--key", "n=64", "--ignore",
-                                               "pre_hook")
 
 
 def test_integers_without_a_fill_are_refused_before_anything_is_compiled(tmp_path):

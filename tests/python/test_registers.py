@@ -96,8 +96,8 @@ def write_kernel(place):
     """The kernel folder, without compiling."""
     space, key = read(place, "space.json"), {"M": 512, "N": 512, "K": 512}
     decorated = load_function(KERNELS / "matmul.py", None, make_target("sm_90"))
-    manifest = make_manifest(decorated, "matmul", MATMUL[1], MATMUL[3], [key], set(space["parameters"]))
-    with new_folder(place / "kernel", folder_files(manifest, space, KERNELS / "matmul.py")):
+    manifest, _, sources = make_manifest(decorated, "matmul", MATMUL[1], MATMUL[3], [key], set(space["parameters"]))
+    with new_folder(place / "kernel", folder_files(manifest, space, sources)):
         pass
 
 

@@ -20,7 +20,7 @@ from typing import Any, Mapping
 from ..artifacts import installed_key
 from ..build import SIZE_MAX, clean_environment
 from ..canonical import canonical, digest
-from ..compiling import store_result
+from ..compiling import compile_task, store_result
 from ..errors import PackError, one_line
 from ..importing import folder_files, pretty
 from ..pool import run_tasks
@@ -28,7 +28,7 @@ from ..record import function_members, triton_record
 from ..stubs import Driver
 from ..target import make_backend, make_target, triton_version
 from .access import written_arguments
-from .calling import compile_launch, signature_of
+from .calling import signature_of, task_of
 from .documents import Config, Function, Launch, read_folder
 from .kernel import SOURCE, CapturedKernel, Refused, case_of, kernels_of, left_out, space_of, whole, why_refused
 from .module import recreate
@@ -64,10 +64,10 @@ class _Task:
 def _compile(task: _Task, jit: Any, toolchain: Toolchain, objects: Path) -> dict[str, Any]:
     """An object's entry in the build with what the variant states, or {"error"}."""
     try:
-        compiled, source, options = compile_launch(jit, toolchain.target, toolchain.backend, task.launch, task.config,
-                                                   task.is_default)
+        call = task_of(jit, task.launch, task.config, task.is_default)
+        compiled, options = compile_task(call, jit, toolchain.target, toolchain.backend)
         found = store_result(compiled, options, toolchain.target, toolchain.version, objects)
-        signature, constants = signature_of(source)
+        signature, constants = signature_of(compiled.src)
         written = written_arguments(str(compiled.asm["ttir"]))
         names = [name for name in jit.arg_names if name in signature]
         if len(names) != len(written):
@@ -168,7 +168,7 @@ def _write(kernel: CapturedKernel, space: dict[str, Any], build: dict[str, Any],
         raise Refused(f"build.json would have {len(text.encode())} bytes, a server takes {SIZE_MAX}")
     (made / "build" / "build.json").write_text(text)
     document, _, version = kernel.manifest["name"].partition("/")
-    files = folder_files({**kernel.manifest, "name": document}, version, space, SOURCE, kernel.source.encode())
+    files = folder_files({**kernel.manifest, "name": document}, version, space, {SOURCE: kernel.source.encode()})
     for name, data in files.items():
         (made / name).write_bytes(data)
 

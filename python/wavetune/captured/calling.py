@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ..compiling import Tensor, compile_call, ordered_call
+from ..calls import Tensor
+from ..compiling import Task
 from ..runtime.values import decode
 from .documents import Config, Launch
 
@@ -14,7 +15,8 @@ def passed(argument: Mapping[str, Any]) -> Any:
     """A recorded argument as Triton's JIT is to see it."""
     kind = argument["kind"]
     if kind == "tensor":
-        return Tensor(argument["dtype"], bool(argument.get("range")), argument["alignment"])
+        return Tensor(argument["dtype"], tuple(argument["shape"]), tuple(argument["stride"]), argument["alignment"],
+                      bool(argument.get("range")))
     if kind == "none":
         return None
     return decode({"dtype": argument["value"]} if kind == "dtype" else argument["value"])
@@ -31,15 +33,14 @@ def _is_default(argument: Mapping[str, Any], defaults: Mapping[str, Any]) -> boo
     return type(value) is type(default) and value == default
 
 
-def compile_launch(jit: Any, target: Any, backend: Any, launch: Launch, one: Config, may_spill: bool) -> tuple[Any, Any, Any]:
-    """What compile_call returns for one config of the launch."""
+def task_of(jit: Any, launch: Launch, one: Config, may_spill: bool) -> Task:
+    """The compile of one config of the launch."""
     defaults = {parameter.name: parameter.default for parameter in jit.params if parameter.has_default}
-    values = {argument["name"]: passed(argument) for argument in launch.arguments
-              if not _is_default(argument, defaults)}
-    values.update({name: decode(value) for name, value in one.constexprs.items()})
-    values.update({name: value for name, value in one.config.items() if value is not None or name in jit.arg_names})
-    ordered, named = ordered_call(jit, values, one.config)
-    return compile_call(jit, target, backend, ordered, named, may_spill)
+    call = {argument["name"]: passed(argument) for argument in launch.arguments if not _is_default(argument, defaults)}
+    given = {**{name: decode(value) for name, value in one.constexprs.items()}, **one.config}
+    call.update({name: value for name, value in given.items() if name in jit.arg_names})
+    options = {**launch.options, **{name: value for name, value in given.items() if name not in jit.arg_names}}
+    return Task(call, {name: value for name, value in options.items() if value is not None}, {}, may_spill)
 
 
 def signature_of(source: Any) -> tuple[dict[str, str], dict[str, Any]]:

@@ -58,6 +58,7 @@ class Launch:
     configs: tuple[Config, ...]
     refused: tuple[str, ...]
     environment: Mapping[str, Any]
+    options: Mapping[str, Any]  # keyword arguments that are no parameters, such as debug
     image: str | None
     triton: str
     path: str
@@ -148,6 +149,13 @@ def _config(document: Any, place: str) -> Config:
     return Config(document["config"], tuple([*grid, 1, 1][:3]), document.get("constexprs") or {})
 
 
+def _options(reader: _Reader) -> Mapping[str, Any]:
+    options = reader.document.get("options") or {}
+    if not _is_scalars(options):
+        raise reader.error("options", "has a member that is no scalar")
+    return options
+
+
 def launch_of(document: Any, place: str) -> Launch:
     reader = _Reader(document, place)
     _version(reader)
@@ -166,8 +174,7 @@ def launch_of(document: Any, place: str) -> Launch:
     return Launch(reader.digest("closure"), dict(zip(names, values)), tuple(map(str, reader.take("key", list))),
                   tuple(arguments), () if refused else tuple(_config(one, f"{place}, /configs/{i}")
                                                              for i, one in enumerate(configs)),
-                  refused, reader.take("environment", dict),
-                  document.get("image"), reader.take("triton", str), place)
+                  refused, reader.take("environment", dict), _options(reader), document.get("image"), reader.take("triton", str), place)
 
 
 def read_folder(folder: Path) -> Iterator[tuple[Function | None, list[Launch]]]:

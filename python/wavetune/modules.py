@@ -18,7 +18,7 @@ import types
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 from . import dejavu
 from .canonical import read_text
@@ -75,14 +75,21 @@ def _apart(node: ast.stmt) -> list[ast.stmt]:
     return [node]
 
 
-class Module(types.ModuleType):
-    """A file's module. An attribute is bound when it is first asked for."""
+def file_of(value: Any) -> "SourceFile | None":
+    """Of a module that is read here."""
+    return vars(value).get("__wavetune_file__") if type(value) is types.ModuleType else None
 
-    def __getattr__(self, name: str) -> Any:
-        file = self.__dict__.get("__wavetune_file__")
-        if file is None or name.startswith("__"):
-            raise AttributeError(name)
-        return file.value(name)
+
+def _make_module(name: str, find: Callable[[str], Any]) -> types.ModuleType:
+    """A module whose attributes are found when they are first asked for. (No class of its own: Triton wants the type.)"""
+    def lacking(attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(f"module {name} has no {attribute}")
+        return find(attribute)
+
+    module = types.ModuleType(name)
+    module.__getattr__ = lacking  # type: ignore[method-assign]
+    return module
 
 
 class SourceFile:
@@ -101,7 +108,7 @@ class SourceFile:
                     flags |= getattr(__future__, alias.name).compiler_flag
         self.statements = [Statement(part, str(path), flags) for node in tree.body for part in _apart(node)]
         self.executed: set[int] = set()
-        self.module = Module(module)
+        self.module = _make_module(module, self.value)
         self.is_package = path.name == "__init__.py"
         self.namespace = vars(self.module)
         self.namespace.update(
@@ -127,8 +134,9 @@ class SourceFile:
         if not isinstance(node, ast.ImportFrom) or node.names[0].name != "*":
             return False
         found = self._imported(node)
-        if isinstance(found, Module):
-            return any(found.__wavetune_file__.binds(name) for name in names)
+        file = file_of(found)
+        if file is not None:
+            return any(file.binds(name) for name in names)
         return found is not None and any(hasattr(found, name) for name in names)
 
     def _imported(self, node: ast.ImportFrom) -> Any:
@@ -166,9 +174,9 @@ class SourceFile:
 
     def _import_all(self, node: ast.ImportFrom) -> None:
         found = self._imported(node)
-        names = dir(found)
-        if isinstance(found, Module):
-            names = sorted(name for statement in found.__wavetune_file__.statements for name in statement.binds)
+        file, names = file_of(found), dir(found)
+        if file is not None:
+            names = sorted(name for statement in file.statements for name in statement.binds)
         for name in names:
             if not name.startswith("_"):
                 self.namespace.setdefault(name, getattr(found, name))
@@ -215,13 +223,19 @@ class Modules:
             if path.is_file():
                 return self.add(path, name).module
         if place.is_dir():  # a namespace package
-            self.known[name] = Namespace(name, self)
+            self.known[name] = _make_module(name, lambda inner: self._inside(name, inner))
         return self.known.get(name)
+
+    def _inside(self, package: str, name: str) -> Any:
+        """What a folder without an __init__.py has."""
+        found = self.find(f"{package}.{name}")
+        if found is None:
+            raise AttributeError(f"module {package} has no {name}")
+        return found
 
     def files(self) -> list[SourceFile]:
         """Those of which something was executed."""
-        own = (module.__wavetune_file__ for module in self.known.values() if isinstance(module, Module))
-        return [file for file in own if file.executed]
+        return [file for file in map(file_of, self.known.values()) if file is not None and file.executed]
 
     def _stand_in(self, name: str) -> Any:
         root = name.split(".")[0]
@@ -257,20 +271,6 @@ class Modules:
                 value = getattr(value, part)
             return value._imported_from(name) if fromlist and isinstance(value, Stub) else value
         return found if fromlist else self.find(name.split(".")[0])
-
-
-class Namespace(types.ModuleType):
-    """A folder of a package that has no __init__.py."""
-
-    def __init__(self, name: str, modules: Modules):
-        super().__init__(name)
-        self.__dict__["__wavetune_modules__"] = modules
-
-    def __getattr__(self, name: str) -> Any:
-        found = self.__dict__["__wavetune_modules__"].find(f"{self.__name__}.{name}") if not name.startswith("__") else None
-        if found is None:
-            raise AttributeError(name)
-        return found
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator
 
 from . import dejavu
 from .errors import PackError
-from .modules import Module, Modules, SourceFile, codes_of, quietly
+from .modules import Modules, SourceFile, codes_of, file_of, quietly
 from .stubs import Driver, Stub
 
 
@@ -109,7 +109,7 @@ def _read_globals(function: Any) -> list[tuple[str, Any]]:
             if instruction.opname != "LOAD_GLOBAL" or instruction.argval not in function.__globals__:
                 continue
             name, value = instruction.argval, function.__globals__[instruction.argval]
-            if isinstance(value, Module) and after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            if file_of(value) is not None and after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                 name, value = f"{name}.{after.argval}", getattr(value, after.argval, None)
             found.append((name, value))
     return found

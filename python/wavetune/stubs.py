@@ -55,8 +55,9 @@ class Stub:
         return Stub(self._path, self._known, module, self._why)
 
     def _refuse(self, *args: Any) -> NoReturn:
-        why = self._why or (f"pack does not execute {self._module}, only this file, triton, the standard library and what "
-                            "--package-root has")
+        if self._why:
+            raise Needed(f"the value of {self._path} is needed to read the kernel, and {self._why}")
+        why = f"pack does not execute {self._module}, only this file, triton, the standard library and what --package-root has"
         if self._module is None:
             why = "there is no GPU here to ask"
         asks = self._module is None or self._module.split(".")[0] == "torch"
@@ -150,7 +151,7 @@ def make_torch(target: Any, version: str | None = None) -> Stub:
              "torch.__version__": version, **{f"torch.{name}": dtype for name, dtype in DTYPES.items()},
              "torch.half": DTYPES["float16"], "torch.float": DTYPES["float32"], "torch.long": DTYPES["int64"]}
     if version is None:
-        known["torch.__version__"] = Stub("torch.__version__", why="--torch VERSION states it")
+        known["torch.__version__"] = Stub("torch.__version__", why="its version is not known: --torch VERSION states it")
     return Stub("torch", known, "torch")
 
 

@@ -1,12 +1,13 @@
 """A program starts with the choices of a server or of a file, benchmarks what has none, and takes no config but its own."""
 
+import json
 import math
 import os
 
 import pytest
 import triton
 from contract_server import ENVIRONMENT, Contract, canonical, document
-from starting import LAST, MIDDLE, UNTOUCHED, choices, closures, essence, tuned
+from starting import LAST, MIDDLE, UNTOUCHED, choices, closures, essence, python, tuned
 
 from wavetune.runtime import keys
 from wavetune.runtime.choices import Choices
@@ -53,6 +54,36 @@ def test_a_program_with_choices_benchmarks_nothing_and_asks_once(server, cache):
     (method, path, _), (_, last, _) = server.requests
     assert method == "GET" and path.startswith("/v1/choices?") and "gpu=Test%20GPU" in path and "compute_units=132" in path
     assert last == "/v1/evidence" and server.counted == [{"hits": 4}] and server.evidence == [], "when the program ends"
+
+
+SETTLING = """import json, sys, types, triton, program, wavetune.auto
+sys.modules["torch"] = types.ModuleType("torch")
+sys.modules["torch"].Tensor = program.Tensor
+triton.runtime.driver.set_active(program.DRIVER)
+import ops
+for n in map(int, sys.argv[1:]):
+    (block, _), (fill, _) = program.launch([n])
+    kind = type(ops.add_kernel.cache).__name__
+    print(json.dumps([block, fill, kind, program.DRIVER.benchmarked, sorted(key[0] for key in ops.add_kernel.cache)]))
+from wavetune.runtime import counters
+print(json.dumps([counters.hits, counters.misses, counters.failures]))"""
+
+
+@pytest.mark.parametrize("stores", [{}, {"TRITON_CACHE_AUTOTUNING": "1"}])
+def test_an_autotuner_that_has_settled_looks_again_on_a_new_key(server, cache, stores):
+    server.document = document(choices(4096, 1000))
+    *lines, counted = python("-c", SETTLING, 4096, 4096, 4096, 1000, 1000, 1000, 2000, 1000, cache=cache, server=server, SETTLED="2",
+                             **stores)
+    assert [line[2] for line in lines] == ["Restoring", "Restoring", "Settled", "Restoring", "Restoring", "Settled",
+                                           "Restoring", "Restoring"]
+    assert [line[:2] for line in lines] == [[512, 512]] * 6 + [[1024, 1024], [512, 512]]
+    assert [line[3] for line in lines] == [0] * 6 + [12] * 2 and lines[-1][4] == [1000, 2000, 4096]
+    assert counted == [4, 2, 0]
+    # What was tuned is evidence, and what was chosen is not stored as if it had been measured.
+    server.wait_for(lambda: sum(len(sent["items"]) for sent in server.evidence) == 2)
+    stored = [json.loads(path.read_text()) for path in cache.rglob("*.autotune.json")]
+    assert len(stored) == (2 if stores and hasattr(triton, "knobs") else 0)
+    assert all(timing[0] > 0 for found in stored for _, timing in found["configs_timings"])
 
 
 def test_keys_that_the_document_lacks_are_asked_for_a_few_times_only(server, cache):

@@ -4,6 +4,9 @@ Two things of Triton's Autotuner are used, the same in 3.3 to 3.9: `cache`, a di
 `prune_configs`, which it calls when the key was not there. `cache` becomes a dict whose misses look for a choice; only one of
 the program's own configs is ever put into it. `_bench` is watched for evidence: what tuning measured here.
 
+A cache that has had all of the last SETTLED keys does no longer look for choices, so that a warm launch costs what it costs
+without wavetune: `in` is the dict's own then. On the next miss prune_configs looks for one, and the cache does so again.
+
 Where a function leaves out configs by the arguments of a launch (early_config_prune), the choice must be among those that it
 left: prune_configs returns that one alone, and nothing is benchmarked for it.
 
@@ -31,13 +34,14 @@ MODULES = ("triton.runtime.autotuner", "triton_dejavu.autotuner")
 NEAR = 1.02  # of the best time
 NEAR_MAX = 16
 NAME_MAX = 200
+SETTLED = 1000
 _INFINITE = [math.inf] * 3
 
 
 class Miss:
     """A key that is being tuned, or for which one config was chosen after all."""
 
-    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "timings", "seconds", "needs")
+    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "timings", "seconds", "needs", "keeps")
 
     def __init__(self, texts: Any, stated: Any):
         self.texts, self.stated = texts, stated
@@ -47,19 +51,22 @@ class Miss:
         self.timings: list[tuple[Any, float]] = []
         self.seconds = 0.0
         self.needs: dict[int, list[Any]] = {}  # files of Triton's cache, by the id of the config
+        self.keeps = False  # whether the autotuner would store what was not measured
 
 
 class Restoring(dict):
     """An autotuner's cache (key to config)."""
 
-    __slots__ = ("tuner", "misses", "on_miss", "_closure")
+    __slots__ = ("tuner", "misses", "on_miss", "looks", "_closure")
     is_text = False  # whether keys are str() of their values
+    settles = True
 
     def __init__(self, tuner: Any, known: dict[Any, Any]):
         super().__init__(known)
         self.tuner = tuner
         self.misses: dict[int, Miss] = {}  # by thread
         self.on_miss: str | None = None  # in place of $WAVETUNE_ON_MISS
+        self.looks = 0  # without a miss
         self._closure: Any = False
 
     def __reduce__(self) -> Any:
@@ -67,7 +74,11 @@ class Restoring(dict):
 
     def __contains__(self, key: Any, has: Any = dict.__contains__) -> bool:
         if has(self, key):
+            self.looks += 1
+            if self.looks == SETTLED and self.settles:
+                self.__class__ = Settled  # type: ignore[assignment]
             return True
+        self.looks = 0
         try:
             return _restorer is not None and _restorer.restore(self, key)
         except Exception as error:
@@ -78,7 +89,9 @@ class Restoring(dict):
         dict.__setitem__(self, key, config)
         try:
             miss = self.misses.pop(threading.get_ident(), None)
-            if miss is not None and miss.chosen is None and miss.timings and _restorer is not None:
+            if miss is not None and miss.keeps:
+                self.tuner.cache_results = True
+            if miss is not None and miss.texts is not None and miss.chosen is None and miss.timings and _restorer is not None:
                 _restorer.measured(self, miss, config)
         except Exception as error:
             surprised("evidence", error)
@@ -92,11 +105,19 @@ class Restoring(dict):
         return self._closure
 
 
+class Settled(Restoring):
+    """One that looks for nothing."""
+
+    __slots__ = ()
+    __contains__ = dict.__contains__  # type: ignore[assignment]
+
+
 class RestoringDejavu(Restoring):
     """Restored configs are found, and are not among the items, which triton-dejavu stores with timings that it has."""
 
     __slots__ = ("restored",)
     is_text = True
+    settles = False
 
     def __init__(self, tuner: Any, known: dict[Any, Any]):
         super().__init__(tuner, known)
@@ -304,6 +325,9 @@ def patch(module: Any) -> None:
 
 def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
     cache = cache_of(tuner)
+    if type(cache) is Settled:
+        cache.__class__, cache.looks = Restoring, 0
+        _look_late(tuner, sys._getframe(2))
     miss = cache.misses.get(threading.get_ident()) if cache is not None else None
     if miss is None or miss.is_pruned or not found:
         return found  # a warm-up, which asks for all of them
@@ -316,7 +340,11 @@ def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
         captured(tuner, miss.texts, launch, found)
     if miss.chosen is None and miss.stated == "first":
         miss.chosen = found[0]
-    return found if miss.chosen is None else [miss.chosen]
+    if miss.chosen is None:
+        return found
+    if getattr(tuner, "cache_results", False):
+        tuner.cache_results, miss.keeps = False, True  # until the key is set
+    return [miss.chosen]
 
 
 def adopt(tuner: Any) -> Restoring | None:
@@ -354,18 +382,13 @@ def _adopt_running() -> None:
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "run" and frame.f_globals.get("__name__") == MODULES[0]:
-            tuner, key = frame.f_locals.get("self"), frame.f_locals.get("key")
+            tuner = frame.f_locals.get("self")
             cache = cache_of(tuner)
-            if cache is not None and isinstance(key, tuple) and not dict.__contains__(cache, key):
-                if _restorer is not None and _restorer.restore(cache, key):
-                    # run() has asked already whether the key is there: it takes the best of the timings.
-                    miss = cache.misses[threading.get_ident()] = Miss(None, None)
-                    miss.chosen = dict.pop(cache, key)
-                else:
-                    one = cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
-                    pruned = frame.f_locals.get("pruned_configs")
-                    if captured is not None and one is not None and pruned:
-                        captured(tuner, one.texts, frame.f_locals.get("kwargs"), pruned)
+            if cache is not None and not _look_late(tuner, frame):
+                one = cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
+                pruned = frame.f_locals.get("pruned_configs")
+                if captured is not None and one is not None and pruned:
+                    captured(tuner, one.texts, frame.f_locals.get("kwargs"), pruned)
             return
         frame = frame.f_back  # type: ignore[assignment]
 
@@ -378,3 +401,15 @@ def _running(tuner: Any, name: str) -> Any:
             return frame.f_locals.get(name)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def _look_late(tuner: Any, frame: Any) -> bool:
+    """Looks for a choice for the key of an autotuner's run(), which has asked already whether the key is there: it takes the
+    best of the timings. Whether there is one."""
+    cache, key = cache_of(tuner), frame.f_locals.get("key")
+    if frame.f_code.co_name != "run" or cache is None or not isinstance(key, tuple) or dict.__contains__(cache, key) or \
+            _restorer is None or not _restorer.restore(cache, key):
+        return False
+    miss = cache.misses[threading.get_ident()] = Miss(None, None)
+    miss.chosen, miss.is_hit = dict.pop(cache, key), True
+    return True

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""What the Python wheel costs a program that runs with it: a warm launch, the import, a closure, a signature.
+
+    build/python/bin/python bench/wheel_cost.py [--rounds N] [--launches N] [--imports N]
+
+- A warm launch: two processes launch an autotuned kernel whose config is known, without a GPU (tests/python/tuned/program.py, so
+  that nothing is timed but Python), one without wavetune and one with a choice of a file. They take turns, in random order, for
+  N rounds; printed are the medians of the CPU time, the median of the rounds' differences with its bootstrap interval, and the least times.
+- The import: `import wavetune.auto` in new processes in turn, with and without WAVETUNE_URL, after `import triton`.
+- The closures of the kernels of tests/python/kernels and kernels/, and the verification of an Ed25519 signature in Python: the
+  median of 200.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests/python"), str(ROOT / "python")]
+from contract_server import canonical, document  # noqa: E402
+from starting import choices, environment  # noqa: E402
+
+LAUNCHES = """
+import sys, time, types
+import program, triton
+torch = types.ModuleType("torch")
+torch.Tensor = program.Tensor
+sys.modules["torch"] = torch
+triton.runtime.driver.set_active(program.DRIVER)
+import ops
+x, y, run = program.Tensor(), program.Tensor(), ops.add_kernel.run
+run(x, y, 4096, grid=(1,), warmup=True)
+print(program.DRIVER.benchmarked, flush=True)
+for line in sys.stdin:
+    n = int(line)
+    started = time.thread_time_ns()
+    for _ in range(n):
+        run(x, y, 4096, grid=(1,), warmup=True)
+    print((time.thread_time_ns() - started) / n, flush=True)
+"""
+IMPORT = """
+import time, triton
+started = time.perf_counter()
+import wavetune.auto
+print((time.perf_counter() - started) * 1e3)
+"""
+CLOSURES = """
+import importlib.util, json, pathlib, statistics, sys, time, types
+import program, triton
+triton.runtime.driver.set_active(program.DRIVER)
+class Torch(types.ModuleType):
+    def __getattr__(self, name):
+        return Torch(name)
+sys.modules["torch"] = Torch("torch")
+from wavetune.runtime.closure import closure, jit_function
+found = {}
+for path in sys.argv[1:]:
+    spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception:
+        continue
+    for name, value in vars(module).items():
+        if jit_function(value) is not None:
+            times = []
+            for _ in range(200):
+                started = time.perf_counter()
+                assert closure(value)
+                times.append((time.perf_counter() - started) * 1e3)
+            found[f"{pathlib.Path(path).parent.name}/{name}"] = statistics.median(times)
+print(json.dumps(found))
+"""
+VERIFY = """
+import statistics, time
+from wavetune.runtime.ed25519 import verify
+key, text = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"), bytes.fromhex("72")
+signature = bytes.fromhex("92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+                          "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00")
+times = []
+for _ in range(200):
+    started = time.perf_counter()
+    assert verify(key, text, signature)
+    times.append((time.perf_counter() - started) * 1e3)
+print(statistics.median(times))
+"""
+
+
+def output(text, *arguments, **variables):
+    own = environment("/nonexistent", patience=0, **variables)
+    return subprocess.run([sys.executable, "-c", text, *map(str, arguments)], env=own, capture_output=True, text=True,
+                          check=True).stdout
+
+
+def interval(values, draw, n=10000):
+    """The median and its bootstrap interval of 95 %."""
+    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(n))
+    return statistics.median(values), medians[n // 40], medians[-n // 40]
+
+
+def launches(folder, rounds, n, draw):
+    (folder / "choices.json").write_bytes(canonical(document(choices(4096))))
+    kinds = {"without": {}, "with": {"WAVETUNE_CACHE": str(folder)}}
+    running, times = {}, {kind: [] for kind in kinds}
+    try:
+        for kind, variables in kinds.items():
+            text = LAUNCHES if kind == "without" else "import wavetune.auto\n" + LAUNCHES
+            running[kind] = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                             env=environment(folder / kind, patience=0, **variables))
+            benchmarked = int(running[kind].stdout.readline())
+            assert (benchmarked == 0) == (kind == "with"), "the choice was not taken"
+        for i in range(rounds + 3):
+            for kind in draw.sample(list(kinds), 2):
+                running[kind].stdin.write(f"{n}\n")
+                running[kind].stdin.flush()
+                ns = float(running[kind].stdout.readline())
+                if i >= 3:
+                    times[kind].append(ns)
+    finally:
+        for process in running.values():
+            process.stdin.close()
+            process.wait(30)
+    more, low, high = interval([a - b for a, b in zip(times["with"], times["without"])], draw)
+    print(f"a warm launch, {rounds} rounds of {n}: {statistics.median(times['without']):.0f} ns without, "
+          f"{statistics.median(times['with']):.0f} ns with; {more:.0f} ({low:.0f} to {high:.0f}) ns more; least times "
+          f"{min(times['without']):.0f} and {min(times['with']):.0f} ns, {min(times['with']) - min(times['without']):.0f} ns more",
+          flush=True)
+
+
+def imports(n, draw):
+    kinds = {"without": {}, "with": {"WAVETUNE_URL": "http://127.0.0.1:9", "WAVETUNE_TOKEN": "none"}}
+    times = {kind: [] for kind in kinds}
+    for _ in range(n):
+        for kind in draw.sample(list(kinds), 2):
+            times[kind].append(float(output(IMPORT, **kinds[kind])))
+    for kind, ms in times.items():
+        print("importing wavetune.auto {} the variables: {:.2f} ({:.2f} to {:.2f}) ms, least {:.2f} ms".format(
+            kind, *interval(ms, draw), min(ms)), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--launches", type=int, default=5000)
+    parser.add_argument("--imports", type=int, default=20)
+    arguments = parser.parse_args()
+    draw = random.Random(7)
+    load = os.getloadavg()[0]
+    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {load:.1f}, {time.strftime('%FT%TZ', time.gmtime())}")
+    with tempfile.TemporaryDirectory() as folder:
+        launches(pathlib.Path(folder), arguments.rounds, arguments.launches, draw)
+    imports(arguments.imports, draw)
+    sources = [*ROOT.glob("tests/python/kernels/*.py"), *ROOT.glob("kernels/*/*.py"), ROOT / "tests/python/tuned/ops.py"]
+    found = json.loads(output(CLOSURES, *sources))
+    print(f"a closure, of {len(found)} kernels: {statistics.median(found.values()):.2f} ms, at most "
+          f"{max(found.values()):.2f} ms ({max(found, key=found.get)})")
+    print(f"a signature verified: {float(output(VERIFY)):.2f} ms")
+
+
+main()

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What the Python wheel costs a program that runs with it: a warm launch, the import, a closure, a signature.
 
-    build/python/bin/python bench/wheel_cost.py [--rounds N] [--launches N] [--imports N]
+    build/python/bin/python bench/wheel_cost.py [--processes N] [--rounds N] [--launches N] [--imports N]
 
-- A warm launch: two processes launch an autotuned kernel whose config is known, without a GPU (tests/python/tuned/program.py, so
-  that nothing is timed but Python), one without wavetune and one with a choice of a file. They take turns, in random order, for
-  N rounds; printed are the medians of the CPU time, the median of the rounds' differences with its bootstrap interval, and the least times.
+- A warm launch: three processes launch an autotuned kernel whose config is known, without a GPU (tests/python/tuned/program.py,
+  so that nothing is timed but Python): two without wavetune, one with a choice of a file. They take turns in random order, and
+  each has a median of N rounds; printed are the differences of these medians over N such triples, with a bootstrap interval, as
+  processes of the same program differ too.
 - The import: `import wavetune.auto` in new processes in turn, with and without WAVETUNE_URL, after `import triton`.
 - The closures of the kernels of tests/python/kernels and kernels/, and the verification of an Ed25519 signature in Python: the
   median of 200.
@@ -106,32 +107,39 @@ def interval(values, draw, n=10000):
 
 
 def launches(folder, rounds, n, draw):
-    (folder / "choices.json").write_bytes(canonical(document(choices(4096))))
-    kinds = {"without": {}, "with": {"WAVETUNE_CACHE": str(folder)}}
+    """The median CPU time of a launch in ns, by kind, of three new processes that take turns."""
+    kinds = {"without": {}, "again": {}, "with": {"WAVETUNE_CACHE": str(folder)}}
     running, times = {}, {kind: [] for kind in kinds}
     try:
         for kind, variables in kinds.items():
-            text = LAUNCHES if kind == "without" else "import wavetune.auto\n" + LAUNCHES
-            running[kind] = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                             env=environment(folder / kind, patience=0, **variables))
+            text = LAUNCHES if kind != "with" else "import wavetune.auto\n" + LAUNCHES
+            running[kind] = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                             text=True, env=environment(folder / kind, patience=0, **variables))
             benchmarked = int(running[kind].stdout.readline())
             assert (benchmarked == 0) == (kind == "with"), "the choice was not taken"
-        for i in range(rounds + 3):
-            for kind in draw.sample(list(kinds), 2):
+        for i in range(rounds + 1):
+            for kind in draw.sample(list(kinds), len(kinds)):
                 running[kind].stdin.write(f"{n}\n")
                 running[kind].stdin.flush()
                 ns = float(running[kind].stdout.readline())
-                if i >= 3:
+                if i > 0:
                     times[kind].append(ns)
     finally:
         for process in running.values():
             process.stdin.close()
             process.wait(30)
-    more, low, high = interval([a - b for a, b in zip(times["with"], times["without"])], draw)
-    print(f"a warm launch, {rounds} rounds of {n}: {statistics.median(times['without']):.0f} ns without, "
-          f"{statistics.median(times['with']):.0f} ns with; {more:.0f} ({low:.0f} to {high:.0f}) ns more; least times "
-          f"{min(times['without']):.0f} and {min(times['with']):.0f} ns, {min(times['with']) - min(times['without']):.0f} ns more",
-          flush=True)
+    return {kind: statistics.median(values) for kind, values in times.items()}
+
+
+def compare(folder, processes, rounds, n, draw):
+    (folder / "choices.json").write_bytes(canonical(document(choices(4096))))
+    found = [launches(folder, rounds, n, draw) for _ in range(processes)]
+    without = [one["without"] for one in found]
+    print(f"a warm launch, {processes} x 3 processes, {rounds} rounds of {n}: {statistics.median(without):.0f} ns without")
+    for kind, what in (("with", "with the wheel"), ("again", "without it, once more")):
+        more, low, high = interval([one[kind] - one["without"] for one in found], draw)
+        least = min(one[kind] for one in found) - min(without)
+        print(f"  {what}: {more:+.0f} ({low:+.0f} to {high:+.0f}) ns; least {least:+.0f} ns", flush=True)
 
 
 def imports(n, draw):
@@ -147,7 +155,8 @@ def imports(n, draw):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--processes", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--launches", type=int, default=5000)
     parser.add_argument("--imports", type=int, default=20)
     arguments = parser.parse_args()
@@ -155,7 +164,7 @@ def main():
     load = os.getloadavg()[0]
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {load:.1f}, {time.strftime('%FT%TZ', time.gmtime())}")
     with tempfile.TemporaryDirectory() as folder:
-        launches(pathlib.Path(folder), arguments.rounds, arguments.launches, draw)
+        compare(pathlib.Path(folder), arguments.processes, arguments.rounds, arguments.launches, draw)
     imports(arguments.imports, draw)
     sources = [*ROOT.glob("tests/python/kernels/*.py"), *ROOT.glob("kernels/*/*.py"), ROOT / "tests/python/tuned/ops.py"]
     found = json.loads(output(CLOSURES, *sources))

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What the Python wheel costs a program that runs with it: a warm launch, the import, a closure, a signature.
 
-    build/python/bin/python bench/wheel_cost.py [--processes N] [--rounds N] [--launches N] [--imports N]
+    build/python/bin/python bench/wheel_cost.py [--rounds N] [--launches N] [--imports N]
 
-- A warm launch: three processes launch an autotuned kernel whose config is known, without a GPU (tests/python/tuned/program.py,
-  so that nothing is timed but Python): two without wavetune, one with a choice of a file. They take turns in random order, and
-  each has a median of N rounds; printed are the differences of these medians over N such triples, with a bootstrap interval, as
-  processes of the same program differ too.
-- The import: `import wavetune.auto` in new processes in turn, with and without WAVETUNE_URL, after `import triton`.
+- A warm launch: one process launches an autotuned kernel whose config is known, without a GPU (tests/python/tuned/program.py, so
+  that nothing is timed but Python). The wheel changes nothing of it but the autotuner's cache, so that with the same
+  autotuner the wheel's cache and a dict take turns, in random order, for N rounds. Printed are the median of the rounds'
+  differences in CPU time, with its bootstrap interval, and that of two dicts.
+- The import: `import wavetune.auto` in new processes in turn, with and without WAVETUNE_URL, after `import triton`, compiled as
+  pip leaves it.
 - The closures of the kernels of tests/python/kernels and kernels/, and the verification of an Ed25519 signature in Python: the
   median of 200.
 """
@@ -29,22 +30,32 @@ from contract_server import canonical, document  # noqa: E402
 from starting import choices, environment  # noqa: E402
 
 LAUNCHES = """
-import sys, time, types
-import program, triton
-torch = types.ModuleType("torch")
-torch.Tensor = program.Tensor
-sys.modules["torch"] = torch
+import json, random, sys, time, types
+import program, triton, wavetune.auto
+from triton.runtime.autotuner import Autotuner
+from wavetune.runtime import restore
+sys.modules["torch"] = types.ModuleType("torch")
+sys.modules["torch"].Tensor = program.Tensor
 triton.runtime.driver.set_active(program.DRIVER)
 import ops
-x, y, run = program.Tensor(), program.Tensor(), ops.add_kernel.run
-run(x, y, 4096, grid=(1,), warmup=True)
-print(program.DRIVER.benchmarked, flush=True)
-for line in sys.stdin:
-    n = int(line)
-    started = time.thread_time_ns()
-    for _ in range(n):
-        run(x, y, 4096, grid=(1,), warmup=True)
-    print((time.thread_time_ns() - started) / n, flush=True)
+x, y, tuner = program.Tensor(), program.Tensor(), ops.add_kernel
+tuner.run(x, y, 4096, grid=(1,), warmup=True)
+assert program.DRIVER.benchmarked == 0 and Autotuner.run.__module__ == "triton.runtime.autotuner"
+rounds, n = map(int, sys.argv[1:])
+caches = {"own": dict(tuner.cache), "again": dict(tuner.cache), "first": tuner.cache, "settled": restore.Restoring(tuner, tuner.cache)}
+caches["settled"].__class__ = restore.Settled
+restore.SETTLED = 1 << 60
+times = {kind: [] for kind in caches}
+draw = random.Random(7)
+for i in range(rounds + 3):
+    for kind in draw.sample(list(caches), len(caches)):
+        tuner.cache, run = caches[kind], tuner.run
+        started = time.thread_time_ns()
+        for _ in range(n):
+            run(x, y, 4096, grid=(1,), warmup=True)
+        if i >= 3:
+            times[kind].append((time.thread_time_ns() - started) / n)
+print(json.dumps(times))
 """
 IMPORT = """
 import time, triton
@@ -106,48 +117,28 @@ def interval(values, draw, n=10000):
     return statistics.median(values), medians[n // 40], medians[-n // 40]
 
 
-def launches(folder, rounds, n, draw):
-    """The median CPU time of a launch in ns, by kind, of three new processes that take turns."""
-    kinds = {"without": {}, "again": {}, "with": {"WAVETUNE_CACHE": str(folder)}}
-    running, times = {}, {kind: [] for kind in kinds}
-    try:
-        for kind, variables in kinds.items():
-            text = LAUNCHES if kind != "with" else "import wavetune.auto\n" + LAUNCHES
-            running[kind] = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             text=True, env=environment(folder / kind, patience=0, **variables))
-            benchmarked = int(running[kind].stdout.readline())
-            assert (benchmarked == 0) == (kind == "with"), "the choice was not taken"
-        for i in range(rounds + 1):
-            for kind in draw.sample(list(kinds), len(kinds)):
-                running[kind].stdin.write(f"{n}\n")
-                running[kind].stdin.flush()
-                ns = float(running[kind].stdout.readline())
-                if i > 0:
-                    times[kind].append(ns)
-    finally:
-        for process in running.values():
-            process.stdin.close()
-            process.wait(30)
-    return {kind: statistics.median(values) for kind, values in times.items()}
-
-
-def compare(folder, processes, rounds, n, draw):
-    (folder / "choices.json").write_bytes(canonical(document(choices(4096))))
-    found = [launches(folder, rounds, n, draw) for _ in range(processes)]
-    without = [one["without"] for one in found]
-    print(f"a warm launch, {processes} x 3 processes, {rounds} rounds of {n}: {statistics.median(without):.0f} ns without")
-    for kind, what in (("with", "with the wheel"), ("again", "without it, once more")):
-        more, low, high = interval([one[kind] - one["without"] for one in found], draw)
-        least = min(one[kind] for one in found) - min(without)
-        print(f"  {what}: {more:+.0f} ({low:+.0f} to {high:+.0f}) ns; least {least:+.0f} ns", flush=True)
+def launches(rounds, n, draw):
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "choices.json").write_bytes(canonical(document(choices(4096))))
+        times = json.loads(output(LAUNCHES, rounds, n, WAVETUNE_CACHE=folder, TRITON_CACHE_DIR=folder))
+    own = times["own"]
+    print(f"a warm launch, {rounds} rounds of {n}: {statistics.median(own):.0f} ns with the autotuner's own cache, least {min(own):.0f} ns")
+    for kind, what in (("first", "that of the wheel, the first 1,000 times"), ("settled", "that of the wheel, later"),
+                       ("again", "another of its own")):
+        more, low, high = interval([a - b for a, b in zip(times[kind], own)], draw)
+        print(f"  {what}: {more:+.0f} ({low:+.0f} to {high:+.0f}) ns, least {min(times[kind]) - min(own):+.0f} ns", flush=True)
 
 
 def imports(n, draw):
     kinds = {"without": {}, "with": {"WAVETUNE_URL": "http://127.0.0.1:9", "WAVETUNE_TOKEN": "none"}}
     times = {kind: [] for kind in kinds}
-    for _ in range(n):
-        for kind in draw.sample(list(kinds), 2):
-            times[kind].append(float(output(IMPORT, **kinds[kind])))
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}  # as pip leaves it
+        for i in range(n + 1):
+            for kind in draw.sample(list(kinds), 2):
+                ms = float(output(IMPORT, **kinds[kind], **compiled))
+                if i > 0:
+                    times[kind].append(ms)
     for kind, ms in times.items():
         print("importing wavetune.auto {} the variables: {:.2f} ({:.2f} to {:.2f}) ms, least {:.2f} ms".format(
             kind, *interval(ms, draw), min(ms)), flush=True)
@@ -155,16 +146,14 @@ def imports(n, draw):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--processes", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--launches", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--launches", type=int, default=1000)
     parser.add_argument("--imports", type=int, default=20)
     arguments = parser.parse_args()
     draw = random.Random(7)
     load = os.getloadavg()[0]
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {load:.1f}, {time.strftime('%FT%TZ', time.gmtime())}")
-    with tempfile.TemporaryDirectory() as folder:
-        compare(pathlib.Path(folder), arguments.processes, arguments.rounds, arguments.launches, draw)
+    launches(arguments.rounds, arguments.launches, draw)
     imports(arguments.imports, draw)
     sources = [*ROOT.glob("tests/python/kernels/*.py"), *ROOT.glob("kernels/*/*.py"), ROOT / "tests/python/tuned/ops.py"]
     found = json.loads(output(CLOSURES, *sources))

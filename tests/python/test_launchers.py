@@ -139,6 +139,103 @@ def test_a_garbled_list_is_not_used(server, fleet):
     assert len(server.asked_for_lists) == 2
 
 
+@needs_launchers
+def test_a_program_that_may_not_wait_fetches_nothing_ahead(server, fleet):
+    report = fleet.run("second", WAVETUNE_BUDGET_MS="0")
+    assert (report["compiled"], begun(report), server.asked("GET", "/v1/remote")) == (KERNELS, KERNELS, [])
+
+
+@needs_launchers
+def test_a_token_that_may_not_have_the_list_asks_for_no_code(server, fleet):
+    def refuse(handler):
+        if "/v1/remote" in handler.path:
+            handler.answer(403, b"{}")
+            return True
+
+    server.trouble = refuse
+    report = fleet.run("second")
+    assert (report["compiled"], report["used"], begun(report)) == (KERNELS, 0, KERNELS)
+    assert len(server.asked("GET", "/v1/remote")) <= 1 and server.asked("PUT") == []
+
+
+@pytest.fixture
+def own(library, monkeypatch, tmp_path):
+    """The launchers of this process, with Triton's own drivers and a folder for its cache; all is undone."""
+    import triton.backends
+    scopes = [backend.driver.__init__.__globals__ for backend in triton.backends.backends.values()]
+    before = [dict(scope) for scope in scopes]
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+    for name, value in (("TRITON_LIBCUDA_PATH", library), ("TRITON_LIBHIP_PATH", library / "libamdhip64.so"),
+                        ("CC", library / "compiler")):
+        monkeypatch.setenv(name, str(value))
+    (library / "libamdhip64.so").touch()
+    made = launchers.Launchers()
+    made.patch(triton.backends)
+    yield made
+    made.stop()
+    for scope, names in zip(scopes, before):
+        scope.update(names)
+        for name in ("_get_path_to_hip_runtime_dylib", "libcuda_dirs", "library_dirs"):
+            if name in scope:
+                scope[name].cache_clear()
+
+
+@needs_launchers
+def test_launchers_of_amd_wait_until_the_driver_has_found_its_library(own):
+    own.prepare([launchers.Launcher("amd", 64, ("*fp16", "i32", "constexpr"))])
+    assert own._jobs == {} and len(own._early) == 1
+    own._drivers["amd"].scope["_get_path_to_hip_runtime_dylib"]()
+    own._go_on()
+    (job,) = own._jobs.values()
+    assert job.done.wait(60) and job.built.data[:4] == b"\x7fELF" and job.built.name.startswith("__triton_launcher")
+
+
+def job_of(own, monkeypatch):
+    """A launcher that is prepared and not begun, and its C source."""
+    monkeypatch.setattr(launchers, "_threads_max", lambda: 0)
+    own.prepare([launchers.Launcher("nvidia", 32, ("*fp16", "i32"))])
+    (job,) = own._jobs.values()
+    return job, job.kwargs.get("src") or job.args[0]
+
+
+@needs_launchers
+def test_a_compiler_that_hangs_is_not_waited_for(own, monkeypatch):
+    job, source = job_of(own, monkeypatch)
+    monkeypatch.setattr(launchers, "WAIT_S", 0.0)
+    job.is_begun = True
+    own._queue.clear()
+    own._take(source)
+    assert own.used == 0 and own._jobs == {}
+
+
+@needs_launchers
+def test_none_is_begun_when_the_time_is_over_or_the_program_ends(own, monkeypatch):
+    job, source = job_of(own, monkeypatch)
+    own._threads, own._until = 1, 0.0
+    own._work(own._queue)
+    assert not job.is_begun and own._threads == 0
+    own._take(source)  # Triton compiles it
+    assert own._jobs == {} and not own._queue
+    own.stop()
+    own.prepare([launchers.Launcher("nvidia", 32, ("*fp32",))])
+    assert own._jobs == {}
+
+
+@needs_launchers
+def test_there_is_a_limit_to_what_is_prepared(own, monkeypatch):
+    monkeypatch.setattr(launchers, "_threads_max", lambda: 0)
+    own.prepare([launchers.Launcher("nvidia", 32, ("i32",) * n) for n in range(1, 200)])
+    assert len(own._jobs) == launchers.LAUNCHERS_MAX
+
+
+def test_ranks_of_one_node_share_its_cores(monkeypatch):
+    monkeypatch.setattr(launchers.os, "sched_getaffinity", lambda _: range(64))
+    for ranks, threads in (("8", 7), ("64", 1), ("1", 63), ("none", 63), ("0", 63)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
+        assert launchers._threads_max() == threads
+
+
 LAUNCHER = {"backend": "nvidia", "types": ["i32"], "warp_size": 32}
 
 

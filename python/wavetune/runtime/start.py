@@ -150,6 +150,7 @@ class Start:
         if not self._is_begun:
             self.begin()
         with self._lock:
+            self._last_s = time.monotonic()  # before there is a need: the thread looks at both
             for one in needs:
                 if len(self._needs) < FILES_MAX and _FOLDER.fullmatch(one[0]) and one[1].endswith(".json"):
                     self._needs[one] = None

@@ -26,6 +26,7 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 import types
@@ -198,6 +199,8 @@ class Launchers:
             make, build, launcher = (scope.get(one) for one in ("make_launcher", "compile_module_from_src", kind))
             if make is None or build is None or launcher is None or name in self._drivers:
                 continue
+            # Which Python fills at the first use, and other threads would see half of.
+            sysconfig.get_config_vars()
             self._drivers[name] = _Driver(scope, make, build, launcher.__init__)
             scope["make_launcher"] = self._wrap_make(name, make)
             scope["compile_module_from_src"] = self._wrap_compile(name, build)

@@ -119,6 +119,7 @@ def test_a_launch_has_its_arguments_and_every_config(launches):
     assert (found["key"], found["key_names"]) == (["256", "triton.language.float32", *dtypes], ["n", "TYPE"])
     assert found["key_values"] == [256, {"dtype": "float32"}] and found["environment"] == ENVIRONMENT
     assert (found["version"], found["image"], found["refused"]) == (1, "sha256:" + "1" * 64, [])
+    assert (found["options"], found["variables"]) == ({}, {})
     tensor = {"kind": "tensor", "range": True, "contents": None}
     assert found["arguments"] == [
         {**tensor, "name": "x_ptr", "dtype": "float16", "shape": [4, 256], "stride": [512, 1], "offset": 8, "elements": 1792,
@@ -142,6 +143,12 @@ def test_what_differs_between_two_launches_is_told(launches):
     (bias,) = [argument for argument in found["arguments"] if argument["name"] == "bias_ptr"]
     assert (bias["dtype"], bias["shape"]) == ("float16", [512]) and len(found["key"]) == 6
     assert all(config["constexprs"]["HAS_BIAS"] for config in found["configs"])
+
+
+def test_options_and_variables_of_the_compiler_are_recorded(cache, tmp_path):
+    program("with_options", cache=cache, to=tmp_path, TRITON_DEFAULT_FP_FUSION="0")
+    (found,) = folder(tmp_path)["launches"]
+    assert found["options"] == {"debug": True} and found["variables"] == {"TRITON_DEFAULT_FP_FUSION": "false"}
 
 
 def test_configs_that_pruning_leaves_out_are_not_recorded(cache, tmp_path):
@@ -202,6 +209,30 @@ def test_hooks_and_grids_that_fail_are_refused(launches, others):
         "reset_to_zero"]
     assert len(others[96][1]) == 1 and others[96][1][0].startswith("its grid cannot be evaluated for the config {'BLOCK': 64")
     assert "KeyError: 'nothing here'" in others[96][1][0]
+
+
+def test_autotuners_that_ask_for_more_are_refused(cache, tmp_path):
+    program("refused_tuners", cache=cache, to=tmp_path)
+    refused = {one["key_values"][0]: " and ".join(one["refused"]) for one in folder(tmp_path)["launches"]}
+    assert refused[100] == ("its autotuner has a pre_hook, which runs Python at each launch that it measures: use reset_to_zero or "
+                            "restore_value and its autotuner has a post_hook, which runs Python at each launch that it measures: "
+                            "use restore_value")
+    assert refused[101].startswith("" if IS_OF_3_3 else "its configs have an ir_override")
+    assert refused[102] == "a Between is between the autotuner and the function; only heuristics are known"
+    assert refused[103] == refused[104] == ("its configs have members that are no numbers, bools or strings: choose those by a "
+                                            "name or number")
+    assert "a heuristic fails for the config {'BLOCK': 64" in refused[105] and "ValueError: never" in refused[105]
+    assert refused[106] == "the heuristic of D gives a builtins.object"
+    assert "ValueError: it has 4 extents" in refused[107]
+    assert refused[108] == "nothing gives a value to D"
+
+
+def test_what_fails_in_a_recording_does_not_end_the_program(cache, tmp_path):
+    report = program("broken", cache=cache, to=tmp_path, WAVETUNE_LOG=str(tmp_path / "log"))
+    assert report["benchmarked"] == 10 and set(by_name(folder(tmp_path))) == {"pair_kernel"}
+    counters = report["counters"]
+    assert (counters["captures"], counters["captures_lost"], counters["failures"]) == (1, 3, 3)
+    assert "capturing a launch failed, and the program goes on without" in (tmp_path / "log").read_text()
 
 
 def test_configs_are_not_evaluated_for_long(others):

@@ -123,10 +123,11 @@ class Recorder:
         found = configs_of(launch, tuner, jit, positional, keywords, configs)
         left_out = {name for config in configs if config is not None for name in config.kwargs}.union(launch.heuristics)
         arguments = arguments_of(launch, jit, given, left_out)
+        parameters = {parameter.name for parameter in jit.params}
+        options = {name: _typed(value) for name, value in keywords.items()
+                   if name not in parameters and name not in ("grid", "warmup")}
         if tuner is None:
-            parameters, values = {parameter.name for parameter in jit.params}, given
-            found[0]["config"] = {name: value for name, value in keywords.items() if name not in parameters and
-                                  name not in ("grid", "warmup") and isinstance(value, (bool, int, float, str))}
+            values, found[0]["config"], options = given, options, {}
             key_names = [name for name, value in given.items() if not is_tensor(value)]
         else:
             values = {**positional, **keywords}
@@ -134,7 +135,8 @@ class Recorder:
         launch.document = {
             "version": 1, "key": list(texts), "key_names": key_names, "key_values": [_typed(values[n]) for n in key_names],
             "environment": self.settings.environment(), "image": self.image,
-            "triton": getattr(sys.modules.get("triton"), "__version__", None), "arguments": arguments, "configs": found,
+            "triton": getattr(sys.modules.get("triton"), "__version__", None), "options": options, "variables": _variables(),
+            "arguments": arguments, "configs": found,
             "all": len(tuner.configs) if tuner is not None else 1, "refused": launch.refused}
         counters.capture_ms += (time.perf_counter() - started) * 1000
         try:
@@ -315,6 +317,15 @@ def body_of(documents: Sequence[tuple[str, Any]]) -> bytes:
     for kind, document in documents:
         body[kind].append(document)
     return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _variables() -> dict[str, str]:
+    """Those that Triton makes its key of beside what is compiled, as it reads them."""
+    try:
+        from triton._C.libtriton import get_cache_invalidating_env_vars
+        return {str(name): str(value) for name, value in get_cache_invalidating_env_vars().items()}
+    except Exception:
+        return {}
 
 
 def _typed(value: Any) -> Any:

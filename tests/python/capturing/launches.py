@@ -169,6 +169,10 @@ def small():
     mixed(32)
 
 
+def with_options():
+    mixed(32, debug=True)
+
+
 def biased():
     mixed(512, Tensor("float16", 512))
 
@@ -244,6 +248,62 @@ def tables():
     contents = {"int64": [5, 3, 9, 3], "int32": [3, 1, 2, 0], "bool": [1, 1, 1]}
     for i, (dtype, values) in enumerate(contents.items()):
         run(kernels.calling_kernel, Tensor("float32", 64), 2000 + i, Tensor(dtype, len(values), values=values))
+
+
+def refused_tuners():
+    """Autotuners that ask for more than a capture can give."""
+    from package import kernels
+    plain, configs = kernels.plain_kernel, kernels.configs(64, 128)
+
+    class Between:
+        def __init__(self, fn):
+            self.fn, self.arg_names, self.run = fn, fn.arg_names, fn.run
+
+    def failing(args):
+        raise ValueError("never")
+
+    hooks = {"pre_hook": lambda *_, **__: None, "post_hook": lambda *_, **__: None}
+    overridden = [triton.Config({"BLOCK": block}) for block in (64, 128)]
+    for config in overridden:
+        config.ir_override = None if triton.__version__.startswith("3.3.") else "some.ttgir"
+    typed = [triton.Config({"BLOCK": block, "D": triton.language.float32}) for block in (64, 128)]
+    objects = [triton.Config({"BLOCK": block, "D": [block]}) for block in (64, 128)]
+    tuners = [triton.autotune(configs, ["n"], **hooks)(plain), triton.autotune(overridden, ["n"])(plain),
+              triton.autotune(configs, ["n"])(Between(plain)), triton.autotune(typed, ["n"])(plain),
+              triton.autotune(objects, ["n"])(plain),
+              triton.autotune(configs, ["n"])(triton.heuristics({"D": failing})(plain)),
+              triton.autotune(configs, ["n"])(triton.heuristics({"D": lambda args: object()})(plain)),
+              triton.autotune(configs, ["n"])(plain), triton.autotune(configs, ["n"])(plain)]
+    for i, tuner in enumerate(tuners):
+        last = {"D": 5} if i < 3 else {"grid": (1, 2, 3, 4), "D": 5} if i == 7 else {}
+        error = os.dup(2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # Triton prints what it refuses
+        try:
+            run(tuner, Tensor("float16", 256), 100 + i, **last)
+        except Exception:
+            pass
+        os.dup2(error, 2)
+
+
+def broken():
+    """Whatever fails in a recording, the program goes on."""
+    capture = sys.modules["wavetune.runtime.capture"]
+
+    def failing(*_):
+        raise KeyError("not expected")
+
+    for n, part in ((32, "configs_of"), (16, "is_capturing")):
+        before = getattr(capture, part)
+        setattr(capture, part, failing)
+        mixed(n)
+        setattr(capture, part, before)
+    before, capture.function_document = capture.function_document, failing
+    mixed(48)
+    recorder = capture._recorder
+    while recorder._queue or recorder._is_busy:
+        time.sleep(0.01)
+    capture.function_document = before
+    pair()
 
 
 def few_keys():

@@ -117,7 +117,7 @@ def test_a_launch_has_its_arguments_and_every_config(launches):
     (found,) = [one for one in launches["mixed_kernel"] if one["key_values"][0] == 256]
     dtypes = ["'torch.float16'", "'torch.float32'", "'torch.int32'"]
     assert (found["key"], found["key_names"]) == (["256", "triton.language.float32", *dtypes], ["n", "TYPE"])
-    assert found["key_values"] == [256, {"dtype": "float32"}] and found["environment"] == ENVIRONMENT
+    assert found["key_values"] == [256, "float32"] and found["environment"] == ENVIRONMENT
     assert (found["version"], found["image"], found["refused"]) == (1, "sha256:" + "1" * 64, [])
     assert (found["options"], found["variables"]) == ({}, {})
     tensor = {"kind": "tensor", "range": True, "contents": None}
@@ -131,7 +131,7 @@ def test_a_launch_has_its_arguments_and_every_config(launches):
          "alignment": 256, "storage": 2, "storage_bytes": 20, "contents": {"class": "ramp", "start": 0, "step": 64}},
         {"name": "n", "kind": "int", "value": 256}, {"name": "scale", "kind": "float", "value": 0.088},
         {"name": "flag", "kind": "bool", "value": True}, {"name": "TYPE", "kind": "dtype", "value": "float32"},
-        {"name": "MODE", "kind": "constexpr", "value": "plain"}, {"name": "DEPTH", "kind": "constexpr", "value": 4},
+        {"name": "MODE", "kind": "constexpr", "value": "plain"}, {"name": "DEPTH", "kind": "constexpr", "value": {"constexpr": 4}},
         {"name": "pair", "kind": "none", "value": None}, {"name": "SHIFT", "kind": "constexpr", "value": 3.0}]
     assert found["all"] == 6 and found["configs"] == [
         {"config": config, "grid": [256 // config["BLOCK"]] * 2 + [1],
@@ -419,11 +419,28 @@ def test_documents_are_posted_too(server, cache, tmp_path):
     assert all(set(body) == {"functions", "launches"} for _, body in bodies) and report["counters"]["captures"] == 2
 
 
-@pytest.mark.parametrize("status, times", [(404, 1), (403, 1), (400, 1)])
-def test_a_server_without_captures_is_left_alone(server, cache, status, times):
+@pytest.mark.parametrize("status", [404, 403])
+def test_a_server_without_captures_is_left_alone(server, cache, status):
     bodies = accept(server, status)
     report = program("mixed", cache=cache, server=server)
-    assert len(bodies) == times and (report["counters"]["failures"], report["counters"]["dropped"]) == (0, 2)
+    assert len(bodies) == 1 and (report["counters"]["failures"], report["counters"]["dropped"]) == (0, 2)
+
+
+def test_documents_that_the_server_refuses_are_dropped_alone(server, cache):
+    bodies = accept(server)
+    taken = server.trouble
+
+    def trouble(handler):
+        if handler.path == "/v1/captures" and b'"key":["3"' in server.requests[-1][2]:
+            handler.answer(422, b'{"error": "no"}')
+            return True
+        return taken(handler)
+
+    server.trouble = trouble
+    report = program("many", cache=cache, server=server)
+    assert sorted(one["key_values"] for _, body in bodies for one in body["launches"]) == [[1], [2], [4], [5], [6], [7]]
+    assert sum(len(body["functions"]) for _, body in bodies) == 1
+    assert report["counters"]["dropped"] == 1
 
 
 def test_texts_do_not_travel_unencrypted(cache, tmp_path):

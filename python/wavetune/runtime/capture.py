@@ -39,7 +39,8 @@ from .wire import BODY_MAX, Wire
 KEYS_MAX = 4096  # launches of one function
 QUEUE_MAX, QUEUE_BYTES_MAX = 256, 64 << 20
 LAST_S = 0.5
-GATHER_S, RETRY_S = 1.0, 30.0
+POST_MAX = 64  # documents in a request
+GATHER_S, RETRY_S = 10.0, 30.0
 _JIT = "triton.runtime.jit"
 
 
@@ -289,26 +290,32 @@ class Recorder:
             return
         if time.monotonic() < self._post_after and not self._is_ended:
             return
-        body = body_of(self._unposted)
-        if len(body) > BODY_MAX and len(self._unposted) > 1:
-            rest = self._unposted[1:]
-            self._unposted = self._unposted[:1]
-            self._post()
-            self._unposted += rest
-            return
-        answer = self.wire.request("POST", "/v1/captures", body, {"Content-Type": "application/json"}, background=True)
-        if answer is None or answer.status == 429:
-            self._post_after = time.monotonic() + RETRY_S
-            return
-        n, self._unposted = len(self._unposted), []
-        if answer.status < 300:
-            counters.sent += n
-            return
-        counters.dropped += n
-        if answer.status in (403, 404):
-            self._may_post = False  # a server without captures, or a token that may not
-        if answer.status != 404:
-            log(f"POST /v1/captures: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+        batch = POST_MAX
+        while self._unposted and self._may_post:
+            batch = min(batch, len(self._unposted))
+            body = body_of(self._unposted[:batch])
+            if len(body) > BODY_MAX and batch > 1:
+                batch //= 2
+                continue
+            answer = self.wire.request("POST", "/v1/captures", body, {"Content-Type": "application/json"}, background=True)
+            if answer is None or answer.status == 429:
+                self._post_after = time.monotonic() + RETRY_S
+                return
+            if answer.status < 300:
+                counters.sent += batch
+            elif answer.status in (403, 404):  # a token that may not, or a server without captures
+                self._may_post = False
+                batch = len(self._unposted)
+                counters.dropped += batch
+            elif batch > 1:
+                batch //= 2  # one of them is not taken: the others are
+                continue
+            else:
+                counters.dropped += 1
+            if answer.status >= 300 and answer.status != 404:
+                log(f"POST /v1/captures: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+            del self._unposted[:batch]
+            batch = POST_MAX
 
 
 def body_of(documents: Sequence[tuple[str, Any]]) -> bytes:
@@ -329,8 +336,12 @@ def _variables() -> dict[str, str]:
 
 
 def _typed(value: Any) -> Any:
+    """A member of a key: a type by its name, as keys have scalars only."""
     try:
-        return encode(value)
+        found = encode(value)
+        while isinstance(found, dict) and list(found) in (["constexpr"], ["dtype"]):
+            (found,) = found.values()
+        return found
     except ValueError:
         return {"text": repr(value)[:1000]}
 

@@ -102,11 +102,11 @@ class _Arguments:
         self.integers: list[tuple[int, dict[str, Any], Any]] = []  # bytes, document, tensor
 
     def document(self, name: str, value: Any, is_constexpr: bool) -> dict[str, Any]:
-        if is_triton(value, "constexpr"):
-            value, is_constexpr = value.value, True
         if is_triton(value, "dtype"):
             return {"kind": "dtype", "value": dtype_name(value)}
         try:
+            if is_triton(value, "constexpr"):  # which Triton's hash tells from the value in it
+                return {"kind": "constexpr", "value": encode(value)}
             if is_tensor(value):
                 return self.tensor(name, value)
             if is_constexpr:
@@ -120,7 +120,7 @@ class _Arguments:
                     return {"kind": what, "value": encode(value)}
             why = _what(value)
         except ValueError as error:
-            why = str(error) if type(value) in (tuple, list, str) else _what(value)
+            why = str(error) if type(value) in (tuple, list, str) or is_triton(value, "constexpr") else _what(value)
         return self.refused(name, why)
 
     def refused(self, name: str, why: str) -> dict[str, Any]:

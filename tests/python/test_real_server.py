@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+import test_capture
 import triton
 from conftest import ROOT, TUNED, program, run
 from fleet import KERNELS, Fleet, begun, make_library
@@ -133,3 +134,15 @@ def test_a_release_that_a_key_signed_brings_choices_and_code(harness, server, tm
     harness.wavetune(None, "key", "new", tmp_path / "other.key")
     (report,) = tuned(4096, cache=tmp_path / "other", WAVETUNE_TRUSTED_KEYS=str(tmp_path / "other.key.pub"), **variables)
     assert (report["benchmarked"], report["compiled"]) == (12, 2)
+
+
+def test_what_a_program_records_is_kept(server, tmp_path):
+    if server.request("GET", "/v1/captures").status == 404:
+        pytest.skip("this server keeps no captures")
+    report = test_capture.program("mixed", "biased", "tables", "odd_arguments", "plain", cache=tmp_path, server=server.url,
+                                  WAVETUNE_TOKEN=server.container, WAVETUNE_CAPTURE_FUNCTIONS="*:plain_kernel")
+    counters = report["counters"]
+    assert (counters["captures"], counters["captures_lost"], counters["dropped"], counters["failures"]) == (15, 0, 0, 0)
+    answer = server.request("GET", "/v1/captures").body
+    for name in ("mixed_kernel", "calling_kernel", "plain_kernel"):
+        assert f"package.kernels:{name}".encode() in answer

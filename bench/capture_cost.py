@@ -76,7 +76,8 @@ def main():
             spent.append((1000 * (time.perf_counter() - started), 1000 * (time.thread_time() - own)))
 
         restore.captured = missed
-        print("configs  integers   mode    " + "".join(f"{head:>12}" for head in ("wall ms", "median", "own ms", "median", "recorder")))
+        heads = ("wall ms", "median", "own ms", "median", "recorder")
+        print("configs  integers   mode    " + "".join(f"{head:>12}" for head in heads))
         rows = ((6, 64, False), (24, 64, False), (96, 64, False), (24, 1 << 20, False), (24, 1 << 20, True))
         for row, (configs, words, is_raw) in enumerate(rows, 1):
             kernel, recorder.is_raw = load(folder, configs), is_raw

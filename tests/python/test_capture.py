@@ -131,7 +131,8 @@ def test_a_launch_has_its_arguments_and_every_config(launches):
          "alignment": 256, "storage": 2, "storage_bytes": 20, "contents": {"class": "ramp", "start": 0, "step": 64}},
         {"name": "n", "kind": "int", "value": 256}, {"name": "scale", "kind": "float", "value": 0.088},
         {"name": "flag", "kind": "bool", "value": True}, {"name": "TYPE", "kind": "dtype", "value": "float32"},
-        {"name": "MODE", "kind": "constexpr", "value": "plain"}, {"name": "DEPTH", "kind": "constexpr", "value": {"constexpr": 4}},
+        {"name": "MODE", "kind": "constexpr", "value": "plain"},
+        {"name": "DEPTH", "kind": "constexpr", "value": {"constexpr": 4}},
         {"name": "pair", "kind": "none", "value": None}, {"name": "SHIFT", "kind": "constexpr", "value": 3.0}]
     assert found["all"] == 6 and found["configs"] == [
         {"config": config, "grid": [256 // config["BLOCK"]] * 2 + [1],
@@ -214,9 +215,9 @@ def test_hooks_and_grids_that_fail_are_refused(launches, others):
 def test_autotuners_that_ask_for_more_are_refused(cache, tmp_path):
     program("refused_tuners", cache=cache, to=tmp_path)
     refused = {one["key_values"][0]: " and ".join(one["refused"]) for one in folder(tmp_path)["launches"]}
-    assert refused[100] == ("its autotuner has a pre_hook, which runs Python at each launch that it measures: use reset_to_zero or "
-                            "restore_value and its autotuner has a post_hook, which runs Python at each launch that it measures: "
-                            "use restore_value")
+    assert refused[100] == ("its autotuner has a pre_hook, which runs Python at each launch that it measures: use "
+                            "reset_to_zero or restore_value and its autotuner has a post_hook, which runs Python at each "
+                            "launch that it measures: use restore_value")
     assert refused[101].startswith("" if IS_OF_3_3 else "its configs have an ir_override")
     assert refused[102] == "a Between is between the autotuner and the function; only heuristics are known"
     assert refused[103] == refused[104] == ("its configs have members that are no numbers, bools or strings: choose those by a "

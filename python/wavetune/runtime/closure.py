@@ -172,7 +172,7 @@ def _chains(tree: ast.AST, of_signature: bool) -> set[tuple[str, ...]]:
             visit(child)
 
     if of_signature and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        body = [node.args]  # type: ignore[list-item]
+        body = [node.args]  # type: ignore[assignment]
     for statement in body:  # never decorators
         visit(statement)
     return chains

@@ -35,7 +35,7 @@ _Types: dict[str, Any] = {"bool": ctypes.c_int8, "int8": ctypes.c_int8, "uint8":
 
 def class_of(data: bytes, dtype: str) -> dict[str, Any]:
     """The class of the values; the first one that fits in the order above."""
-    values = memoryview(data).cast(FORMATS[dtype])
+    values: Any = memoryview(data).cast(FORMATS[dtype])  # type: ignore[call-overload]
     n = len(values)
     if n == 0:
         return {"class": "constant", "value": 0}

@@ -1,15 +1,13 @@
 /* Correctness of one config. */
 #include <math.h>
 
+#include "agent/measure/agreement.h"
+#include "agent/measure/check.h"
 #include "agent/measure/element.h"
-#include "agent/measure/problem.h"
 
 #define INPUT_CHUNK ((size_t)8 << 20)
-#define SCAN_BLOCK 8192 /* elements that are compared one by one when one of them is suspect */
-#define SCAN_ELEMENTS (64 * SCAN_BLOCK) /* of a thread at once */
 
-/* Returns a device call's result; after a failure, checks whether the device still works. */
-static bool device_result(struct problem *problem, bool ok) {
+bool check_device_result(struct problem *problem, bool ok) {
   if (!ok)
     problem_check_device(problem, true);
   return ok;
@@ -176,28 +174,26 @@ static bool first_compare(struct problem *problem, size_t i, struct error *error
   return true;
 }
 
-static bool launch(struct problem *problem, struct loaded_config *loaded, int mark,
-                   struct error *error) {
+bool check_launch(struct problem *problem, struct loaded_config *loaded, int mark,
+                  struct error *error) {
   const struct device_ops *ops = problem->device->ops;
   struct device_launch given = config_launch(loaded);
   if (!problem_reset(problem, mark, error)) {
     problem_check_device(problem, false);
     return false;
   }
-  return device_result(problem, ops->launch(problem->device, &given, error) &&
-                                    ops->synchronize(problem->device, error));
+  return check_device_result(problem, ops->launch(problem->device, &given, error) &&
+                                          ops->synchronize(problem->device, error));
 }
 
-static bool download(struct problem *problem, void *bytes, const struct operand *operand,
-                     struct error *error) {
-  return device_result(problem, problem->device->ops->download(problem->device, bytes,
-                                                               operand->checked->address,
-                                                               operand->bytes, error));
+bool check_download(struct problem *problem, void *bytes, const struct operand *operand,
+                    struct error *error) {
+  return check_device_result(problem, problem->device->ops->download(problem->device, bytes,
+                                                                     operand->checked->address,
+                                                                     operand->bytes, error));
 }
 
-/* Checks all buffers even after a failure: each call restores the canaries. What else was written
- * outside of them is not known, so that nothing more is measured in this process. */
-static bool canaries_check(struct problem *problem, struct error *error) {
+bool check_canaries(struct problem *problem, struct error *error) {
   bool intact = true;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct error found;
@@ -219,10 +215,11 @@ static bool output_take(struct problem *problem, struct operand *operand, struct
   bool has_fingerprint = device->has_fingerprint;
   operand->is_new = operand->is_known = false;
   if (has_fingerprint) {
-    if (!device_result(problem, device->ops->fingerprint(device, operand->checked->address,
-                                                         operand->bytes, &operand->left, error)))
+    if (!check_device_result(problem,
+                             device->ops->fingerprint(device, operand->checked->address,
+                                                      operand->bytes, &operand->left, error)))
       return false;
-  } else if (!download(problem, operand->written, operand, error)) {
+  } else if (!check_download(problem, operand->written, operand, error)) {
     return false;
   } else {
     operand->left = bytes_fingerprint(operand->written, operand->bytes);
@@ -231,7 +228,7 @@ static bool output_take(struct problem *problem, struct operand *operand, struct
   for (size_t k = 0; k < operand->n_verified && !operand->is_known; k++)
     operand->is_known = fingerprint_equal(operand->left, operand->verified[k]);
   return operand->is_known || !has_fingerprint ||
-         download(problem, operand->written, operand, error);
+         check_download(problem, operand->written, operand, error);
 }
 
 /* Runs the config once more on outputs with the other mark: an element of output i that held the
@@ -243,9 +240,9 @@ static enum outcome unwritten_confirm(struct problem *problem, struct loaded_con
   void *again = ops->host_buffer_new(problem->device, operand->bytes);
   int64_t n_found = 0, first = 0;
   enum outcome outcome = OUTCOME_CORRECT;
-  if (!launch(problem, loaded, 1, error) || !download(problem, again, operand, error))
+  if (!check_launch(problem, loaded, 1, error) || !check_download(problem, again, operand, error))
     outcome = OUTCOME_RUNTIME;
-  else if (!canaries_check(problem, error))
+  else if (!check_canaries(problem, error))
     outcome = OUTCOME_CORRECTNESS;
 
   /* From the last block to the first: `first` ends as the first of all. */
@@ -300,9 +297,11 @@ static enum outcome outputs_check(struct problem *problem, struct loaded_config 
                                   struct error *error) {
   size_t n = problem->kernel->n_arguments;
   enum outcome outcome = OUTCOME_CORRECT;
-  if (!launch(problem, loaded, 0, error))
+  if (problem->n_sets)
+    return agreement_check(problem, loaded, error);
+  if (!check_launch(problem, loaded, 0, error))
     return OUTCOME_RUNTIME;
-  if (!canaries_check(problem, error))
+  if (!check_canaries(problem, error))
     return OUTCOME_CORRECTNESS;
 
   for (size_t i = 0; i < n; i++)
@@ -453,8 +452,9 @@ enum outcome config_check(struct problem *problem, struct loaded_config *loaded,
   problem->n_ran++;
   if (loaded->outcome != OUTCOME_RUNTIME && !problem->is_spoiled) {
     problem->unsettled[problem->n_unsettled++] = loaded;
-    bool is_due =
-        is_first || loaded->outcome != OUTCOME_CORRECT || problem->n_ran >= CHECK_INPUTS_EVERY;
+    /* The next check of agreement would overwrite changed inputs with another set. */
+    bool is_due = is_first || loaded->outcome != OUTCOME_CORRECT || problem->n_sets > 1 ||
+                  problem->n_ran >= CHECK_INPUTS_EVERY;
     if (is_due && !problem_inputs_check(problem, &loaded->error))
       loaded->outcome = OUTCOME_RUNTIME;
   }

@@ -2,6 +2,7 @@
 #include "agent/measure/problem.h"
 
 #include "agent/device/device.h"
+#include "agent/measure/agreement.h"
 #include "agent/measure/element.h"
 #include "common/base/log.h"
 #include "common/kernel/kernel_case.h"
@@ -48,12 +49,16 @@ static size_t rotation_choose(struct problem *problem, const struct problem_setu
   return rotation->displace ? displacement : needed * total;
 }
 
+/* Half of the memory is left for what else it is needed for. 0: how much there is, is not known. */
+static bool fits(size_t needed, size_t memory) { return !memory || needed <= memory / 2; }
+
 /* Computes the operands' sizes, and refuses what does not fit in memory before any buffer is made:
  * the process would be killed, and the baseline blamed. The config is not in scope: buffers are
  * made once and shared by all configs. */
 static bool operands_size(struct problem *problem, const struct scope *scope,
                           const struct problem_setup *setup, struct error *error) {
-  size_t on_device = 0, on_host = 0, memory = problem->device->memory_bytes;
+  size_t on_device = 0, on_host = 0, memory = problem->device->memory_bytes, sets_on_device = 0,
+         sets_on_host = 0;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     const struct argument *argument = &problem->kernel->arguments[i];
     struct operand *operand = &problem->operands[i];
@@ -67,6 +72,25 @@ static bool operands_size(struct problem *problem, const struct scope *scope,
     size_t n = argument->access == ACCESS_READWRITE ? 2 : 1;
     on_device += n * operand->bytes;
     on_host += (n + (argument->reference_entry && problem->reference)) * operand->bytes;
+    if (!problem->n_sets)
+      continue;
+    if (agreement_varies(argument))
+      sets_on_device += AGREEMENT_SETS * operand->bytes;
+    if (argument->access != ACCESS_READ) {
+      on_host += 2 * operand->bytes;
+      sets_on_host += (AGREEMENT_SETS - 1) * operand->bytes;
+    }
+  }
+
+  bool is_host = problem->kernel->language == LANGUAGE_C;
+  size_t host_memory = cpu_memory_available();
+  bool has_room = is_host ? fits(on_device + on_host + sets_on_device + sets_on_host, memory)
+                          : fits(on_device + sets_on_device, memory) &&
+                                fits(on_host + sets_on_host, host_memory);
+  if (problem->n_sets && has_room) {
+    problem->n_sets = AGREEMENT_SETS;
+    on_device += sets_on_device;
+    on_host += sets_on_host;
   }
 
   if (problem->kernel->language == LANGUAGE_C) { /* runs in the host's memory */
@@ -88,7 +112,8 @@ static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct
     return error_prefix(error, "argument \"%s\": ", argument->name);
 
   void *address = operand->checked->address;
-  if (argument->reference_entry && problem->reference)
+  if (problem->n_sets ? argument->access != ACCESS_READ
+                      : argument->reference_entry && problem->reference)
     operand->written = ops->host_buffer_new(device, operand->bytes);
   if (argument->access == ACCESS_WRITE) {
     operand->room = xmalloc(operand->bytes);
@@ -98,6 +123,8 @@ static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct
   operand->given = ops->host_buffer_new(device, operand->bytes);
   inputs_fill(argument, i, operand->elements, seed, operand->given);
   if (!ops->upload(device, address, operand->given, operand->bytes, error))
+    return false;
+  if (!agreement_sets_new(problem, i, seed, error))
     return false;
   if (argument->access == ACCESS_READ)
     return !device->has_fingerprint ||
@@ -175,7 +202,8 @@ bool problem_new(const struct problem_setup *setup, struct problem **ret_problem
                               .kernel = kernel,
                               .key = setup->key,
                               .space = setup->space,
-                              .reference = setup->reference};
+                              .reference = setup->reference,
+                              .n_sets = setup->reference ? 0 : 1};
   const char *flush = setup->is_cold ? setup->instruction_flush : NULL;
   if (flush && !device->ops->instruction_flush_set)
     return error_set(error,
@@ -232,6 +260,12 @@ void problem_free(struct problem *problem) {
         ops->buffer_free(problem->device, buffers[k]);
       if (host_buffers[k])
         ops->host_buffer_free(problem->device, host_buffers[k]);
+    }
+    for (size_t k = 0; k < AGREEMENT_SETS; k++) {
+      if (operand->sets[k])
+        ops->buffer_free(problem->device, operand->sets[k]);
+      if (operand->agreed[k].bytes)
+        ops->host_buffer_free(problem->device, operand->agreed[k].bytes);
     }
     expectation_release(&operand->expected);
     free(operand->room);
@@ -312,7 +346,10 @@ bool problem_reset(struct problem *problem, int mark, struct error *error) {
       ok =
           device->ops->fill(device, to, element_mark(argument->dtype, mark), operand->bytes, error);
     else if (argument->access == ACCESS_READWRITE)
-      ok = device->ops->copy(device, to, operand->pristine->address, operand->bytes, error);
+      ok = device->ops->copy(
+          device, to,
+          (operand->sets[problem->set] ? operand->sets[problem->set] : operand->pristine)->address,
+          operand->bytes, error);
     if (!ok)
       return false;
   }

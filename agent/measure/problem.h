@@ -36,6 +36,8 @@
  * the host. The problem keeps up to VERIFIED_MAX for each operand, but not of outputs that contain
  * a mark: there, bytes that were written cannot be distinguished from bytes that were not.
  *
+ * Without a reference, outputs are compared with the default config's (agent/measure/agreement.h).
+ *
  * Inputs must be unchanged. They are checked with the first config, then after every
  * CHECK_INPUTS_EVERY configs, when a config is found wrong, and by problem_inputs_check. Changed
  * data are restored, and the configs checked since the last time are checked again, one by one,
@@ -59,12 +61,21 @@
 #define CHECK_FAR 4.0     /* tolerances */
 #define CHECK_FAR_MAX 256 /* of an output; each may take the reference a row times a column */
 
+#define AGREEMENT_SETS 3
+
+/* What the default config wrote in an output with one set of inputs (agent/measure/agreement.h). */
+struct agreed {
+  void *bytes;             /* on the host */
+  struct fingerprint left; /* where the device has fingerprints */
+  double rms, noise;       /* of its finite elements; the largest difference of a second run */
+};
+
 /* One buffer argument; all zero for a scalar. Host buffers are the device's, except `room`. */
 struct operand {
   int64_t elements;
   size_t bytes;
   void *given;   /* host: its data before a call; NULL for access write */
-  void *written; /* host: its data after a call; NULL unless the reference computes it */
+  void *written; /* host: its data after a call; NULL unless it is compared */
   void *first; /* host: the first output that was right; NULL: none yet, or all elements are sampled
                 */
   bool is_first_settled;     /* the inputs were unchanged after it */
@@ -81,6 +92,9 @@ struct operand {
   struct device_buffer *pristine; /* `given` on the device, for access readwrite */
   struct device_buffer *copies;   /* of a rotation; NULL: none */
   struct expectation expected;    /* the reference's samples of it */
+  /* Without a reference: its data in each set of inputs, NULL where they are the same in all. */
+  struct device_buffer *sets[AGREEMENT_SETS];
+  struct agreed agreed[AGREEMENT_SETS];
 };
 
 struct problem_setup {
@@ -88,7 +102,7 @@ struct problem_setup {
   const struct kernel *kernel;
   const struct key *key;
   const struct space *space;
-  struct reference *reference; /* NULL: outputs are not compared */
+  struct reference *reference; /* NULL: outputs are compared with the default config's */
   uint64_t baseline;           /* the config whose scalars the reference gets */
   uint64_t seed;
   bool is_cold;
@@ -106,7 +120,11 @@ struct problem {
   struct operand operands[KERNEL_ARGUMENTS_MAX];
   void *pointers[KERNEL_ARGUMENTS_MAX]; /* storage of the buffer arguments of the next call */
   struct device_rotation rotation;
-  struct reference *reference; /* NULL: outputs are not compared */
+  struct reference *reference; /* NULL: outputs are compared with the default config's */
+  size_t n_sets;               /* of inputs, without a reference; else 0 */
+  size_t set;                  /* that is in place */
+  bool has_default;            /* what the default config wrote is known */
+  bool is_noisy;               /* that differs from run to run */
   /* The arguments of the reference. */
   void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX];
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
@@ -134,6 +152,7 @@ struct loaded_config {
   /* Of its check. A later check of the inputs may turn OUTCOME_CORRECT into another. */
   enum outcome outcome;
   struct error error;
+  enum agreement agreement; /* AGREEMENT_NONE: with a reference, or it did not run to its end */
 };
 
 /* Takes the reference, also on failure; borrows the rest. */

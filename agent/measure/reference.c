@@ -31,9 +31,10 @@ struct reference_host {
 
 /* Box and Muller, "A note on the generation of random normal deviates", 1958: two deviates from two
  * uniforms. */
-static void normal_fill(enum dtype dtype, struct rng *rng, int64_t elements, void *bytes) {
+static void normal_fill(enum dtype dtype, struct rng *rng, double scale, int64_t elements,
+                        void *bytes) {
   for (int64_t i = 0; i < elements; i += 2) {
-    double radius = sqrt(-2 * log(1 - rng_unit(rng))), angle = 2 * M_PI * rng_unit(rng);
+    double radius = scale * sqrt(-2 * log(1 - rng_unit(rng))), angle = 2 * M_PI * rng_unit(rng);
     element_set(dtype, bytes, i, radius * cos(angle));
     if (i + 1 < elements)
       element_set(dtype, bytes, i + 1, radius * sin(angle));
@@ -138,7 +139,7 @@ static void block_fill(void *context, size_t item) {
   switch (argument->fill.kind) {
   case FILL_NORMAL:
     if (first == 0)
-      normal_fill(dtype, &rng, n, elements);
+      normal_fill(dtype, &rng, argument->fill.scale > 0 ? argument->fill.scale : 1, n, elements);
     else
       (size == 1   ? pick_8
        : size == 2 ? pick_16

@@ -197,6 +197,10 @@ bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
     config->stage = lease->stage;
   }
 
+  enum agreement agreement =
+      agreement_parse(json_string_value(json_object_get(measurement->conditions, "agreement")));
+  if (agreement > config->agreement)
+    config->agreement = agreement;
   config->is_measured = true;
   return true;
 }

@@ -32,6 +32,7 @@ struct key_config {
   bool left_early;      /* its race */
   double ratio;         /* to the baseline */
   int64_t lease;        /* that it was raced in */
+  enum agreement agreement; /* the worst one of its measurements */
 };
 
 /* The code of a finalist, as a measurement has it; FIELD_NONE: not known. */

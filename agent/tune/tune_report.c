@@ -26,6 +26,21 @@ static void outcomes_to_json(const struct key_tuning *key, json_t **ret_outcomes
   }
 }
 
+/* The number of configs of each class, where the kernel has no reference; NULL: it has one. */
+static json_t *agreements_to_json(const struct key_tuning *key) {
+  json_int_t counts[AGREEMENT_COUNT] = {0};
+  json_t *json = NULL;
+  for (size_t k = 0; k < key->n; k++)
+    counts[key->configs[k].agreement]++;
+  for (size_t i = AGREEMENT_BITWISE; i < AGREEMENT_COUNT; i++) {
+    if (!counts[i])
+      continue;
+    json = json ? json : json_object();
+    json_put(json, agreement_name((enum agreement)i), json_integer(counts[i]));
+  }
+  return json;
+}
+
 /* Facts about code: their members in JSON, and how they are printed. */
 static const struct {
   const char *name;
@@ -71,7 +86,8 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
     json_put(seconds, stage_name((enum stage)i), json_real(key->seconds[i]));
   outcomes_to_json(key, &outcomes, &failed);
   cleanup_json json_t *answer = json_pack(
-      "{s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:f, s:f}",
+      "{s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:f, s:f, "
+      "s:o*}",
       "kernel", json_digest_text(&folder->kernel->hash), "name", folder->kernel->name, "key",
       key_to_json(&key->key), "environment", environment_to_json(&campaign->device->environment),
       "device", campaign->device->name, "regime", campaign->terms.regime, "version",
@@ -79,7 +95,7 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
       (json_int_t)key->n - measured, "finalists", (json_int_t)key->n_finalists, "baseline",
       (json_int_t)key->baseline, "outcomes", outcomes, "failed", failed, "examples", examples,
       "seconds", seconds, "device_seconds", (double)key->device_us * 1e-6, "opening_seconds",
-      (double)key->opening_us * 1e-6);
+      (double)key->opening_us * 1e-6, "agreement", agreements_to_json(key));
   ALWAYS(answer != NULL);
 
   if (key->is_decided) {
@@ -90,6 +106,9 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
     for (size_t i = 0; code && i < ARRAY_LENGTH(code_facts); i++)
       if (code_fact(code, i) != FIELD_NONE)
         json_put(winner, code_facts[i].name, json_integer(code_fact(code, i)));
+    const struct key_config *found = key_tuning_find(key, config);
+    if (found && found->agreement != AGREEMENT_NONE)
+      json_put(winner, "agreement", json_string(agreement_name(found->agreement)));
     json_put(answer, "verdict", verdict_to_json(&key->verdict));
     json_put(answer, "winner", winner);
   } else {

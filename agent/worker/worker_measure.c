@@ -47,10 +47,13 @@ struct measuring {
   bool is_over_budget;
 };
 
-static bool answer_failed(uint64_t config, enum outcome outcome, const char *detail,
-                          const struct timed_config *timed) {
+static bool answer_failed(uint64_t config, enum outcome outcome, enum agreement agreement,
+                          const char *detail, const struct timed_config *timed) {
   struct measurement measurement;
   measurement_init(&measurement);
+  cleanup_json json_t *conditions = measurement.conditions =
+      agreement == AGREEMENT_DISAGREES ? json_pack("{s:s}", "agreement", agreement_name(agreement))
+                                       : NULL;
   measurement.config = (int64_t)config;
   measurement.outcome = outcome;
   measurement.detail = (char *)detail;
@@ -88,6 +91,15 @@ static json_t *conditions_now(struct measuring *measuring) {
   return conditions;
 }
 
+/* How a config without a reference was compared. */
+static void agreement_add(json_t *conditions, const struct problem *problem,
+                          const struct loaded_config *loaded) {
+  json_put(conditions, "agreement", json_string(agreement_name(loaded->agreement)));
+  json_put(conditions, "agreement_sets", json_integer((json_int_t)problem->n_sets));
+  if (problem->is_noisy)
+    json_put(conditions, "agreement_noise", json_true());
+}
+
 /* Reports a config whose sampling has ended. */
 static bool answer_timed(void *context, struct timed_config *timed) {
   struct measuring *measuring = context;
@@ -95,7 +107,8 @@ static bool answer_timed(void *context, struct timed_config *timed) {
 
   if (timed->end == RACE_END_FAILED) {
     measuring->worker->is_trusted = false;
-    return answer_failed(timed->loaded->config, OUTCOME_RUNTIME, timed->error.message, timed);
+    return answer_failed(timed->loaded->config, OUTCOME_RUNTIME, AGREEMENT_NONE,
+                         timed->error.message, timed);
   }
 
   if (!timed->n)
@@ -115,6 +128,8 @@ static bool answer_timed(void *context, struct timed_config *timed) {
   measurement.occupancy = plan->occupancy;
   measurement.lds_bytes = plan->lds_bytes;
   cleanup_json json_t *conditions = measurement.conditions = conditions_now(measuring);
+  if (timed->loaded->agreement != AGREEMENT_NONE)
+    agreement_add(conditions, measuring->worker->problem, timed->loaded);
   const json_t *temperature_c = json_object_get(conditions, "temperature_c");
   if (json_is_number(temperature_c))
     measurement.temperature_c = json_number_value(temperature_c);
@@ -151,9 +166,10 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
   worker->is_trusted &= outcome != OUTCOME_RUNTIME;
   if (worker->problem->is_lost)
     return true;
+  enum agreement agreement = timed->loaded ? timed->loaded->agreement : AGREEMENT_NONE;
   if (timed->loaded && !worker->problem->is_spoiled)
     config_unload(worker->problem, TAKE(timed->loaded));
-  return answer_failed((uint64_t)config->config, outcome, error.message, timed);
+  return answer_failed((uint64_t)config->config, outcome, agreement, error.message, timed);
 }
 
 /* Reports the configs that a last check of the inputs found wrong, and moves the others to the
@@ -179,8 +195,8 @@ static bool configs_settle(struct measuring *measuring) {
       measuring->timed[kept++] = *timed;
       continue;
     }
-    answered =
-        answered && answer_failed(loaded->config, loaded->outcome, loaded->error.message, timed);
+    answered = answered && answer_failed(loaded->config, loaded->outcome, loaded->agreement,
+                                         loaded->error.message, timed);
     config_unload(problem, loaded);
   }
 

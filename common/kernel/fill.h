@@ -70,6 +70,7 @@ struct fill {
   enum fill_kind kind;
   bool is_stated;   /* the manifest has one */
   double low, high; /* its one or two numbers; of FILL_PERMUTATION n and 0 */
+  double scale;     /* of FILL_NORMAL: the deviation; 0: 1 */
   struct digest blob;
   const char *bytes; /* of the blob; NULL until it was read */
 };

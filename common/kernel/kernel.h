@@ -120,6 +120,7 @@ struct kernel {
   struct launch launch;
   enum { CASES_BUILD } cases; /* as the manifest states it, or -1 */
   bool is_captured; /* launches and arguments are those of a build's cases (kernel_case.h) */
+  bool is_tf32;     /* of a case: dots of 32-bit floats are rounded */
   struct kernel_reference reference;
   char *flops, *bytes; /* expressions or NULL */
   RECORD_ARRAY(struct export, n_exports, exports);

@@ -39,10 +39,13 @@ static const struct record member_record = RECORD(NULL, struct member, member_fi
 
 struct kernel_case {
   RECORD_ARRAY(struct member, n_arguments, arguments);
+  enum { PRECISION_TF32 } precision;
 };
+static const char *const precision_names[] = {"tf32", NULL};
 static const struct field case_fields[] = {
     RECORD_FIELD_AS("arguments", MAP, struct kernel_case, n_arguments, FIELD_REQUIRED,
                     .most = KERNEL_ARGUMENTS_MAX, .of = &member_record),
+    RECORD_FIELD(ENUM, struct kernel_case, precision, FIELD_NOT_NULL, .names = precision_names),
 };
 static const struct record case_record = RECORD(NULL, struct kernel_case, case_fields);
 
@@ -168,10 +171,11 @@ static bool aliases_settle(struct kernel *kernel, const struct kernel_case *of,
 bool kernel_of_case(const struct kernel *kernel, const json_t *json, struct kernel **ret_kernel,
                     struct error *error) {
   cleanup_kernel struct kernel *made = NULL;
-  __attribute__((cleanup(case_release))) struct kernel_case of = {0};
+  __attribute__((cleanup(case_release))) struct kernel_case of;
   cleanup_json json_t *copy = json_deep_copy(json); /* JSON fields share its parts */
   bool is_passed[KERNEL_ARGUMENTS_MAX] = {false};
   ALWAYS(kernel->is_captured);
+  record_init(&case_record, &of);
   if (!record_read(&case_record, copy, "", &of, error) || !kernel_parse(kernel->json, &made, error))
     return false;
 
@@ -193,6 +197,7 @@ bool kernel_of_case(const struct kernel *kernel, const json_t *json, struct kern
     return false;
 
   made->is_captured = false;
+  made->is_tf32 = of.precision == PRECISION_TF32;
   *ret_kernel = TAKE(made);
   return true;
 }

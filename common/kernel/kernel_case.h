@@ -5,7 +5,9 @@
  *      "q": {"elements": 4096, "access": "read", "fill": "normal"},
  *      "o": {"elements": 4096, "access": "readwrite", "alias": "q"},
  *      "lengths": {"elements": 5, "access": "read", "fill": {"blob": "sha256:…"}},
- *      "T": {"value": 2048}, "scale": {"value": 0.088}}}
+ *      "T": {"value": 2048}, "scale": {"value": 0.088}},
+ *    "precision": "tf32"}       optional: dots of 32-bit floats are rounded to tf32 or bf16x3, so
+ *                               that configs may differ more (agent/measure/agreement.h)
  * The names are arguments of the manifest; one that is absent is not passed (None, or compiled in).
  * A buffer has its number of elements, 1 to 2^40, and is read or read and written: "write" does not
  * exist, because compiled code does not tell whether all of a buffer is written. A fill is one of

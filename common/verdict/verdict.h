@@ -74,6 +74,16 @@ enum outcome { OUTCOMES(X) OUTCOME_COUNT };
 enum stage { STAGES(X) STAGE_COUNT };
 #undef X
 
+/* How a config's outputs are to the default's, where the kernel has no reference
+ * (agent/measure/agreement.h): NONE with a reference, and where it did not run to its end. The
+ * member "agreement" of a measurement's conditions. */
+enum agreement { AGREEMENT_NONE, AGREEMENT_BITWISE, AGREEMENT_AGREES, AGREEMENT_DISAGREES };
+#define AGREEMENT_COUNT (AGREEMENT_DISAGREES + 1)
+/* "bitwise", "agrees" or "disagrees"; "none" is never written. */
+const char *agreement_name(enum agreement agreement);
+/* AGREEMENT_NONE for any other text, and for NULL. */
+enum agreement agreement_parse(const char *name);
+
 /* By value, ended by NULL, as fields of records take them (common/record/record.h). */
 extern const char *const outcome_names[];
 extern const char *const stage_names[];

@@ -31,8 +31,15 @@ def captured_kernel(folder, expected="2.0 * (double)i + 2"):
     return folder
 
 
-def captured_build(folder, kernel, tmp_path, cases, blobs=()):
-    """What a builder would write: for each (key, arguments) configs 0 and 7 compiled, 1 failed."""
+def without_reference(kernel):
+    document = json.loads((kernel / "kernel.json").read_text())
+    del document["reference"]
+    (kernel / "kernel.json").write_text(json.dumps(document))
+    return kernel
+
+
+def captured_build(folder, kernel, tmp_path, cases, blobs=(), compiled=(0, 7)):
+    """What a builder would write: for each (key, arguments) configs 0 and 7 compiled; 1, a wrong one, failed or not."""
     bytes_ = code(tmp_path)
     (folder / "objects").mkdir(parents=True)
     for data in (bytes_, *blobs):
@@ -44,8 +51,9 @@ def captured_build(folder, kernel, tmp_path, cases, blobs=()):
                 "metadata": {"name": "fake_add", "shared": 1024, "num_warps": mode + 1, "warp_size": 64, "scratch": 2}}
 
     variants = [{"key": key, "case": {"arguments": arguments}, "signature": {"y": "*fp32", "x": "*fp32", "n": "i64"},
-                 "constexprs": {}, "objects": [entry(0), entry(7)],
-                 "failed": [{"config": {"MODE": 1}, "error": "out of resource: shared memory"}]}
+                 "constexprs": {}, "objects": [entry(mode) for mode in compiled],
+                 "failed": [{"config": {"MODE": mode}, "error": "out of resource: shared memory"}
+                            for mode in (1,) if mode not in compiled]}
                 for key, arguments in cases]
     build = {"kernel": kernel_hash, "toolchain": {"triton": "3.6.0"}, "arch": "gfx942", "warp_size": 64, "variants": variants}
     (folder / "build.json").write_text(json.dumps(build, sort_keys=True, separators=(",", ":")))
@@ -84,6 +92,31 @@ def test_two_arguments_may_be_one_buffer(tmp_path):
     done = tuned(tmp_path, kernel, captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, case)]))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["outcomes"] == {"correct": 2, "compile": 1}
+
+
+def test_a_kernel_without_a_reference_must_agree_with_its_default(tmp_path):
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    case = {**PLAIN, "x": {"elements": N, "access": "read", "fill": "normal"}}
+    done = tuned(tmp_path, kernel, captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, case)], compiled=(0, 7, 1)))
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["outcomes"] == {"correct": 2, "correctness": 1} and answer["failed"] == {"correctness": [2]}, answer
+    assert answer["agreement"] == {"bitwise": 2, "disagrees": 1} and answer["winner"]["agreement"] == "bitwise"
+    assert "the default config has" in answer["examples"]["correctness"]
+
+
+def test_the_class_of_agreement_is_posted_with_a_measurement(server, start, tmp_path):
+    agent = agent_on_gpu(start, server, tmp_path)
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, PLAIN)], compiled=(0, 7, 1))
+    wavetune(server, "kernel", "push", kernel, "--build", build)
+    done = wavetune(server, "submit", kernel, "--key", "n=1000,dtype=torch.float32", "--wait", "--json", check=False)
+    assert done.returncode == 0, (done, agent.messages)
+    job, = json.loads(done.stdout)
+    measured = server.items(f"/v1/jobs/{job['job']}/measurements")
+    assert {(m["config"], m["outcome"], m["conditions"]["agreement"]) for m in measured} == {
+        (0, "correct", "bitwise"), (1, "correct", "bitwise"), (2, "correctness", "disagrees")}
+    assert all(m["conditions"]["agreement_sets"] == 3 for m in measured if m["outcome"] == "correct")
 
 
 def test_bytes_of_another_size_are_refused(tmp_path):

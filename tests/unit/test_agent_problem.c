@@ -16,15 +16,15 @@ struct opened {
   struct error error;
 };
 
-/* y = x + 1 with N floats each, on a device whose caches `displacement` bytes displace, and which
- * has `beside` bytes of memory in addition to the buffers (0: not known). */
+/* y = x + 1 with N floats each and no reference, on a device whose caches `displacement` bytes
+ * displace, and which has `beside` bytes of memory in addition to the buffers (0: not known). */
 static void problem_open(struct opened *opened, const struct problem_setup *regime,
                          size_t displacement, size_t beside) {
   struct problem_setup setup = *regime;
   *opened = (struct opened){.fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.n = N})};
   cr_assert(device_open("cpu0", &opened->device, &opened->error), "%s", opened->error.message);
   opened->device->displacement_bytes = displacement;
-  opened->device->memory_bytes = beside ? 4 * BYTES + beside : 0;
+  opened->device->memory_bytes = beside ? 6 * BYTES + beside : 0;
   setup.device = opened->device;
   setup.kernel = opened->fixture.kernel;
   setup.key = &opened->fixture.key;
@@ -54,7 +54,7 @@ Test(problem, a_key_that_does_not_fit_into_memory_is_refused_before_anything_is_
                                 .space = fixture.space,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   cr_expect_not(problem_new(&setup, &problem, &error));
-  cr_expect_not_null(strstr(error.message, "its buffers need 16384.00 GiB of memory and "), "%s",
+  cr_expect_not_null(strstr(error.message, "its buffers need 24576.00 GiB of memory and "), "%s",
                      error.message);
   device_close(device);
   fixture_free(&fixture);
@@ -75,6 +75,7 @@ Test(regime, cold_rotates_over_copies_that_displace_the_caches) {
   cr_assert_not_null(opened.problem, "%s", opened.error.message);
   const struct device_rotation *rotation = &opened.problem->rotation;
   cr_assert_eq(rotation->n_operands, 2);
+  cr_expect_eq(opened.problem->n_sets, AGREEMENT_SETS);
   cr_expect_not(rotation_prepares(rotation));
   cr_expect_geq(rotation->n_copies * 2 * rotation->operands[0].stride,
                 opened.device->displacement_bytes);
@@ -92,6 +93,8 @@ static void expect_displaced(const struct problem_setup *regime, size_t displace
   problem_open(&opened, regime, displacement, beside);
   cr_assert_not_null(opened.problem, "%s", opened.error.message);
   cr_expect(opened.problem->rotation.displace);
+  cr_expect_eq(opened.problem->n_sets, beside ? 1 : AGREEMENT_SETS,
+               "more sets of inputs only where memory suffices");
   cr_expect(rotation_prepares(&opened.problem->rotation));
   cr_expect_eq(opened.problem->rotation.n_copies, 1);
   problem_close(&opened);

@@ -71,7 +71,7 @@ Test(kernel_case, numbers_take_the_place_of_expressions) {
   struct scope scope = {0};
   struct error error;
   int64_t elements;
-  cr_expect_not(kernel->is_captured);
+  cr_expect_not(kernel->is_captured || kernel->is_tf32);
   cr_expect(digest_equal(&kernel->hash, &captured->hash), "it is the same kernel");
   cr_assert(argument_elements(x, &scope, &elements, &error));
   cr_expect_eq(elements, 4096);
@@ -99,6 +99,11 @@ Test(kernel_case, an_argument_that_is_not_passed_is_left_out) {
               "\"zeros\"}}}");
   cr_assert_eq(kernel->n_arguments, 1);
   cr_expect_str_eq(kernel->arguments[0].name, "y");
+}
+
+Test(kernel_case, may_say_that_dots_are_rounded) {
+  cleanup_kernel struct kernel *kernel = made_of("{\"arguments\": {}, \"precision\": \"tf32\"}");
+  cr_expect(kernel->is_tf32);
 }
 
 Test(kernel_case, an_alias_shares_the_buffer_and_its_access) {
@@ -197,6 +202,8 @@ Test(kernel_case, wrong_cases_are_refused) {
   struct error error;
   cr_expect_not(make("{}", &kernel, &error));
   cr_expect_not(make("{\"arguments\": {}, \"grid\": [1]}", &kernel, &error));
+  cr_expect_not(make("{\"arguments\": {}, \"precision\": \"fp8\"}", &kernel, &error));
+  cr_expect_str_eq(error.pointer, "/precision");
 }
 
 Test(kernel_case, an_output_of_the_reference_is_no_alias) {

@@ -1,0 +1,380 @@
+/* Agreement of configs with the default one. */
+#include "agent/measure/agreement.h"
+
+#include <math.h>
+
+#include "agent/measure/check.h"
+#include "agent/measure/element.h"
+#include "agent/measure/float8.h"
+#include "common/kernel/kernel_case.h"
+
+#define NOISE_TIMES 4
+#define FLOAT8_SHARE 1000 /* one in so many may be the next value */
+
+struct tolerance {
+  double atol, rtol; /* of the output's rms; of each element */
+};
+
+static struct tolerance tolerance_of_type(enum dtype dtype, bool is_tf32) {
+  switch (dtype) {
+  case DTYPE_BFLOAT16:
+    return (struct tolerance){1.6e-2, 1.6e-2};
+
+  case DTYPE_FLOAT16:
+    return (struct tolerance){4e-3, 1e-3};
+
+  case DTYPE_FLOAT32:
+    return is_tf32 ? (struct tolerance){1e-3, 1e-3} : (struct tolerance){1e-5, 1e-5};
+
+  case DTYPE_FLOAT64:
+    return (struct tolerance){1e-10, 1e-10};
+
+  default:
+    return (struct tolerance){0, 0};
+  }
+}
+
+static struct tolerance tolerance_of(const struct kernel *kernel, enum dtype dtype) {
+  struct tolerance tolerance = tolerance_of_type(dtype, kernel->is_tf32);
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    const struct argument *other = &kernel->arguments[i];
+    bool is_coarser = other->is_buffer && dtype_is_floating(other->dtype) &&
+                      dtype_size(other->dtype) == 2 && dtype_size(dtype) > 2 &&
+                      dtype_is_floating(dtype);
+    struct tolerance coarser = tolerance_of_type(other->dtype, false);
+    if (is_coarser && coarser.rtol > tolerance.rtol)
+      tolerance = coarser;
+  }
+  return tolerance;
+}
+
+bool agreement_varies(const struct argument *argument) {
+  enum fill_kind kind = argument->fill.kind;
+  return argument_has_buffer(argument) && argument->access != ACCESS_WRITE &&
+         (kind == FILL_NORMAL || kind == FILL_UNIFORM || kind == FILL_INTEGERS ||
+          kind == FILL_SORTED || kind == FILL_PERMUTATION);
+}
+
+bool agreement_sets_new(struct problem *problem, size_t index, uint64_t seed, struct error *error) {
+  const struct argument *argument = &problem->kernel->arguments[index];
+  struct device *device = problem->device;
+  const struct device_ops *ops = device->ops;
+  struct operand *operand = &problem->operands[index];
+  if (problem->n_sets < 2 || !agreement_varies(argument))
+    return true;
+
+  void *bytes = ops->host_buffer_new(device, operand->bytes);
+  bool is_made = true;
+  for (size_t set = 0; set < problem->n_sets && is_made; set++) {
+    struct argument of_set = *argument;
+    of_set.fill.scale = set + 1 == AGREEMENT_SETS ? AGREEMENT_LARGE : 1;
+    if (set)
+      inputs_fill(&of_set, index, operand->elements, seed + set * 0x9e3779b97f4a7c15u, bytes);
+    is_made = ops->buffer_new(device, operand->bytes, &operand->sets[set], error) &&
+              ops->upload(device, operand->sets[set]->address, set ? bytes : operand->given,
+                          operand->bytes, error);
+  }
+  ops->host_buffer_free(device, bytes);
+  return is_made || error_prefix(error, "argument \"%s\": ", argument->name);
+}
+
+/* Makes the set the one that launches read; problem_reset restores what they change from it. */
+static bool set_place(struct problem *problem, size_t set, struct error *error) {
+  const struct device_ops *ops = problem->device->ops;
+  for (size_t i = 0; i < problem->kernel->n_arguments && set != problem->set; i++) {
+    struct operand *operand = &problem->operands[i];
+    if (operand->sets[set] && problem->kernel->arguments[i].access == ACCESS_READ &&
+        !ops->copy(problem->device, operand->checked->address, operand->sets[set]->address,
+                   operand->bytes, error))
+      return false;
+  }
+  problem->set = set;
+  return true;
+}
+
+static bool is_output(const struct problem *problem, size_t i) {
+  return problem->operands[i].written != NULL;
+}
+
+/* An output that is compared with the default's, in pieces. */
+struct comparison {
+  enum dtype dtype;
+  int64_t elements;
+  const void *expected, *bytes; /* of the default; of the config */
+  struct tolerance tolerance;   /* atol absolute */
+  int64_t *far;                 /* of each piece: the first element that is far; -1: none */
+  double *sums;                 /* of each piece: of squares, or the largest difference */
+  int64_t *counts; /* of each piece: the finite elements, or those that are the next value */
+};
+
+static int64_t piece_end(const struct comparison *comparison, size_t piece) {
+  int64_t end = (int64_t)(piece + 1) * SCAN_ELEMENTS;
+  return end < comparison->elements ? end : comparison->elements;
+}
+
+static void piece_square(void *context, size_t piece) {
+  const struct comparison *comparison = context;
+  for (int64_t k = (int64_t)piece * SCAN_ELEMENTS; k < piece_end(comparison, piece); k++) {
+    double value = element_get(comparison->dtype, comparison->expected, k);
+    if (!isfinite(value))
+      continue;
+    comparison->sums[piece] += value * value;
+    comparison->counts[piece]++;
+  }
+}
+
+/* The largest difference between finite elements. Others must be the same: else the piece is far.
+ */
+static void piece_differ(void *context, size_t piece) {
+  const struct comparison *comparison = context;
+  comparison->far[piece] = -1;
+  for (int64_t k = (int64_t)piece * SCAN_ELEMENTS; k < piece_end(comparison, piece); k++) {
+    double a = element_get(comparison->dtype, comparison->bytes, k),
+           b = element_get(comparison->dtype, comparison->expected, k);
+    bool is_same = a == b || (isnan(a) && isnan(b));
+    if (!is_same && (!isfinite(a) || !isfinite(b)) && comparison->far[piece] < 0)
+      comparison->far[piece] = k;
+    if (isfinite(a) && isfinite(b) && fabs(a - b) > comparison->sums[piece])
+      comparison->sums[piece] = fabs(a - b);
+  }
+}
+
+/* Elements of 8-bit floats, of which few may be the next value: codes count upwards. */
+static void piece_compare_float8(const struct comparison *comparison, size_t piece) {
+  const uint8_t *bytes = comparison->bytes, *expected = comparison->expected;
+  for (int64_t k = (int64_t)piece * SCAN_ELEMENTS;
+       k < piece_end(comparison, piece) && comparison->far[piece] < 0; k++) {
+    if (bytes[k] == expected[k])
+      continue;
+    double a = element_get(comparison->dtype, bytes, k),
+           b = element_get(comparison->dtype, expected, k);
+    if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= comparison->tolerance.atol)
+      continue;
+    bool is_next = isfinite(a) && isfinite(b) && (bytes[k] & 0x80) == (expected[k] & 0x80) &&
+                   abs(bytes[k] - expected[k]) == 1;
+    comparison->counts[piece] += is_next;
+    if (!is_next)
+      comparison->far[piece] = k;
+  }
+}
+
+static void piece_compare(void *context, size_t piece) {
+  const struct comparison *comparison = context;
+  int64_t from = (int64_t)piece * SCAN_ELEMENTS, n = piece_end(comparison, piece) - from;
+  comparison->far[piece] = -1;
+  if (dtype_is_float8(comparison->dtype)) {
+    piece_compare_float8(comparison, piece);
+    return;
+  }
+
+  comparison->far[piece] =
+      elements_far(comparison->dtype, comparison->expected, comparison->bytes, from, n,
+                   comparison->tolerance.atol, comparison->tolerance.rtol);
+  /* Doubles do not tell all integers apart. */
+  size_t size = dtype_size(comparison->dtype);
+  for (int64_t k = from; comparison->far[piece] < 0 && comparison->tolerance.atol == 0 &&
+                         !dtype_is_floating(comparison->dtype) && k < from + n;
+       k++)
+    if (memcmp((const char *)comparison->bytes + (size_t)k * size,
+               (const char *)comparison->expected + (size_t)k * size, size) != 0)
+      comparison->far[piece] = k;
+}
+
+/* Runs `work` over all pieces: *ret_far is the first far element (-1: none), the others the sum or
+ * the largest of what pieces have. */
+static void pieces_run(struct comparison *comparison, void (*work)(void *context, size_t piece),
+                       int64_t *ret_far, double *ret_sum, double *ret_largest, int64_t *ret_count) {
+  size_t n = (size_t)((comparison->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
+  cleanup_free int64_t *far = xcalloc(n + 1, sizeof *far);
+  cleanup_free double *sums = xcalloc(n + 1, sizeof *sums);
+  cleanup_free int64_t *counts = xcalloc(n + 1, sizeof *counts);
+  comparison->far = far;
+  comparison->sums = sums;
+  comparison->counts = counts;
+  team_run(n > 1 ? team_size() : 1, n, work, comparison);
+
+  *ret_far = -1;
+  *ret_sum = *ret_largest = 0;
+  *ret_count = 0;
+  for (size_t i = 0; i < n; i++) {
+    *ret_sum += sums[i];
+    *ret_largest = fmax(*ret_largest, sums[i]);
+    *ret_count += counts[i];
+    if (*ret_far < 0 && far[i] >= 0)
+      *ret_far = far[i];
+  }
+}
+
+/* How an error names the set of inputs. */
+static const char *set_words(size_t set) {
+  static const char *const words[AGREEMENT_SETS] = {"", ", with a second set of inputs",
+                                                    ", with inputs of large magnitude"};
+  return words[set];
+}
+
+/* Gets what a config left in output i: *ret_is_same where it is what the default left, else its
+ * bytes are in `written`. */
+static bool output_take(struct problem *problem, size_t i, bool *ret_is_same, struct error *error) {
+  struct operand *operand = &problem->operands[i];
+  struct device *device = problem->device;
+  const struct agreed *agreed = &operand->agreed[problem->set];
+  *ret_is_same = false;
+  if (device->has_fingerprint) {
+    if (!check_device_result(problem,
+                             device->ops->fingerprint(device, operand->checked->address,
+                                                      operand->bytes, &operand->left, error)))
+      return false;
+    *ret_is_same = fingerprint_equal(operand->left, agreed->left);
+    return *ret_is_same || check_download(problem, operand->written, operand, error);
+  }
+
+  if (!check_download(problem, operand->written, operand, error))
+    return false;
+  *ret_is_same = bytes_equal(operand->written, agreed->bytes, operand->bytes);
+  return true;
+}
+
+static enum outcome launch(struct problem *problem, struct loaded_config *loaded,
+                           struct error *error) {
+  if (!check_launch(problem, loaded, 0, error))
+    return OUTCOME_RUNTIME;
+  return check_canaries(problem, error) ? OUTCOME_CORRECT : OUTCOME_CORRECTNESS;
+}
+
+static bool default_keep(struct problem *problem, size_t i, struct error *error) {
+  struct operand *operand = &problem->operands[i];
+  struct device *device = problem->device;
+  struct agreed *agreed = &operand->agreed[problem->set];
+  struct comparison comparison = {.dtype = problem->kernel->arguments[i].dtype,
+                                  .elements = operand->elements};
+  int64_t far, count;
+  double sum, largest;
+  if (!agreed->bytes)
+    agreed->bytes = device->ops->host_buffer_new(device, operand->bytes);
+  if (!check_download(problem, agreed->bytes, operand, error))
+    return false;
+  if (device->has_fingerprint &&
+      !check_device_result(problem, device->ops->fingerprint(device, operand->checked->address,
+                                                             operand->bytes, &agreed->left, error)))
+    return false;
+
+  comparison.expected = agreed->bytes;
+  pieces_run(&comparison, piece_square, &far, &sum, &largest, &count);
+  agreed->rms = count ? sqrt(sum / (double)count) : 0;
+  return true;
+}
+
+/* How much output i of the second run differs from the first. */
+static enum outcome noise_measure(struct problem *problem, size_t i, struct error *error) {
+  struct operand *operand = &problem->operands[i];
+  struct agreed *agreed = &operand->agreed[problem->set];
+  const struct argument *argument = &problem->kernel->arguments[i];
+  bool is_same;
+  int64_t far, count;
+  double sum;
+  if (!output_take(problem, i, &is_same, error))
+    return OUTCOME_RUNTIME;
+  if (is_same)
+    return OUTCOME_CORRECT;
+
+  struct comparison comparison = {argument->dtype, operand->elements, agreed->bytes,
+                                  .bytes = operand->written};
+  pieces_run(&comparison, piece_differ, &far, &sum, &agreed->noise, &count);
+  problem->is_noisy = true;
+  if (far < 0)
+    return OUTCOME_CORRECT;
+  error_set(error,
+            "%s[%lld] is %.9g in one run of the default config and %.9g in the next%s: nothing can "
+            "be compared with it",
+            argument->name, (long long)far, element_get(argument->dtype, agreed->bytes, far),
+            element_get(argument->dtype, operand->written, far), set_words(problem->set));
+  return OUTCOME_CORRECTNESS;
+}
+
+/* Runs the default twice on the set that is in place, and keeps what it wrote. */
+static enum outcome default_run(struct problem *problem, struct loaded_config *loaded,
+                                struct error *error) {
+  size_t n = problem->kernel->n_arguments;
+  enum outcome outcome = launch(problem, loaded, error);
+  for (size_t i = 0; i < n && outcome == OUTCOME_CORRECT; i++)
+    if (is_output(problem, i) && !default_keep(problem, i, error))
+      outcome = OUTCOME_RUNTIME;
+  if (outcome == OUTCOME_CORRECT)
+    outcome = launch(problem, loaded, error);
+  for (size_t i = 0; i < n && outcome == OUTCOME_CORRECT; i++)
+    if (is_output(problem, i))
+      outcome = noise_measure(problem, i, error);
+  return outcome;
+}
+
+/* Compares output i, whose bytes are in `written`, with the default's. */
+static bool output_agrees(const struct problem *problem, size_t i, struct error *error) {
+  const struct operand *operand = &problem->operands[i];
+  const struct agreed *agreed = &operand->agreed[problem->set];
+  const struct argument *argument = &problem->kernel->arguments[i];
+  enum dtype dtype = argument->dtype;
+  struct tolerance tolerance = tolerance_of(problem->kernel, dtype);
+  tolerance.atol = tolerance.atol * agreed->rms + NOISE_TIMES * agreed->noise;
+  struct comparison comparison = {dtype, operand->elements, agreed->bytes, operand->written,
+                                  tolerance};
+  int64_t far, n_next;
+  double sum, largest;
+  pieces_run(&comparison, piece_compare, &far, &sum, &largest, &n_next);
+  if (far >= 0) {
+    double expected = element_get(dtype, agreed->bytes, far);
+    return error_set(
+        error, "%s[%lld] is %.9g, the default config has %.9g (allowed difference %.3g)%s",
+        argument->name, (long long)far, element_get(dtype, operand->written, far), expected,
+        tolerance.atol + tolerance.rtol * fabs(expected), set_words(problem->set));
+  }
+
+  return n_next <= operand->elements / FLOAT8_SHARE ||
+         error_set(error,
+                   "%lld of the %lld elements of %s are not those of the default config but the "
+                   "next value%s",
+                   (long long)n_next, (long long)operand->elements, argument->name,
+                   set_words(problem->set));
+}
+
+/* Runs a config on the set that is in place. */
+static enum outcome set_check(struct problem *problem, struct loaded_config *loaded,
+                              struct error *error) {
+  enum outcome outcome = launch(problem, loaded, error);
+  for (size_t i = 0; i < problem->kernel->n_arguments && outcome == OUTCOME_CORRECT; i++) {
+    bool is_same;
+    if (!is_output(problem, i))
+      continue;
+    if (!output_take(problem, i, &is_same, error))
+      return OUTCOME_RUNTIME;
+    if (is_same)
+      continue;
+    loaded->agreement = AGREEMENT_AGREES;
+    if (!output_agrees(problem, i, error)) {
+      loaded->agreement = AGREEMENT_DISAGREES;
+      outcome = OUTCOME_CORRECTNESS;
+    }
+  }
+  return outcome;
+}
+
+/* The first set is the last, since the inputs that a config changed are looked for in it. */
+enum outcome agreement_check(struct problem *problem, struct loaded_config *loaded,
+                             struct error *error) {
+  enum outcome outcome = OUTCOME_CORRECT;
+  struct error ignored;
+  loaded->agreement = AGREEMENT_BITWISE;
+  for (size_t set = problem->n_sets; set-- > 0 && outcome == OUTCOME_CORRECT;) {
+    if (!check_device_result(problem, set_place(problem, set, error)))
+      outcome = OUTCOME_RUNTIME;
+    else
+      outcome = problem->has_default ? set_check(problem, loaded, error)
+                                     : default_run(problem, loaded, error);
+  }
+
+  problem->has_default |= outcome == OUTCOME_CORRECT;
+  if (outcome != OUTCOME_CORRECT && loaded->agreement != AGREEMENT_DISAGREES)
+    loaded->agreement = AGREEMENT_NONE;
+  if (!problem->is_spoiled && !check_device_result(problem, set_place(problem, 0, &ignored)))
+    problem->is_spoiled = true; /* the inputs are not known any more */
+  return outcome;
+}

@@ -1,0 +1,39 @@
+/* Whether a kernel without a reference computes the same with every config: each is compared with
+ * the default config, which is the first that is checked.
+ *
+ * Every config runs on AGREEMENT_SETS sets of inputs: those that are timed, others of the same
+ * kind, and others whose normal deviates are AGREEMENT_LARGE times as large; only on the first
+ * where memory does not suffice for three. The default runs twice on each set: by how much it
+ * differs from itself (atomic additions in another order) is the noise. NaN and infinity must be in
+ * the same places, and for all other elements b of the default and a of another config
+ *   |a - b| <= atol * rms(b) + rtol * |b| + 4 * noise
+ * where rms is over the output, noise the largest difference in it, and atol and rtol are
+ *   bfloat16            1.6e-2, 1.6e-2      float32   1e-5, 1e-5      (tf32: 1e-3, 1e-3)
+ *   float16             4e-3, 1e-3          float64   1e-10, 1e-10    integers, bool   0, 0
+ * A float32 or float64 of a kernel that also has buffers of 16 bits is compared as these are: what
+ * it is computed from may have been rounded to them. Of an 8-bit float at most one element in a
+ * thousand may be the next value. Elements that the default does not write must not be written.
+ * The result is a class (enum agreement): the worst one of all outputs and sets.
+ *
+ * What this does not find: a default that is wrong makes the others wrong in the same way; data
+ * races that show rarely. Memory and threads: as agent/measure/problem.h, of which this is a part.
+ */
+#ifndef WAVETUNE_AGENT_MEASURE_AGREEMENT_H
+#define WAVETUNE_AGENT_MEASURE_AGREEMENT_H
+
+#include "agent/measure/problem.h"
+
+#define AGREEMENT_LARGE 32
+
+/* Whether the argument's data differ between sets of inputs. */
+bool agreement_varies(const struct argument *argument);
+
+/* Makes and fills the other sets' data of a buffer; `given` holds the first set's. */
+must_check bool agreement_sets_new(struct problem *problem, size_t argument, uint64_t seed,
+                                   struct error *error);
+
+/* Runs a config on all sets, and leaves the inputs of the first. Sets loaded->agreement. */
+must_check enum outcome agreement_check(struct problem *problem, struct loaded_config *loaded,
+                                        struct error *error);
+
+#endif

@@ -474,3 +474,108 @@ Test(builds, a_folder_that_pack_wrote_is_read) {
   cr_expect_not_null(strstr(error.message, "/nowhere/build.json"), "%s", error.message);
   packed_free(&packed);
 }
+
+/* A captured kernel, whose case for n 64 passes what the code of `packed` takes. `constexprs` are
+ * compiled in. */
+static struct packed captured_new(const char *arguments, const char *constexprs) {
+  struct packed packed = packed_new(METADATA);
+  struct error error = {0};
+  char digest[DIGEST_TEXT_SIZE];
+  digest_format(&packed.code, digest);
+  cleanup_json json_t *manifest =
+      json_pack("{s:s, s:s, s:s, s:s, s:[{s:s, s:s}], s:[s], s:o}", "name", "captured/test",
+                "language", "triton", "entry", "f", "cases", "build", "sources", "path", "f.py",
+                "digest", digest, "key", "n", "arguments",
+                json_of("[{\"name\": \"y\", \"dtype\": \"float32\", \"kind\": \"buffer\"},"
+                        "{\"name\": \"x\", \"dtype\": \"float32\", \"kind\": \"buffer\"},"
+                        "{\"name\": \"n\", \"dtype\": \"int32\", \"kind\": \"scalar\"},"
+                        "{\"name\": \"scale\", \"dtype\": \"float32\", \"kind\": \"scalar\"}]"));
+  kernel_free(packed.kernel);
+  cr_assert(kernel_parse(manifest, &packed.kernel, &error), "%s", error.message);
+  json_decref(packed.build);
+  packed.build = json_pack(
+      "{s:o, s:{s:s}, s:s, s:i, s:[{s:{s:i}, s:{s:o}, s:o, s:o, s:[{s:o, s:s, s:o, s:[i, i, "
+      "i]}]}]}",
+      "kernel", json_digest_text(&packed.kernel->hash), "toolchain", "triton", "3.6.0", "arch",
+      ARCH, "warp_size", 64, "variants", "key", "n", 64, "case", "arguments", json_of(arguments),
+      "signature", json_of("{\"y\": \"*fp32\", \"x\": \"*fp32\", \"n\": \"i32\"}"), "constexprs",
+      json_of(constexprs), "objects", "config", json_of("{\"BLOCK\": 64, \"num_warps\": 4}"),
+      "digest", digest, "metadata", json_of(METADATA), "grid", 7, 2, 1);
+  cr_assert_not_null(packed.build);
+  return packed;
+}
+
+#define Y "\"y\": {\"elements\": 64, \"access\": \"readwrite\", \"fill\": \"zeros\"}, "
+#define X "\"x\": {\"elements\": 64, \"access\": \"read\"}, "
+#define NUMBER "\"n\": {\"value\": 64}"
+
+Test(builds, an_object_of_a_captured_kernel_has_its_grid_and_its_case) {
+  struct packed packed = captured_new("{" Y X NUMBER "}", "{\"scale\": null}");
+  struct build_objects *objects = prepared(&packed, 64);
+  const struct lease_object *object = build_objects_find(objects, 0);
+  cr_assert(object->is_ok, "%s", object->detail);
+  cr_assert_eq(object->launch.grid.n, 3);
+  cr_expect(object->launch.grid.all[0] == 7 && object->launch.grid.all[1] == 2);
+  cr_expect_eq(object->launch.n_arguments, 3);
+  cr_expect_not_null(json_object_get(objects->of_key, "arguments"));
+  cr_expect_eq(objects->n_blobs, 0);
+  build_objects_free(objects);
+  expect_refused(&packed, ARCH, 65, "no case of the build for gfx942 is of this key");
+  packed_free(&packed);
+}
+
+Test(builds, the_bytes_of_a_case_are_fetched) {
+  struct error error = {0};
+  char contents[256] = {1}, digest[DIGEST_TEXT_SIZE], missing[DIGEST_TEXT_SIZE];
+  struct digest of_contents = digest_of(contents, sizeof contents), of_none = digest_of("", 0);
+  digest_format(&of_contents, digest);
+  digest_format(&of_none, missing);
+  cleanup_free char *arguments = xasprintf(
+      "{" Y "\"x\": {\"elements\": 64, \"access\": \"read\", \"fill\": {\"blob\": \"%s\"}}, " NUMBER
+      "}",
+      digest);
+  struct packed packed = captured_new(arguments, "{\"scale\": null}");
+  cleanup_free char *folder = xasprintf("%s/objects", packed.folder);
+  expect_refused(&packed, ARCH, 64, digest + strlen("sha256:"));
+  file_write(folder, digest + strlen("sha256:"), contents, sizeof contents);
+  struct build_objects *objects = prepared(&packed, 64);
+  char *bytes;
+  size_t size;
+  cr_assert_eq(objects->n_blobs, 1);
+  cr_expect(digest_equal(&objects->blobs[0].digest, &of_contents));
+  cr_assert(file_read(objects->blobs[0].path, 1024, &bytes, &size, &error), "%s", error.message);
+  cr_expect(size == sizeof contents && memcmp(bytes, contents, size) == 0);
+  free(bytes);
+  build_objects_free(objects);
+  packed_free(&packed);
+
+  cleanup_free char *wrong = xasprintf(
+      "{" Y "\"x\": {\"elements\": 64, \"access\": \"read\", \"fill\": {\"blob\": \"%s\"}}, " NUMBER
+      "}",
+      missing);
+  packed = captured_new(wrong, "{\"scale\": null}");
+  cleanup_free char *other = xasprintf("%s/objects", packed.folder);
+  file_write(other, missing + strlen("sha256:"), "", 0);
+  expect_refused(&packed, ARCH, 64, "argument \"x\" has 256 bytes and its blob 0");
+  packed_free(&packed);
+}
+
+Test(builds, a_case_passes_what_the_signature_takes) {
+  struct packed packed = captured_new("{" Y NUMBER "}", "{\"scale\": null}");
+  expect_refused(&packed, ARCH, 64,
+                 "the signature passes 3 arguments, of which the manifest has 2");
+  packed_free(&packed);
+}
+
+Test(builds, a_float_other_than_the_compiled_one_is_refused) {
+  struct packed packed =
+      captured_new("{" Y X NUMBER ", \"scale\": {\"value\": 0.25}}", "{\"scale\": 0.5}");
+  expect_unusable(&packed, 64,
+                  "its code was compiled with \"scale\" being 0.5, which is 0.25 here");
+  packed_free(&packed);
+  packed = captured_new("{" Y X NUMBER ", \"scale\": {\"value\": 1}}", "{\"scale\": 1.0}");
+  struct build_objects *objects = prepared(&packed, 64);
+  cr_expect(build_objects_find(objects, 0)->is_ok, "%s", build_objects_find(objects, 0)->detail);
+  build_objects_free(objects);
+  packed_free(&packed);
+}

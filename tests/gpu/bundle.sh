@@ -64,12 +64,10 @@ if [ -x $python ]; then
     grep -oE '"digest":"sha256:[0-9a-f]{64}' "$kept/build.json" | cut -d: -f3 | sort -u |
       while read -r object; do cp "$kept/objects/$object" "$bundle/triton/$name/objects/"; done
   done
-  # A captured kernel: its build is written by hand, and with it the bytes that a case passes.
-  kept=build/gpu-triton/$ARCH/captured
-  hash=$("$build/wavetune" kernel hash tests/data/kernels/gpu_captured)
-  rm -rf "$kept"
-  PYTHONPATH=python $python tests/gpu/captured.py "${hash##* }" "$ARCH" "$kept"
-  cp -r "$kept" "$bundle/triton/"
+  # Captured kernels: their builds are written by hand, and with them the bytes that a case passes.
+  kept=build/gpu-triton/$ARCH
+  PYTHONPATH=python $python tests/gpu/captured.py "$build/wavetune" "$ARCH" "$kept"
+  cp -r "$kept"/{captured,planted} "$bundle/triton/"
 else
   echo "build/python is not there (tests/python-env.sh makes it): the bundle has no Triton builds" >&2
 fi

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Writes the build of tests/data/kernels/gpu_captured with two handwritten cases, as a builder would.
+"""Writes the captured kernel of tests/data/kernels/gpu_captured and a build with two handwritten cases, as a builder would;
+and the same without a reference, with a config more, number 4, that is wrong in one element.
 
-    captured.py KERNEL_HASH ARCH FOLDER     in the environment of build/python, with python/ on the path
+    captured.py WAVETUNE ARCH FOLDER     in the environment of build/python, with python/ on the path; writes
+                                         FOLDER/{captured,planted}/{kernel,build}
 """
 
 import array
 import hashlib
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,11 +25,24 @@ SIGNATURE = {"out": "*fp32", "x": "*fp8e4nv", "index": "*i32", "table": "*i32", 
 TABLE = array.array("i", (3 * i * i % 101 - 50 for i in range(16))).tobytes()
 
 
-def main(kernel, arch, folder):
-    objects, target = Path(folder) / "objects", make_target(arch)
-    objects.mkdir(parents=True, exist_ok=True)
+PLANTED = {"BLOCK": 512, "PLANTED": 1, "num_warps": 4}
+
+
+def kernel_write(folder, is_planted):
+    shutil.copytree(KERNEL, folder)
+    if is_planted:
+        manifest, space = (json.loads((folder / name).read_text()) for name in ("kernel.json", "space.json"))
+        del manifest["reference"]
+        space["configs"].append(PLANTED)
+        (folder / "kernel.json").write_text(json.dumps(manifest))
+        (folder / "space.json").write_text(json.dumps(space))
+    return json.loads((folder / "space.json").read_text())["configs"]
+
+
+def build_write(folder, kernel, configs, arch):
+    objects, target = folder / "objects", make_target(arch)
+    objects.mkdir(parents=True)
     jit = load_function(KERNEL / "gather.py", "gather", target).jit
-    configs = json.loads((KERNEL / "space.json").read_text())["configs"]
 
     def store(data):
         digest = hashlib.sha256(data).hexdigest()
@@ -34,7 +51,8 @@ def main(kernel, arch, folder):
 
     def compiled(config):
         """The signature without alignment suits every case."""
-        source = ASTSource(fn=jit, signature={**SIGNATURE, "BLOCK": "constexpr"}, constexprs={"BLOCK": config["BLOCK"]})
+        constexprs = {name: config[name] for name in ("BLOCK", "PLANTED")}
+        source = ASTSource(fn=jit, signature={**SIGNATURE, **dict.fromkeys(constexprs, "constexpr")}, constexprs=constexprs)
         result = triton.compile(source, target=target, options={"num_warps": config["num_warps"]})
         metadata = {"name": result.metadata.name, "shared": result.metadata.shared, "num_warps": config["num_warps"],
                     "warp_size": target.warp_size, "scratch": scratch_pointers(triton_version())}
@@ -54,7 +72,16 @@ def main(kernel, arch, folder):
     code = [compiled(config) for config in configs]
     build = {"kernel": kernel, "toolchain": {"triton": triton.__version__}, "arch": arch, "warp_size": target.warp_size,
              "variants": [variant(n, code) for n in (100003, 16777216)]}
-    (Path(folder) / "build.json").write_text(json.dumps(build, sort_keys=True, separators=(",", ":")))
+    (folder / "build.json").write_text(json.dumps(build, sort_keys=True, separators=(",", ":")))
+
+
+def main(wavetune, arch, folder):
+    for name in ("captured", "planted"):
+        place = Path(folder) / name
+        shutil.rmtree(place, ignore_errors=True)
+        configs = kernel_write(place / "kernel", name == "planted")
+        kernel = subprocess.run([wavetune, "kernel", "hash", place / "kernel"], capture_output=True, text=True, check=True)
+        build_write(place / "build", kernel.stdout.split()[-1], configs, arch)
 
 
 main(*sys.argv[1:])

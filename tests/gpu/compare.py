@@ -6,6 +6,7 @@
     compare.py devices PROBE.json NAME…      these devices are there
     compare.py tuned TUNED.json              a winner, and no config that failed
     compare.py correct TUNED.json            no config failed; nothing is said of times
+    compare.py planted TUNED.json CONFIG     without a reference this config alone disagrees with the default
     compare.py mark TUNED.json NOTE          writes the note into the document
     compare.py same A.json B.json AGAIN.json the same outcome of every config, and medians within noise: the noise is what
                                              separates A from AGAIN, which is A once more
@@ -75,6 +76,14 @@ def correct(path):
     if result["failed"]:
         fail(f"{result['name']} on {result['device']}: {result['outcomes']}, such as {result['examples']}")
     print(f"{result['name']} on {result['device']}: {result['configs']} configs correct")
+
+
+def planted(path, config):
+    result = load(path)
+    text = f"{result['name']} on {result['device']}: {result['outcomes']}, {result.get('agreement')}"
+    if result["failed"] != {"correctness": [int(config)]} or result["agreement"].get("disagrees") != 1:
+        fail(f"{text}, such as {result['examples']}")
+    print(f"{text}; {result['examples']['correctness']}")
 
 
 def medians(result):
@@ -149,7 +158,7 @@ def spread(url, job, n):
 
 if __name__ == "__main__":
     commands = {"facts": facts, "absent": absent, "devices": devices, "tuned": tuned, "correct": correct, "mark": mark,
-                "same": same, "isolated": isolated, "spread": spread}
+                "same": same, "isolated": isolated, "planted": planted, "spread": spread}
     if len(sys.argv) < 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     commands[sys.argv[1]](*sys.argv[2:])

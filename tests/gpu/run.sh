@@ -216,10 +216,14 @@ part_triton() {
       skip "$name: it was not packed"
     fi
   done < <(grep -v '^#' tests/gpu/triton.txt)
-  if [ -f "$builds/captured/build.json" ]; then
-    same captured tests/data/kernels/gpu_captured n=16777216,x_dtype=torch.float8_e4m3fn --build "$builds/captured"
-    check captured-odd tuned captured-odd ${backend}0 tests/data/kernels/gpu_captured n=100003,x_dtype=torch.float8_e4m3fn \
-      --build "$builds/captured" --screen-rounds 3 --final-rounds 5 && check captured-odd-right compare tuned "$OUT/captured-odd.json"
+  local dtype=x_dtype=torch.float8_e4m3fn
+  if [ -f "$builds/captured/build/build.json" ]; then
+    same captured "$builds/captured/kernel" "n=16777216,$dtype" --build "$builds/captured/build"
+    check captured-odd tuned captured-odd ${backend}0 "$builds/captured/kernel" "n=100003,$dtype" \
+      --build "$builds/captured/build" --screen-rounds 3 --final-rounds 5 &&
+      check captured-odd-right compare tuned "$OUT/captured-odd.json"
+    check planted tuned planted ${backend}0 "$builds/planted/kernel" "n=16777216,$dtype" --build "$builds/planted/build" &&
+      check planted-found compare planted "$OUT/planted.json" 4
   else
     skip "captured: it was not built"
   fi

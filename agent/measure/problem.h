@@ -68,6 +68,8 @@ struct agreed {
   void *bytes;             /* on the host */
   struct fingerprint left; /* where the device has fingerprints */
   double rms, noise;       /* of its finite elements; the largest difference of a second run */
+  int64_t n_finite;
+  bool is_overflown; /* with large inputs only: NaN or infinity, not in the same places twice */
 };
 
 /* One buffer argument; all zero for a scalar. Host buffers are the device's, except `room`. */

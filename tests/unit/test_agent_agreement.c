@@ -203,6 +203,28 @@ Test(agreement, a_default_whose_nans_move_cannot_be_compared_with) {
   trial_close(&trial);
 }
 
+/* The default overflows where the inputs are large, and another config elsewhere. */
+Test(agreement, an_output_that_overflows_with_large_inputs_is_not_compared_there) {
+  struct trial trial;
+  trial_open(&trial,
+             LOOP "if (x[i] * x[i] > 900 && (MODE == 0 || i % 2)) y[i] = __builtin_inff();\n"
+                  "if (MODE == 2 && i == 7) y[i] += 1;\n"
+                  "} }\n",
+             MODES);
+  expect_class(&trial, 0, AGREEMENT_BITWISE);
+  expect_class(&trial, 1, AGREEMENT_BITWISE);
+  expect_wrong(&trial, 2, "y[7] is ");
+  trial_close(&trial);
+  trial_open(&trial,
+             LOOP "static unsigned turn; if (x[i] > 40 && turn++ % 3) y[i] = "
+                  "__builtin_nanf(\"\"); } }\n",
+             MODES);
+  expect_class(&trial, 0, AGREEMENT_BITWISE);
+  cr_expect(trial.problem->operands[0].agreed[AGREEMENT_SETS - 1].is_overflown);
+  expect_class(&trial, 1, AGREEMENT_BITWISE);
+  trial_close(&trial);
+}
+
 /* z is of the type, each element one or more values off by config. */
 static void expect_classes(const char *dtype, const char *c_type, const char *body,
                            const enum agreement *expected, size_t n) {

@@ -66,15 +66,13 @@ static bool buffer_take(struct argument *argument, const struct passed *passed,
     return error_at(error, "/elements", "a buffer must state its number of elements");
   if ((int)passed->access < 0)
     return error_at(error, "/access", "a buffer must state its access");
-  if (passed->alias && passed->fill.is_stated)
-    return error_at(error, "/fill", "an alias has the fill of the argument that it is an alias of");
-
   argument->access = passed->access == PASSED_READ ? ACCESS_READ : ACCESS_READWRITE;
   argument->fill = passed->fill;
   argument->n_dimensions = 1;
   argument->shape = xcalloc(1, sizeof *argument->shape);
   argument->shape[0] = xasprintf("%" PRId64, passed->elements);
-  return passed->alias || fill_fits(&argument->fill, argument->dtype, error);
+  bool has_fill = !passed->alias || passed->fill.is_stated;
+  return !has_fill || fill_fits(&argument->fill, argument->dtype, error);
 }
 
 static bool scalar_take(struct argument *argument, const struct passed *passed,
@@ -133,6 +131,13 @@ static bool alias_settle(struct kernel *kernel, const char *name, const char *al
     return error_at(error, "/alias",
                     "the reference computes \"%s\", so the other one must be the alias",
                     argument->name);
+
+  const struct fill *fill = &argument->fill, *owner_fill = &owner->fill;
+  bool is_same_fill = fill->kind == owner_fill->kind && fill->low == owner_fill->low &&
+                      fill->high == owner_fill->high &&
+                      digest_equal(&fill->blob, &owner_fill->blob);
+  if (fill->is_stated && !is_same_fill)
+    return error_at(error, "/fill", "\"%s\" is the same buffer and has another fill", owner->name);
 
   size = strtoll(argument->shape[0], NULL, 10) * (int64_t)dtype_size(argument->dtype);
   owner_size = strtoll(owner->shape[0], NULL, 10) * (int64_t)dtype_size(owner->dtype);

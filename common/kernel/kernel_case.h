@@ -12,9 +12,9 @@
  * A buffer has its number of elements, 1 to 2^40, and is read or read and written: "write" does not
  * exist, because compiled code does not tell whether all of a buffer is written. A fill is one of
  * common/kernel/fill.h, and as there "normal" where it is absent. An alias is passed the buffer of
- * another argument: it has no fill and no alias itself, and is not larger; either of them that is
- * written makes the buffer one that is written. A scalar's value is an integer, true or false, or,
- * of a float, any number, "inf", "-inf" or "nan".
+ * another argument: it has the same fill, if it states one, no alias itself, and is not larger;
+ * either of them that is written makes the buffer one that is written. A scalar's value is an
+ * integer, true or false, or, of a float, any number, "inf", "-inf" or "nan".
  *
  * A kernel with a case has plain numbers where other manifests have expressions; where an object is
  * launched states its grid. Its hash and its JSON are the captured kernel's.

@@ -110,6 +110,10 @@ Test(kernel_case, an_alias_shares_the_buffer_and_its_access) {
   cleanup_kernel struct kernel *kernel =
       made_of("{\"arguments\": {\"x\": {\"elements\": 4, \"access\": \"read\"}, \"y\": "
               "{\"elements\": 4, \"access\": \"readwrite\", \"alias\": \"x\"}}}");
+  struct kernel *stated = made_of(
+      "{\"arguments\": {\"x\": {\"elements\": 4, \"access\": \"read\", \"fill\": \"zeros\"}, "
+      "\"y\": {\"elements\": 4, \"access\": \"read\", \"alias\": \"x\", \"fill\": \"zeros\"}}}");
+  kernel_free(stated);
   cr_expect_eq(kernel->arguments[0].access, ACCESS_READWRITE, "the buffer is written");
   cr_expect_eq(argument_owner(kernel, 1), 0);
   cr_expect_eq(argument_owner(kernel, 0), 0);
@@ -178,9 +182,9 @@ Test(kernel_case, wrong_cases_are_refused) {
        "no other buffer"},
       {"\"x\": {\"elements\": 4, \"access\": \"read\", \"alias\": \"n\"}, \"n\": {\"value\": 1}",
        "/arguments/x/alias", "no other buffer"},
-      {"\"x\": {\"elements\": 4, \"access\": \"read\", \"fill\": \"zeros\", \"alias\": \"y\"}, "
+      {"\"x\": {\"elements\": 4, \"access\": \"read\", \"fill\": \"index\", \"alias\": \"y\"}, "
        "\"y\": {\"elements\": 4, \"access\": \"read\", \"fill\": \"zeros\"}",
-       "/arguments/x/fill", "an alias has the fill"},
+       "/arguments/x/fill", "has another fill"},
       {"\"x\": {\"elements\": 5, \"access\": \"read\", \"alias\": \"y\"}, "
        "\"y\": {\"elements\": 4, \"access\": \"read\", \"fill\": \"zeros\"}",
        "/arguments/x/alias", "smaller one"},

@@ -104,6 +104,11 @@ static bool build_choose(struct tuning *tuning, struct error *error) {
   const char *folder = option_text(tuning->options, "build");
   const struct kernel *kernel = tuning->folder->kernel;
   bool is_needed = kernel->language == LANGUAGE_TRITON;
+  if (kernel->is_captured && !folder)
+    return error_set(error,
+                     "%s was captured: give the folder that `python3 -m wavetune build` wrote for "
+                     "it with --build",
+                     kernel->name);
   if (is_needed && !folder)
     return error_set(error,
                      "%s is compiled ahead of time: pack it for this key with `python3 -m wavetune "
@@ -157,7 +162,8 @@ static bool terms_read(const struct options *options, struct campaign_terms *ter
        "--exhaustive measures every config to the end: leave out --search and --budget"},
       {search && option_integer(options, "only") >= 0,
        "--only measures one config: leave out --search"},
-      {option_text(options, "profile") && option_text(options, "keys"),
+      {option_text(options, "profile") &&
+           (option_text(options, "keys") || !option_text(options, "key")),
        "--profile runs the winner of one key: give the key with --key, not with --keys"},
   };
 
@@ -273,7 +279,8 @@ static bool keys_read(struct tuning *tuning, struct error *error) {
   cleanup_free char *text = NULL;
   size_t size, number = 0;
   if (!key && !file)
-    return error_set(error, "give the key with --key: %s=…; or several with --keys FILE", example);
+    return kernel->is_captured || /* those of its build */
+           error_set(error, "give the key with --key: %s=…; or several with --keys FILE", example);
   if (key && !key_add(&reading, key, 0, error))
     return false;
   if (!file)
@@ -296,6 +303,25 @@ static bool keys_read(struct tuning *tuning, struct error *error) {
          error_set(error, "%s has no key; write one per line, e.g. %s=…", file, example);
 }
 
+/* Without --key and --keys a captured kernel is tuned for all keys of its build. */
+static bool captured_keys_read(struct tuning *tuning, struct error *error) {
+  const json_t *variants = json_object_get(tuning->build, "variants"), *variant;
+  cleanup_json json_t *seen = json_object();
+  struct reading reading = {.tuning = tuning, .seen = seen};
+  size_t i;
+  if (tuning->campaign.n)
+    return true;
+
+  tuning->is_many = true;
+  json_array_foreach (variants, i, variant) {
+    const json_t *key = json_object_get(variant, "key");
+    cleanup_free char *text = key ? json_canonical(key) : xstrdup("");
+    if (!key_add(&reading, text, i + 1, error))
+      return error_prefix(error, "variant %zu of the build: ", i);
+  }
+  return tuning->campaign.n || error_set(error, "the build has no variants");
+}
+
 /* Reads and checks the options and the files that they name. */
 static bool tuning_read(struct tuning *tuning, struct error *error) {
   char *const *places;
@@ -308,7 +334,8 @@ static bool tuning_read(struct tuning *tuning, struct error *error) {
 
   tuning->campaign.folder = tuning->folder;
   return terms_read(tuning->options, &tuning->campaign.terms, error) && keys_read(tuning, error) &&
-         build_choose(tuning, error) && device_choose(tuning, error) && keys_list(tuning, error) &&
+         build_choose(tuning, error) && captured_keys_read(tuning, error) &&
+         device_choose(tuning, error) && keys_list(tuning, error) &&
          (!samples || samples_file_new(samples, &tuning->campaign.samples, error));
 }
 
@@ -561,7 +588,9 @@ static const struct option_spec tune_options[] = {
     {"device", OPTION_TEXT, "NAME", NULL, 0, 0,
      "the device, as probe names it; default: the first that fits", false},
     {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "for a triton kernel: the folder that `python3 -m wavetune pack` wrote", true},
+     "for a triton kernel: the folder that `python3 -m wavetune pack` wrote; without --key and "
+     "--keys a captured kernel is tuned for all keys of the build",
+     true},
     {"budget", OPTION_TEXT, "SECONDS", NULL, 0, 0,
      "device time for each key, its finals included: opening the kernel, loading, checking and "
      "timing configs, not compiling; once a config was measured, the smallest final is measured "

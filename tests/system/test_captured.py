@@ -3,9 +3,11 @@
 import array
 import hashlib
 import json
+import subprocess
 
+import harness
 from harness import wavetune
-from test_gpu_agent import agent_on_gpu, code, pytestmark, tune  # noqa: F401 (marks of this module)
+from test_gpu_agent import QUICK, agent_on_gpu, code, gpu, pytestmark, tune  # noqa: F401 (marks of this module)
 
 N = 1000
 REFERENCE = """#include <stdint.h>
@@ -63,6 +65,13 @@ def captured_build(folder, kernel, tmp_path, cases, blobs=(), compiled=(0, 7)):
 KEY = {"n": N, "dtype": "torch.float32"}
 
 
+def tune_all(kernel, tmp_path, *more):
+    """Without --key."""
+    return subprocess.run([str(a) for a in (harness.BUILD / "wavetune-agent", "tune", kernel, "--state", tmp_path / "state", *QUICK,
+                                            *more)], capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL,
+                          env={**harness.os.environ, **gpu(tmp_path)})
+
+
 def tuned(tmp_path, kernel, build, key="n=1000,dtype=torch.float32"):
     return tune(kernel, tmp_path, "--build", build, "--json", "--key", key)
 
@@ -92,6 +101,21 @@ def test_two_arguments_may_be_one_buffer(tmp_path):
     done = tuned(tmp_path, kernel, captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, case)]))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["outcomes"] == {"correct": 2, "compile": 1}
+
+
+def test_all_captured_keys_are_tuned_where_none_is_named(tmp_path):
+    kernel = captured_kernel(tmp_path / "kernel")
+    assert "give the folder that `python3 -m wavetune build` wrote" in tune_all(kernel, tmp_path).stderr
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, PLAIN), ({**KEY, "n": 1000.0}, PLAIN)])
+    done = tune_all(kernel, tmp_path, "--build", build, "--json")
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [a["key"]["n"] for a in answers if "key" in a] == [1000, 1000.0], answers
+    document = json.loads((build / "build.json").read_text())
+    for variants, word in (([], "the build has no variants"), ([{"key": {"n": 1}}], "variant 0 of the build: "), ([{}], "variant 0")):
+        (build / "build.json").write_text(json.dumps({**document, "variants": variants}))
+        done = tune_all(kernel, tmp_path, "--build", build)
+        assert done.returncode == 2 and word in done.stderr, done
 
 
 def test_a_kernel_without_a_reference_must_agree_with_its_default(tmp_path):

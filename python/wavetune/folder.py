@@ -79,9 +79,8 @@ def _find_version(folder: Path, versions: dict[str, Any], wanted: str | None) ->
 
 def _integer_range(dtype: str) -> tuple[int, int]:
     """Which integers a fill may have: those that the dtype holds, and a double without rounding."""
-    exact = 2**53
-    largest = {"float8_e4m3fn": 448, "float8_e5m2": 57344, "float8_e4m3fnuz": 240, "float8_e5m2fnuz": 57344, "float8e4b15": 1}
-    exact = largest.get(dtype, exact)
+    exact = {"float8_e4m3fn": 448, "float8_e5m2": 57344, "float8_e4m3fnuz": 240, "float8_e5m2fnuz": 57344,
+             "float8e4b15": 1}.get(dtype, 2**53)
     match = re.fullmatch(r"(u?)int(\d+)", dtype)
     if match is None:
         return (0, 1) if dtype == "bool" else (-exact, exact)

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import triton
 from triton.compiler import ASTSource
-
 from wavetune.source import load_function
 from wavetune.target import make_target, scratch_pointers, triton_version
 
 KERNEL = Path(__file__).resolve().parent.parent / "data/kernels/gpu_captured"
-SIGNATURE = {"out": "*fp32", "x": "*fp8e4nv", "index": "*i32", "table": "*i32", "again": "*i32", "scale": "fp32", "n": "i32"}
+SIGNATURE = {"out": "*fp32", "x": "*fp8e4nv", "index": "*i32", "table": "*i32", "again": "*i32", "scale": "fp32",
+             "n": "i32"}
 TABLE = array.array("i", (3 * i * i % 101 - 50 for i in range(16))).tobytes()
 
 
@@ -67,7 +67,8 @@ def build_write(folder, kernel, configs, arch):
                 "again": {"elements": 16, "access": "read", "alias": "table"},
                 "scale": {"value": 0.088}, "n": {"value": n}}
         return {"key": {"n": n, "x_dtype": "torch.float8_e4m3fn"}, "case": {"arguments": case}, "signature": SIGNATURE,
-                "constexprs": {}, "objects": [{**one, "grid": [triton.cdiv(n, one["config"]["BLOCK"]), 1, 1]} for one in code]}
+                "constexprs": {},
+                "objects": [{**one, "grid": [triton.cdiv(n, one["config"]["BLOCK"]), 1, 1]} for one in code]}
 
     code = [compiled(config) for config in configs]
     build = {"kernel": kernel, "toolchain": {"triton": triton.__version__}, "arch": arch, "warp_size": target.warp_size,

@@ -203,8 +203,8 @@ static struct server *server_new(const struct server_options *options) {
   server->evidence_rates = token_rates_new(EVIDENCE_POSTS_PER_MINUTE);
   server->capture_rates = token_rates_new(CAPTURE_POSTS_PER_MINUTE);
   server->counters_rates = token_rates_new(COUNTERS_POSTS_PER_MINUTE);
-  server->documents = documents_new(0);
-  server->agreed = documents_new(DOCUMENT_POLLS * options->poll_ms);
+  server->documents = documents_new();
+  server->agreed = documents_new();
   server->response_cache =
       response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_target, server->fetches);
   server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);

@@ -56,8 +56,8 @@ static bool found_find(struct worker *worker, struct request *request, struct fo
   return false;
 }
 
-/* Answers three lines. They are cached until a channel moves, a publisher signs or the release is
- * rendered again, but not with what containers agree on. A requested release is not cached: each
+/* Answers three lines. They are cached until a channel moves, a publisher signs, the release is
+ * rendered again or containers agree on something else. A requested release is not cached: each
  * request notes that the release is used. Neither is an answer without an entry: there are as many
  * as there are names of channels and tags. */
 static void lines_answer(struct request *request, struct found *found) {
@@ -75,7 +75,7 @@ static void lines_answer(struct request *request, struct found *found) {
   size = strlen(bytes);
   struct digest digest = digest_of(bytes, size);
   digest_format(&digest, etag);
-  if (found->served.answer && !agreed) {
+  if (found->served.answer) {
     request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/x-ndjson", bytes, size, etag,
                           match);
     return;

@@ -65,13 +65,15 @@ void evidence_report_release(struct evidence_report *report);
 must_check bool agreed_parse(const char *text, int64_t *ret_nodes, int64_t *ret_measured);
 
 /* What containers agree on for an environment, the third line of GET /v1/choices: {"functions":
- * {closure: {"name", "choices": [{"config", "key", "measured", "nodes", "tuning_ms"}]}}}. It is
- * read from the database again after DOCUMENT_POLLS. Give it back with document_put; NULL: the rule
- * is off. */
+ * {closure: {"name", "choices": [{"config", "key", "measured", "nodes", "tuning_ms"}]}}}. Give it
+ * back with document_put; NULL: the rule is off, or there is no evidence. */
 struct document;
 must_check bool evidence_agreed(struct worker *worker, const struct environment *environment,
                                 const char *tag, enum regime regime, struct document **ret,
                                 struct error *error);
+/* Counts again where evidence came in the last `seconds`, and forgets answers with other choices
+ * than that. */
+must_check bool agreed_prepare(struct worker *worker, double seconds, struct error *error);
 
 /* {"digest": "sha256:…", "signatures": [{"key", "signature"}]}: the digest of a release's choices,
  * and the signatures over it; a new reference. */

@@ -1,5 +1,5 @@
-/* Documents are made and parsed outside of the lock. Of several threads that need the same release
- * one renders it, and the others wait. Memory and threads: documents.h. */
+/* Documents are made and parsed outside of the lock. Of several threads that need the same one, one
+ * makes it, and the others wait. Memory and threads: documents.h. */
 #include "server/choice/documents.h"
 
 #include <pthread.h>
@@ -14,17 +14,15 @@ struct documents {
   pthread_mutex_t lock;
   pthread_cond_t made;
   size_t n_making;
-  struct digest making[MAKING_MAX]; /* releases that are being rendered */
-  int64_t life_ms;
+  struct digest making[MAKING_MAX]; /* documents that are being made */
   size_t n, bytes;
   struct document *all[DOCUMENTS_MAX]; /* the most recently used last */
 };
 
-struct documents *documents_new(int64_t life_ms) {
+struct documents *documents_new(void) {
   struct documents *documents = xcalloc(1, sizeof *documents);
   pthread_mutex_init(&documents->lock, NULL);
   pthread_cond_init(&documents->made, NULL);
-  documents->life_ms = life_ms;
   return documents;
 }
 
@@ -86,18 +84,12 @@ static void drop(struct documents *documents, size_t i) {
 
 struct document *documents_find(struct documents *documents, const struct digest *id) {
   struct document *found = NULL;
-  int64_t now_ms = clock_monotonic_ms();
   pthread_mutex_lock(&documents->lock);
   size_t i = index_of(documents, id);
   if (i < documents->n) {
     found = take_out(documents, i);
     put_last(documents, found, found->cost);
-    if (found->may_change && documents->life_ms && now_ms >= found->until_ms) {
-      found->until_ms = now_ms + documents->life_ms;
-      found = NULL;
-    } else {
-      found->users++;
-    }
+    found->users++;
   }
   pthread_mutex_unlock(&documents->lock);
   return found;
@@ -112,8 +104,7 @@ struct document *documents_add(struct documents *documents, const struct digest 
                                 .digest = digest_of(text, size),
                                 .text = text,
                                 .size = size,
-                                .users = 2, /* the table's, and the caller's */
-                                .until_ms = clock_monotonic_ms() + documents->life_ms};
+                                .users = 2}; /* the table's, and the caller's */
 
   pthread_mutex_lock(&documents->lock);
   size_t older = index_of(documents, id);
@@ -159,32 +150,30 @@ bool document_make(struct worker *worker, const struct digest *release, struct d
   return true;
 }
 
-/* Returns documents->n_making when no thread renders it. */
-static size_t making_of(const struct documents *documents, const struct digest *release) {
+/* Returns documents->n_making when no thread makes it. */
+static size_t making_of(const struct documents *documents, const struct digest *id) {
   size_t i = 0;
-  while (i < documents->n_making && !digest_equal(&documents->making[i], release))
+  while (i < documents->n_making && !digest_equal(&documents->making[i], id))
     i++;
   return i;
 }
 
-/* Whether the caller shall render the release, and then call making_end. False: another thread
- * rendered it meanwhile. */
-static bool making_begin(struct documents *documents, const struct digest *release) {
+bool documents_begin(struct documents *documents, const struct digest *id) {
   bool is_first = true;
   pthread_mutex_lock(&documents->lock);
-  while (making_of(documents, release) < documents->n_making) {
+  while (making_of(documents, id) < documents->n_making) {
     is_first = false;
     pthread_cond_wait(&documents->made, &documents->lock);
   }
   if (is_first && documents->n_making < MAKING_MAX)
-    documents->making[documents->n_making++] = *release;
+    documents->making[documents->n_making++] = *id;
   pthread_mutex_unlock(&documents->lock);
   return is_first;
 }
 
-static void making_end(struct documents *documents, const struct digest *release) {
+void documents_end(struct documents *documents, const struct digest *id) {
   pthread_mutex_lock(&documents->lock);
-  size_t at = making_of(documents, release);
+  size_t at = making_of(documents, id);
   if (at < documents->n_making)
     documents->making[at] = documents->making[--documents->n_making];
   pthread_cond_broadcast(&documents->made);
@@ -195,9 +184,9 @@ bool document_get(struct worker *worker, const struct digest *release, struct do
                   struct error *error) {
   struct documents *documents = worker->server->documents;
   while (!(*ret = documents_find(documents, release)))
-    if (making_begin(documents, release)) {
+    if (documents_begin(documents, release)) {
       bool ok = document_make(worker, release, ret, error);
-      making_end(documents, release);
+      documents_end(documents, release);
       return ok;
     }
   return true;

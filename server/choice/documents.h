@@ -14,13 +14,10 @@
 #define DOCUMENTS_MAX 64
 #define DOCUMENTS_BYTES_MAX ((size_t)64 << 20) /* but one document stays, whatever its size */
 #define DOCUMENT_INDEX_COST 8 /* bytes of parsed JSON and index for each byte of text */
-/* How long what containers agree on is used; and how often the choices of a release without some of
- * its winners, whose kernels or builds may be pushed later, are looked at (prepare.c). */
-#define DOCUMENT_POLLS 10 /* of --poll-ms */
-
 struct document {
-  struct digest id;     /* the release, or the hash of the environment, regime and tag */
-  bool may_change;      /* it is made again after the documents' life_ms, if that is not 0 */
+  struct digest id; /* the release, or the hash of the environment, regime and tag */
+  bool may_change;  /* winners were left out whose kernels or builds may be pushed later (prepare.c)
+                     */
   struct digest digest; /* of the text */
   char *text;           /* canonical, NUL-terminated */
   size_t size;
@@ -29,22 +26,25 @@ struct document {
 
   /* Under the lock of the documents: */
   int users;
-  size_t cost;      /* 0: it is no longer kept */
-  int64_t until_ms; /* by clock_monotonic_ms */
+  size_t cost; /* 0: it is no longer kept */
 };
 
 struct documents;
-must_check struct documents *documents_new(int64_t life_ms);
+must_check struct documents *documents_new(void);
 void documents_free(struct documents *documents); /* none may be in use */
 
-/* A kept document, which the caller gives back with document_put; NULL: the caller must make it.
- * Of several callers that find one too old only the first gets NULL. */
+/* A kept document, which the caller gives back with document_put; NULL: there is none. */
 must_check struct document *documents_find(struct documents *documents, const struct digest *id);
 /* Keeps a document with this text (taken over) in place of an older one, and returns it with a
  * reference of the caller's. */
 must_check struct document *documents_add(struct documents *documents, const struct digest *id,
                                           char *text, bool may_change);
 void document_put(struct documents *documents, struct document *document);
+
+/* Whether the caller shall make a document that is not kept, and then call documents_end. False:
+ * another thread made it meanwhile, or failed to. */
+must_check bool documents_begin(struct documents *documents, const struct digest *id);
+void documents_end(struct documents *documents, const struct digest *id);
 
 /* The ids of documents that may change, which the caller frees. */
 must_check struct digest *documents_changing(struct documents *documents, size_t *ret_n);

@@ -1,11 +1,9 @@
-/* POST /v1/evidence: what containers measured themselves, and what they counted; and which
- * configs they agree on.
+/* POST /v1/evidence: what containers measured themselves, and what they counted.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/choice/choices.h"
 
 #include "common/base/log.h"
-#include "server/choice/documents.h"
 #include "server/choice/evidence.sql.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
@@ -126,18 +124,6 @@ void evidence_report_release(struct evidence_report *report) {
   record_release(&evidence_report_record, report);
 }
 
-bool agreed_parse(const char *text, int64_t *ret_nodes, int64_t *ret_measured) {
-  long long nodes = 0, measured = 0;
-  int end = 0;
-  bool is_off = string_equal(text, "off");
-  if (!is_off && (sscanf(text, "%6lld/%6lld%n", &nodes, &measured, &end) != 2 || text[end] ||
-                  nodes < 1 || measured < nodes))
-    return false;
-  *ret_nodes = nodes;
-  *ret_measured = measured;
-  return true;
-}
-
 /* Stores a report. *ret_stored: how many different keys of it. */
 static bool evidence_keep(struct worker *worker, const struct evidence_report *report,
                           int64_t token, int64_t *ret_stored, struct error *error) {
@@ -225,57 +211,6 @@ void route_evidence_post(struct worker *worker, struct request *request) {
   request_answer_json(request, 202,
                       json_pack("{s:I, s:I}", "stored", (json_int_t)stored, "dropped",
                                 (json_int_t)((int64_t)report.n_items - stored)));
-}
-
-bool evidence_agreed(struct worker *worker, const struct environment *environment, const char *tag,
-                     enum regime regime, struct document **ret, struct error *error) {
-  const struct server_options *options = server_options(worker->server);
-  struct digest digest = environment_digest(environment);
-  char text[DIGEST_TEXT_SIZE];
-  cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_rows struct db_rows *rows = NULL;
-  *ret = NULL;
-  if (!options->agreed_nodes)
-    return true;
-
-  cleanup_free char *name =
-      xasprintf("%s %s %s", digest_format(&digest, text), regime_name(regime), tag);
-  const struct digest id = digest_of(name, strlen(name));
-  *ret = documents_find(worker->server->agreed, &id);
-  if (*ret)
-    return true;
-
-  bind_digest(&parameters, "environment_digest", &digest);
-  bind_text(&parameters, "tag", tag);
-  bind_text(&parameters, "regime", regime_name(regime));
-  bind_integer(&parameters, "days", EVIDENCE_DAYS);
-  bind_integer(&parameters, "nodes", options->agreed_nodes);
-  bind_integer(&parameters, "measured", options->agreed_measured);
-  if (!db_run(worker->db, &sql_evidence_agreed, &parameters, &rows, error))
-    return false;
-
-  cleanup_json json_t *functions = json_object();
-  for (int row = 0; row < db_count(rows); row++) {
-    struct digest closure = db_get_digest(rows, row, "function");
-    digest_format(&closure, text);
-    json_t *function = json_object_get(functions, text);
-    if (!function) {
-      function = json_pack("{s:[], s:s}", "choices", "name", db_get(rows, row, "name"));
-      json_put(functions, text, function);
-    }
-    json_push(json_object_get(function, "choices"),
-              json_pack("{s:o, s:o, s:I, s:I, s:o*}", "config", db_get_json(rows, row, "config"),
-                        "key", db_get_json(rows, row, "key"), "measured",
-                        (json_int_t)db_get_integer(rows, row, "measured"), "nodes",
-                        (json_int_t)db_get_integer(rows, row, "nodes"), "tuning_ms",
-                        db_is_null(rows, row, "tuning_ms")
-                            ? NULL
-                            : json_real(db_get_double(rows, row, "tuning_ms"))));
-  }
-
-  cleanup_json json_t *json = json_pack("{s:O}", "functions", functions);
-  *ret = documents_add(worker->server->agreed, &id, json_canonical(json), true);
-  return true;
 }
 
 void evidence_housekeep(struct worker *worker) {

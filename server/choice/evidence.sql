@@ -29,38 +29,6 @@ SET name = excluded.name, near = excluded.near, configs = excluded.configs, ms =
     tuning_ms = excluded.tuning_ms, last_at = now()
 RETURNING e.id;
 
--- For each key that at least :measured nodes measured: the config that most nodes, and at least
--- :nodes, found best or within 2 % of their best. Of several configs with as many nodes, the one
--- that most nodes found best; then the first by its text. tuning_ms is the median of the nodes, which
--- one of them cannot move far.
--- name: evidence_agreed
-WITH lately AS (
-    SELECT function, key_digest, name, key, near, tuning_ms
-    FROM evidence
-    WHERE environment_digest = :environment_digest::bytea
-      AND tag = :tag
-      AND regime = :regime
-      AND last_at > now() - make_interval(days => :days::int)
-), measured AS (
-    SELECT function, key_digest, count(*) AS measured, min(name) AS name, min(key::text) AS key,
-           percentile_disc(0.5) WITHIN GROUP (ORDER BY tuning_ms) AS tuning_ms
-    FROM lately
-    GROUP BY function, key_digest
-    HAVING count(*) >= :measured::bigint
-), votes AS (
-    SELECT function, key_digest, config::text AS config, count(*) AS nodes,
-           count(*) FILTER (WHERE place = 1) AS best
-    FROM lately
-    CROSS JOIN json_array_elements(near) WITH ORDINALITY AS c(config, place)
-    GROUP BY function, key_digest, config::text
-    HAVING count(*) >= :nodes::bigint
-)
-SELECT DISTINCT ON (function, key_digest)
-       function, m.name, m.key, v.config, v.nodes, m.measured, m.tuning_ms
-FROM measured m
-JOIN votes v USING (function, key_digest)
-ORDER BY function, key_digest, v.nodes DESC, v.best DESC, v.config;
-
 -- Removes rows that are older than :days. Rows that a report is changing are left out, so that two
 -- statements never wait for each other.
 -- name: evidence_collect

@@ -1,9 +1,11 @@
-/* The thread that renders choices before programs request them, which wait half a second for their
- * first answer: at a server's start, and when a release was made or a channel moved, also by
- * another server; and, of releases that lacked kernels or builds, when some were pushed.
+/* The thread that prepares choices before programs request them, which wait half a second for their
+ * first answer. It renders releases: at a server's start, when one was made or a channel moved,
+ * also by another server, and, where kernels or builds lacked, when some were pushed. And it counts
+ * what containers agree on (agreed.c).
  *
  * Memory: documents.h. Threads: its own, with its own connection. */
 #include "common/base/log.h"
+#include "server/choice/choices.h"
 #include "server/choice/documents.h"
 #include "server/choice/prepare.sql.h"
 #include "server/db/db_record.h"
@@ -12,8 +14,13 @@
 #include "server/server_private.h"
 
 #define LOOK_EVERY_MS 50
-#define PREPARE_POLLS 2 /* how often the database is looked at, in --poll-ms */
-#define RETRY_MS 1000   /* after the database failed */
+/* How often the database is looked at for releases, and for other things, in --poll-ms. */
+#define PREPARE_POLLS 2
+#define SLOW_POLLS 10
+#define REST 10              /* counting takes at most one in so many parts of the thread's time */
+#define COMMIT_S 60          /* a row may be visible so long after its time */
+#define ALL_EVERY_MS 3600000 /* all evidence is counted, because rows become too old */
+#define RETRY_MS 1000        /* after the database failed */
 /* Releases are rendered until either limit. */
 #define RELEASES_MAX 32
 #define BYTES_MAX (DOCUMENTS_BYTES_MAX / 2)
@@ -25,6 +32,7 @@ struct prepared {
   int64_t releases, pushed; /* identify the releases; the kernels and builds */
   int64_t pushed_ms;        /* when the latter are looked at next */
   bool is_changing;         /* documents were perhaps being rendered when something was pushed */
+  int64_t all_ms, counted_ms, count_ms; /* evidence: counted in whole and in part; to be counted */
 };
 
 /* Choices that cannot be rendered are for requests to report. False: the database failed. */
@@ -86,7 +94,7 @@ static bool changing_prepare(struct worker *worker, int64_t pushed, struct prepa
   if (now_ms < prepared->pushed_ms)
     return true;
 
-  prepared->pushed_ms = now_ms + DOCUMENT_POLLS * server_options(worker->server)->poll_ms;
+  prepared->pushed_ms = now_ms + SLOW_POLLS * server_options(worker->server)->poll_ms;
   size_t n;
   bool is_new = pushed != prepared->pushed;
   cleanup_free struct digest *releases = documents_changing(worker->server->documents, &n);
@@ -115,6 +123,30 @@ static bool state_read(struct worker *worker, int64_t *ret_releases, int64_t *re
   return true;
 }
 
+/* Counts new evidence. */
+static bool evidence_prepare(struct worker *worker, struct prepared *prepared) {
+  const struct server_options *options = server_options(worker->server);
+  int64_t now_ms = clock_monotonic_ms();
+  bool is_all = !prepared->all_ms || now_ms - prepared->all_ms > ALL_EVERY_MS;
+  double seconds =
+      is_all ? EVIDENCE_DAYS * 86400.0 : (double)(now_ms - prepared->counted_ms) / 1e3 + COMMIT_S;
+  struct error error;
+  if (!options->agreed_nodes || now_ms < prepared->count_ms)
+    return true;
+  if (!agreed_prepare(worker, seconds, &error)) {
+    log_warning("choices: %s", error.message);
+    return false;
+  }
+
+  int64_t end_ms = clock_monotonic_ms(), rest_ms = REST * (end_ms - now_ms),
+          least_ms = SLOW_POLLS * options->poll_ms;
+  if (is_all)
+    prepared->all_ms = now_ms;
+  prepared->counted_ms = now_ms;
+  prepared->count_ms = end_ms + (rest_ms > least_ms ? rest_ms : least_ms);
+  return true;
+}
+
 /* Prepares what is new. False: the database failed. */
 static bool prepare(struct worker *worker, uint64_t generation, struct prepared *prepared) {
   int64_t releases, pushed;
@@ -128,7 +160,7 @@ static bool prepare(struct worker *worker, uint64_t generation, struct prepared 
   prepared->is_begun = true;
   prepared->generation = generation;
   prepared->releases = releases;
-  return changing_prepare(worker, pushed, prepared);
+  return changing_prepare(worker, pushed, prepared) && evidence_prepare(worker, prepared);
 }
 
 void *prepare_main(void *worker_thread) {

@@ -155,9 +155,12 @@ def test_a_release_that_programs_pin_counts_as_used(start, database, postgres, p
     harness.wait_until(is_noted, what="a note when the choices are in memory")
 
 
+def metric(server, name):
+    return float(re.search(rf"^{re.escape(name)} (\S+)$", server.request("GET", "/metrics").body.decode(), re.M)[1])
+
+
 def render_count(server):
-    metrics = server.request("GET", "/metrics").body.decode()
-    return int(re.search(r"^wavetune_choices_rendered_total (\d+)$", metrics, re.M)[1])
+    return metric(server, "wavetune_choices_rendered_total")
 
 
 @pytest.mark.parametrize("options", [("--poll-ms", "10")])
@@ -355,6 +358,18 @@ def test_an_agreed_choice_states_the_median_of_what_tuning_took(server, reader):
 def test_of_configs_that_are_as_good_the_one_that_was_best_more_often_is_chosen(server, reader):
     tell(server, reader, "a", found(near=[NEAR, BEST]))
     assert ask(server, reader, KEY, function=OTHER)["choices"][0]["config"] == NEAR
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
+def test_answers_with_agreed_choices_come_from_memory_until_they_change(server, reader, publish):
+    publish(1)
+    for node, n in (("a", 1), ("b", 2)):
+        tell(server, reader, node, found())
+        harness.wait_until(lambda: [c["nodes"] for f in lines(server, reader)[2]["functions"].values() for c in f["choices"]] == [n])
+        lines(server, reader)
+        from_memory = metric(server, "wavetune_http_responses_from_memory_total")
+        lines(server, reader)
+        assert metric(server, "wavetune_http_responses_from_memory_total") == from_memory + 1
 
 
 @pytest.mark.parametrize("options", [("--agreed", "1/1")])

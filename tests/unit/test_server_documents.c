@@ -3,8 +3,6 @@
 
 #include "server/choice/documents.h"
 
-#define LIFE_MS 600000
-
 static struct digest id_of(size_t n) { return digest_of(&n, sizeof n); }
 
 static void add(struct documents *documents, size_t n, const char *text, bool may_change) {
@@ -21,7 +19,7 @@ static bool is_kept(struct documents *documents, size_t n) {
 }
 
 Test(documents, the_least_recently_used_are_dropped) {
-  struct documents *documents = documents_new(LIFE_MS);
+  struct documents *documents = documents_new();
   for (size_t i = 0; i < DOCUMENTS_MAX; i++)
     add(documents, i, "{}", false);
   cr_expect(is_kept(documents, 0));
@@ -31,7 +29,7 @@ Test(documents, the_least_recently_used_are_dropped) {
 }
 
 Test(documents, a_document_lives_as_long_as_it_is_used) {
-  struct documents *documents = documents_new(LIFE_MS);
+  struct documents *documents = documents_new();
   struct digest id = id_of(0);
   struct document *used = documents_add(documents, &id, xstrdup("{\"first\":1}"), false);
   add(documents, 0, "{}", false);
@@ -42,39 +40,21 @@ Test(documents, a_document_lives_as_long_as_it_is_used) {
   documents_free(documents);
 }
 
-Test(documents, one_caller_makes_an_old_document_again) {
-  struct documents *documents = documents_new(LIFE_MS);
-  for (int may_change = 0; may_change < 2; may_change++) {
-    struct digest id = id_of(0);
-    struct document *document = documents_add(documents, &id, xstrdup("{}"), may_change);
-    cr_expect(is_kept(documents, 0));
-    document->until_ms = 0;
-    document_put(documents, document);
-    cr_expect(is_kept(documents, 0) == !may_change, "the first caller makes it");
-    cr_expect(is_kept(documents, 0), "meanwhile others use the old one");
-  }
-  documents_free(documents);
-}
-
 Test(documents, those_that_may_change_are_listed) {
-  struct documents *documents = documents_new(0);
+  struct documents *documents = documents_new();
   size_t n;
   for (size_t i = 0; i < 3; i++)
     add(documents, i, "{}", i == 1);
   cleanup_free struct digest *ids = documents_changing(documents, &n);
   struct digest expected = id_of(1);
   cr_expect(n == 1 && digest_equal(&ids[0], &expected));
-  struct document *document = documents_find(documents, &expected);
-  document->until_ms = 0;
-  document_put(documents, document);
-  cr_expect(is_kept(documents, 1), "without a life it is used until it is replaced");
   documents_free(documents);
 }
 
 Test(documents, parsed_choices_count_too) {
   static const char head[] = "{\"code\":{},\"functions\":{\"f\":{\"choices\":[{\"config\":1,"
                              "\"key\":[\"1\"]}],\"name\":\"";
-  struct documents *documents = documents_new(LIFE_MS);
+  struct documents *documents = documents_new();
   size_t size = DOCUMENTS_BYTES_MAX / 10;
   char *text = xmalloc(size + sizeof head + 8), *at = stpcpy(text, head);
   memset(at, 'x', size);

@@ -3,6 +3,7 @@
  * counts itself only where there is none.
  *
  * Memory and threads: choices.h; agreed_prepare belongs to that thread. */
+#include "common/base/log.h"
 #include "server/choice/agreed.sql.h"
 #include "server/choice/choices.h"
 #include "server/choice/documents.h"
@@ -11,6 +12,10 @@
 #include "server/server_private.h"
 
 #define PLACES_MAX 32 /* that are counted before they are requested */
+/* Of a place's choices, further ones are left out: programs read at most 16 MiB in all, so that one
+ * token could keep them from all choices. */
+#define AGREED_BYTES_MAX (4u << 20)
+#define CHOICE_BYTES 100 /* of each, beside key and config */
 
 bool agreed_parse(const char *text, int64_t *ret_nodes, int64_t *ret_measured) {
   long long nodes = 0, measured = 0;
@@ -66,7 +71,15 @@ static bool agreed_make(struct worker *worker, const struct place *place, struct
     return false;
 
   cleanup_json json_t *functions = json_object();
+  size_t bytes = 0;
   for (int row = 0; row < db_count(rows); row++) {
+    bytes += strlen(db_get(rows, row, "key")) + strlen(db_get(rows, row, "config")) + CHOICE_BYTES;
+    if (bytes > AGREED_BYTES_MAX) {
+      log_warning("choices: containers agree on more than %u MiB; %d of %d choices are left out",
+                  AGREED_BYTES_MAX >> 20, db_count(rows) - row, db_count(rows));
+      break;
+    }
+
     char text[DIGEST_TEXT_SIZE];
     struct digest closure = db_get_digest(rows, row, "function");
     digest_format(&closure, text);

@@ -355,6 +355,16 @@ def test_an_agreed_choice_states_the_median_of_what_tuning_took(server, reader):
 
 
 @pytest.mark.parametrize("options", [("--agreed", "1/1")])
+def test_agreed_choices_are_at_most_4_mib(server, reader):
+    for post in range(6):
+        keys = [[f"{post} {n} " + "x" * 4000] for n in range(220)]
+        assert tell(server, reader, "a", *(found(key=key) for key in keys)).json["stored"] == 220
+    (function,) = lines(server, reader)[2]["functions"].values()
+    size = len(json.dumps(function))
+    assert 3 << 20 < size < 4 << 20 and "choices are left out" in server.messages
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1")])
 def test_of_configs_that_are_as_good_the_one_that_was_best_more_often_is_chosen(server, reader):
     tell(server, reader, "a", found(near=[NEAR, BEST]))
     assert ask(server, reader, KEY, function=OTHER)["choices"][0]["config"] == NEAR

@@ -21,7 +21,7 @@ _NAMES = ("hits", "misses", "unfit", "saved_ms", "requests", "failures", "groups
           "captures", "captures_lost", "capture_ms", "lost_ms")
 
 
-_REPORTED = {"hits": 100000, "misses": 100000, "unfit": 100000, "failures": 100000, "saved_ms": 1e9}  # to the most of a report
+_REPORTED = {"hits": 10 ** 5, "misses": 10 ** 5, "unfit": 10 ** 5, "failures": 10 ** 5, "saved_ms": 1e9}  # a report's most
 _taken: dict[str, float] = {}
 
 

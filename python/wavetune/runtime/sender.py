@@ -71,7 +71,8 @@ class Sender:
         if self._counters_at == math.inf:
             with self._condition:
                 if self._may_send_evidence:
-                    self._counters_at = time.monotonic() + COUNTERS_S * random.uniform(0.8, 1.2)  # many containers start at once
+                    # Many containers start at once.
+                    self._counters_at = time.monotonic() + COUNTERS_S * random.uniform(0.8, 1.2)
                     self._start()
 
     def file(self, path: str, body: bytes) -> None:

@@ -58,8 +58,9 @@ static bool found_find(struct worker *worker, struct request *request, struct fo
 
 /* Answers three lines. They are cached until a channel moves, a publisher signs, the release is
  * rendered again or containers agree on something else. A requested release is not cached: each
- * request notes that the release is used. Neither is an answer without an entry: there are as many
- * as there are names of channels and tags. */
+ * request notes that the release is used. Neither is an answer that has no entry and nothing that
+ * containers agree on, or another channel than the default: there are as many as there are names of
+ * channels and tags. */
 static void lines_answer(struct request *request, struct found *found) {
   const struct document *document = found->document, *agreed = found->agreed;
   const char *match = found->served.match;
@@ -75,7 +76,7 @@ static void lines_answer(struct request *request, struct found *found) {
   size = strlen(bytes);
   struct digest digest = digest_of(bytes, size);
   digest_format(&digest, etag);
-  if (found->served.answer) {
+  if (found->served.answer || (agreed && !request_query(request, "channel"))) {
     request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/x-ndjson", bytes, size, etag,
                           match);
     return;

@@ -371,8 +371,10 @@ def test_of_configs_that_are_as_good_the_one_that_was_best_more_often_is_chosen(
 
 
 @pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
-def test_answers_with_agreed_choices_come_from_memory_until_they_change(server, reader, publish):
-    publish(1)
+@pytest.mark.parametrize("has_release", [True, False])
+def test_answers_with_agreed_choices_come_from_memory_until_they_change(server, reader, publish, has_release):
+    if has_release:
+        publish(1)
     for node, n in (("a", 1), ("b", 2)):
         tell(server, reader, node, found())
         harness.wait_until(lambda: f'"nodes":{n}}}' in server.request("GET", f"/v1/choices?{query()}", token=reader).body.decode())

@@ -178,6 +178,21 @@ def test_choices_are_rendered_before_they_are_requested(start, server, reader, p
     assert (render_count(server), render_count(other)) == (2, 2), "both releases are kept"
 
 
+@pytest.mark.parametrize("options", [("--poll-ms", "10", "--agreed", "1/1")])
+@pytest.mark.parametrize("table", ["builds", "evidence", "release_fetches"])
+def test_choices_are_prepared_again_after_the_database_failed(server, reader, publish, postgres, table):
+    first = publish(1)
+    harness.wait_until(lambda: lines(server, reader)[1].get("release") == first)
+    postgres.sql(f"ALTER TABLE {table} RENAME TO away", conninfo=server.database)
+    second = publish(0) if table == "release_fetches" else None  # which is read when there is something new
+    harness.wait_until(lambda: "choices: " in server.messages)
+    postgres.sql(f"ALTER TABLE away RENAME TO {table}", conninfo=server.database)
+    second = second or publish(0)
+    harness.wait_until(lambda: render_count(server) == 2)
+    tell(server, reader, "a", found())
+    harness.wait_until(lambda: lines(server, reader)[2]["functions"] and lines(server, reader)[1]["release"] == second)
+
+
 @pytest.mark.parametrize("options", [("--poll-ms", "10")])
 def test_choices_that_were_left_out_are_looked_for_again(server, reader, publish, postgres, tmp_path):
     postgres.sql("CREATE TABLE complete AS SELECT digest, build FROM builds", conninfo=server.database)

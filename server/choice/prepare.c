@@ -42,8 +42,9 @@ static bool may_go_on(const struct digest *release, const struct error *error) {
   return error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_DEADLINE;
 }
 
-/* Renders the releases that programs will request, unless they are kept. */
-static bool releases_prepare(struct worker *worker) {
+/* Renders the releases that programs will request, unless they are kept. When a channel moves
+ * meanwhile it returns, to begin with that one's. */
+static bool releases_prepare(struct worker *worker, uint64_t generation) {
   struct documents *documents = worker->server->documents;
   struct error error;
   cleanup_rows struct db_rows *rows = NULL;
@@ -58,7 +59,8 @@ static bool releases_prepare(struct worker *worker) {
   for (int row = 0; row < db_count(rows) && bytes < BYTES_MAX; row++) {
     struct digest release = db_get_digest(rows, row, "release");
     struct document *document;
-    if (!server_pause(worker->server, 0))
+    if (!server_pause(worker->server, 0) ||
+        response_cache_generation(worker->server->response_cache) != generation)
       return true;
     if (!document_get(worker, &release, &document, &error)) {
       if (!may_go_on(&release, &error))
@@ -154,7 +156,7 @@ static bool prepare(struct worker *worker, uint64_t generation, struct prepared 
     return false;
   if ((!prepared->is_begun || generation != prepared->generation ||
        releases != prepared->releases) &&
-      !releases_prepare(worker))
+      !releases_prepare(worker, generation))
     return false;
 
   prepared->is_begun = true;

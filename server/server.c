@@ -301,7 +301,9 @@ void server_stop(struct server *server) {
   for (int i = 0; i < server->n_threads; i++) {
     struct worker_thread *thread = &server->threads[i];
     if (pthread_timedjoin_np(thread->thread, NULL, &until)) {
-      db_stop(thread->worker.db); /* its running statement fails */
+      /* Running statements fail: of all threads, for one may wait for another (documents_begin). */
+      for (int other = i; other < server->n_threads; other++)
+        db_stop(server->threads[other].worker.db);
       pthread_join(thread->thread, NULL);
     }
     db_free(thread->worker.db);

@@ -9,16 +9,16 @@
  * Bodies are what json.dump(indent=4) writes, and a newline: {"1": {"BLOCK_SIZE_M": 16, …}, …} with
  * M ascending. "triton_version" is read and not written: older readers take every member for an M.
  *
- * "exports" of a kernel, under the format's name, state how its key and its configs map to the
- * tables:
+ * The folder of vLLM also has tables of Mamba's state update, in it a config for each
+ * batch * heads; they are exported, not imported:
+ *   headdim=64,dstate=128,device_name=AMD_Instinct_MI300X,cache_dtype=float16.json
+ *
+ * "exports" of a kernel, under the format's name ("vllm-ssm" for Mamba's), state how its key and
+ * its configs map to the tables (table_exports.h):
  *   {"E": "E", "N": "N", "M": "M", "dtype": "fp8_w8a8", "block_shape": [128, 128],
  *    "config": {"BLOCK_SIZE_M": "BLOCK_M"}}
- * E, N and M: the name of a member of the key, an expression over the key, or an integer. dtype
- * (absent: none): the name of a member, whose value is a text or None, else the text itself.
- * block_shape (absent: none): the name of a member, whose value is the text "[128,128]" or None,
- * else two integers. per_channel_quant and down (SGLang; absent: false): the name of a member, or a
- * boolean. config: for members of the table the name of the config's, or a constant integer;
- * members of configs that are not named keep their names.
+ *   {"headdim": 64, "dstate": "n", "cache_dtype": "dtype", "batch": "batch * heads"}
+ * dtype and block_shape are none where they are absent; per_channel_quant and down (SGLang) false.
  *
  * Tables that are imported without a kernel are those of the external kernel vllm-moe/fused_moe or
  * sglang-moe/fused_moe, whose key has the members' own names. Provenance: "source", the path,
@@ -32,14 +32,15 @@
 #include "common/cache/autotuner.h"
 #include "common/cache/format.h"
 #include "common/cache/text.h"
+#include "common/formats/table_exports.h"
 
-#define NUMBER_MAX INT32_MAX /* in names and tables */
 #define CONFIG_MEMBERS_MAX 64
 #define FILE_NAME_SIZE_MAX 1024
 
 /* How the two readers differ. */
 struct dialect {
-  const char *format;         /* its name */
+  const char *format; /* its name */
+  const struct table_kind *kind;
   const char *variable;       /* that names the folder */
   const char *separator;      /* between the numbers of a block shape */
   bool has_versions;          /* tables are in configs/triton_… */
@@ -48,38 +49,30 @@ struct dialect {
                                  OAM" and " VF" */
 };
 
-/* What identifies a row: a flat JSON object with these members, in the order of an external
- * kernel's key. A block shape is the text "[128,128]". */
-static const struct member {
-  const char *name;
-  enum { NUMBER, DTYPE, BLOCK_SHAPE, FLAG } kind;
-  bool is_required, is_variant;
-} members[] = {
-    {"E", NUMBER, .is_required = true},
-    {"N", NUMBER, .is_required = true},
-    {"dtype", DTYPE},
-    {"block_shape", BLOCK_SHAPE},
-    {"per_channel_quant", FLAG, .is_variant = true},
-    {"down", FLAG, .is_variant = true},
-    {"M", NUMBER, .is_required = true},
-};
-#define N_MEMBERS ARRAY_LENGTH(members)
-
-static bool is_positive(const json_t *json) {
-  return json_is_integer(json) && json_integer_value(json) > 0 &&
-         json_integer_value(json) <= NUMBER_MAX;
-}
-
-/* "[128,128]" or "[128, 128]". */
-static bool block_shape_parse(const char *text, long long ret[2]) {
-  char tight[64], spaced[64];
-  if (!text || sscanf(text, "[%10lld,%10lld]", &ret[0], &ret[1]) != 2 || ret[0] < 1 || ret[1] < 1 ||
-      ret[0] > NUMBER_MAX || ret[1] > NUMBER_MAX)
-    return false;
-  snprintf(tight, sizeof tight, "[%lld,%lld]", ret[0], ret[1]);
-  snprintf(spaced, sizeof spaced, "[%lld, %lld]", ret[0], ret[1]);
-  return strcmp(text, tight) == 0 || strcmp(text, spaced) == 0;
-}
+/* What identifies a row, in the order of an external kernel's key; the last is the row's number. A
+ * block shape is the text "[128,128]". */
+static const struct table_kind vllm_kind = {"vllm-moe",
+                                            {{"E", TABLE_NUMBER, true},
+                                             {"N", TABLE_NUMBER, true},
+                                             {"dtype", TABLE_TEXT, false},
+                                             {"block_shape", TABLE_BLOCK_SHAPE, false},
+                                             {"M", TABLE_NUMBER, true}},
+                                            5};
+static const struct table_kind sglang_kind = {"sglang-moe",
+                                              {{"E", TABLE_NUMBER, true},
+                                               {"N", TABLE_NUMBER, true},
+                                               {"dtype", TABLE_TEXT, false},
+                                               {"block_shape", TABLE_BLOCK_SHAPE, false},
+                                               {"per_channel_quant", TABLE_FLAG, false},
+                                               {"down", TABLE_FLAG, false},
+                                               {"M", TABLE_NUMBER, true}},
+                                              7};
+static const struct table_kind ssm_kind = {"vllm-ssm",
+                                           {{"headdim", TABLE_NUMBER, true},
+                                            {"dstate", TABLE_NUMBER, true},
+                                            {"cache_dtype", TABLE_TEXT, true},
+                                            {"batch", TABLE_NUMBER, true}},
+                                           4};
 
 /* The members of a config in the order that the tuners of vLLM and SGLang write them; a new
  * reference. */
@@ -104,245 +97,24 @@ static bool is_plain(const json_t *value) {
          json_is_null(value);
 }
 
-/* A kernel's "exports" */
-
-struct mapping {
-  const struct kernel *kernel;
-  struct row_source {
-    const char *member; /* of the key; else */
-    struct expr *expr;  /* over the key; else */
-    json_t *constant;
-  } sources[N_MEMBERS];
-  json_t *config; /* object, borrowed from the kernel, or NULL */
-};
-
-static void mapping_release(struct mapping *mapping) {
-  for (size_t i = 0; i < N_MEMBERS; i++) {
-    expr_free(mapping->sources[i].expr);
-    json_decref(mapping->sources[i].constant);
-  }
-}
-#define cleanup_mapping __attribute__((cleanup(mapping_release)))
-
-/* `json`: what the exports have for the member, or NULL. */
-static bool source_read(const struct kernel *kernel, const struct member *member, json_t *json,
-                        struct row_source *source, struct error *error) {
-  const char *text = json_string_value(json);
-  const char *const *names = (const char *const *)kernel->key_names;
-
-  for (size_t i = 0; text && i < kernel->n_key_names; i++) {
-    if (strcmp(names[i], text) == 0) {
-      source->member = names[i];
-      return true;
-    }
-  }
-
-  switch (member->kind) {
-  case NUMBER:
-    if (text)
-      return expr_parse(text, &source->expr, error) &&
-             expr_bind(source->expr, names, kernel->n_key_names, error);
-    source->constant = json_incref(json);
-    return is_positive(json) ||
-           error_set(error,
-                     "must be a member of the key, an expression over it or a positive integer");
-  case DTYPE:
-    source->constant = json ? json_incref(json) : json_null();
-    return !json || json_string_length(json) > 0 ||
-           error_set(error, "must be a member of the key or the text of a dtype");
-  case BLOCK_SHAPE:
-    source->constant =
-        json ? json_sprintf("[%lld,%lld]", (long long)json_integer_value(json_array_get(json, 0)),
-                            (long long)json_integer_value(json_array_get(json, 1)))
-             : json_null();
-    return !json ||
-           (json_array_size(json) == 2 && is_positive(json_array_get(json, 0)) &&
-            is_positive(json_array_get(json, 1))) ||
-           error_set(error, "must be a member of the key or two positive integers");
-  case FLAG:
-    source->constant = json_boolean(json_is_true(json));
-    return !json || json_is_boolean(json) ||
-           error_set(error, "must be a member of the key, true or false");
-  }
-
-  die("member %s", member->name);
-}
-
-/* The error says which member of the kernel's exports is wrong. *ret is zeroed before, and is
- * released by the caller in any case. */
-static bool mapping_read(const struct dialect *dialect, const struct kernel *kernel,
-                         struct mapping *ret, struct error *error) {
-  const json_t *exports =
-      json_object_get(json_object_get(kernel->json, "exports"), dialect->format);
-  if (!exports)
-    return error_set(error,
-                     "the manifest has no \"exports\" for %s, which state how its key and configs "
-                     "map to the tables",
-                     dialect->format);
-
-  size_t n_known = 0;
-  for (size_t i = 0; i < N_MEMBERS; i++) {
-    const struct member *member = &members[i];
-    json_t *json = member->is_variant && !dialect->has_variants
-                       ? NULL
-                       : json_object_get(exports, member->name);
-    if (!json && member->is_required)
-      return error_set(error, "the manifest's exports for %s lack \"%s\"", dialect->format,
-                       member->name);
-    if (!source_read(kernel, member, json, &ret->sources[i], error))
-      return error_prefix(error, "in the manifest's exports for %s \"%s\": ", dialect->format,
-                          member->name);
-    n_known += json ? 1 : 0;
-  }
-
-  const char *name;
-  json_t *value;
-  ret->kernel = kernel;
-  ret->config = json_object_get(exports, "config");
-  if (ret->config && !json_is_object(ret->config))
-    return error_set(
-        error,
-        "in the manifest's exports for %s \"config\": must be an object of names in the "
-        "table and names in configs",
-        dialect->format);
-
-  json_object_foreach (ret->config, name, value)
-    if (!json_is_string(value) && !json_is_integer(value))
-      return error_set(error,
-                       "in the manifest's exports for %s \"config\": must have for \"%.60s\" the "
-                       "name of a config's member or an integer",
-                       dialect->format, name);
-
-  return n_known + (ret->config ? 1 : 0) == json_object_size(exports) ||
-         error_set(
-             error,
-             "the manifest's exports for %s have members that are not known; there are E, N, M, "
-             "dtype, block_shape, config%s",
-             dialect->format, dialect->has_variants ? ", per_channel_quant and down" : "");
-}
-
-/* The row for the values of a key; a new reference. */
-static bool row_of_key(const struct mapping *mapping, const struct value *values, json_t **ret,
-                       struct error *error) {
-  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-  cleanup_json json_t *row = json_object();
-
-  for (size_t i = 0; i < N_MEMBERS; i++) {
-    const struct row_source *source = &mapping->sources[i];
-    const char *name = members[i].name;
-    json_t *value = json_incref(source->constant);
-    struct value evaluated;
-    if (source->expr) {
-      if (!expr_eval(source->expr, values, &evaluated, error))
-        return error_prefix(error, "%s: ", name);
-      value = value_to_json(evaluated);
-    }
-    for (size_t j = 0; source->member && j < mapping->kernel->n_key_names; j++)
-      if (source->member == mapping->kernel->key_names[j])
-        value = value_to_json(values[j]);
-    json_put(row, name, value);
-
-    const char *text = json_string_value(value);
-    long long shape[2];
-    if (members[i].kind == NUMBER && !is_positive(value))
-      return error_set(error, "%s is not an integer of 1 to %d for this key", name, NUMBER_MAX);
-    if (members[i].kind == FLAG && !json_is_boolean(value))
-      return error_set(error, "%s is not true or false for this key", name);
-    if (json_is_null(value))
-      continue;
-    if (members[i].kind == DTYPE &&
-        (!text || !*text || strlen(text) > 64 || text[strspn(text, plain)]))
-      return error_set(error, "the dtype is not a text of letters, digits and _ - . for this key");
-    if (members[i].kind == BLOCK_SHAPE && !block_shape_parse(text, shape))
-      return error_set(error, "the block shape is not a text like [128,128] for this key");
-  }
-
-  *ret = TAKE(row);
-  return true;
-}
-
-/* The key of the kernel for a row; a new reference. The table must agree with what the exports
- * state; expressions cannot be inverted. */
-static bool key_of_row(const struct mapping *mapping, const json_t *row, json_t **ret,
-                       struct error *error) {
-  const struct kernel *kernel = mapping->kernel;
-  cleanup_json json_t *key = json_object();
-
-  for (size_t i = 0; i < N_MEMBERS; i++) {
-    const struct row_source *source = &mapping->sources[i];
-    const char *name = members[i].name;
-    cleanup_json json_t *value = json_incref(json_object_get(row, name));
-    if (!value)
-      value = json_false(); /* a variant that the dialect does not have */
-    if (source->expr)
-      return error_set(error,
-                       "the exports of %s have an expression for %s, which cannot be inverted",
-                       kernel->name, name);
-    if (source->member) {
-      const json_t *before = json_object_get(key, source->member);
-      if (before && !json_equal(before, value))
-        return error_set(error, "the key's %.60s would have two values", source->member);
-      json_object_set(key, source->member, value);
-    } else if (!json_equal(source->constant, value)) {
-      cleanup_free char *wanted = json_canonical(source->constant), *found = json_canonical(value);
-      return error_set(error, "the table's %s is %s, and the exports of %s state %s", name, found,
-                       kernel->name, wanted);
-    }
-  }
-
-  for (size_t i = 0; i < kernel->n_key_names; i++)
-    if (!json_object_get(key, kernel->key_names[i]))
-      return error_set(error, "the exports of %s do not give the key's %.60s", kernel->name,
-                       kernel->key_names[i]);
-
-  *ret = TAKE(key);
-  return true;
-}
-
-/* A config under the names of the table, or back under its own; a new reference. */
-static bool config_map(const struct mapping *mapping, const json_t *config, bool to_table,
-                       json_t **ret, struct error *error) {
-  cleanup_json json_t *left = json_copy((json_t *)config), *mapped = json_object();
-  const char *name;
-  json_t *value;
-
-  json_object_foreach (mapping->config, name, value) {
-    const char *own = json_string_value(value); /* NULL: a constant */
-    const char *from = to_table ? own : name, *to = to_table ? name : own;
-    json_t *found = from ? json_object_get(config, from) : value;
-    if (!found || (!own && !json_equal(found, value)))
-      return error_set(error, "the config's %.60s is not what the exports of %s state", from,
-                       mapping->kernel->name);
-    if (to)
-      json_object_set(mapped, to, found);
-    if (from)
-      json_object_del(left, from);
-  }
-
-  json_object_foreach (left, name, value)
-    if (json_object_get(mapped, name))
-      return error_set(error, "the config's %.60s would occur twice by the exports of %s", name,
-                       mapping->kernel->name);
-
-  json_object_update(mapped, left);
-  *ret = TAKE(mapped);
-  return true;
-}
-
 /* The config as a table has it, in the usual order; a new reference. */
-static bool config_to_table(const struct mapping *mapping, const json_t *config, json_t **ret,
+static bool config_to_table(const struct table_mapping *mapping, const json_t *config, json_t **ret,
                             struct error *error) {
   static const char *const needed[] = {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K",
-                                       "GROUP_SIZE_M"};
+                                       "GROUP_SIZE_M"},
+                           *const of_ssm[] = {"BLOCK_SIZE_M", "num_warps"};
+  bool is_ssm = mapping->kind == &ssm_kind;
   cleanup_json json_t *table = NULL;
   const char *name;
   json_t *value;
-  if (!config_map(mapping, config, true, &table, error))
+  if (!table_config_map(mapping, config, true, &table, error))
     return false;
 
-  for (size_t i = 0; i < ARRAY_LENGTH(needed); i++)
-    if (!is_positive(json_object_get(table, needed[i])))
-      return error_set(error, "the config has no positive integer %s", needed[i]);
+  for (size_t i = 0; i < (is_ssm ? ARRAY_LENGTH(of_ssm) : ARRAY_LENGTH(needed)); i++) {
+    const char *member = is_ssm ? of_ssm[i] : needed[i];
+    if (!table_is_positive(json_object_get(table, member)))
+      return error_set(error, "the config has no positive integer %s", member);
+  }
 
   json_object_foreach (table, name, value)
     if (!is_plain(value))
@@ -356,14 +128,15 @@ static bool config_to_table(const struct mapping *mapping, const json_t *config,
 struct rendering {
   const struct dialect *dialect;
   const struct render_request *request;
-  char *folder, *device; /* folder: with a '/' at its end, or "" */
-  json_t *tables;        /* path: {M: config} */
+  char *folder, *device, *family; /* folder: with a '/' at its end, or ""; family: of devices */
+  json_t *tables;                 /* path: {M: config} */
   struct cache_files *files;
 };
 
 static void rendering_release(struct rendering *rendering) {
   free(rendering->folder);
   free(rendering->device);
+  free(rendering->family);
   json_decref(rendering->tables);
 }
 
@@ -392,7 +165,7 @@ static bool folder_find(struct rendering *rendering, struct error *error) {
 }
 
 /* The device as the reader names it. vLLM makes its name of AMD's PCI ids, or of the driver's name,
- * and has one for the family of the H200 (get_config_file_name); SGLang takes torch's name. */
+ * and for the tables of experts has one for the family of the H200; SGLang takes torch's name. */
 static bool device_find(struct rendering *rendering, struct error *error) {
   static const char *const forms[] = {"_OAM", "_VF"};
   const struct identity *identity = rendering->request->identity;
@@ -411,36 +184,49 @@ static bool device_find(struct rendering *rendering, struct error *error) {
       device[strlen(device) - strlen(forms[i])] = '\0';
 
   cleanup_free char *parts = xasprintf("_%s_", device);
-  if (is_vllm && strstr(parts, "_H200_")) {
-    free(device);
-    rendering->device = xstrdup("NVIDIA_H200");
-  }
+  rendering->family = xstrdup(is_vllm && strstr(parts, "_H200_") ? "NVIDIA_H200" : device);
   return true;
 }
 
-/* `order`: of the config's members as an import found them, or NULL. */
-static bool row_add(struct rendering *rendering, const json_t *row, json_t *config,
-                    const char *order, struct error *error) {
+static char *moe_path(const struct rendering *rendering, const json_t *row) {
   const char *dtype = json_string_value(json_object_get(row, "dtype"));
-  json_int_t m = json_integer_value(json_object_get(row, "M"));
-  char block[96] = "", m_text[32];
+  char block[96] = "";
   long long shape[2];
 
-  if (block_shape_parse(json_string_value(json_object_get(row, "block_shape")), shape))
+  if (table_block_shape(json_string_value(json_object_get(row, "block_shape")), shape))
     snprintf(block, sizeof block, ",block_shape=[%lld%s%lld]", shape[0],
              rendering->dialect->separator, shape[1]);
-  cleanup_free char *path = xasprintf(
+  return xasprintf(
       "%sE=%lld,N=%lld,device_name=%s%s%s%s%s%s.json", rendering->folder,
       (long long)json_integer_value(json_object_get(row, "E")),
-      (long long)json_integer_value(json_object_get(row, "N")), rendering->device,
+      (long long)json_integer_value(json_object_get(row, "N")), rendering->family,
       dtype ? ",dtype=" : "", dtype ? dtype : "", block,
       json_is_true(json_object_get(row, "per_channel_quant")) ? ",per_channel_quant=True" : "",
       json_is_true(json_object_get(row, "down")) ? "_down" : "");
+}
+
+/* The kernel sees the width of the state's elements only, so vLLM has one table for both. */
+static char *ssm_path(const struct rendering *rendering, const json_t *row) {
+  const char *dtype = json_string_value(json_object_get(row, "cache_dtype"));
+  return xasprintf("headdim=%lld,dstate=%lld,device_name=%s,cache_dtype=%s.json",
+                   (long long)json_integer_value(json_object_get(row, "headdim")),
+                   (long long)json_integer_value(json_object_get(row, "dstate")), rendering->device,
+                   strcmp(dtype, "bfloat16") == 0 ? "float16" : dtype);
+}
+
+/* `order`: of the config's members as an import found them, or NULL. */
+static bool row_add(struct rendering *rendering, const struct table_kind *kind, const json_t *row,
+                    json_t *config, const char *order, struct error *error) {
+  const char *number = kind->members[kind->n_members - 1].name;
+  json_int_t m = json_integer_value(json_object_get(row, number));
+  char m_text[32];
+  cleanup_free char *path = kind == &ssm_kind ? ssm_path(rendering, row) : moe_path(rendering, row);
 
   json_t *table = json_object_get(rendering->tables, path);
   snprintf(m_text, sizeof m_text, "%lld", (long long)m);
   if (json_object_get(table, m_text))
-    return error_set(error, "another winner is the same row, M = %s, of the same table", m_text);
+    return error_set(error, "another winner is the same row, %s = %s, of the same table", number,
+                     m_text);
   if (!table) {
     table = json_object();
     json_put(rendering->tables, path, table);
@@ -460,16 +246,12 @@ static bool row_add(struct rendering *rendering, const json_t *row, json_t *conf
   return true;
 }
 
-static bool kernel_add(struct rendering *rendering, const struct release_kernel *kernel,
-                       struct error *error) {
-  const struct kernel *manifest = NULL;
-  cleanup_mapping struct mapping mapping = {0};
-
-  if (!rendering->request->source->kernel)
-    return error_set(
-        error, "manifests are not available here, and they state what the kernel's key means");
-  if (!request_manifest(rendering->request, kernel, &manifest, error) ||
-      !mapping_read(rendering->dialect, manifest, &mapping, error))
+/* The kernel's winners, as the rows of tables of one kind. */
+static bool rows_add(struct rendering *rendering, const struct table_kind *kind,
+                     const struct kernel *manifest, const struct release_kernel *kernel,
+                     struct error *error) {
+  cleanup_table_mapping struct table_mapping mapping = {0};
+  if (!table_mapping_read(kind, manifest, &mapping, error))
     return false;
 
   /* Each config as the table has it, or a text: the reason why the table cannot have it. */
@@ -493,13 +275,31 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
     release_key_values(kernel, winner, values);
     if (json_is_string(config))
       cache_files_skip(rendering->files, kernel, winner, json_string_value(config));
-    else if (!row_of_key(&mapping, values, &row, &why) ||
-             !row_add(rendering, row, config, order, &why))
+    else if (!table_row_of_key(&mapping, values, &row, &why) ||
+             !row_add(rendering, kind, row, config, order, &why))
       cache_files_skip(rendering->files, kernel, winner, why.message);
     release_key_values_release(kernel, values);
   }
 
   return true;
+}
+
+/* A kernel without exports is reported for the format's own kind. */
+static bool kernel_add(struct rendering *rendering, const struct release_kernel *kernel,
+                       struct error *error) {
+  const struct kernel *manifest = NULL;
+  const struct table_kind *kind = rendering->dialect->kind;
+  if (!rendering->request->source->kernel)
+    return error_set(
+        error, "manifests are not available here, and they state what the kernel's key means");
+  if (!request_manifest(rendering->request, kernel, &manifest, error))
+    return false;
+
+  bool is_ssm = kind == &vllm_kind && table_is_exported(&ssm_kind, manifest);
+  if (is_ssm && !rows_add(rendering, &ssm_kind, manifest, kernel, error))
+    return false;
+  return (is_ssm && !table_is_exported(kind, manifest)) ||
+         rows_add(rendering, kind, manifest, kernel, error);
 }
 
 static bool moe_render(const struct dialect *dialect, const struct render_request *request,
@@ -578,8 +378,8 @@ static bool name_parse(const struct dialect *dialect, const char *text, json_t *
                     *shape_text = group_text(name, &groups[SHAPE_TEXT]);
   long long shape[2], e = ok ? strtoll(name + groups[E].rm_so, NULL, 10) : 0,
                       n = ok ? strtoll(name + groups[N].rm_so, NULL, 10) : 0;
-  if (!ok || e > NUMBER_MAX || n > NUMBER_MAX ||
-      (shape_text && !block_shape_parse(shape_text, shape)) || (is_quant && !dialect->has_variants))
+  if (!ok || e > TABLE_NUMBER_MAX || n > TABLE_NUMBER_MAX ||
+      (shape_text && !table_block_shape(shape_text, shape)) || (is_quant && !dialect->has_variants))
     return error_set(error,
                      "\"%.200s\" is not a name like "
                      "E=128,N=384,device_name=AMD_Instinct_MI300X.json, with dtype=, "
@@ -606,11 +406,9 @@ static struct imported_kernel *external_kernel(const struct dialect *dialect,
                                                struct imported *imported) {
   cleanup_free char *name = xasprintf("%s/fused_moe", dialect->format);
   json_t *exports = json_object(), *key = json_array();
-  for (size_t i = 0; i < N_MEMBERS; i++) {
-    if (members[i].is_variant && !dialect->has_variants)
-      continue;
-    json_put(exports, members[i].name, json_string(members[i].name));
-    json_push(key, json_string(members[i].name));
+  for (size_t i = 0; i < dialect->kind->n_members; i++) {
+    json_put(exports, dialect->kind->members[i].name, json_string(dialect->kind->members[i].name));
+    json_push(key, json_string(dialect->kind->members[i].name));
   }
   return imported_external(imported, external_manifest(name, key, dialect->format, exports));
 }
@@ -620,7 +418,7 @@ static char *order_of(const json_t *config) {
   return json_texts_join(names, ",");
 }
 
-static bool row_read(const struct mapping *mapping, struct imported_kernel *kernel,
+static bool row_read(const struct table_mapping *mapping, struct imported_kernel *kernel,
                      const char *path, const char *triton, const json_t *row, const json_t *config,
                      struct error *error) {
   const char *name;
@@ -641,7 +439,7 @@ static bool row_read(const struct mapping *mapping, struct imported_kernel *kern
 
   if (!mapping->kernel)
     key = json_copy((json_t *)row);
-  else if (!key_of_row(mapping, row, &key, error))
+  else if (!table_key_of_row(mapping, row, &key, error))
     return false;
   if (!imported_entry_add(kernel, key, &entry, error))
     return false;
@@ -654,19 +452,19 @@ static bool row_read(const struct mapping *mapping, struct imported_kernel *kern
   cleanup_free char *order = order_of(config), *usual_order = order_of(usual);
   if (strcmp(order, usual_order) != 0)
     json_put(entry->provenance, "order", json_string(order));
-  return config_map(mapping, config, false, &entry->config, error);
+  return table_config_map(mapping, config, false, &entry->config, error);
 }
 
 static bool moe_read(const struct dialect *dialect, const struct import_request *request,
                      const struct cache_file *file, struct imported *imported,
                      struct error *error) {
-  cleanup_mapping struct mapping mapping = {0};
+  cleanup_table_mapping struct table_mapping mapping = {0};
   cleanup_json json_t *row = NULL, *json = NULL;
   cleanup_free char *device = NULL;
   const char *triton = NULL, *m;
   json_t *config;
 
-  if (request->kernel && !mapping_read(dialect, request->kernel, &mapping, error))
+  if (request->kernel && !table_mapping_read(dialect->kind, request->kernel, &mapping, error))
     return false;
   if (!name_parse(dialect, path_name(file->path), &row, &device, error) ||
       !json_parse(file->bytes, file->size, &json, error))
@@ -722,6 +520,7 @@ static bool is_table(const char *path) { return string_starts(path_name(path), "
 /* The formats */
 
 static const struct dialect vllm_dialect = {.format = "vllm-moe",
+                                            .kind = &vllm_kind,
                                             .variable = "VLLM_TUNED_CONFIG_FOLDER",
                                             .separator = ",",
                                             .takes_device_from_pci = true};
@@ -746,6 +545,7 @@ const struct cache_format format_vllm_moe = {
 };
 
 static const struct dialect sglang_dialect = {.format = "sglang-moe",
+                                              .kind = &sglang_kind,
                                               .variable = "SGLANG_MOE_CONFIG_DIR",
                                               .separator = ", ",
                                               .has_versions = true,

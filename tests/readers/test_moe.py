@@ -26,9 +26,14 @@ TOKENS = (1, 16, 64, 4096)
 SOURCE = b'extern "C" __global__ void fused_moe(float *y, long long n) { y[n - 1] = 1; }'
 
 
+def put(server, source):
+    digest = "sha256:" + hashlib.sha256(source).hexdigest()
+    assert server.request("PUT", f"/v1/blobs/{digest}", source).status in (200, 201)
+    return digest
+
+
 def register(server):
-    digest = "sha256:" + hashlib.sha256(SOURCE).hexdigest()
-    assert server.request("PUT", f"/v1/blobs/{digest}", SOURCE).status in (200, 201)
+    digest = put(server, SOURCE)
     answer = server.request("POST", "/v1/kernels", {
         "name": "moe/fused", "language": "hip", "entry": "fused_moe", "sources": [{"path": "f.hip", "digest": digest}],
         "key": ["experts", "n", "tokens", "dtype", "blocks", "down", "quant"],
@@ -102,6 +107,38 @@ def test_vllm_takes_the_winner_of_the_nearest_batch(server, winners, identity, t
         assert as_read(next(answers)) == mine, table
         for m in BATCHES:
             assert next(answers) == nearest(mine, m), (table, m)
+
+
+def test_vllm_takes_the_winner_of_the_nearest_batch_for_mambas_state_update(server, identity, tmp_path):
+    """It ships no table of these for an AMD GPU; they are in the same folder, and for each product of batch and heads."""
+    key = {"headdim": 64, "dstate": 128, "heads": 24, "dtype": "bfloat16"}
+    digest = put(server, b'extern "C" __global__ void ssm(float *y, long long n) { y[n - 1] = 2; }')
+    answer = server.request("POST", "/v1/kernels", {
+        "name": "mamba/ssm", "language": "hip", "entry": "ssm", "sources": [{"path": "f.hip", "digest": digest}],
+        "key": [*key, "batch"], "arguments": [{"name": "y", "dtype": "float32", "shape": ["batch"], "access": "write"},
+                                              {"name": "n", "dtype": "int64", "value": "batch"}],
+        "launch": {"grid": ["1"], "block": ["64"]},
+        "exports": {"vllm-ssm": {"headdim": "headdim", "dstate": "dstate", "cache_dtype": "dtype", "batch": "batch * heads"}}})
+    assert answer.status == 201, answer
+    hand, table = Hand(server, "mamba", environment=ENVIRONMENT), {}
+    for batch, best in ((1, 1), (8, 2), (256, 5)):
+        job = {"kernel": answer.json["kernel"], "key": {**key, "batch": batch}, "environment": ENVIRONMENT, "tag": "mamba",
+               "space": {"parameters": {"BLOCK_SIZE_M": [4, 8, 16], "num_warps": [1, 2]}}}
+        made = server.request("POST", "/v1/jobs", job)
+        assert made.status == 201, made
+        hand.work(ratios={best: 0.3})
+        wait_until(lambda: server.get(f"/v1/jobs/{made.json['job']}")["state"] == "done", 30, "the job to be done")
+        table[24 * batch] = server.get(f"/v1/jobs/{made.json['job']}")["winner"]["config_values"]
+    wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--tag", "mamba", "--channel", "mamba")
+    variables = fetch(server, tmp_path, "vllm-moe", channel="mamba", identity=identity, tag="mamba")
+    batches = (1, 2, 8, 40, 200, 4096)
+    found, other, *chosen = read("vllm", [
+        ["get_ssm_configs", [64, 128, "bfloat16"]], ["get_ssm_configs", [64, 64, "bfloat16"]],
+        *(["try_get_optimal_ssm_config", [64, 128, batch, 24, "bfloat16", False]] for batch in batches)], variables)
+    assert as_read(found) == table and other is None and len({json.dumps(config) for config in table.values()}) == 3
+    for batch, one in zip(batches, chosen):
+        config = nearest(table, 24 * batch)
+        assert one == [config["BLOCK_SIZE_M"], config["num_warps"]], batch
 
 
 def test_vllm_prefers_a_winner_to_the_table_that_it_ships(server, winners, identity, tmp_path):

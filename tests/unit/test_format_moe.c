@@ -258,6 +258,71 @@ Test(format_moe, what_cannot_be_written_says_why) {
                       direct, "BLOCK_SIZE_M would occur twice");
 }
 
+#define SSM_RELEASE(config, winners)                                                               \
+  "{\"environment\":" ENVIRONMENT ",\"kernels\":[{\"configs\":[{\"values\":" config                \
+  "}],\"kernel\":\"%s\",\"key\":[\"dtype\",\"heads\",\"batch\"],\"name\":\"moe/t\","               \
+  "\"provenance\":[{\"origin\":\"tuned\"}],\"winners\":[" winners "]}],"                           \
+  "\"tag\":\"default\",\"version\":2}"
+#define SSM_WINNER(dtype, heads, batch) "[[" dtype "," #heads "," #batch "],0,0,[0.5],7]"
+#define SSM_KEY "\"dtype\",\"heads\",\"batch\""
+#define SSM_EXPORTS                                                                                \
+  "{\"headdim\":64,\"dstate\":128,\"cache_dtype\":\"dtype\",\"batch\":\"batch * heads\"}"
+
+/* A kernel with exports for Mamba's tables and, where `more` has them, for others. */
+static bool render_ssm(const char *more, const char *release, struct cache_files *out) {
+  cleanup_free char *manifest =
+      xasprintf("{\"name\":\"moe/t\",\"language\":\"external\",\"key\":[" SSM_KEY "],"
+                "\"exports\":{\"vllm-ssm\":" SSM_EXPORTS "%s}}",
+                more);
+  return render_registered("vllm-moe", manifest, release, out);
+}
+
+Test(format_moe, vllms_folder_has_the_tables_of_mambas_state_update_too) {
+  static const char release[] =
+      SSM_RELEASE("{\"BLOCK_SIZE_M\":8,\"num_warps\":2}",
+                  SSM_WINNER("\"bfloat16\"", 8, 1) "," SSM_WINNER(
+                      "\"float32\"", 24, 1) "," SSM_WINNER("\"float32\"", 24, 64));
+  cleanup_cache_files struct cache_files out = {0};
+  cr_assert(render_ssm("", release, &out), "%s", error.message);
+  cr_assert_eq(out.n, (size_t)2);
+  cr_expect_str_eq(
+      out.files[0].path,
+      "headdim=64,dstate=128,device_name=AMD_Instinct_MI300X,cache_dtype=float16.json");
+  cr_expect_str_eq(
+      out.files[1].path,
+      "headdim=64,dstate=128,device_name=AMD_Instinct_MI300X,cache_dtype=float32.json");
+  cr_expect_str_eq(
+      out.files[1].bytes,
+      "{\n    \"24\": {\n        \"BLOCK_SIZE_M\": 8,\n        \"num_warps\": 2\n    },\n"
+      "    \"1536\": {\n        \"BLOCK_SIZE_M\": 8,\n        \"num_warps\": 2\n    }\n}\n");
+}
+
+Test(format_moe, what_mambas_tables_cannot_have_is_skipped) {
+  static const char release[] = SSM_RELEASE("{\"BLOCK_SIZE_M\":8,\"num_warps\":2}",
+                                            SSM_WINNER("\"bfloat16\"", 8, 1) "," SSM_WINNER(
+                                                "\"float16\"", 8, 1) "," SSM_WINNER("null", 8, 2));
+  cleanup_cache_files struct cache_files out = {0}, none = {0};
+  cr_assert(render_ssm("", release, &out), "%s", error.message);
+  cr_expect_eq(out.n_skipped, (size_t)2); /* float16 is the row of bfloat16; no dtype */
+  cr_expect_not(
+      render_ssm("", SSM_RELEASE("{\"BLOCK_SIZE_M\":8}", SSM_WINNER("\"float16\"", 8, 1)), &none));
+  cr_expect_neq(strstr(error.message, "no positive integer num_warps"), NULL, "%s", error.message);
+}
+
+Test(format_moe, a_kernel_may_be_in_tables_of_both_kinds) {
+  static const char release[] =
+      SSM_RELEASE("{\"BLOCK_SIZE_K\":8,\"BLOCK_SIZE_M\":8,\"BLOCK_SIZE_N\":8,\"GROUP_SIZE_M\":1,"
+                  "\"num_warps\":2}",
+                  SSM_WINNER("\"float16\"", 8, 1));
+  cleanup_cache_files struct cache_files out = {0}, none = {0};
+  cr_assert(render_ssm(",\"vllm-moe\":{\"E\":1,\"N\":2,\"M\":\"batch\"}", release, &out), "%s",
+            error.message);
+  cr_expect_eq(out.n, (size_t)2);
+  cr_assert(render_ssm(",\"vllm-moe\":{\"E\":1}", release, &none), "%s", error.message);
+  cr_expect_eq(none.n, (size_t)1);
+  cr_expect_eq(none.n_skipped, (size_t)1);
+}
+
 static bool read_registered(const char *exports, const char *path, const char *table,
                             struct imported *ret) {
   cleanup_kernels struct kernels kernels = {0};

@@ -200,12 +200,17 @@ class Recorder:
                         connections += 1
                         continue
                     other, number, is_client = key.data
-                    if data := key.fileobj.recv(1 << 20):
+                    try:
+                        data = key.fileobj.recv(1 << 20)
+                    except ConnectionResetError:
+                        data = b""
+                    if data:
                         self.chunks.append((number, is_client, data))
                         other.sendall(data)
                     else:
                         ready.unregister(key.fileobj)
-                        other.shutdown(socket.SHUT_WR)
+                        with contextlib.suppress(OSError):  # the other end is closed
+                            other.shutdown(socket.SHUT_WR)
 
     @property
     def requests(self):

@@ -148,8 +148,9 @@ def main(folder, n, wait):
         began = time.perf_counter()
         getattr(kernels, f"kernel_{i}").warmup(Tensor(), Tensor(), 4096, BLOCK=1024, grid=(4,))
         times.append((time.perf_counter() - began) * 1e3)
+    used = sum(os.times()[:4]) - before
     counters = sys.modules.get("wavetune.runtime.counters")
-    print(json.dumps({"ms": times, "cpu_ms": (sum(os.times()[:4]) - before) * 1e3, "compiled": len(compiled),
+    print(json.dumps({"ms": times, "cpu_ms": used * 1e3, "compiled": len(compiled),
                       "counters": counters.snapshot() if counters else None}), flush=True)
 
 

@@ -438,7 +438,7 @@ static bool answer_cached(struct connection *connection, const struct credential
   const struct server *server = connection->server;
   const struct auth_token *token = &connection->token;
   const struct cache_query query = {connection->target, connection->target_size, token->roles,
-                                    connection->headers[HEADER_IF_NONE_MATCH]};
+                                    connection->headers[HEADER_IF_NONE_MATCH], token->id};
   bool is_get = strcmp(connection->method, "GET") == 0 || strcmp(connection->method, "HEAD") == 0;
   if (!is_get || has_body(connection) || credentials->answer != AUTH_KNOWN ||
       (server->options.require_enrolment && token->roles == TOKEN_AGENT && !*token->agent) ||

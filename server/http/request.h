@@ -69,9 +69,10 @@ void request_answer_text(struct request *request, int status, const char *conten
 void request_answer_entity(struct request *request, const char *content_type, char *body,
                            size_t size, const char *etag, bool immutable);
 /* The same, and caches the answer: event threads send it to later GETs of the same path and query.
- * response_cache_forget_channels removes answers that are RESPONSE_OF_CHANNELS. `match`: the header
- * Wavetune-Match or NULL. */
-enum response_kind { RESPONSE_IMMUTABLE, RESPONSE_OF_CHANNELS };
+ * response_cache_forget_channels removes all answers but immutable ones. Those RESPONSE_OF_TOKEN
+ * are sent to requests with the same token only, for RESPONSE_OF_TOKEN_MS. `match`: the header
+ * Wavetune-Match, or Wavetune-Origin of what is RESPONSE_OF_TOKEN, or NULL. */
+enum response_kind { RESPONSE_IMMUTABLE, RESPONSE_OF_CHANNELS, RESPONSE_OF_TOKEN };
 void request_answer_cached(struct request *request, enum response_kind kind,
                            const char *content_type, char *body, size_t size, const char *etag,
                            const char *match);

@@ -27,6 +27,7 @@ struct entry {
   char *etag, *content_type, *match; /* match may be NULL */
   struct shared_body *body;
   size_t size;
+  int64_t token_id, made_ms; /* of what is RESPONSE_OF_TOKEN */
   atomic_uint_fast64_t used; /* clock_monotonic_ms of a use, at most a second before the last one */
 };
 
@@ -132,11 +133,13 @@ void response_cache_add(struct response_cache *cache, const char *target, size_t
   entry->body = xmalloc(sizeof *entry->body);
   *entry->body = (struct shared_body){.n_users = 1, .bytes = answer->body};
   entry->size = answer->size;
-  atomic_store(&entry->used, (uint64_t)clock_monotonic_ms());
+  entry->token_id = answer->token_id;
+  entry->made_ms = clock_monotonic_ms();
+  atomic_store(&entry->used, (uint64_t)entry->made_ms);
 
   pthread_rwlock_wrlock(&cache->lock);
   bool is_stale =
-      answer->kind == RESPONSE_OF_CHANNELS && atomic_load(&cache->generation) != generation;
+      answer->kind != RESPONSE_IMMUTABLE && atomic_load(&cache->generation) != generation;
   if (is_stale || entry->cost > cache->bytes_max / 2) {
     pthread_rwlock_unlock(&cache->lock);
     entry_free(entry);
@@ -172,13 +175,17 @@ void response_cache_forget(struct response_cache *cache) {
   atomic_fetch_add(&cache->generation, 1);
   for (size_t i = 0; i < BUCKETS; i++)
     for (struct entry **at = &cache->buckets[i]; *at;) {
-      if ((*at)->kind == RESPONSE_OF_CHANNELS)
+      if ((*at)->kind != RESPONSE_IMMUTABLE)
         entry_remove(cache, at);
       else
         at = &(*at)->next;
     }
 
   pthread_rwlock_unlock(&cache->lock);
+}
+
+const char *response_match_header(enum response_kind kind) {
+  return kind == RESPONSE_OF_TOKEN ? "Wavetune-Origin" : "Wavetune-Match";
 }
 
 enum cache_result
@@ -188,15 +195,18 @@ response_cache_answer(struct response_cache *cache, const struct cache_query *qu
   uint64_t hash = target_hash(query->target, query->target_size);
   pthread_rwlock_rdlock(&cache->lock);
   struct entry *entry = *entry_find(cache, query->target, query->target_size, hash);
+  int64_t now_ms = clock_monotonic_ms();
+  if (entry && entry->kind == RESPONSE_OF_TOKEN &&
+      (entry->token_id != query->token_id || now_ms - entry->made_ms > RESPONSE_OF_TOKEN_MS))
+    entry = NULL;
   if (!entry || !roles_may(query->roles, route_of(entry->route)->roles)) {
     pthread_rwlock_unlock(&cache->lock);
     return entry ? CACHE_FORBIDDEN : CACHE_ABSENT;
   }
 
   /* At most once a second, so that threads do not write shared memory for each answer. */
-  uint64_t now_ms = (uint64_t)clock_monotonic_ms();
-  if (atomic_load_explicit(&entry->used, memory_order_relaxed) + 1000 < now_ms) {
-    atomic_store_explicit(&entry->used, now_ms, memory_order_relaxed);
+  if (atomic_load_explicit(&entry->used, memory_order_relaxed) + 1000 < (uint64_t)now_ms) {
+    atomic_store_explicit(&entry->used, (uint64_t)now_ms, memory_order_relaxed);
     if (cache->used)
       cache->used(cache->context, entry->route, entry->target, entry->target_size);
   }
@@ -217,7 +227,7 @@ response_cache_answer(struct response_cache *cache, const struct cache_query *qu
 
   response_entity_headers(answer.response, entry->etag, entry->kind == RESPONSE_IMMUTABLE);
   if (entry->match)
-    response_header(answer.response, "Wavetune-Match", entry->match);
+    response_header(answer.response, response_match_header(entry->kind), entry->match);
   send(context, &answer);
   MHD_destroy_response(answer.response);
   pthread_rwlock_unlock(&cache->lock);
@@ -233,11 +243,11 @@ void request_answer_cached(struct request *request, enum response_kind kind,
                            const char *match) {
   struct request_private *private_ = request_private_of(request);
   const struct connection *connection = private_->connection;
-  const struct cacheable answer = {request->route,      kind, content_type, etag, match,
-                                   xmemdup(body, size), size};
+  const struct cacheable answer = {request->route,      kind, content_type,     etag, match,
+                                   xmemdup(body, size), size, request->token_id};
   response_cache_add(request->server->response_cache, connection->target, connection->target_size,
                      &answer, private_->cache_generation);
   if (match)
-    request_add_header(request, "Wavetune-Match", match);
+    request_add_header(request, response_match_header(kind), match);
   request_answer_entity(request, content_type, body, size, etag, kind == RESPONSE_IMMUTABLE);
 }

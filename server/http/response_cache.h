@@ -10,6 +10,9 @@
 
 #include "server/http/request.h"
 
+/* Less than a day: what is used often is then read from the database, which notes its use. */
+#define RESPONSE_OF_TOKEN_MS (60 * 60 * 1000)
+
 struct response_cache;
 /* Called when a cached answer is sent, at most once a second for each entry. It must not block: the
  * cache is locked for reading. */
@@ -26,13 +29,14 @@ struct cacheable {
   const char *content_type, *etag, *match; /* match may be NULL */
   char *body;                              /* taken over */
   size_t size;
+  int64_t token_id; /* for RESPONSE_OF_TOKEN */
 };
-/* `generation` is response_cache_generation before the answer was made: an answer that depends on
- * channels is not cached when channels have changed since. */
+/* `generation` is response_cache_generation before the answer was made: an answer that is not
+ * immutable is not cached when channels have changed since. */
 void response_cache_add(struct response_cache *cache, const char *target, size_t target_size,
                         const struct cacheable *answer, uint64_t generation);
 uint64_t response_cache_generation(struct response_cache *cache);
-void response_cache_forget(struct response_cache *cache); /* answers that depend on channels */
+void response_cache_forget(struct response_cache *cache); /* all answers but immutable ones */
 
 enum cache_result { CACHE_ABSENT, CACHE_FORBIDDEN, CACHE_ANSWERED };
 /* An answer to one request. `send` may add headers to `response`, which is destroyed after it. */
@@ -47,7 +51,10 @@ struct cache_query {
   size_t target_size;
   unsigned roles;            /* of the token */
   const char *if_none_match; /* NULL: none */
+  int64_t token_id;
 };
+/* The header that has `match`. */
+const char *response_match_header(enum response_kind kind);
 /* Finds the answer and, when a token with these roles may read it, calls `send` with it: with
  * status 304 when if_none_match lists its ETag. `send` must not block: the cache is locked for
  * reading. */

@@ -85,6 +85,18 @@ Test(response_cache, forgetting_the_channels_keeps_immutable_answers) {
   cr_expect_eq(ask("/immutable", TOKEN_READER, NULL), CACHE_ANSWERED);
 }
 
+Test(response_cache, an_answer_of_a_token_is_for_it_alone) {
+  struct cacheable answer = {
+      ROUTE_cache_get, RESPONSE_OF_TOKEN, "text/plain", "tag", "shared", xstrdup("x"), 1, 7};
+  response_cache_add(cache, "/a", 2, &answer, 0);
+  const struct cache_query own = {"/a", 2, TOKEN_READER, NULL, 7},
+                           other = {"/a", 2, TOKEN_ADMIN, NULL, 8};
+  cr_expect_eq(response_cache_answer(cache, &own, send_note, NULL), CACHE_ANSWERED);
+  cr_expect_eq(response_cache_answer(cache, &other, send_note, NULL), CACHE_ABSENT);
+  response_cache_forget(cache);
+  cr_expect_eq(response_cache_answer(cache, &own, send_note, NULL), CACHE_ABSENT);
+}
+
 Test(response_cache, an_answer_made_before_a_channel_moved_is_not_kept) {
   uint64_t before = response_cache_generation(cache);
   response_cache_forget(cache);

@@ -28,17 +28,17 @@ import many_kernels
 class Side:
     """A way to get code. `folder(i)`: the cache of process i; `rounds`: what each reported."""
 
-    def __init__(self, bench, name, arguments, variables=None, is_fresh=True, compiles=0):
+    def __init__(self, bench, name, arguments, variables, is_fresh=True, compiles=0):
         self.bench, self.name, self.arguments, self.variables = bench, name, arguments, variables
         self.is_fresh, self.compiles, self.runs, self.rounds = is_fresh, compiles, 0, []
 
-    def run(self):
-        """One round: starts the processes together."""
+    def run(self, more=None):
+        """Starts the processes together; `more`: variables."""
         n, folders = self.arguments.kernels, []
         for i in range(self.arguments.processes):
             folders.append(self.bench.folder / f"{self.name}-{self.runs if self.is_fresh else 'kept'}-{i}")
         processes = [many_kernels.start(self.arguments.triton, self.bench.folder / "program", n, folder,
-                                        self.variables, wait=True) for folder in folders]
+                                        {**self.variables, **(more or {})}, wait=True) for folder in folders]
         for process in processes:
             assert process.stdout.readline() == "ready\n"
         began = time.perf_counter()
@@ -55,7 +55,8 @@ class Side:
 
     def measure(self):
         seconds, reports = self.run()
-        assert all(report["compiled"] == self.compiles for report in reports), (self.name, [report["compiled"] for report in reports])
+        if self.compiles is not None:
+            assert all(report["compiled"] == self.compiles for report in reports), (self.name, reports)
         self.rounds.append((seconds, reports))
 
     def figures(self):
@@ -77,7 +78,8 @@ class Side:
         if counters:
             text += (f"; {sum(c['requests'] for c in counters) / len(counters):.1f} requests a process, waiting "
                      f"{statistics.median(c['lost_ms'] for c in counters) / self.arguments.kernels:.1f} ms a kernel; "
-                     f"{sum(c['failures'] for c in counters)} failures, {sum(c['refused'] for c in counters)} refused")
+                     f"{sum(c['failures'] for c in counters)} failures, {sum(c['refused'] for c in counters)} refused, "
+                     f"{sum(report['compiled'] for _, reports in self.rounds for report in reports)} compiled")
         print(text, flush=True)
 
 
@@ -105,19 +107,15 @@ def main():
         many_kernels.write(bench.folder / "program", arguments.kernels, arguments.kind)
         server = bench.server(options=("--remote-share", f"container/{many_kernels.IMAGE}"))
         remote = many_kernels.remote(server.port, harness.make_token(server.database, "container", "reader,demand"))
-        sides = [Side(bench, "cold", arguments, compiles=arguments.kernels), Side(bench, "server", arguments, remote)]
+        sides = [Side(bench, "cold", arguments, {}, compiles=arguments.kernels), Side(bench, "server", arguments, remote, compiles=None)]
         if has_redis:
             redis, port = driver.redis_start(bench)
             sides.append(Side(bench, "redis", arguments, {**many_kernels.REDIS, "TRITON_REDIS_PORT": str(port)}))
-        sides.append(Side(bench, "warm", arguments, is_fresh=False))
+        sides.append(Side(bench, "warm", arguments, {}, is_fresh=False))
         for side in sides:  # fills the server, redis and the folders; and what is read is in memory
-            side.run()
-        for _ in range(5):  # a program that ends drops what it could not send in half a second
-            stored = int(bench.postgres.sql("select count(*) from remote_files", conninfo=server.database))
-            if stored < arguments.kernels:
-                sides[1].run()
+            side.run(many_kernels.PATIENT)
+        stored = int(bench.postgres.sql("select count(*) from remote_files", conninfo=server.database))
         assert stored == arguments.kernels, stored
-
         bench.print_machine()
         print(f"Triton {arguments.triton}, {arguments.kernels} kernels ({arguments.kind}) for gfx942, {arguments.processes} processes, "
               f"{arguments.rounds} rounds in turn", flush=True)

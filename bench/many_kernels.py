@@ -58,6 +58,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 IMAGE = "sha256:" + "1" * 64
 REDIS = {"TRITON_CACHE_MANAGER": "triton.runtime.cache:RemoteCacheManager",
          "TRITON_REMOTE_CACHE_BACKEND": "triton.runtime.cache:RedisRemoteCacheBackend", "TRITON_REDIS_HOST": "127.0.0.1"}
+# A program that waits until the server has all that it found, and for a slow server.
+PATIENT = {"PYTHONPATH": f"{ROOT}/python:{ROOT}/tests/python/tuned/patient", "PATIENT_S": "60"}
 
 
 def python(version, *modules):

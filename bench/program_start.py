@@ -27,8 +27,6 @@ from cached_get import nginx_start
 TRITON = "3.3.1"
 HARDWARE = {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X", "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
 ENVIRONMENT = {**HARDWARE, "triton": TRITON}
-# The recorder is slower than a server, and all that a program found is to arrive before it ends.
-PATIENT = {"PYTHONPATH": f"{many_kernels.ROOT}/python:{many_kernels.ROOT}/tests/python/tuned/patient", "PATIENT_S": "60"}
 SPACE = {"configs": [{"BLOCK": 1024, "num_warps": 4}]}
 
 
@@ -61,7 +59,7 @@ class Program:
     def record(self, port, variables):
         """The requests of a start whose code comes from this port, however slowly."""
         with driver.Recorder(port) as recorder:
-            self.run({**variables(recorder.port), **PATIENT})
+            self.run({**variables(recorder.port), **many_kernels.PATIENT})
         return recorder.requests
 
 
@@ -118,7 +116,7 @@ def signed_side(bench, program):
 def shared_side(bench, program):
     server = bench.server(options=("--remote-share", f"container/{many_kernels.IMAGE}"))
     token = harness.make_token(server.database, "container", "reader,demand")
-    program.run({**many_kernels.remote(server.port, token), **PATIENT}, compiled=program.n)
+    program.run({**many_kernels.remote(server.port, token), **many_kernels.PATIENT}, compiled=program.n)
     requests = program.record(server.port, lambda port: many_kernels.remote(port, token))
     assert len(requests) == program.n, requests
     return server, requests

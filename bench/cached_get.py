@@ -57,7 +57,7 @@ events {{ worker_connections 1024; }}
 http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; open_file_cache max=100;
   client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c; uwsgi_temp_path {folder}/d;
   scgi_temp_path {folder}/e; types {{ application/json json; }}
-  server {{ listen 127.0.0.1:{port}; root {folder}/www; }} }}
+  server {{ listen 127.0.0.1:{port} backlog=4096; root {folder}/www; }} }}
 """)
     process = subprocess.Popen([driver.need("nginx", "nginx-light"), "-c", str(configuration)], stderr=subprocess.DEVNULL)
     bench.programs.callback(process.wait, 20)

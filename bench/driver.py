@@ -259,18 +259,25 @@ def compare_starts(sides, n, runs, at_once=None):
     {name: {"p50" or "p99" or "last": [ms of each run]}}. `sides`: {name: (pid of the server, port, requests, protocol)}."""
     seen = {name: {"p50": [], "p99": [], "last": []} for name in sides}
     costs, grew = {name: [] for name in sides}, {}
-    for name, (pid, *side) in sides.items():
-        starts(*side[:2], n, at_once, *side[2:])  # warms up: what is served is in memory
-        grew[name] = [rss_mib_of(pid)]
+
+    def run(name):
+        pid, port, requests, *protocol = sides[name]
+        before = cpu_seconds_of(pid)
+        try:
+            ms = starts(port, requests, n, at_once, *protocol)["ms"]
+        except AssertionError as error:
+            sys.exit(f"{name}: {error}")
+        return ms, (cpu_seconds_of(pid) - before) * 1e3 / n, rss_mib_of(pid)
+
+    for name in sides:
+        grew[name] = [run(name)[2]]  # warms up: what is served is in memory
     for i in range(runs):
         for name in list(sides) if i % 2 == 0 else reversed(sides):
-            pid, *side = sides[name]
-            before = cpu_seconds_of(pid)
-            ms = starts(*side[:2], n, at_once, *side[2:])["ms"]
-            costs[name].append((cpu_seconds_of(pid) - before) * 1e3 / n)
+            ms, cost, size = run(name)
+            costs[name].append(cost)
+            grew[name].append(size)
             for label, share in (("p50", 0.5), ("p99", 0.99), ("last", 1)):
                 seen[name][label].append(percentile(ms, share))
-            grew[name].append(rss_mib_of(pid))
     for name, labels in seen.items():
         print(f"  {name:9} " + "; ".join(f"{label} {spread(values)} ms" for label, values in labels.items()) +
               f"; server {spread(costs[name], 2)} ms of CPU a start, {grew[name][0]:.0f} MiB, after {runs} runs {grew[name][-1]:.0f}",
@@ -283,7 +290,7 @@ def redis_start(bench):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [need("redis-server", "redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", "/",
-               "--protected-mode", "no"]  # which knows no loopback address but 127.0.0.1
+               "--tcp-backlog", "4096", "--protected-mode", "no"]  # which knows no loopback address but 127.0.0.1
     if os.geteuid() == 0:
         command = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", *command]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

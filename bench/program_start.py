@@ -7,9 +7,9 @@ redis-server. What a program requests is recorded from a real one (Triton 3.3.1,
     nginx     the requests of `signed`, with the same answers
     redis     Triton's RemoteCacheManager: a connection, its handshake and two MGET for each kernel
 
-    WAVETUNE_BUILD=build/release bench/program_start.py [RUNS [STARTS [KERNELS]]]      default 5 runs of 1,000 starts of 50 kernels
+    WAVETUNE_BUILD=build/release bench/program_start.py [RUNS [STARTS [KERNELS [AT_ONCE]]]]
 
-Starts run first 100 at a time, then all at once. Needs build/triton-3.3.1 (tests/python-env.sh 3.3.1) with redis (its pip install
+Default: 5 runs of 1,000 starts of 50 kernels, first 100 at a time, then all at once. Needs build/triton-3.3.1 (tests/python-env.sh 3.3.1) with redis (its pip install
 redis) and the packages nginx-light, redis-server, lld-19. PostgreSQL, server and load share the machine's cores.
 """
 
@@ -147,7 +147,7 @@ def redis_side(bench, program):
 
 
 def main():
-    runs, n, kernels = (int(text) for text in (*sys.argv[1:], *("5", "1000", "50")[len(sys.argv) - 1:]))
+    runs, n, kernels, *waves = (int(text) for text in (*sys.argv[1:], *("5", "1000", "50")[len(sys.argv) - 1:]))
     many_kernels.python(TRITON, "redis")
     driver.need("nginx", "nginx-light")
     with driver.Bench() as bench:
@@ -159,7 +159,7 @@ def main():
         sides = {"nginx": (web.pid, port, requests), "signed": (signed.process.pid, signed.port, requests),
                  "shared": (shared.process.pid, shared.port, shared_requests), "redis": (redis.pid, redis_port, commands, "redis")}
         bench.print_machine()
-        for at_once in (100, n):
+        for at_once in waves or (100, n):
             print(f"{n:,} starts, {min(at_once, n):,} at a time; {len(requests)} requests and {size:,} bytes each, of redis "
                   f"{commands.count(None) + 1} connections and {len(commands) - commands.count(None)} requests; {runs} runs in turn",
                   flush=True)

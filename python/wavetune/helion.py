@@ -189,7 +189,7 @@ def _loading(load: Any) -> Any:
     @functools.wraps(load)
     def loaded() -> Any:
         if _is_free(BACKEND) and found() is not None:
-            return __getattr__("Backend")() if "Backend" not in globals() else globals()["Backend"]()
+            return (globals().get("Backend") or __getattr__("Backend"))()
         return load()
     return loaded
 

@@ -136,6 +136,51 @@ def test_a_surprise_is_none_of_helions():
         helion.Other
 
 
+# In Helion's modules: stand-ins of what is patched
+
+def modules():
+    class Settings:
+        def __init__(self, **settings):
+            self.settings = settings
+
+    class Cache:
+        def get(self):
+            return helion._asking.cache
+    return (types.SimpleNamespace(__name__=found.MODULES[1], Settings=Settings),
+            types.SimpleNamespace(__name__=found.MODULES[2], RemoteAutotuneCache=Cache,
+                                  StrictRemoteAutotuneCache=type("S", (Cache,), {}), _load_remote_backend=lambda: "own",
+                                  _load_remote_backend_if_configured=lambda: None))
+
+
+def test_kernels_use_the_remote_cache_where_no_variable_names_another(share, monkeypatch):  # noqa: F811
+    share("http://127.0.0.1:9")
+    monkeypatch.setitem(vars(helion), "Backend", lambda: "ours")
+    for name in (helion.VARIABLE, helion.BACKEND):
+        monkeypatch.delenv(name, raising=False)
+    settings, cache = modules()
+    found.patch(settings)
+    found.patch(cache)
+    assert settings.Settings().settings == {"autotune_cache": "RemoteAutotuneCache"}
+    assert settings.Settings(autotune_cache="AOTAutotuneCache").settings == {"autotune_cache": "AOTAutotuneCache"}
+    assert cache._load_remote_backend() == cache._load_remote_backend_if_configured() == "ours"
+    one = cache.RemoteAutotuneCache()
+    assert one.get() is one and helion._asking.cache is None
+
+    monkeypatch.setenv(helion.BACKEND, "theirs.Backend")
+    assert settings.Settings().settings == {} and cache._load_remote_backend() == "own"
+    assert cache._load_remote_backend_if_configured() is None
+    monkeypatch.delenv(helion.BACKEND)
+    found._found.is_closed = True
+    assert settings.Settings().settings == {} and cache._load_remote_backend() == "own"
+
+
+def test_a_helion_of_another_kind_is_left_alone(share):  # noqa: F811
+    share("http://127.0.0.1:9")
+    for name in found.MODULES[1:]:
+        found.patch(types.SimpleNamespace(__name__=name))
+    assert counters.failures == 2
+
+
 # With a real Helion
 
 FULL = {"block_sizes": [32, 64], "num_warps": 8}

@@ -198,6 +198,82 @@ def test_a_server_that_is_away_is_asked_once(share):  # noqa: F811
     assert look() is None and look() is None and counters.requests == 1
 
 
+# In torch's module: a stand-in of the class, whose local file is `kept`
+
+def a_module(kept=None):
+    class AutotuneCache:
+        def __init__(self, configs_hash):
+            self.configs_hash, self.saved = configs_hash, []
+
+        @staticmethod
+        def create(inductor_meta, filename, configs_hash):
+            return AutotuneCache(configs_hash) if filename else None
+
+        @staticmethod
+        def _prepare_key(filename):
+            return "e" * 64
+
+        def read_best(self, inductor_meta, configs):
+            return kept
+
+        def save(self, config, time_taken_ns, found_by_coordesc=False, triton_cache_hash=None):
+            self.saved.append(config)
+    return types.SimpleNamespace(__name__="torch._inductor.runtime.autotune_cache", AutotuneCache=AutotuneCache)
+
+
+@pytest.fixture
+def torch_key(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch._inductor.codecache", types.SimpleNamespace(torch_key=lambda: b"t" * 32))
+
+
+BACKEND = {"backend_hash": "B" * 64}
+
+
+def test_the_wrapped_methods_do_what_inductors_do(share, torch_key):  # noqa: F811
+    with Contract() as contract:
+        share(contract.url)
+        module = a_module()
+        found.patch(module)
+        owner = module.AutotuneCache
+        assert owner.create(BACKEND, None, HASH) is None
+        cache = owner.create(BACKEND, "/x/c.py", HASH)
+        key, descends = cache.wavetune
+        assert found.is_hash(key) and not descends and owner.create({**BACKEND, **META}, "/x/c.py", HASH).wavetune == (key, True)
+        assert cache.read_best(BACKEND, CONFIGS) is None and contract.asked("GET", f"/v1/remote/inductor/{key}")
+        cache.save(CONFIGS[0], 10**7, triton_cache_hash="A" * 52)
+        assert cache.saved == [CONFIGS[0]]
+        contract.wait_for(lambda: contract.asked("PUT", f"/v1/remote/inductor/{key}"))
+        module = a_module(kept=CONFIGS[1])
+        found.patch(module)
+        assert module.AutotuneCache.create(BACKEND, "/x/c.py", HASH).read_best(BACKEND, CONFIGS) is CONFIGS[1], "local first"
+        assert len(contract.asked("GET", "/v1/remote/")) == 1
+
+
+@pytest.mark.parametrize("meta", [{}, {"backend_hash": None}, {**BACKEND, "autotune_remote_cache": False},
+                                  {**BACKEND, "deterministic": True}])
+def test_kernels_that_share_nothing_are_not_asked_for(share, torch_key, meta):  # noqa: F811
+    share("http://127.0.0.1:9")
+    module = a_module()
+    found.patch(module)
+    cache = module.AutotuneCache.create(meta, "/x/c.py", HASH)
+    assert cache.read_best(meta, CONFIGS) is None and counters.requests == 0 and not hasattr(cache, "wavetune")
+
+
+def test_an_inductor_of_another_kind_is_left_alone(share):  # noqa: F811
+    share("http://127.0.0.1:9")
+    found.patch(types.SimpleNamespace(__name__=found.MODULES[0]))
+    assert counters.failures == 1
+    module = a_module()
+    del module.AutotuneCache._prepare_key
+    found.patch(module)
+    cache = module.AutotuneCache.create(BACKEND, "/x/c.py", HASH)
+    cache.wavetune = (KEY, False)
+    cache.configs_hash = None
+    assert cache.read_best(None, None) is None
+    cache.save(None, None)
+    assert cache.saved == [None] and counters.failures >= 2
+
+
 # The hardware
 
 def test_the_hardware_is_what_the_machine_or_the_environment_states(monkeypatch):
@@ -209,7 +285,8 @@ def test_the_hardware_is_what_the_machine_or_the_environment_states(monkeypatch)
     monkeypatch.setattr(found.glob, "glob", lambda pattern: [path for path in there if fnmatch(path, pattern)])
     monkeypatch.setenv("WAVETUNE_ENVIRONMENT", "no JSON")
     cuda = types.SimpleNamespace(is_initialized=lambda: False, get_device_name=lambda: "NVIDIA H100")
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda, version=types.SimpleNamespace(cuda="13.2", hip=None)))
+    version = types.SimpleNamespace(cuda="13.2", hip=None)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda, version=version))
     assert found.hardware() is None
     cuda.is_initialized = lambda: True
     assert found.hardware() == "NVIDIA H100; cuda 13.2"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A program as people have it: one layer of flash-linear-attention, forward and backward, which knows nothing of wavetune.
 
-    bench/unmodified_model.py MODEL [--steps N] [--forward]      prints one line of JSON
+    bench/unmodified_model.py MODEL [--steps N] [--shapes N] [--forward] [--go FILE]      prints one line of JSON
 
-MODEL is DeltaNet, GatedLinearAttention, RWKV7Attention or GatedDeltaNet. The line has the seconds of the imports and of the
+With --go it imports everything and then waits for FILE before it touches the GPU. MODEL is DeltaNet, GatedLinearAttention, RWKV7Attention or GatedDeltaNet. The line has the seconds of the imports and of the
 first step of each shape, what Triton did for them, the times of N later steps, and sums of outputs and gradients.
 """
 
@@ -48,7 +48,7 @@ def build(name):
     if name == "DeltaNet":
         return layers.DeltaNet(hidden_size=2048, num_heads=16, mode="chunk")
     if name == "RWKV7Attention":
-        return layers.RWKV7Attention(hidden_size=2048, head_dim=64, mode="chunk", layer_idx=0)
+        return layers.RWKV7Attention(hidden_size=2048, head_dim=64, mode="chunk", layer_idx=0, num_hidden_layers=24)
     if name == "GatedDeltaNet":
         return layers.GatedDeltaNet(hidden_size=2048, num_heads=6, head_dim=256, mode="chunk")
     return getattr(layers, name)(hidden_size=2048, num_heads=16, mode="chunk")
@@ -67,11 +67,17 @@ def main():
     steps = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else 0
     if os.environ.get("WAVETUNE_URL"):
         import wavetune.auto  # noqa: F401  as the entry point torch.backends does, where the wheel is installed
+    shapes = SHAPES[:int(sys.argv[sys.argv.index("--shapes") + 1])] if "--shapes" in sys.argv else SHAPES
     watch()
+    import fla.layers  # noqa: F401
+    if "--go" in sys.argv:
+        go = pathlib.Path(sys.argv[sys.argv.index("--go") + 1])
+        while not go.exists():
+            time.sleep(0.01)
     torch.manual_seed(0)
     model = build(name).cuda().bfloat16()
     report = {"model": name, "import_s": time.perf_counter() - STARTED, "first_s": [], "outputs": [], "gradients": []}
-    for batch, length in SHAPES:
+    for batch, length in shapes:
         x = torch.randn(batch, length, 2048, device="cuda", dtype=torch.bfloat16, requires_grad=True)
         torch.cuda.synchronize()
         started = time.perf_counter()

@@ -70,7 +70,7 @@ def test_a_case_states_the_numbers_of_the_key(world):
 
 def test_integers_are_filled_by_what_they_were(world):
     fills = {variant(place)["case"]["arguments"]["other"]["fill"].__repr__() for place in kernels(world, "calling_kernel")}
-    assert fills == {"{'integers': [3, 9]}", "{'permutation': 4}", "{'constant': 1}"}
+    assert fills == {"{'integers': [3, 9]}", "{'permutation': 4}", "{'constant': 1}", "'normal'"}
 
 
 def test_what_cannot_be_built_is_refused_with_what_would_help(world):

@@ -125,15 +125,15 @@ def _file_place(place: str) -> tuple[Path, str | None] | None:
 
 def _request(arguments: argparse.Namespace, kernel: Any, keys: list[Any]) -> Any:
     from .build import Request
-    image = None
+    toolchain, image = _toolchain(arguments), None
     if getattr(arguments, "image", None) is not None:
         from .artifacts import image_of
         from .canonical import read_json
         image = image_of(read_json(Path(arguments.image)), arguments.image)
     return Request(kernel, keys, arguments.arch, getattr(arguments, "processes", 1),
-                   getattr(arguments, "timeout", 0.0), arguments.gpu_name, _toolchain(arguments),
+                   getattr(arguments, "timeout", 0.0), arguments.gpu_name, toolchain,
                    getattr(arguments, "cache", None), getattr(arguments, "module", None), image,
-                   getattr(arguments, "keep_spilling", False), torch, tuple(getattr(arguments, "ignore", None) or ()))
+                   getattr(arguments, "keep_spilling", False), toolchain.get("torch"), tuple(getattr(arguments, "ignore", None) or ()))
 
 
 def _pack(arguments: argparse.Namespace) -> int:

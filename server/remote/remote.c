@@ -210,6 +210,12 @@ static void shared_answer(struct worker *worker, struct request *request,
 
   cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
   struct digest digest = digest_of(bytes, size);
+  if (string_equal(place->name, REMOTE_LIST)) { /* it is replaced */
+    request_add_header(request, "Wavetune-Origin", "shared");
+    request_answer_entity(request, "application/octet-stream", (char *)TAKE(bytes), size,
+                          digest_format(&digest, etag), false);
+    return;
+  }
   request_answer_cached(request, RESPONSE_OF_TOKEN, "application/octet-stream", (char *)TAKE(bytes),
                         size, digest_format(&digest, etag), "shared");
 }

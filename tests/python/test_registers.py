@@ -97,7 +97,7 @@ def write_kernel(place):
     space, key = read(place, "space.json"), {"M": 512, "N": 512, "K": 512}
     decorated = load_function(KERNELS / "matmul.py", None, make_target("sm_90"))
     manifest, _, sources = make_manifest(decorated, "matmul", MATMUL[1], MATMUL[3], [key], set(space["parameters"]))
-    with new_folder(place / "kernel", folder_files(manifest, space, sources)):
+    with new_folder(place / "kernel", folder_files(manifest, "triton", space, sources)):
         pass
 
 

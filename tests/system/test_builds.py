@@ -93,12 +93,12 @@ def test_a_kernel_is_pushed_with_its_build_and_listed(server, folder, tmp_path):
     assert (listed["build"], listed["toolchain"], listed["variants"]) == (digest, TOOLCHAIN, 2)
 
 
-def test_a_builder_pushes_builds_of_kernels_that_a_submitter_registered(server, folder, tmp_path):
+def test_a_builder_pushes_kernels_and_builds_and_submits_nothing(server, folder, tmp_path):
     kernel, digest = hash_of(folder), pack(tmp_path / "build", hash_of(folder))
     builder = make_token(server.database, "farm", "builder")
-    refused = wavetune(server, "kernel", "push", folder, "--build", tmp_path / "build", token=builder, check=False)
-    assert refused.returncode == 4 and "role submitter or admin" in refused.stderr
-    wavetune(server, "kernel", "push", folder, token=make_token(server.database, "ci", "submitter"))
+    wavetune(server, "kernel", "push", folder, token=builder)
+    refused = wavetune(server, "submit", folder, "--key", "n=64", token=builder, check=False)
+    assert refused.returncode == 4 and "role" in refused.stderr
     wavetune(server, "kernel", "push", folder, "--build", tmp_path / "build", token=builder)
     build, = json.loads(wavetune(server, "kernel", "builds", kernel, "--json").stdout)
     assert (build["build"], build["made_by"]) == (digest, "farm")

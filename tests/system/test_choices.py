@@ -310,14 +310,15 @@ def test_publisher_keys_also_hold_for_choices(start, server, reader, publish, tm
         assert (refused.status, refused.json["pointer"]) == (403, "/signature") and word in refused.json["detail"]
 
 
-def test_choices_that_cannot_be_rendered_leave_the_entry_signed(server, reader, publish, tmp_path, postgres):
+def test_choices_that_cannot_be_rendered_leave_the_entry_signed(start, server, reader, publish, tmp_path, postgres):
     release = publish(1)
     postgres.sql("UPDATE builds SET build = '{}'", conninfo=server.database)
-    done = signed(server, tmp_path, release)
+    fresh = start(harness.Server, server.database, options=harness.UNHURRIED)  # has not rendered them before
+    done = signed(fresh, tmp_path, release)
     assert "choices of the release were not signed" in done.stderr
-    entry = server.request("GET", f"/v1/cache?{query()}", token=reader).json
+    entry = fresh.request("GET", f"/v1/cache?{query()}", token=reader).json
     assert len(entry["signatures"]) == 1
-    assert server.request("GET", f"/v1/choices?{query()}", token=reader).status == 500, "a damaged build"
+    assert fresh.request("GET", f"/v1/choices?{query()}", token=reader).status == 500, "a damaged build"
 
 
 # Evidence
@@ -406,11 +407,12 @@ def test_a_release_comes_before_what_is_agreed(server, reader, publish):
     assert ask(server, reader, KEY)["choices"][0]["origin"] == "release"
 
 
-@pytest.mark.parametrize("options", [("--agreed", "1/1")])
+@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
 def test_evidence_is_forgotten_after_a_month(server, reader, postgres, start):
     tell(server, reader, "a", found())
     postgres.sql("UPDATE evidence SET last_at = now() - interval '31 days'", conninfo=server.database)
-    assert ask(server, reader, KEY, function=OTHER)["choices"] == []
+    fresh = start(harness.Server, server.database, options=(*harness.UNHURRIED, "--agreed", "1/1"))
+    assert ask(fresh, reader, KEY, function=OTHER)["choices"] == []
     start(harness.Server, server.database, options=harness.UNHURRIED)  # removes it at its start, and every hour
     harness.wait_until(lambda: postgres.sql("SELECT count(*) FROM evidence", conninfo=server.database) == "0", 30)
 

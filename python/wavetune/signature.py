@@ -117,6 +117,9 @@ def parse_signature(text: str) -> Signature:
         elif match[1] == "tuple":
             raise PackError(f'--signature: "{item}" is a tuple that is passed, and agents pass single values: annotate {name} '
                             "with tl.constexpr, and write constexpr((…))")
+        elif match[2] is not None and isinstance(parse_constant(match[2]), float):
+            raise PackError(f'--signature: "{item}" is a float that is passed, and manifests state whole numbers: write another '
+                            f"one, like {name}={match[1]}(1), which compiles to the same code and is what agents measure with")
         else:
             value = Expression(match[2]).text if match[2] is not None else name
             signature.arguments[name] = {"name": name, "dtype": _dtype(match[1], item), "value": value}

@@ -70,7 +70,7 @@ def guess(decorated, node):
         name = parameter.name
         if name in given or name in decorated.heuristics or parameter.has_default:
             continue
-        if name in buffers:
+        if name in buffers and not parameter.is_constexpr:
             kind = "int32" if re.search(r"seqlens|indices|offsets|ids|lens$|_map|block_counts|chunk", name) else "bfloat16"
             call[name] = Tensor(kind, (4096, 64))
         elif not parameter.is_constexpr:

@@ -11,6 +11,7 @@ from triton.backends.compiler import GPUTarget
 from wavetune.calls import Tensor, heuristic_values, manifest_members, pruned
 from wavetune.constants import from_json, parse_constant, to_json
 from wavetune.errors import PackError
+from wavetune.signature import parse_signature
 from wavetune.source import load_function, module_name
 from wavetune.stubs import make_packaging
 from wavetune.target import make_backend
@@ -230,6 +231,11 @@ def test_tuples_that_are_passed_are_refused(root, tmp_path):
     assert "agents pass single values: annotate scale" in refusal(
         "pack", root / "flash/ops/kernel.py", "--package-root", root, "--kernel", tmp_path / "k", "-o", tmp_path / "b", "--key", "n=64",
         "--grid", "1", "--signature", SIGNATURE.replace("scale=fp32(2)", "scale=tuple(1)"))
+
+
+def test_floats_that_are_passed_are_refused_with_what_to_write():
+    with pytest.raises(PackError, match=r"is a float that is passed.* like scale=fp32\(1\)"):
+        parse_signature("x=*bf16[4]:write, scale=fp32(0.125)")
 
 
 @pytest.mark.parametrize("text, json_", [

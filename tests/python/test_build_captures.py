@@ -11,7 +11,7 @@ from conftest import run as wavetune
 from contract_server import ENVIRONMENT
 from test_capture import program
 
-from wavetune.captured.access import written_arguments
+from wavetune.captured.access import is_rounded, written_arguments
 from wavetune.errors import PackError
 
 NAMES = ("mixed", "biased", "upside_down", "tables", "hooked", "odd_arguments")
@@ -147,6 +147,24 @@ TTIR = """module {
     ("cf.br ^bb1", [True] * 4)])
 def test_written_buffers_are_found_in_ttir(body, written):
     assert written_arguments(TTIR.replace("BODY", body)) == written
+
+
+def test_dots_that_round_are_found_in_ttir():
+    assert is_rounded("%c = tt.dot %a, %b, %c, inputPrecision = tf32 : tensor<16x16xf32>")
+    assert is_rounded("inputPrecision = bf16x3") and not is_rounded("%c = tt.dot %a, %b, %c : tensor<16x16xf32>")
+
+
+def test_integers_that_no_fill_has_are_refused(world, tmp_path):
+    captures = tmp_path / "captures"
+    shutil.copytree(world[0], captures)
+    for path in (captures / "launches").iterdir():
+        document = json.loads(path.read_text())
+        for argument in document["arguments"]:
+            if argument.get("contents"):
+                argument["contents"] = {"class": "constant", "value": 2**60}
+        path.write_text(json.dumps(document))
+    out, _ = wavetune("build", captures, "--output", tmp_path / "out", "--json")
+    assert sum("beyond 2^53" in one["why"] for one in json.loads(out)["refused"]) == 5
 
 
 @pytest.mark.parametrize("text", ["%p = tt.int_to_ptr %i : i64 -> !tt.ptr<f32>", "%p = tt.load %q : !tt.ptr<!tt.ptr<f32>>"])

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 
 import pytest
 import triton
@@ -382,3 +383,33 @@ def test_two_containers_fill_one_folder_at_once(server, stored, tmp_path):
     reports = [json.loads(process.communicate(timeout=120)[0]) for process in running]
     assert all(essence(report) == {"used": [CHOSEN] * 2, "benchmarked": 0, "compiled": 0} for report in reports)
     assert not [path for path in tmp_path.rglob("tmp*")]
+
+
+def test_what_is_on_its_way_when_the_program_ends_arrives():
+    """The last file is in no queue any more while it is sent."""
+    import threading
+    import types
+
+    from wavetune.runtime.sender import Sender
+    begun, arrived = threading.Event(), []
+
+    class SlowWire:
+        wake = None
+
+        def may_try(self):
+            return True
+
+        def is_open(self):
+            return False
+
+        def request(self, method, path, *_, **__):
+            begun.set()
+            time.sleep(0.2)
+            arrived.append(path)
+            return types.SimpleNamespace(status=204, headers={}, body=b"")
+
+    sender = Sender(SlowWire(), dict)
+    sender.file("/v1/remote/triton/X/group/add.json", b"code")
+    assert begun.wait(30)
+    sender.stop()
+    assert arrived[:1] == ["/v1/remote/triton/X/group/add.json"]

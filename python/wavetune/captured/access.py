@@ -149,6 +149,11 @@ class _Module:
             yield self.is_lost or self.find(argument) in roots
 
 
+def is_rounded(ttir: str) -> bool:
+    """Whether dots of 32-bit floats are rounded to tf32, or made of bfloat16: configs agree to fewer digits then."""
+    return re.search(r"inputPrecision = (?:tf32|bf16x)", ttir) is not None
+
+
 def written_arguments(ttir: str) -> list[bool]:
     """For each argument that the compiled kernel is passed, in order, whether it may write through it."""
     return list(_Module(ttir).is_written())

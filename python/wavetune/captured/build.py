@@ -27,7 +27,7 @@ from ..pool import run_tasks
 from ..record import function_members, triton_record
 from ..stubs import Driver
 from ..target import make_backend, make_target, triton_version
-from .access import written_arguments
+from .access import is_rounded, written_arguments
 from .calling import signature_of, task_of
 from .documents import Config, Function, Launch, read_folder
 from .kernel import SOURCE, CapturedKernel, Refused, case_of, kernels_of, left_out, space_of, whole, why_refused
@@ -68,11 +68,12 @@ def _compile(task: _Task, jit: Any, toolchain: Toolchain, objects: Path) -> dict
         compiled, options = compile_task(call, jit, toolchain.target, toolchain.backend)
         found = store_result(compiled, options, toolchain.target, toolchain.version, objects)
         signature, constants = signature_of(compiled.src)
-        written = written_arguments(str(compiled.asm["ttir"]))
+        ttir = str(compiled.asm["ttir"])
+        written = written_arguments(ttir)
         names = [name for name in jit.arg_names if name in signature]
         if len(names) != len(written):
             raise PackError(f"Triton passes {len(written)} arguments, and the signature has {len(names)}")
-        return {**found, "signature": signature, "constexprs": constants,
+        return {**found, "signature": signature, "constexprs": constants, "rounded": is_rounded(ttir),
                 "written": [name for name, is_written in zip(names, written) if is_written]}
     except KeyboardInterrupt:
         raise
@@ -106,7 +107,7 @@ def _variant(kernel: CapturedKernel, launch: Launch, results: list[dict[str, Any
                for config in left_out(kernel, launch)]
     stated = {name: value for name, value in first["constexprs"].items() if name in names or name not in launch.configs[0].config}
     variant = {"key": dict(launch.key), "signature": first["signature"], "constexprs": stated,
-               "case": case_of(kernel, launch, written), "objects": objects}
+               "case": case_of(kernel, launch, written, any(result.get("rounded") for result in results)), "objects": objects}
     return {**variant, "failed": failed} if failed else variant
 
 

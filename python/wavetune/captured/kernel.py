@@ -21,7 +21,7 @@ SOURCE = "kernel.py"
 VERSION = "captured"
 _SHORT = {name: short for short, name in DTYPES.items()}
 _SCALARS = {"int": "int64", "float": "float32", "bool": "bool"}
-_INTEGERS = ("int", "uint", "bool")
+EXACT_MAX = 2**53  # a fill's integers are doubles in C
 
 
 class Refused(PackError):
@@ -68,6 +68,9 @@ def why_refused(launch: Launch) -> str | None:
             return f"argument {name} is a tuple, which a build has no place for"
         if kind == "tensor" and argument["dtype"] not in _SHORT:
             return f"argument {name} is a tensor of {argument['dtype']}, which no dtype of a manifest is"
+        if kind == "tensor" and any(abs(value) > EXACT_MAX for value in (argument["contents"] or {}).values()
+                                    if isinstance(value, int)):
+            return f"{name} holds integers beyond 2^53, which no fill has"
         if kind == "tensor" and argument["contents"] is None and argument["dtype"].startswith(("int", "uint")):
             return (f"what is in {name} ({argument['dtype']}) may steer the work and was not recorded; capture it with "
                     "WAVETUNE_CAPTURE=raw")
@@ -170,8 +173,9 @@ def _fill(argument: Mapping[str, Any]) -> Any:
             "blob": lambda: {"blob": contents["digest"]}}[kind]()
 
 
-def case_of(kernel: CapturedKernel, launch: Launch, written: set[str]) -> dict[str, Any]:
-    """The member "case" of the launch's variant; `written`: the buffers that the compiled code may write to."""
+def case_of(kernel: CapturedKernel, launch: Launch, written: set[str], is_rounded: bool) -> dict[str, Any]:
+    """The member "case" of the launch's variant; `written`: the buffers that the compiled code may write to; `is_rounded`:
+    whether it rounds 32-bit floats in dots."""
     autotune = kernel.function.autotune or {}
     zeroed = set(autotune.get("reset_to_zero") or [])
     arguments: dict[str, Any] = {}
@@ -191,7 +195,7 @@ def case_of(kernel: CapturedKernel, launch: Launch, written: set[str]) -> dict[s
             if own["access"] == "readwrite":
                 arguments[twin["name"]]["access"] = "readwrite"
         arguments[stated["name"]] = own
-    return {"arguments": arguments}
+    return {"arguments": arguments, **({"precision": "tf32"} if is_rounded else {})}
 
 
 def space_of(kernel: CapturedKernel, constexprs: set[str]) -> dict[str, Any]:

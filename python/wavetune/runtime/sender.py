@@ -44,7 +44,7 @@ class Sender:
         self._evidence: deque[dict[str, Any]] = deque()
         self._files: deque[tuple[str, bytes]] = deque()
         self._file_bytes = 0
-        self._is_probing = self._is_ended = False
+        self._is_probing = self._is_ended = self._is_busy = False
         self._may_send_evidence = self._may_send_files = True
         self._thread: threading.Thread | None = None
         self._gather_until = 0.0
@@ -104,7 +104,7 @@ class Sender:
         with self._condition:
             thread, self._is_ended = self._thread, True
             self._condition.notify_all()
-            has_work = bool(self._evidence or self._files) or self._has_counters()
+            has_work = bool(self._evidence or self._files) or self._is_busy or self._has_counters()
         if thread is not None and has_work and not self.wire.is_open():
             started = time.monotonic()
             thread.join(LAST_S)
@@ -130,11 +130,14 @@ class Sender:
                     else:
                         condition.wait(wait_s)
                         continue
+                self._is_busy = True  # what is on its way is in no queue
             try:
                 self._send()
             except Exception:
                 counters.failures += 1
                 time.sleep(1.0)
+            finally:
+                self._is_busy = False
 
     def _wait_s(self) -> float | None:
         """Seconds until there is something to do; None: nothing is waiting."""

@@ -163,21 +163,21 @@ static bool fill_read(const json_t *value, void *to, struct error *error) {
                    "{\"constant\": value}");
 }
 
-#define PAIR_SCHEMA(type) "{\"type\": \"array\", \"items\": {\"type\": \"" type "\"}}"
-const struct field_custom fill_custom =
-    {
-        .schema = "{\"anyOf\": [{\"type\": \"string\", \"enum\": [\"normal\", \"uniform\", "
-                  "\"zeros\", "
-                  "\"index\"]}, {\"type\": \"object\", \"minProperties\": 1, \"maxProperties\": 1, "
-                  "\"additionalProperties\": false, \"properties\": {"
-                  "\"uniform\": " PAIR_SCHEMA("number") ", \"integers\": " PAIR_SCHEMA("integer") ", \"sorted\": " PAIR_SCHEMA(
-                      "integer") ", \"ramp\": " PAIR_SCHEMA("number") ", \"permutation\": "
-                                                                      "{\"type\": \"integer\"}, "
-                                                                      "\"constant\": {\"type\": "
-                                                                      "[\"number\", "
-                                                                      "\"boolean\"]}}}]}",
-        .read = fill_read,
+#define ARRAY_OF(type) "{\"type\": \"array\", \"items\": {\"type\": \"" type "\"}}"
+#define NUMBERS ARRAY_OF("number")
+#define INTEGERS ARRAY_OF("integer")
+#define NAMES "\"normal\", \"uniform\", \"zeros\", \"index\""
+/* clang-format off */
+const struct field_custom fill_custom = {
+    .schema = "{\"anyOf\": [{\"type\": \"string\", \"enum\": [" NAMES "]}, "
+              "{\"type\": \"object\", \"minProperties\": 1, \"maxProperties\": 1, "
+              "\"additionalProperties\": false, \"properties\": {"
+              "\"uniform\": " NUMBERS ", \"integers\": " INTEGERS ", \"sorted\": " INTEGERS ", "
+              "\"ramp\": " NUMBERS ", \"permutation\": {\"type\": \"integer\"}, "
+              "\"constant\": {\"type\": [\"number\", \"boolean\"]}}}]}",
+    .read = fill_read,
 };
+/* clang-format on */
 
 bool dtype_holds(enum dtype dtype, int64_t value) {
   int bits = 8 * (int)dtype_size(dtype);

@@ -1,7 +1,7 @@
 -- Launches that programs recorded (captures.h).
 
--- Rows are locked in the order of the unique index. New functions beyond :functions_max of the token
--- are dropped.
+-- Rows are locked in the order of the unique index. New functions beyond :functions_max of the
+-- token are dropped.
 -- name: captures_functions_add
 INSERT INTO captured_functions AS f (token_id, closure, name, document)
 SELECT DISTINCT ON (r.closure) :token::bigint, r.closure, r.name, r.document
@@ -92,8 +92,8 @@ DELETE FROM captured_functions
 WHERE id = :id::bigint
 RETURNING name;
 
--- Leases the oldest function that has launches that wait, and up to :most of these. Rows that another
--- builder is leasing are left to it.
+-- Leases the oldest function that has launches that wait, and up to :most of these. Rows that
+-- another builder is leasing are left to it.
 -- name: captures_lease
 WITH next AS (
     SELECT function_id

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import time
-import types
 
 ADDITION = '''
 @triton.jit
@@ -93,54 +92,11 @@ def finish(process):
     return json.loads(out.splitlines()[-1])
 
 
-class Dtype:
-    def __str__(self):
-        return "torch.float16"
-
-
-class Tensor:
-    dtype = Dtype()
-
-    def data_ptr(self):
-        return 0
-
-    def ptr_range(self):
-        return 4096
-
-
-class Driver:
-    def get_current_target(self):
-        from triton.backends.compiler import GPUTarget
-        return GPUTarget("hip", "gfx942", 64)
-
-    def get_current_device(self):
-        return 0
-
-    def get_current_stream(self, device):
-        return 0
-
-
-def count_compiles(triton):
-    """A list that grows by an item for each kernel that is compiled to the end."""
-    compiled, backend = [], triton.backends.backends["amd"].compiler
-    make = backend.make_hsaco
-
-    def make_hsaco(*arguments, **options):
-        compiled.append(None)
-        return make(*arguments, **options)
-
-    backend.make_hsaco = staticmethod(make_hsaco)
-    return compiled
-
-
 def main(folder, n, wait):
-    torch = types.ModuleType("torch")
-    torch.Tensor = Tensor
-    sys.modules.setdefault("torch", torch)
-    sys.path.insert(0, folder)
-    import triton
-    triton.runtime.driver.set_active(Driver())
-    compiled = count_compiles(triton)
+    sys.path[:0] = [folder, str(ROOT / "tests/python")]
+    import standin
+    standin.use(standin.Driver("gfx942"))
+    compiles = standin.Compiles()
     import kernels
     if wait:
         print("ready", flush=True)
@@ -148,11 +104,11 @@ def main(folder, n, wait):
     times, before = [], sum(os.times()[:4])
     for i in range(n):
         began = time.perf_counter()
-        getattr(kernels, f"kernel_{i}").warmup(Tensor(), Tensor(), 4096, BLOCK=1024, grid=(4,))
+        getattr(kernels, f"kernel_{i}").warmup(standin.Tensor(), standin.Tensor(), 4096, BLOCK=1024, grid=(4,))
         times.append((time.perf_counter() - began) * 1e3)
     used = sum(os.times()[:4]) - before
     counters = sys.modules.get("wavetune.runtime.counters")
-    print(json.dumps({"ms": times, "cpu_ms": used * 1e3, "compiled": len(compiled),
+    print(json.dumps({"ms": times, "cpu_ms": used * 1e3, "compiled": compiles.n,
                       "counters": counters.snapshot() if counters else None}), flush=True)
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The benchmarks of tuning on a machine with NVIDIA GPUs, torch and Triton, and no network.
 #
-#   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: these, in this order; and start, sandbox, unmodified
+#   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: these, in this order; and start, sandbox, unmodified,
+#                              captured, census, refused
 #
 # Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). Uses all GPUs there are, or
 # the first $GPUS. What is printed and every JSON document also lie in $OUT (default build/gpu-results). $VERSUS (default
@@ -60,10 +61,16 @@ for name in "${steps[@]}"; do
     # The wheels of flash-linear-attention lie in $WHEELS.
     # shellcheck disable=SC2086
     unmodified) step unmodified python3 bench/unmodified_gpu.py "${postgres[@]}" ${WHEELS:+--wheels "$WHEELS"} --json "$OUT/unmodified.json" ${UNMODIFIED:-} ;;
+    # shellcheck disable=SC2086
+    captured) step captured python3 bench/captured_gpu.py "${postgres[@]}" ${WHEELS:+--wheels "$WHEELS"} --json "$OUT/captured${CAPTURED_NAME:-}.json" ${CAPTURED:-} ;;
+    # shellcheck disable=SC2086
+    census) step census python3 bench/census_gpu.py run ${WHEELS:+--wheels "$WHEELS"} --output "$OUT" ${CENSUS:-} ;;
+    # shellcheck disable=SC2086
+    refused) step refused python3 bench/refused_gpu.py ${WHEELS:+--wheels "$WHEELS"} --json "$OUT/refused.json" ${REFUSED:-} ;;
     start) step start python3 bench/gpu_start.py --gpus "$gpus" ;;
     # shellcheck disable=SC2086
     sandbox) step sandbox python3 bench/sandbox_cost.py --device cuda0 --json "$OUT/sandbox.json" ${SANDBOX:-} ;;
-    *) echo "no step \"$name\"; there are versus, campaigns, same, gpus, start and sandbox"; status=2 ;;
+    *) echo "no step \"$name\"; there are versus, campaigns, same, gpus, start, sandbox, unmodified, captured, census and refused"; status=2 ;;
   esac
 done
 exit $status

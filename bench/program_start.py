@@ -3,13 +3,14 @@
 redis-server. What a program requests is recorded from a real one (Triton 3.3.1, bench/many_kernels.py) in an empty folder:
 
     signed    one connection: GET /v1/choices, and a group of files for each kernel, which a signed release names
-    shared    the same from the namespace of a token and an image, which the server reads from its database; no choices
+    shared    the same groups from the namespace of a token and an image, which the server reads from its database; no choices
     nginx     the requests of `signed`, with the same answers
     redis     Triton's RemoteCacheManager: a connection, its handshake and two MGET for each kernel
 
-    WAVETUNE_BUILD=build/release bench/program_start.py [RUNS [STARTS [KERNELS [AT_ONCE]]]]
+    WAVETUNE_BUILD=build/release bench/program_start.py [cold] [RUNS [STARTS [KERNELS [AT_ONCE]]]]
 
-Default: 5 runs of 1,000 starts of 50 kernels, first 100 at a time, then all at once. Needs build/triton-3.3.1 (tests/python-env.sh 3.3.1) with redis (its pip install
+Default: 5 runs of 1,000 starts of 50 kernels, first 100 at a time, then all at once. `cold`: each run of `signed` and `shared` on a
+server that has just started, without nginx and Redis, and how many statements it ran. Needs build/triton-3.3.1 (tests/python-env.sh 3.3.1) with redis (its pip install
 redis) and the packages nginx-light, redis-server, lld-19. PostgreSQL, server and load share the machine's cores.
 """
 
@@ -27,6 +28,7 @@ from cached_get import nginx_start
 TRITON = "3.3.1"
 HARDWARE = {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X", "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
 ENVIRONMENT = {**HARDWARE, "triton": TRITON}
+SHARE = ("--remote-share", f"container/{many_kernels.IMAGE}")
 SPACE = {"configs": [{"BLOCK": 1024, "num_warps": 4}]}
 
 
@@ -114,11 +116,13 @@ def signed_side(bench, program):
 
 
 def shared_side(bench, program):
-    server = bench.server(options=("--remote-share", f"container/{many_kernels.IMAGE}"))
+    server = bench.server(options=SHARE)
     token = harness.make_token(server.database, "container", "reader,demand")
     program.run({**many_kernels.remote(server.port, token), **many_kernels.PATIENT}, compiled=program.n)
-    requests = program.record(server.port, lambda port: many_kernels.remote(port, token))
-    assert len(requests) == program.n, requests
+    # Not recorded: a program also writes the list of its start, on another connection.
+    names = [next(name for name in files if name.endswith(".hsaco")).removesuffix(".hsaco") for _, files in program.groups]
+    requests = [driver.get_request(f"/v1/remote/triton/{folder}/group/{name}.json?image={many_kernels.IMAGE}", token)
+                for (folder, _), name in zip(program.groups, names)]
     return server, requests
 
 
@@ -146,14 +150,45 @@ def redis_side(bench, program):
     return redis, redis_port, program.record(redis_port, variables)
 
 
+def cold_starts(bench, sides, n, runs, at_once):
+    """`sides`: {name: (database, options, requests)}."""
+    for name, (database, options, requests) in sides.items():
+        seen = {"p50": [], "p99": [], "last": [], "statements": []}
+        for _ in range(runs):
+            server = bench.server(database, options)
+            before = statements(server)
+            ms = driver.starts(server.port, requests, n, at_once)["ms"]
+            seen["statements"].append(statements(server) - before)
+            for label, share in (("p50", 0.5), ("p99", 0.99), ("last", 1)):
+                seen[label].append(driver.percentile(ms, share))
+            server.stop()
+        print(f"  {name:9} " + "; ".join(f"{label} {driver.spread(values)}" for label, values in seen.items()), flush=True)
+
+
+def statements(server):
+    """How many it ran; a few a second are its housekeeping."""
+    lines = server.request("GET", "/metrics").body.decode().splitlines()
+    return sum(float(line.split()[1]) for line in lines if line.startswith("wavetune_db_runs_total{"))
+
+
 def main():
-    runs, n, kernels, *waves = (int(text) for text in (*sys.argv[1:], *("5", "1000", "50")[len(sys.argv) - 1:]))
-    many_kernels.python(TRITON, "redis")
-    driver.need("nginx", "nginx-light")
+    arguments = sys.argv[1:]
+    is_cold = arguments[:1] == ["cold"]
+    arguments = arguments[is_cold:]
+    runs, n, kernels, *waves = (int(text) for text in (*arguments, *("5", "1000", "50")[len(arguments):]))
+    many_kernels.python(TRITON, *() if is_cold else ("redis",))
     with driver.Bench() as bench:
         program = Program(bench, kernels)
         signed, token, requests = signed_side(bench, program)
         shared, shared_requests = shared_side(bench, program)
+        if is_cold:
+            bench.print_machine()
+            for at_once in waves or (n,):
+                print(f"{n:,} starts at a server that has just started, {min(at_once, n):,} at a time; ms, {runs} runs", flush=True)
+                cold_starts(bench, {"signed": (signed.database, (), requests),
+                                    "shared": (shared.database, SHARE, shared_requests)}, n, runs, at_once)
+            return
+        driver.need("nginx", "nginx-light")
         web, port, size = nginx_side(bench, signed, token, requests)
         redis, redis_port, commands = redis_side(bench, program)
         sides = {"nginx": (web.pid, port, requests), "signed": (signed.process.pid, signed.port, requests),

@@ -10,8 +10,10 @@ For each model, every process in an empty folder of its own:
   first    with an empty server, under one token and image, which share code; it tunes as ever
   second   the same again: everything comes from the server
   choices  the choices alone: nothing is benchmarked, the chosen configs are compiled
-Then N processes each, in turn, take 200 steps with the folder of `first`, whose choices are its own, and with that of `second`:
-the ratio of their medians, with a bootstrap interval over the processes. Outputs are compared between these two.
+Outputs are compared between first and second. Then N processes take 200 steps with the choices of `alone` (of `first` where that
+was not run), without the wheel in their launches, and 200 with what the server gives, with it, in one process and in turns
+(unmodified_model.py --turns): the ratio, with a bootstrap interval over the processes. For how many keys the two have different
+configs is printed; where that is none, the ratio is the wheel's cost in a launch and the noise.
 
 The wheels of fla-core, flash-linear-attention and einops lie in DIR where they are not installed. Programs are those of
 $WAVETUNE_BUILD. Nothing but loopback is used.
@@ -21,8 +23,7 @@ import argparse
 import json
 import os
 import pathlib
-import random
-import statistics
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 BUILD = pathlib.Path(os.environ.get("WAVETUNE_BUILD", ROOT / "build/release"))
 IMAGE = "sha256:" + "1" * 64
 sys.path.insert(0, str(ROOT / "python"))
+from turns import print_ratio  # noqa: E402
 from wavetune.client import Client  # noqa: E402
 
 
@@ -56,7 +58,7 @@ class Server:
         self.process.wait(60)
 
 
-def begin(model, cache, wheels, server=None, steps=0, code=True, shapes=None, go=None):
+def begin(model, cache, wheels, server=None, steps=0, code=True, shapes=None, go=None, turns=False):
     """A process of the model; `go`: a file that it waits for when its imports are done."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "WAVETUNE_"))}
     own |= {"TRITON_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), *map(str, wheels)])}
@@ -67,6 +69,7 @@ def begin(model, cache, wheels, server=None, steps=0, code=True, shapes=None, go
     command = [sys.executable, str(ROOT / "bench/unmodified_model.py"), model, "--steps", str(steps)]
     command += ["--shapes", str(shapes)] if shapes else []
     command += ["--go", str(go)] if go else []
+    command += ["--turns"] if turns else []
     if model == "GatedDeltaNet":
         command.append("--forward")  # fla refuses its backward under Triton 3.4 to 3.7 on Hopper
     return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -97,12 +100,23 @@ def print_run(kind, report):
           f"{counters.get('requests', 0)}, dropped {counters.get('dropped', 0)}; imports {report['import_s']:.1f} s", flush=True)
 
 
-def interval(own, restored, n=10000):
-    """The ratio of medians, and its bootstrap interval of 95 % over the processes."""
-    draw = random.Random(7)
-    ratios = sorted(statistics.median(draw.choices(restored, k=len(restored))) / statistics.median(draw.choices(own, k=len(own)))
-                    for _ in range(n))
-    return statistics.median(restored) / statistics.median(own), ratios[n // 40], ratios[-n // 40]
+def measure_steps(model, scratch, wheels, server, arguments, own):
+    """Steps with the folder of `own` and with what the server gives; returns the processes' reports."""
+    begun, reports = [], []
+    for i in range(arguments.processes):  # their imports at once, and then one after the other on the GPU
+        go, folder = scratch / f"{model}-{i}.go", scratch / f"{model}-turns-{i}"
+        shutil.copytree(scratch / f"{model}-{own}", folder)
+        begun.append((go, begin(model, folder, wheels, server, steps=arguments.steps, shapes=1, go=go, turns=True)))
+    for go, process in begun:
+        go.touch()
+        report = end(process)
+        if report:
+            assert report["benchmark_s"] < 0.1, report["benchmark_s"]
+            reports.append(report)
+    if not reports:
+        return reports
+    print_ratio(model, reports, f"the choices of {own}", arguments.steps)
+    return reports
 
 
 def measure(model, scratch, wheels, server, arguments):
@@ -123,26 +137,9 @@ def measure(model, scratch, wheels, server, arguments):
             if pairs:
                 print(f"  {what}: largest relative difference of the means "
                       f"{max(abs(a - b) / max(abs(a), 1e-30) for a, b in pairs):.2e}", flush=True)
-    if first and second and arguments.processes:
-        times = {"first": [], "second": []}
-        turns = []
-        for i in range(arguments.processes):  # their imports at once, and then one after the other on the GPU
-            for kind in times:
-                go = scratch / f"{model}-{kind}-{i}.go"
-                more = {"server": server} if kind == "second" else {}
-                turns.append((kind, go, begin(model, scratch / f"{model}-{kind}", wheels, steps=arguments.steps, shapes=1, go=go,
-                                              **more)))
-        for kind, go, process in turns:
-            go.touch()
-            report = end(process)
-            if report:
-                assert report["benchmark_s"] < 0.1 and report["compiled"] == 0, (kind, report["benchmark_s"], report["compiled"])
-                times[kind].append(statistics.median(report["step_ms"]))
-        ratio, low, high = interval(times["first"], times["second"])
-        print(f"ratio: {model}: steps with another container's choices {ratio:.4f} ({low:.4f} to {high:.4f}) x those with its own, "
-              f"{arguments.processes} processes of {arguments.steps} steps each in turn; {statistics.median(times['first']):.2f} ms",
-              flush=True)
-        reports["steps"] = times
+    own = next((kind for kind in ("alone", "first") if reports.get(kind)), None)
+    if first and own and arguments.processes:
+        reports["steps"] = measure_steps(model, scratch, wheels, server, arguments, own)
     return reports
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes the captured kernel of tests/data/kernels/gpu_captured and a build with two handwritten cases, as a builder would;
-and the same without a reference, with a config more, number 4, that is wrong in one element.
+and the same without a reference, with a config more, number 4, that is wrong in one element, and with what Triton's interpreter
+computes; in "misread" that is of another scale, so that the default is wrong.
 
     captured.py WAVETUNE ARCH FOLDER     in the environment of build/python, with python/ on the path; writes
-                                         FOLDER/{captured,planted}/{kernel,build}
+                                         FOLDER/{captured,planted,misread}/{kernel,build}
 """
 
 import array
@@ -12,10 +13,14 @@ import json
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import triton
 from triton.compiler import ASTSource
+from wavetune.captured.interpret import expected_of
+from wavetune.runtime.closure import closure
+from wavetune.runtime.texts import function_document
 from wavetune.source import load_function
 from wavetune.target import make_target, scratch_pointers, triton_version
 
@@ -26,6 +31,21 @@ TABLE = array.array("i", (3 * i * i % 101 - 50 for i in range(16))).tobytes()
 
 
 PLANTED = {"BLOCK": 512, "PLANTED": 1, "num_warps": 4}
+
+
+def expected(jit, case, config, grid, objects, scale):
+    """The interpreter's values for a case, as a builder gets them."""
+    manifest = json.loads((KERNEL / "kernel.json").read_text())
+    arguments = [{"name": one["name"], "kind": "tensor", "dtype": one["dtype"]} if one["kind"] == "buffer" else
+                 {"name": one["name"], "kind": type(case[one["name"]]["value"]).__name__, "value": case[one["name"]]["value"]}
+                 for one in manifest["arguments"]]
+    arguments = [{**one, "value": scale} if one["name"] == "scale" else one for one in arguments]
+    first = types.SimpleNamespace(config=config, constexprs={}, grid=grid)
+    launch = types.SimpleNamespace(arguments=arguments, configs=[first])
+    found = expected_of(function_document(jit, closure(jit), None, [], None), launch, manifest, {"arguments": case},
+                        lambda digest: str(objects / digest.removeprefix("sha256:")))
+    assert isinstance(found, bytes), found
+    return found
 
 
 def kernel_write(folder, is_planted):
@@ -39,7 +59,7 @@ def kernel_write(folder, is_planted):
     return json.loads((folder / "space.json").read_text())["configs"]
 
 
-def build_write(folder, kernel, configs, arch):
+def build_write(folder, kernel, configs, arch, scale):
     objects, target = folder / "objects", make_target(arch)
     objects.mkdir(parents=True)
     jit = load_function(KERNEL / "gather.py", "gather", target).jit
@@ -66,7 +86,9 @@ def build_write(folder, kernel, configs, arch):
                 "table": {"elements": 16, "access": "read", "fill": {"blob": store(TABLE)}},
                 "again": {"elements": 16, "access": "read", "alias": "table"},
                 "scale": {"value": 0.088}, "n": {"value": n}}
-        return {"key": {"n": n, "x_dtype": "torch.float8_e4m3fn"}, "case": {"arguments": case}, "signature": SIGNATURE,
+        grid = [triton.cdiv(n, configs[0]["BLOCK"]), 1, 1]
+        own = {} if scale is None else {"expected": store(expected(jit, case, configs[0], grid, objects, scale))}
+        return {**own, "key": {"n": n, "x_dtype": "torch.float8_e4m3fn"}, "case": {"arguments": case}, "signature": SIGNATURE,
                 "constexprs": {},
                 "objects": [{**one, "grid": [triton.cdiv(n, one["config"]["BLOCK"]), 1, 1]} for one in code]}
 
@@ -77,12 +99,12 @@ def build_write(folder, kernel, configs, arch):
 
 
 def main(wavetune, arch, folder):
-    for name in ("captured", "planted"):
+    for name, scale in (("captured", None), ("planted", 0.088), ("misread", 0.089)):
         place = Path(folder) / name
         shutil.rmtree(place, ignore_errors=True)
-        configs = kernel_write(place / "kernel", name == "planted")
+        configs = kernel_write(place / "kernel", name != "captured")
         kernel = subprocess.run([wavetune, "kernel", "hash", place / "kernel"], capture_output=True, text=True, check=True)
-        build_write(place / "build", kernel.stdout.split()[-1], configs, arch)
+        build_write(place / "build", kernel.stdout.split()[-1], configs, arch, scale)
 
 
 main(*sys.argv[1:])

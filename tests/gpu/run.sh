@@ -2,7 +2,7 @@
 # Tests on a machine with GPUs: one command, no network, under 8 minutes on one H200.
 #
 #   tests/gpu/run.sh [PART…]              parts: device tune triton isolation leftovers deployment multi overhead; default:
-#                                         all, in this order
+#                                         all, in this order; and captured, which is the end of triton
 #   tests/gpu/run.sh --emulated [PART…]   on an emulated AMD GPU (docs/hardware.md): device and isolation, which ask whether
 #                                         results are right; no other part, and no time in what is written means anything
 #
@@ -154,6 +154,13 @@ tuned() {
   fi
 }
 
+# Tunes a kernel whose default is not what Triton's interpreter computes; fails unless that is said.
+misread() { # DEVICE KERNEL KEY …
+  local said
+  said=$(tuned misread "$@" 2>&1) && echo "the default was not found to be wrong" && return 1
+  grep -ho "[a-z]*\[[0-9]*\] is [^\"]*Triton's interpreter has [^)]*)" - "$OUT/misread.json" <<<"$said" | head -1 | grep .
+}
+
 part_device() {
   with_hip "$programs/wavetune-agent" probe >"$OUT/probe.json" 2>"$OUT/probe.log"
   check probe compare devices "$OUT/probe.json" "${devices[@]}"
@@ -216,6 +223,11 @@ part_triton() {
       skip "$name: it was not packed"
     fi
   done < <(grep -v '^#' tests/gpu/triton.txt)
+  part_captured
+}
+
+# A captured kernel, and the same with a config more that is wrong in one element, without a reference: that one must be found.
+part_captured() {
   local dtype=x_dtype=torch.float8_e4m3fn
   if [ -f "$builds/captured/build/build.json" ]; then
     same captured "$builds/captured/kernel" "n=16777216,$dtype" --build "$builds/captured/build"
@@ -224,6 +236,7 @@ part_triton() {
       check captured-odd-right compare tuned "$OUT/captured-odd.json"
     check planted tuned planted ${backend}0 "$builds/planted/kernel" "n=16777216,$dtype" --build "$builds/planted/build" &&
       check planted-found compare planted "$OUT/planted.json" 4
+    check misread misread ${backend}0 "$builds/misread/kernel" "n=100003,$dtype" --build "$builds/misread/build"
   else
     skip "captured: it was not built"
   fi
@@ -358,13 +371,13 @@ part_overhead() {
 
 for part in "${parts[@]}"; do
   case $part in
-  device | tune | triton | isolation | leftovers | deployment | multi | overhead)
+  device | tune | triton | captured | isolation | leftovers | deployment | multi | overhead)
     begin=$SECONDS
     echo "== $part"
     "part_$part"
     [ -n "$emulated" ] || echo "   ($((SECONDS - begin)) s)"
     ;;
-  *) not_ok "there is no part $part: device tune triton isolation leftovers deployment multi overhead" ;;
+  *) not_ok "there is no part $part: device tune triton captured isolation leftovers deployment multi overhead" ;;
   esac
 done
 [ -z "$emulated" ] || echo "$EMULATED_NOTE"

@@ -5,6 +5,7 @@
 
 #include "agent/measure/check.h"
 #include "agent/measure/element.h"
+#include "agent/measure/expected.h"
 #include "agent/measure/float8.h"
 #include "common/kernel/kernel_case.h"
 
@@ -115,13 +116,10 @@ static int64_t piece_end(const struct comparison *comparison, size_t piece) {
 
 static void piece_square(void *context, size_t piece) {
   const struct comparison *comparison = context;
-  for (int64_t k = (int64_t)piece * SCAN_ELEMENTS; k < piece_end(comparison, piece); k++) {
-    double value = element_get(comparison->dtype, comparison->expected, k);
-    if (!isfinite(value))
-      continue;
-    comparison->sums[piece] += value * value;
-    comparison->counts[piece]++;
-  }
+  int64_t first = (int64_t)piece * SCAN_ELEMENTS;
+  comparison->sums[piece] =
+      elements_square_sum(comparison->dtype, comparison->expected, first,
+                          piece_end(comparison, piece) - first, &comparison->counts[piece]);
 }
 
 /* The largest difference between finite elements. Others must be the same: else the piece is far.
@@ -242,27 +240,52 @@ static enum outcome launch(struct problem *problem, struct loaded_config *loaded
   return check_canaries(problem, error) ? OUTCOME_CORRECT : OUTCOME_CORRECTNESS;
 }
 
+/* Keeps output i of the default, which was just run. */
 static bool default_keep(struct problem *problem, size_t i, struct error *error) {
   struct operand *operand = &problem->operands[i];
   struct device *device = problem->device;
+  const struct device_ops *ops = device->ops;
   struct agreed *agreed = &operand->agreed[problem->set];
+  const void *address = operand->checked->address;
+  if (!device->has_fingerprint) {
+    agreed->bytes = ops->host_buffer_new(device, operand->bytes);
+    return check_download(problem, agreed->bytes, operand, error);
+  }
+
+  return check_device_result(
+      problem, ops->fingerprint(device, address, operand->bytes, &agreed->left, error) &&
+                   ops->buffer_new(device, operand->bytes, &agreed->kept, error) &&
+                   ops->copy(device, agreed->kept->address, address, operand->bytes, error));
+}
+
+/* Gets what the default left in output i with a set of inputs to the host. */
+static bool default_fetch(struct problem *problem, size_t i, size_t set, struct error *error) {
+  struct operand *operand = &problem->operands[i];
+  struct device *device = problem->device;
+  struct agreed *agreed = &operand->agreed[set];
+  if (agreed->bytes)
+    return true;
+  agreed->bytes = device->ops->host_buffer_new(device, operand->bytes);
+  return check_device_result(
+      problem,
+      device->ops->download(device, agreed->bytes, agreed->kept->address, operand->bytes, error));
+}
+
+/* The same, with its root mean square and the number of finite elements. */
+static bool default_sum(struct problem *problem, size_t i, size_t set, struct error *error) {
+  struct agreed *agreed = &problem->operands[i].agreed[set];
   struct comparison comparison = {.dtype = problem->kernel->arguments[i].dtype,
-                                  .elements = operand->elements};
-  int64_t far, count;
+                                  .elements = problem->operands[i].elements};
+  int64_t far;
   double sum, largest;
-  if (!agreed->bytes)
-    agreed->bytes = device->ops->host_buffer_new(device, operand->bytes);
-  if (!check_download(problem, agreed->bytes, operand, error))
-    return false;
-  if (device->has_fingerprint &&
-      !check_device_result(problem, device->ops->fingerprint(device, operand->checked->address,
-                                                             operand->bytes, &agreed->left, error)))
+  if (agreed->n_finite) /* 0: not summed yet, or nothing is finite */
+    return true;
+  if (!default_fetch(problem, i, set, error))
     return false;
 
   comparison.expected = agreed->bytes;
-  pieces_run(&comparison, piece_square, &far, &sum, &largest, &count);
-  agreed->n_finite = count;
-  agreed->rms = count ? sqrt(sum / (double)count) : 0;
+  pieces_run(&comparison, piece_square, &far, &sum, &largest, &agreed->n_finite);
+  agreed->rms = agreed->n_finite ? sqrt(sum / (double)agreed->n_finite) : 0;
   return true;
 }
 
@@ -278,6 +301,8 @@ static enum outcome noise_measure(struct problem *problem, size_t i, struct erro
     return OUTCOME_RUNTIME;
   if (is_same)
     return OUTCOME_CORRECT;
+  if (!default_fetch(problem, i, problem->set, error))
+    return OUTCOME_RUNTIME;
 
   struct comparison comparison = {argument->dtype, operand->elements, agreed->bytes,
                                   .bytes = operand->written};
@@ -294,6 +319,33 @@ static enum outcome noise_measure(struct problem *problem, size_t i, struct erro
   return OUTCOME_CORRECTNESS;
 }
 
+/* The interpreter's values of output i, which are of the first set; NULL: there are none. */
+static const struct expected_buffer *expected_of(const struct problem *problem, size_t i) {
+  return problem->expected && problem->set == 0 ? expected_find(problem->expected, i) : NULL;
+}
+
+static bool output_is_expected(const struct problem *problem, struct loaded_config *loaded,
+                               size_t i, const void *bytes, struct error *error) {
+  bool agrees = expected_agrees(problem->kernel, expected_of(problem, i), bytes, error);
+  if (!agrees)
+    loaded->interpreted = AGREEMENT_DISAGREES;
+  else if (loaded->interpreted == AGREEMENT_NONE)
+    loaded->interpreted = AGREEMENT_AGREES;
+  return agrees;
+}
+
+/* Compares output i of the default with the interpreter's values. */
+static enum outcome default_expect(struct problem *problem, struct loaded_config *loaded, size_t i,
+                                   struct error *error) {
+  if (!expected_of(problem, i))
+    return OUTCOME_CORRECT;
+  if (!default_fetch(problem, i, 0, error))
+    return OUTCOME_RUNTIME;
+  return output_is_expected(problem, loaded, i, problem->operands[i].agreed[0].bytes, error)
+             ? OUTCOME_CORRECT
+             : OUTCOME_CORRECTNESS;
+}
+
 /* Runs the default twice on the set that is in place, and keeps what it wrote. */
 static enum outcome default_run(struct problem *problem, struct loaded_config *loaded,
                                 struct error *error) {
@@ -302,6 +354,9 @@ static enum outcome default_run(struct problem *problem, struct loaded_config *l
   for (size_t i = 0; i < n && outcome == OUTCOME_CORRECT; i++)
     if (is_output(problem, i) && !default_keep(problem, i, error))
       outcome = OUTCOME_RUNTIME;
+  for (size_t i = 0; i < n && outcome == OUTCOME_CORRECT; i++)
+    if (is_output(problem, i))
+      outcome = default_expect(problem, loaded, i, error);
   if (outcome == OUTCOME_CORRECT)
     outcome = launch(problem, loaded, error);
   for (size_t i = 0; i < n && outcome == OUTCOME_CORRECT; i++)
@@ -339,12 +394,38 @@ static bool output_agrees(const struct problem *problem, size_t i, struct error 
                    set_words(problem->set));
 }
 
-/* Whether output i of the default overflows with large inputs: then where it is NaN or infinite may
- * depend on the order of operations. */
-static bool is_overflown(const struct problem *problem, size_t i) {
+/* Sets *ret: output i of the default overflows with large inputs. Then where it is NaN or infinite
+ * may depend on the order of operations. */
+static bool overflow_find(struct problem *problem, size_t i, bool *ret, struct error *error) {
   const struct agreed *agreed = problem->operands[i].agreed;
-  return problem->set == LARGE_SET &&
-         (agreed[LARGE_SET].is_overflown || agreed[LARGE_SET].n_finite < agreed[0].n_finite);
+  *ret = false;
+  if (problem->set != LARGE_SET)
+    return true;
+  if (!default_sum(problem, i, LARGE_SET, error) || !default_sum(problem, i, 0, error))
+    return false;
+  *ret = agreed[LARGE_SET].is_overflown || agreed[LARGE_SET].n_finite < agreed[0].n_finite;
+  return true;
+}
+
+/* Compares output i of a config that is not what the default left. */
+static enum outcome output_check(struct problem *problem, struct loaded_config *loaded, size_t i,
+                                 struct error *error) {
+  bool is_overflown;
+  if (!overflow_find(problem, i, &is_overflown, error) ||
+      !default_sum(problem, i, problem->set, error))
+    return OUTCOME_RUNTIME;
+  if (is_overflown)
+    return OUTCOME_CORRECT;
+
+  bool is_expected = !expected_of(problem, i) ||
+                     output_is_expected(problem, loaded, i, problem->operands[i].written, error);
+  if (loaded->agreement == AGREEMENT_BITWISE)
+    loaded->agreement = AGREEMENT_AGREES;
+  if (!output_agrees(problem, i, error)) {
+    loaded->agreement = AGREEMENT_DISAGREES;
+    return OUTCOME_CORRECTNESS;
+  }
+  return is_expected ? OUTCOME_CORRECT : OUTCOME_CORRECTNESS;
 }
 
 /* Runs a config on the set that is in place. */
@@ -353,17 +434,14 @@ static enum outcome set_check(struct problem *problem, struct loaded_config *loa
   enum outcome outcome = launch(problem, loaded, error);
   for (size_t i = 0; i < problem->kernel->n_arguments && outcome == OUTCOME_CORRECT; i++) {
     bool is_same;
-    if (!is_output(problem, i) || is_overflown(problem, i))
+    if (!is_output(problem, i))
       continue;
     if (!output_take(problem, i, &is_same, error))
       return OUTCOME_RUNTIME;
-    if (is_same)
-      continue;
-    loaded->agreement = AGREEMENT_AGREES;
-    if (!output_agrees(problem, i, error)) {
-      loaded->agreement = AGREEMENT_DISAGREES;
-      outcome = OUTCOME_CORRECTNESS;
-    }
+    if (!is_same)
+      outcome = output_check(problem, loaded, i, error);
+    else if (expected_of(problem, i) && loaded->interpreted == AGREEMENT_NONE)
+      loaded->interpreted = AGREEMENT_AGREES; /* as the default does, or nothing would run */
   }
   return outcome;
 }
@@ -374,6 +452,7 @@ enum outcome agreement_check(struct problem *problem, struct loaded_config *load
   enum outcome outcome = OUTCOME_CORRECT;
   struct error ignored;
   loaded->agreement = AGREEMENT_BITWISE;
+  loaded->interpreted = AGREEMENT_NONE;
   for (size_t set = problem->n_sets; set-- > 0 && outcome == OUTCOME_CORRECT;) {
     if (!check_device_result(problem, set_place(problem, set, error)))
       outcome = OUTCOME_RUNTIME;
@@ -385,6 +464,8 @@ enum outcome agreement_check(struct problem *problem, struct loaded_config *load
   problem->has_default |= outcome == OUTCOME_CORRECT;
   if (outcome != OUTCOME_CORRECT && loaded->agreement != AGREEMENT_DISAGREES)
     loaded->agreement = AGREEMENT_NONE;
+  if (outcome == OUTCOME_RUNTIME)
+    loaded->interpreted = AGREEMENT_NONE;
   if (!problem->is_spoiled && !check_device_result(problem, set_place(problem, 0, &ignored)))
     problem->is_spoiled = true; /* the inputs are not known any more */
   return outcome;

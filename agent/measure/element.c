@@ -294,39 +294,82 @@ static void float16_widen(const uint16_t *from, int64_t n, float *to) {
   }
 }
 
+/* Floats of at most 32 bits as float; false: one of them is NaN or infinite, or it is another type.
+ */
+static bool block_widen(enum dtype dtype, const void *from, int64_t n, float *to) {
+  switch (dtype) {
+  case DTYPE_FLOAT16:
+    if (any_above_16(from, n, 0x7bff))
+      return false;
+    float16_widen(from, n, to);
+    return true;
+
+  case DTYPE_BFLOAT16:
+    if (any_above_16(from, n, 0x7f7f))
+      return false;
+    bfloat16_widen(from, n, to);
+    return true;
+
+  case DTYPE_FLOAT32:
+    if (any_above_32(from, n, 0x7f7fffff))
+      return false;
+    memcpy(to, from, (size_t)n * sizeof *to);
+    return true;
+
+  default:
+    if (!dtype_is_float8(dtype) || float8_any_not_finite(dtype, from, n))
+      return false;
+    float8_widen(dtype, from, n, to);
+    return true;
+  }
+}
+
 static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_t n, double atol,
                           double rtol) {
   float wide_a[NEAR_BLOCK], wide_b[NEAR_BLOCK];
   if (memcmp(a, b, (size_t)n * dtype_size(dtype)) == 0)
     return true;
-
-  switch (dtype) {
-  case DTYPE_FLOAT16:
-    if (any_above_16(a, n, 0x7bff) || any_above_16(b, n, 0x7bff))
-      return false;
-    float16_widen(a, n, wide_a);
-    float16_widen(b, n, wide_b);
-    break;
-
-  case DTYPE_BFLOAT16:
-    bfloat16_widen(a, n, wide_a);
-    bfloat16_widen(b, n, wide_b);
-    break;
-
-  case DTYPE_FLOAT32:
-    return floats_are_near(a, b, n, (float)atol, (float)rtol);
-
-  case DTYPE_FLOAT64:
+  if (dtype == DTYPE_FLOAT64)
     return doubles_are_near(a, b, n, atol, rtol);
+  return block_widen(dtype, a, n, wide_a) && block_widen(dtype, b, n, wide_b) &&
+         floats_are_near(wide_a, wide_b, n, (float)atol, (float)rtol);
+}
 
-  default:
-    if (!dtype_is_float8(dtype) || float8_any_not_finite(dtype, a, n) ||
-        float8_any_not_finite(dtype, b, n))
-      return false;
-    float8_widen(dtype, a, n, wide_a);
-    float8_widen(dtype, b, n, wide_b);
+/* Several sums, so that compilers may vectorise the loop without reordering one. */
+static double squares_add(const float *values, int64_t n) {
+  double sums[8] = {0};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int k = 0; k < 8; k++)
+      sums[k] += (double)values[i + k] * (double)values[i + k];
+  for (; i < n; i++)
+    sums[0] += (double)values[i] * (double)values[i];
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+double elements_square_sum(enum dtype dtype, const void *bytes, int64_t first, int64_t n,
+                           int64_t *ret_finite) {
+  float wide[NEAR_BLOCK];
+  double sum = 0;
+  *ret_finite = 0;
+  for (int64_t at = first, block; at < first + n; at += block) {
+    block = first + n - at < NEAR_BLOCK ? first + n - at : NEAR_BLOCK;
+    if (block_widen(dtype, (const char *)bytes + (size_t)at * dtype_size(dtype), block, wide)) {
+      sum += squares_add(wide, block);
+      *ret_finite += block;
+      continue;
+    }
+
+    for (int64_t i = at; i < at + block; i++) {
+      double value = element_get(dtype, bytes, i);
+      if (isfinite(value)) {
+        sum += value * value;
+        ++*ret_finite;
+      }
+    }
   }
-  return floats_are_near(wide_a, wide_b, n, (float)atol, (float)rtol);
+
+  return sum;
 }
 
 int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t first, int64_t n,

@@ -37,6 +37,11 @@ int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *agai
 int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t first, int64_t n,
                      double atol, double rtol);
 
+/* The sum of the squares of the finite ones of `n` elements from `first` on; *ret_finite: how many
+ * these are. As fast as memory where all are finite floats. */
+double elements_square_sum(enum dtype dtype, const void *bytes, int64_t first, int64_t n,
+                           int64_t *ret_finite);
+
 #define TEAM_MAX 8
 
 unsigned team_size(void);

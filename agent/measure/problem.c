@@ -77,6 +77,9 @@ static bool operands_size(struct problem *problem, const struct scope *scope,
     if (agreement_varies(argument))
       sets_on_device += AGREEMENT_SETS * operand->bytes;
     if (argument->access != ACCESS_READ) {
+      size_t kept = problem->device->has_fingerprint ? operand->bytes : 0;
+      on_device += kept;
+      sets_on_device += (AGREEMENT_SETS - 1) * kept;
       on_host += 2 * operand->bytes;
       sets_on_host += (AGREEMENT_SETS - 1) * operand->bytes;
     }
@@ -121,7 +124,8 @@ static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct
   }
 
   operand->given = ops->host_buffer_new(device, operand->bytes);
-  inputs_fill(argument, i, operand->elements, seed, operand->given);
+  inputs_fill(argument, i, operand->elements, problem->expected ? problem->expected->seed : seed,
+              operand->given);
   if (!ops->upload(device, address, operand->given, operand->bytes, error))
     return false;
   if (!agreement_sets_new(problem, i, seed, error))
@@ -203,6 +207,7 @@ bool problem_new(const struct problem_setup *setup, struct problem **ret_problem
                               .key = setup->key,
                               .space = setup->space,
                               .reference = setup->reference,
+                              .expected = setup->reference ? NULL : setup->expected,
                               .n_sets = setup->reference ? 0 : 1};
   const char *flush = setup->is_cold ? setup->instruction_flush : NULL;
   if (flush && !device->ops->instruction_flush_set)
@@ -264,6 +269,8 @@ void problem_free(struct problem *problem) {
     for (size_t k = 0; k < AGREEMENT_SETS; k++) {
       if (operand->sets[k])
         ops->buffer_free(problem->device, operand->sets[k]);
+      if (operand->agreed[k].kept)
+        ops->buffer_free(problem->device, operand->agreed[k].kept);
       if (operand->agreed[k].bytes)
         ops->host_buffer_free(problem->device, operand->agreed[k].bytes);
     }

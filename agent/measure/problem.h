@@ -36,14 +36,16 @@
  * the host. The problem keeps up to VERIFIED_MAX for each operand, but not of outputs that contain
  * a mark: there, bytes that were written cannot be distinguished from bytes that were not.
  *
- * Without a reference, outputs are compared with the default config's (agent/measure/agreement.h).
+ * Without a reference, outputs are compared with the default config's (agent/measure/agreement.h),
+ * and with what Triton's interpreter computed, where a build has that (agent/measure/expected.h).
  *
  * Inputs must be unchanged. They are checked with the first config, then after every
  * CHECK_INPUTS_EVERY configs, when a config is found wrong, and by problem_inputs_check. Changed
  * data are restored, and the configs checked since the last time are checked again, one by one,
  * with the inputs after each: only the config that changes inputs is wrong.
  *
- * Memory: a problem owns its buffers and expectations, borrows device, kernel, key and space.
+ * Memory: a problem owns its buffers and expectations, borrows device, kernel, key, space and
+ * expected values.
  * Threads: one; large outputs are compared by a few more (element.h). */
 #ifndef WAVETUNE_AGENT_MEASURE_PROBLEM_H
 #define WAVETUNE_AGENT_MEASURE_PROBLEM_H
@@ -51,6 +53,7 @@
 #include "agent/device/device.h"
 #include "agent/measure/launch.h"
 #include "agent/measure/reference.h"
+#include "common/builds/expected.h"
 #include "common/kernel/kernel.h"
 #include "common/verdict/verdict.h"
 
@@ -63,11 +66,13 @@
 
 #define AGREEMENT_SETS 3
 
-/* What the default config wrote in an output with one set of inputs (agent/measure/agreement.h). */
+/* What the default config wrote in an output with one set of inputs (agent/measure/agreement.h).
+ * Where the device has fingerprints it stays there until a config has written something else. */
 struct agreed {
-  void *bytes;             /* on the host */
-  struct fingerprint left; /* where the device has fingerprints */
-  double rms, noise;       /* of its finite elements; the largest difference of a second run */
+  struct device_buffer *kept; /* NULL: the device has no fingerprints */
+  void *bytes;                /* on the host; NULL: not needed yet */
+  struct fingerprint left;
+  double rms, noise; /* of the finite elements of `bytes`; the largest difference of a second run */
   int64_t n_finite;
   bool is_overflown; /* with large inputs only: NaN or infinity, not in the same places twice */
 };
@@ -104,8 +109,9 @@ struct problem_setup {
   const struct kernel *kernel;
   const struct key *key;
   const struct space *space;
-  struct reference *reference; /* NULL: outputs are compared with the default config's */
-  uint64_t baseline;           /* the config whose scalars the reference gets */
+  struct reference *reference;     /* NULL: outputs are compared with the default config's */
+  const struct expected *expected; /* values of the first set of inputs; NULL: none */
+  uint64_t baseline;               /* the config whose scalars the reference gets */
   uint64_t seed;
   bool is_cold;
   size_t rotation_bytes_max;
@@ -122,11 +128,12 @@ struct problem {
   struct operand operands[KERNEL_ARGUMENTS_MAX];
   void *pointers[KERNEL_ARGUMENTS_MAX]; /* storage of the buffer arguments of the next call */
   struct device_rotation rotation;
-  struct reference *reference; /* NULL: outputs are compared with the default config's */
-  size_t n_sets;               /* of inputs, without a reference; else 0 */
-  size_t set;                  /* that is in place */
-  bool has_default;            /* what the default config wrote is known */
-  bool is_noisy;               /* that differs from run to run */
+  struct reference *reference;     /* NULL: outputs are compared with the default config's */
+  size_t n_sets;                   /* of inputs, without a reference; else 0 */
+  const struct expected *expected; /* Triton's interpreter's values, borrowed; NULL: none */
+  size_t set;                      /* that is in place */
+  bool has_default;                /* what the default config wrote is known */
+  bool is_noisy;                   /* that differs from run to run */
   /* The arguments of the reference. */
   void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX];
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
@@ -154,7 +161,8 @@ struct loaded_config {
   /* Of its check. A later check of the inputs may turn OUTCOME_CORRECT into another. */
   enum outcome outcome;
   struct error error;
-  enum agreement agreement; /* AGREEMENT_NONE: with a reference, or it did not run to its end */
+  enum agreement agreement;   /* AGREEMENT_NONE: with a reference, or it did not run to its end */
+  enum agreement interpreted; /* AGREES or DISAGREES; NONE: not compared with expected values */
 };
 
 /* Takes the reference, also on failure; borrows the rest. */

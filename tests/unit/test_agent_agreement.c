@@ -13,9 +13,64 @@ struct trial {
   size_t n;
 };
 
-static void trial_open(struct trial *trial, const char *source, struct fixture_options options) {
-  *trial = (struct trial){.fixture = fixture_new(source, options)};
+static void trial_close(struct trial **opened) {
+  struct trial *trial = *opened;
+  for (size_t i = 0; i < trial->n; i++)
+    config_unload(trial->problem, trial->configs[i]);
+  problem_free(trial->problem);
+  device_close(trial->device);
+  fixture_free(&trial->fixture);
+  free(trial);
+}
+#define cleanup_trial __attribute__((cleanup(trial_close)))
+
+/* Loads a config and checks it; borrowed. */
+static const struct loaded_config *trial_check(struct trial *trial, uint64_t config) {
   struct error error = {0};
+  struct launch_spec launch = launch_spec_default();
+  cleanup_free char *object = fixture_object(&trial->fixture, config, false);
+  struct loaded_config **loaded = &trial->configs[trial->n++];
+  cr_assert_eq(config_load(trial->problem, config, object, &launch, loaded, &error),
+               OUTCOME_CORRECT, "%s", error.message);
+  cr_expect_eq(config_check(trial->problem, *loaded, &error), (*loaded)->outcome);
+  return *loaded;
+}
+
+/* A check and what it must find: with `words` an outcome of "correctness" whose reason has them,
+ * else the class. */
+struct check {
+  uint64_t config;
+  enum agreement class;
+  const char *words;
+};
+#define BITWISE AGREEMENT_BITWISE
+#define AGREES AGREEMENT_AGREES
+#define DISAGREES AGREEMENT_DISAGREES
+#define SAYS(text) .words = (text)
+
+static void trial_expect(struct trial *trial, const struct check *checks, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    const struct check *check = &checks[i];
+    const struct loaded_config *loaded = trial_check(trial, check->config);
+    const char *message = loaded->error.message;
+    bool is_right = !check->words && check->class != DISAGREES;
+    cr_expect_eq(loaded->outcome, is_right ? OUTCOME_CORRECT : OUTCOME_CORRECTNESS, "check %zu: %s",
+                 i, message);
+    if (check->words)
+      cr_expect(strstr(message, check->words), "check %zu: %s", i, message);
+    else
+      cr_expect_eq(loaded->agreement, check->class, "check %zu: %s, %s", i,
+                   agreement_name(loaded->agreement), message);
+  }
+}
+
+/* Opens a kernel and checks its configs in turn, the default first. */
+static struct trial *trial_of(const char *source, struct fixture_options options, bool is_tf32,
+                              const struct check *checks, size_t n) {
+  struct trial *trial = xcalloc(1, sizeof *trial);
+  struct error error = {0};
+  trial->fixture = fixture_new(source, options);
+  trial->fixture.kernel->is_tf32 = is_tf32;
   struct problem_setup setup = {.kernel = trial->fixture.kernel,
                                 .key = &trial->fixture.key,
                                 .space = trial->fixture.space,
@@ -25,43 +80,12 @@ static void trial_open(struct trial *trial, const char *source, struct fixture_o
   setup.device = trial->device;
   cr_assert(problem_new(&setup, &trial->problem, &error), "%s", error.message);
   cr_assert_eq(trial->problem->n_sets, AGREEMENT_SETS);
+  trial_expect(trial, checks, n);
+  return trial;
 }
-
-/* Loads a config and checks it; borrowed. */
-static const struct loaded_config *trial_check(struct trial *trial, uint64_t config) {
-  struct error error = {0};
-  struct launch_spec launch = launch_spec_default();
-  char *object = fixture_object(&trial->fixture, config, false);
-  struct loaded_config **loaded = &trial->configs[trial->n++];
-  cr_assert_eq(config_load(trial->problem, config, object, &launch, loaded, &error),
-               OUTCOME_CORRECT, "%s", error.message);
-  free(object);
-  cr_expect_eq(config_check(trial->problem, *loaded, &error), (*loaded)->outcome);
-  return *loaded;
-}
-
-static void expect_class(struct trial *trial, uint64_t config, enum agreement expected) {
-  const struct loaded_config *loaded = trial_check(trial, config);
-  bool is_right = expected == AGREEMENT_BITWISE || expected == AGREEMENT_AGREES;
-  cr_expect_eq(loaded->agreement, expected, "config %d: %s, %s", (int)config,
-               agreement_name(loaded->agreement), loaded->error.message);
-  cr_expect_eq(loaded->outcome, is_right ? OUTCOME_CORRECT : OUTCOME_CORRECTNESS, "%s",
-               loaded->error.message);
-}
-
-static void expect_wrong(struct trial *trial, uint64_t config, const char *words) {
-  const struct loaded_config *loaded = trial_check(trial, config);
-  cr_expect_eq(loaded->outcome, OUTCOME_CORRECTNESS, "config %d", (int)config);
-  cr_expect(strstr(loaded->error.message, words), "%s", loaded->error.message);
-}
-
-static void trial_close(struct trial *trial) {
-  for (size_t i = 0; i < trial->n; i++)
-    config_unload(trial->problem, trial->configs[i]);
-  problem_free(trial->problem);
-  device_close(trial->device);
-  fixture_free(&trial->fixture);
-}
+#define CHECKS(...)                                                                                \
+  (const struct check[]){__VA_ARGS__}, ARRAY_LENGTH(((const struct check[]){__VA_ARGS__}))
+#define TRIAL(source, options, ...) trial_of(source, options, false, CHECKS(__VA_ARGS__))
 
 #define LOOP                                                                                       \
   "#include <stdint.h>\nvoid f(float *y, const float *x, int64_t n) {\nfor (int64_t i = 0; i < "   \
@@ -80,78 +104,45 @@ static const char modes[] =
          "1; y[0] = first; } }\n";
 
 Test(agreement, the_default_and_what_is_equal_to_it_agree_bitwise) {
-  struct trial trial;
-  trial_open(&trial, modes, MODES);
-  expect_class(&trial, 0, AGREEMENT_BITWISE);
-  expect_class(&trial, 1, AGREEMENT_BITWISE);
-  cr_expect_not(trial.problem->is_noisy);
-  trial_close(&trial);
+  cleanup_trial struct trial *trial = TRIAL(modes, MODES, {0, BITWISE}, {1, BITWISE});
+  cr_expect_not(trial->problem->is_noisy);
 }
 
 Test(agreement, what_is_within_the_tolerance_of_its_type_agrees) {
-  struct trial trial;
-  trial_open(&trial, modes, MODES);
-  expect_class(&trial, 0, AGREEMENT_BITWISE);
-  expect_class(&trial, 2, AGREEMENT_AGREES);
-  expect_class(&trial, 1, AGREEMENT_BITWISE);
-  trial_close(&trial);
+  cleanup_trial struct trial *trial = TRIAL(modes, MODES, {0, BITWISE}, {2, AGREES}, {1, BITWISE});
 }
 
 Test(agreement, a_single_wrong_element_disagrees) {
-  struct trial trial;
-  trial_open(&trial, modes, MODES);
-  expect_class(&trial, 0, AGREEMENT_BITWISE);
-  expect_wrong(&trial, 3, "y[543210] is ");
-  expect_class(&trial, 3, AGREEMENT_DISAGREES);
-  expect_class(&trial, 1, AGREEMENT_BITWISE);
-  trial_close(&trial);
+  cleanup_trial struct trial *trial =
+      TRIAL(modes, MODES, {0, BITWISE}, {3, SAYS("y[543210] is ")}, {3, DISAGREES}, {1, BITWISE});
 }
 
 Test(agreement, what_is_wrong_for_large_numbers_only_disagrees) {
-  struct trial trial;
-  trial_open(&trial, modes, MODES);
-  expect_class(&trial, 0, AGREEMENT_BITWISE);
-  expect_wrong(&trial, 4, "with inputs of large magnitude");
-  expect_class(&trial, 1, AGREEMENT_BITWISE);
-  trial_close(&trial);
+  cleanup_trial struct trial *trial =
+      TRIAL(modes, MODES, {0, BITWISE}, {4, SAYS("with inputs of large magnitude")}, {1, BITWISE});
 }
 
 Test(agreement, what_depends_on_earlier_inputs_disagrees) {
-  struct trial trial;
-  trial_open(&trial, modes, MODES);
-  expect_class(&trial, 0, AGREEMENT_BITWISE);
-  expect_wrong(&trial, 8, "y[0] is ");
-  trial_close(&trial);
+  cleanup_trial struct trial *trial = TRIAL(modes, MODES, {0, BITWISE}, {8, SAYS("y[0] is ")});
 }
 
 Test(agreement, nan_where_the_default_has_a_number_disagrees) {
-  struct trial trial;
-  trial_open(&trial, modes, MODES);
-  expect_class(&trial, 0, AGREEMENT_BITWISE);
-  expect_wrong(&trial, 5, "y[599999] is nan, the default config has ");
-  trial_close(&trial);
+  cleanup_trial struct trial *trial =
+      TRIAL(modes, MODES, {0, BITWISE}, {5, SAYS("y[599999] is nan, the default config has ")});
 }
 
 Test(agreement, the_nans_of_the_default_agree) {
-  struct trial trial;
-  trial_open(&trial, modes, MODES);
-  expect_class(&trial, 5, AGREEMENT_BITWISE);
-  expect_class(&trial, 5, AGREEMENT_BITWISE);
-  expect_wrong(&trial, 0, "the default config has nan");
-  trial_close(&trial);
+  cleanup_trial struct trial *trial =
+      TRIAL(modes, MODES, {5, BITWISE}, {5, BITWISE}, {0, SAYS("the default config has nan")});
 }
 
 Test(agreement, inputs_must_be_unchanged_and_nothing_else_be_written) {
-  struct trial trial;
-  trial_open(&trial, modes, MODES);
-  expect_class(&trial, 0, AGREEMENT_BITWISE);
-  expect_wrong(&trial, 6, "argument \"x\": it is only to be read");
-  expect_class(&trial, 1, AGREEMENT_BITWISE);
-  cr_expect_eq(memcmp(trial.problem->operands[1].checked->address, trial.problem->operands[1].given,
-                      trial.problem->operands[1].bytes),
+  cleanup_trial struct trial *trial = TRIAL(
+      modes, MODES, {0, BITWISE}, {6, SAYS("argument \"x\": it is only to be read")}, {1, BITWISE});
+  cr_expect_eq(memcmp(trial->problem->operands[1].checked->address,
+                      trial->problem->operands[1].given, trial->problem->operands[1].bytes),
                0, "the inputs that are timed are in place");
-  expect_wrong(&trial, 7, "a byte outside of the buffer");
-  trial_close(&trial);
+  trial_expect(trial, CHECKS({7, SAYS("a byte outside of the buffer")}));
 }
 
 /* y is read, too; the default leaves its first element as it is. */
@@ -162,21 +153,15 @@ Test(agreement, elements_that_the_default_does_not_write_must_not_be_written) {
         xasprintf("[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"%s\"},"
                   "{\"name\":\"n\",\"dtype\":\"int64\",\"value\":\"n\"}]",
                   accesses[i]);
-    struct trial trial;
-    trial_open(
-        &trial,
+    struct fixture_options options = {
+        .arguments = arguments,
+        .reference = "#include <stdint.h>\ndouble f_at(int64_t i, float *y, int64_t n) { "
+                     "return 0; }\n",
+        .space = "{\"parameters\": {\"MODE\": [1, 0, 2]}}"};
+    cleanup_trial struct trial *trial = TRIAL(
         "#include <stdint.h>\nvoid f(float *y, int64_t n) {\nfor (int64_t i = MODE; i < n; i++) "
         "y[i] = i + 0.5f; }\n",
-        (struct fixture_options){
-            .arguments = arguments,
-            .reference = "#include <stdint.h>\ndouble f_at(int64_t i, float *y, int64_t n) { "
-                         "return 0; }\n",
-            .space = "{\"parameters\": {\"MODE\": [1, 0, 2]}}"});
-    expect_class(&trial, 0, AGREEMENT_BITWISE);
-    expect_class(&trial, 0, AGREEMENT_BITWISE);
-    expect_wrong(&trial, 1, "y[0] is 0.5");
-    expect_wrong(&trial, 2, "y[1] is ");
-    trial_close(&trial);
+        options, {0, BITWISE}, {0, BITWISE}, {1, SAYS("y[0] is 0.5")}, {2, SAYS("y[1] is ")});
   }
 }
 
@@ -186,48 +171,35 @@ Test(agreement, elements_that_the_default_does_not_write_must_not_be_written) {
        "if (MODE == 2) y[0] += 8;"
 
 Test(agreement, four_times_the_noise_of_the_default_agrees) {
-  struct trial trial;
-  trial_open(&trial, NOISY "}\n", MODES);
-  expect_class(&trial, 0, AGREEMENT_BITWISE);
-  cr_expect(trial.problem->is_noisy);
-  cr_expect_float_eq(trial.problem->operands[0].agreed[0].noise, 0.5, 1e-5);
-  expect_class(&trial, 1, AGREEMENT_AGREES);
-  expect_wrong(&trial, 2, "y[0] is ");
-  trial_close(&trial);
+  cleanup_trial struct trial *trial = TRIAL(NOISY "}\n", MODES, {0, BITWISE});
+  cr_expect(trial->problem->is_noisy);
+  cr_expect_float_eq(trial->problem->operands[0].agreed[0].noise, 0.5, 1e-5);
+  trial_expect(trial, CHECKS({1, AGREES}, {2, SAYS("y[0] is ")}));
 }
 
 Test(agreement, a_default_whose_nans_move_cannot_be_compared_with) {
-  struct trial trial;
-  trial_open(&trial, LOOP "}\nstatic int turn; y[turn++ % 2] = __builtin_nanf(\"\"); }\n", MODES);
-  expect_wrong(&trial, 0, "in one run of the default config and ");
-  trial_close(&trial);
+  cleanup_trial struct trial *trial =
+      TRIAL(LOOP "}\nstatic int turn; y[turn++ % 2] = __builtin_nanf(\"\"); }\n", MODES,
+            {0, SAYS("in one run of the default config and ")});
 }
 
 /* The default overflows where the inputs are large, and another config elsewhere. */
 Test(agreement, an_output_that_overflows_with_large_inputs_is_not_compared_there) {
-  struct trial trial;
-  trial_open(&trial,
-             LOOP "if (x[i] * x[i] > 900 && (MODE == 0 || i % 2)) y[i] = __builtin_inff();\n"
-                  "if (MODE == 2 && i == 7) y[i] += 1;\n"
-                  "} }\n",
-             MODES);
-  expect_class(&trial, 0, AGREEMENT_BITWISE);
-  expect_class(&trial, 1, AGREEMENT_BITWISE);
-  expect_wrong(&trial, 2, "y[7] is ");
-  trial_close(&trial);
-  trial_open(&trial,
-             LOOP "static unsigned turn; if (x[i] > 40 && turn++ % 3) y[i] = "
-                  "__builtin_nanf(\"\"); } }\n",
-             MODES);
-  expect_class(&trial, 0, AGREEMENT_BITWISE);
-  cr_expect(trial.problem->operands[0].agreed[AGREEMENT_SETS - 1].is_overflown);
-  expect_class(&trial, 1, AGREEMENT_BITWISE);
-  trial_close(&trial);
+  cleanup_trial struct trial *overflows =
+      TRIAL(LOOP "if (x[i] * x[i] > 900 && (MODE == 0 || i % 2)) y[i] = __builtin_inff();\n"
+                 "if (MODE == 2 && i == 7) y[i] += 1;\n"
+                 "} }\n",
+            MODES, {0, BITWISE}, {1, BITWISE}, {2, SAYS("y[7] is ")});
+  cleanup_trial struct trial *moves =
+      TRIAL(LOOP "static unsigned turn; if (x[i] > 40 && turn++ % 3) y[i] = "
+                 "__builtin_nanf(\"\"); } }\n",
+            MODES, {0, BITWISE}, {1, BITWISE});
+  cr_expect(moves->problem->operands[0].agreed[AGREEMENT_SETS - 1].is_overflown);
 }
 
 /* z is of the type, each element one or more values off by config. */
 static void expect_classes(const char *dtype, const char *c_type, const char *body,
-                           const enum agreement *expected, size_t n) {
+                           const struct check *checks, size_t n) {
   cleanup_free char *arguments =
       xasprintf("[{\"name\":\"z\",\"dtype\":\"%s\",\"shape\":[\"n\"],\"access\":\"write\"},"
                 "{\"name\":\"n\",\"dtype\":\"int64\",\"value\":\"n\"}]",
@@ -237,49 +209,39 @@ static void expect_classes(const char *dtype, const char *c_type, const char *bo
   cleanup_free char *source = xasprintf("#include <stdint.h>\nvoid f(%s *z, int64_t n) {\nfor "
                                         "(int64_t i = 0; i < n; i++) { %s }\n}\n",
                                         c_type, body);
-  struct trial trial;
-  trial_open(&trial, source,
-             (struct fixture_options){.n = 10000,
-                                      .arguments = arguments,
-                                      .reference = reference,
-                                      .output = "z",
-                                      .space = "{\"parameters\": {\"MODE\": [0, 1, 2, 3, 4]}}"});
-  for (size_t i = 0; i < n; i++)
-    expect_class(&trial, i, expected[i]);
-  trial_close(&trial);
+  struct fixture_options options = {.n = 10000,
+                                    .arguments = arguments,
+                                    .reference = reference,
+                                    .output = "z",
+                                    .space = "{\"parameters\": {\"MODE\": [0, 1, 2, 3, 4]}}"};
+  cleanup_trial struct trial *trial = trial_of(source, options, false, checks, n);
 }
 
 Test(agreement, integers_must_be_equal) {
-  static const enum agreement expected[] = {AGREEMENT_BITWISE, AGREEMENT_DISAGREES};
   expect_classes("int64", "int64_t", "z[i] = (INT64_C(1) << 60) + i + (MODE == 1 && i == 77);",
-                 expected, ARRAY_LENGTH(expected));
-  expect_classes("bool", "_Bool", "z[i] = i % 3 == 0 || (MODE == 1 && i == 77);", expected,
-                 ARRAY_LENGTH(expected));
+                 CHECKS({0, BITWISE}, {1, DISAGREES}));
+  expect_classes("bool", "_Bool", "z[i] = i % 3 == 0 || (MODE == 1 && i == 77);",
+                 CHECKS({0, BITWISE}, {1, DISAGREES}));
 }
 
 Test(agreement, one_in_a_thousand_8_bit_floats_may_be_the_next_one) {
-  static const enum agreement expected[] = {AGREEMENT_BITWISE, AGREEMENT_AGREES,
-                                            AGREEMENT_DISAGREES, AGREEMENT_DISAGREES,
-                                            AGREEMENT_AGREES};
   expect_classes("float8_e4m3fn", "uint8_t",
                  "z[i] = 0x40; if (MODE == 1 && i % 1000 == 0) z[i]++; if (MODE == 2 && i % 900 == "
                  "0) z[i]++; if (MODE == 3 && i == 5) z[i] += 2; if (i == 7) z[i] = MODE == 4 ? "
                  "0x80 : 0;",
-                 expected, ARRAY_LENGTH(expected));
+                 CHECKS({0, BITWISE}, {1, AGREES}, {2, DISAGREES}, {3, DISAGREES}, {4, AGREES}));
 }
 
 Test(agreement, floats_of_16_bits_may_differ_by_their_tolerance) {
-  static const enum agreement expected[] = {AGREEMENT_BITWISE, AGREEMENT_AGREES,
-                                            AGREEMENT_DISAGREES};
   expect_classes("float16", "_Float16", "z[i] = 1 + (MODE == 1 ? 0.003f : MODE == 2 ? 0.01f : 0);",
-                 expected, ARRAY_LENGTH(expected));
+                 CHECKS({0, BITWISE}, {1, AGREES}, {2, DISAGREES}));
   expect_classes("bfloat16", "uint16_t", "z[i] = 0x3f80 + (MODE == 1 ? 2 : MODE == 2 ? 6 : 0);",
-                 expected, ARRAY_LENGTH(expected));
+                 CHECKS({0, BITWISE}, {1, AGREES}, {2, DISAGREES}));
 }
 
 /* An output of float32 is 1, off by a thousandth, a fiftieth and 1. */
 static void expect_float32(const char *x_dtype, const char *x_type, bool is_tf32,
-                           const enum agreement expected[4]) {
+                           const struct check *checks, size_t n) {
   cleanup_free char *arguments = xasprintf(
       "[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"write\"},"
       "{\"name\":\"x\",\"dtype\":\"%s\",\"shape\":[\"n\"],\"access\":\"read\",\"fill\":\"index\"},"
@@ -293,34 +255,19 @@ static void expect_float32(const char *x_dtype, const char *x_type, bool is_tf32
       "#include <stdint.h>\nvoid f(float *y, const %s *x, int64_t n) {\nfor (int64_t i = 0; i < n; "
       "i++) y[i] = 1 + (MODE == 1 ? 0.001f : MODE == 2 ? 0.02f : MODE == 3 ? 1 : 0); }\n",
       x_type);
-  struct trial trial;
-  trial_open(&trial, source,
-             (struct fixture_options){.arguments = arguments,
-                                      .reference = reference,
-                                      .space = "{\"parameters\": {\"MODE\": [0, 1, 2, 3]}}"});
-  trial.fixture.kernel->is_tf32 = is_tf32;
-  for (size_t i = 0; i < 4; i++)
-    expect_class(&trial, i, expected[i]);
-  trial_close(&trial);
+  struct fixture_options options = {.arguments = arguments,
+                                    .reference = reference,
+                                    .space = "{\"parameters\": {\"MODE\": [0, 1, 2, 3]}}"};
+  cleanup_trial struct trial *trial = trial_of(source, options, is_tf32, checks, n);
 }
 
 Test(agreement, float32_may_differ_by_what_it_was_computed_from) {
-  static const enum agreement plain[] = {AGREEMENT_BITWISE, AGREEMENT_DISAGREES,
-                                         AGREEMENT_DISAGREES, AGREEMENT_DISAGREES},
-                              tf32[] = {AGREEMENT_BITWISE, AGREEMENT_AGREES, AGREEMENT_DISAGREES,
-                                        AGREEMENT_DISAGREES},
-                              bfloat16[] = {AGREEMENT_BITWISE, AGREEMENT_AGREES, AGREEMENT_AGREES,
-                                            AGREEMENT_DISAGREES};
-  expect_float32("float32", "float", false, plain);
-  expect_float32("float32", "float", true, tf32);
-  expect_float32("bfloat16", "uint16_t", false, bfloat16);
-  expect_float32("uint16", "uint16_t", false, plain);
-}
-
-Test(agreement, names_are_read_back) {
-  static const enum agreement all[] = {AGREEMENT_BITWISE, AGREEMENT_AGREES, AGREEMENT_DISAGREES};
-  for (size_t i = 0; i < ARRAY_LENGTH(all); i++)
-    cr_expect_eq(agreement_parse(agreement_name(all[i])), all[i]);
-  cr_expect_eq(agreement_parse("better"), AGREEMENT_NONE);
-  cr_expect_eq(agreement_parse(NULL), AGREEMENT_NONE);
+  expect_float32("float32", "float", false,
+                 CHECKS({0, BITWISE}, {1, DISAGREES}, {2, DISAGREES}, {3, DISAGREES}));
+  expect_float32("float32", "float", true,
+                 CHECKS({0, BITWISE}, {1, AGREES}, {2, DISAGREES}, {3, DISAGREES}));
+  expect_float32("bfloat16", "uint16_t", false,
+                 CHECKS({0, BITWISE}, {1, AGREES}, {2, AGREES}, {3, DISAGREES}));
+  expect_float32("uint16", "uint16_t", false,
+                 CHECKS({0, BITWISE}, {1, DISAGREES}, {2, DISAGREES}, {3, DISAGREES}));
 }

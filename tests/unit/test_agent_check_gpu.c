@@ -8,14 +8,14 @@
 
 enum { N = 1000 };
 enum config { GOOD, WRONG, FAULT, BEYOND_END, CHANGE_INPUT, REFUSE, CONFIGS };
-enum setup { PLAIN = 0, COLD = 1, FINGERPRINTS = 2 };
+enum setup { PLAIN = 0, COLD = 1, FINGERPRINTS = 2, NO_REFERENCE = 4 };
 
 #define MANIFEST                                                                                   \
   "{\"name\": \"add\", \"language\": \"hip\", \"entry\": \"fake_add\", \"sources\": [%s], "        \
   "\"key\": [\"n\"], "                                                                             \
   "\"arguments\": " FIXTURE_ARGUMENTS ", \"launch\": {\"grid\": [\"ceil_div(n, BLOCK)\"], "        \
-  "\"block\": [\"BLOCK\"]}, \"reference\": {\"source\": "                                          \
-  "%s, \"outputs\": {\"y\": \"f_at\"}}}"
+  "\"block\": [\"BLOCK\"]}%s}"
+#define REFERENCE ", \"reference\": {\"source\": %s, \"outputs\": {\"y\": \"f_at\"}}"
 
 struct opened {
   struct fixture fixture;
@@ -24,12 +24,13 @@ struct opened {
   struct problem *problem;
 };
 
-static void kernel_replace(struct fixture *fixture) {
+static void kernel_replace(struct fixture *fixture, bool has_reference) {
   struct error error = {0};
   json_t *kernel = fixture_source(fixture, "kernel.hip", "what compiles it is not looked at");
   json_t *reference = fixture_source(fixture, "reference.c", FIXTURE_REFERENCE);
   char *kernel_text = json_dumps(kernel, 0), *reference_text = json_dumps(reference, 0);
-  char *text = xasprintf(MANIFEST, kernel_text, reference_text);
+  char *stated = has_reference ? xasprintf(REFERENCE, reference_text) : xstrdup("");
+  char *text = xasprintf(MANIFEST, kernel_text, stated);
   json_t *manifest = fixture_json(text);
   kernel_free(fixture->kernel);
   cr_assert(kernel_parse(manifest, &fixture->kernel, &error), "%s: %s", error.pointer,
@@ -39,12 +40,13 @@ static void kernel_replace(struct fixture *fixture) {
   json_decref(reference);
   free(kernel_text);
   free(reference_text);
+  free(stated);
   free(text);
 }
 
 static void problem_open(struct opened *opened, int setup) {
   struct error error = {0};
-  struct reference *reference;
+  struct reference *reference = NULL;
   *opened = (struct opened){
       .fixture = fixture_new(
           FIXTURE_GOOD,
@@ -54,12 +56,14 @@ static void problem_open(struct opened *opened, int setup) {
   setenv("WAVETUNE_ARCH", "gfx942", 1);
   setenv("WAVETUNE_KFD_TOPOLOGY", "/nowhere", 1);
   setenv("WAVETUNE_DISPLACEMENT_BYTES", "1000000", 1);
-  kernel_replace(&opened->fixture);
-  opened->reference_object = fixture_object(&opened->fixture, 0, true);
+  kernel_replace(&opened->fixture, !(setup & NO_REFERENCE));
+  opened->reference_object =
+      setup & NO_REFERENCE ? NULL : fixture_object(&opened->fixture, 0, true);
   opened->object = xasprintf("%s/object", opened->fixture.folder);
   cr_assert(file_write_atomically(opened->object, "\177ELF", 4, 0600, &error), "%s", error.message);
   cr_assert(device_open("hip0", &opened->device, &error), "%s", error.message);
-  cr_assert(reference_load(opened->reference_object, &reference, &error), "%s", error.message);
+  if (opened->reference_object)
+    cr_assert(reference_load(opened->reference_object, &reference, &error), "%s", error.message);
   struct problem_setup problem = {.device = opened->device,
                                   .kernel = opened->fixture.kernel,
                                   .key = &opened->fixture.key,
@@ -151,6 +155,41 @@ Test(check_gpu, an_output_with_a_known_fingerprint_is_not_copied_to_the_host) {
   problem_open(&opened, PLAIN);
   cr_expect_eq(copies_of_a_check(&opened, GOOD), CANARIES + OUTPUT + INPUT);
   cr_expect_eq(copies_of_a_check(&opened, GOOD), CANARIES + OUTPUT);
+  problem_close(&opened);
+}
+
+/* With three sets of inputs, which are checked after each config. */
+Test(check_gpu, without_a_reference_the_default_is_copied_only_if_a_config_differs) {
+  enum { SETS = AGREEMENT_SETS, CANARIES = 4 * SETS, PARTS = SETS, INPUT = 1 };
+  struct opened opened;
+  struct error error = {0};
+  problem_open(&opened, FINGERPRINTS | NO_REFERENCE);
+  cr_assert_eq(opened.problem->n_sets, SETS);
+  cr_expect_eq(copies_of_a_check(&opened, GOOD), 2 * (CANARIES + PARTS) + INPUT, "the default");
+  cr_expect_eq(copies_of_a_check(&opened, GOOD), CANARIES + PARTS + INPUT);
+  cr_expect_null(opened.problem->operands[0].agreed[0].bytes);
+
+  struct loaded_config *wrong = loaded_config_of(&opened, WRONG);
+  cr_expect_eq(config_check(opened.problem, wrong, &error), OUTCOME_CORRECTNESS);
+  cr_expect_eq(wrong->agreement, AGREEMENT_DISAGREES);
+  cr_expect(string_starts(error.message, "y[0] is "), "%s", error.message);
+  cr_expect_not_null(strstr(error.message, "the default config has"), "%s", error.message);
+  config_unload(opened.problem, wrong);
+  cr_expect_eq(copies_of_a_check(&opened, GOOD), CANARIES + PARTS + INPUT);
+  problem_close(&opened);
+}
+
+Test(check_gpu, without_fingerprints_the_default_is_compared_on_the_host) {
+  struct opened opened;
+  struct error error = {0};
+  problem_open(&opened, NO_REFERENCE);
+  struct loaded_config *good = loaded_config_of(&opened, GOOD),
+                       *wrong = loaded_config_of(&opened, WRONG);
+  cr_expect_eq(config_check(opened.problem, good, &error), OUTCOME_CORRECT, "%s", error.message);
+  cr_expect_eq(config_check(opened.problem, wrong, &error), OUTCOME_CORRECTNESS);
+  cr_expect_null(opened.problem->operands[0].agreed[0].kept);
+  config_unload(opened.problem, good);
+  config_unload(opened.problem, wrong);
   problem_close(&opened);
 }
 

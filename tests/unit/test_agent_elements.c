@@ -77,3 +77,20 @@ Test(elements, nan_and_infinity_are_near_only_themselves) {
     }
   }
 }
+
+Test(elements, squares_are_summed_of_what_is_finite) {
+  static const double others[] = {NAN, INFINITY, -INFINITY};
+  for (size_t i = 0; i < ARRAY_LENGTH(floats); i++) {
+    struct pair *pair = pair_of(floats[i], -1.5);
+    int64_t finite;
+    double sum = elements_square_sum(floats[i], pair->a, 3, ELEMENTS - 3, &finite);
+    cr_expect_eq(finite, ELEMENTS - 3, "%s", dtype_name(floats[i]));
+    cr_expect_eq(sum, 2.25 * (ELEMENTS - 3), "%s: %g", dtype_name(floats[i]), sum);
+    for (size_t k = 0; k < ARRAY_LENGTH(others); k++)
+      element_set(floats[i], pair->a, (int64_t)(1500 * (k + 1)), others[k]);
+    sum = elements_square_sum(floats[i], pair->a, 0, ELEMENTS, &finite);
+    cr_expect_eq(finite, ELEMENTS - 3, "%s", dtype_name(floats[i]));
+    cr_expect_eq(sum, 2.25 * (ELEMENTS - 3), "%s: %g", dtype_name(floats[i]), sum);
+    free(pair);
+  }
+}

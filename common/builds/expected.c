@@ -1,0 +1,157 @@
+/* Expected values, read strictly: a builder may be another machine. */
+#include "common/builds/expected.h"
+
+#include "common/kernel/kernel_case.h"
+
+struct stated_buffer {
+  char *argument, *dtype;
+  int64_t runs, values;
+};
+static const struct field buffer_fields[] = {
+    RECORD_FIELD(TEXT, struct stated_buffer, argument, FIELD_REQUIRED),
+    RECORD_FIELD(TEXT, struct stated_buffer, dtype, FIELD_REQUIRED),
+    RECORD_FIELD(INTEGER, struct stated_buffer, runs, FIELD_REQUIRED, .least = 1,
+                 .most = EXPECTED_SIZE_MAX),
+    RECORD_FIELD(INTEGER, struct stated_buffer, values, FIELD_REQUIRED, .least = 1,
+                 .most = EXPECTED_SIZE_MAX),
+};
+static const struct record buffer_record = RECORD(NULL, struct stated_buffer, buffer_fields);
+
+struct head {
+  int64_t version, seed;
+  json_t *grid, *programs;
+  RECORD_ARRAY(struct stated_buffer, n, buffers);
+};
+static const struct field head_fields[] = {
+    RECORD_FIELD(INTEGER, struct head, version, FIELD_REQUIRED, .least = 1, .most = 1),
+    RECORD_FIELD(INTEGER, struct head, seed, FIELD_REQUIRED, .least = 0, .most = INT64_MAX),
+    RECORD_FIELD(JSON, struct head, grid, FIELD_REQUIRED | FIELD_ARRAY),
+    RECORD_FIELD(JSON, struct head, programs, FIELD_REQUIRED | FIELD_ARRAY),
+    RECORD_FIELD_AS("buffers", RECORDS, struct head, n, FIELD_REQUIRED,
+                    .most = KERNEL_ARGUMENTS_MAX, .of = &buffer_record),
+};
+static const struct record head_record = RECORD(NULL, struct head, head_fields);
+
+static void head_release(struct head *head) { record_release(&head_record, head); }
+
+/* What of the blob was not read yet. */
+struct rest {
+  const char *at;
+  size_t size;
+};
+
+static bool programs_check(const struct head *head, struct error *error) {
+  size_t n = json_array_size(head->programs), i;
+  const json_t *program;
+  bool is_good = json_array_size(head->grid) == 3 && n >= 1 && n <= EXPECTED_PROGRAMS_MAX;
+  json_array_foreach (head->programs, i, program)
+    for (size_t k = 0; k < 3 && is_good; k++) {
+      const json_t *at = json_array_get(program, k), *extent = json_array_get(head->grid, k);
+      is_good = json_array_size(program) == 3 && json_is_integer(at) && json_is_integer(extent) &&
+                json_integer_value(at) >= 0 && json_integer_value(at) < json_integer_value(extent);
+    }
+  return is_good || error_at(error, "/programs", "it must name 1 to %d programs of the grid",
+                             EXPECTED_PROGRAMS_MAX);
+}
+
+/* Copies the next n * size bytes; the copy is aligned. */
+static bool take(struct rest *rest, size_t n, size_t size, void **ret, struct error *error) {
+  if (n > rest->size / size)
+    return error_set(error, "it ends before its last value");
+  *ret = xmemdup(rest->at, n * size);
+  rest->at += n * size;
+  rest->size -= n * size;
+  return true;
+}
+
+/* The runs must rise, be within the buffer and have `values` elements in all. */
+static bool runs_check(const struct expected_buffer *buffer, int64_t elements,
+                       struct error *error) {
+  int64_t end = 0, values = 0;
+  for (size_t i = 0; i < buffer->n_runs; i++) {
+    const struct expected_run *run = &buffer->runs[i];
+    if (run->start < end || run->start >= elements || run->count < 1 ||
+        run->count > elements - run->start)
+      return error_set(error, "run %zu is not after the one before it and within the buffer", i);
+    end = run->start + run->count;
+    values += run->count;
+    if (values > (int64_t)buffer->n_values)
+      break;
+  }
+  return values == (int64_t)buffer->n_values ||
+         error_set(error, "the runs have other than its %zu values", buffer->n_values);
+}
+
+static bool buffer_read(const struct kernel *kernel, const struct stated_buffer *stated,
+                        struct rest *rest, struct expected_buffer *buffer, struct error *error) {
+  size_t i = 0;
+  void *runs;
+  while (i < kernel->n_arguments && !string_equal(kernel->arguments[i].name, stated->argument))
+    i++;
+  const struct argument *argument = &kernel->arguments[i];
+  if (i == kernel->n_arguments || !argument_has_buffer(argument) || argument->access == ACCESS_READ)
+    return error_set(error, "it is no buffer that the case writes");
+  if (!string_equal(stated->dtype, dtype_name(argument->dtype)))
+    return error_set(error, "it has values of %.20s and is of %s", stated->dtype,
+                     dtype_name(argument->dtype));
+
+  buffer->argument = i;
+  buffer->n_runs = (size_t)stated->runs;
+  buffer->n_values = (size_t)stated->values;
+  if (!take(rest, buffer->n_runs, sizeof *buffer->runs, &runs, error))
+    return false;
+  buffer->runs = runs;
+  return runs_check(buffer, strtoll(argument->shape[0], NULL, 10), error) &&
+         take(rest, buffer->n_values, dtype_size(argument->dtype), &buffer->values, error);
+}
+
+static bool buffers_read(const struct kernel *kernel, const struct head *head, struct rest *rest,
+                         struct expected *expected, struct error *error) {
+  expected->buffers = xcalloc(head->n, sizeof *expected->buffers);
+  for (size_t i = 0; i < head->n; i++) {
+    struct expected_buffer *buffer = &expected->buffers[expected->n++];
+    if (!buffer_read(kernel, &head->buffers[i], rest, buffer, error))
+      return error_prefix(error, "\"%.64s\": ", head->buffers[i].argument);
+    for (size_t k = 0; k < i; k++)
+      if (expected->buffers[k].argument == buffer->argument)
+        return error_set(error, "\"%.64s\" occurs twice", head->buffers[i].argument);
+  }
+  return !rest->size || error_set(error, "%zu bytes follow its last value", rest->size);
+}
+
+bool expected_parse(const void *bytes, size_t size, const struct kernel *kernel,
+                    struct expected **ret_expected, struct error *error) {
+  __attribute__((cleanup(head_release))) struct head head;
+  cleanup_expected struct expected *expected = xcalloc(1, sizeof *expected);
+  cleanup_json json_t *json = NULL;
+  const char *end = size <= EXPECTED_SIZE_MAX ? memchr(bytes, '\n', size) : NULL;
+  record_init(&head_record, &head);
+  if (!end)
+    return error_set(error, "expected values: they are one line and at most %zu bytes",
+                     EXPECTED_SIZE_MAX);
+
+  struct rest rest = {end + 1, size - (size_t)(end + 1 - (const char *)bytes)};
+  if (!json_parse(bytes, (size_t)(end - (const char *)bytes), &json, error) ||
+      !record_read(&head_record, json, "", &head, error) || !programs_check(&head, error) ||
+      !buffers_read(kernel, &head, &rest, expected, error))
+    return error_prefix(error, "expected values: ");
+  expected->seed = (uint64_t)head.seed;
+  *ret_expected = TAKE(expected);
+  return true;
+}
+
+void expected_free(struct expected *expected) {
+  for (size_t i = 0; i < expected->n; i++) {
+    free(expected->buffers[i].runs);
+    free(expected->buffers[i].values);
+  }
+  free(expected->buffers);
+  free(expected);
+}
+
+const struct expected_buffer *expected_find(const struct expected *expected, size_t argument) {
+  for (size_t i = 0; i < expected->n; i++)
+    if (expected->buffers[i].argument == argument)
+      return &expected->buffers[i];
+  return NULL;
+}

@@ -2,6 +2,7 @@
  * (tune). */
 #include "agent/commands.h"
 #include "agent/compile/compile.h"
+#include "agent/compile/confine.h"
 #include "agent/worker/worker.h"
 
 int main(int argc, char **argv) {
@@ -10,6 +11,8 @@ int main(int argc, char **argv) {
     return worker_main();
   if (argc >= 2 && string_equal(argv[1], "rtc")) /* only the compile pool starts it */
     rtc_main(argc, argv);
+  if (argc >= 2 && string_equal(argv[1], "confine")) /* only builders of captured kernels do */
+    return confine_main(argc, argv);
   json_object_seed(0); /* before there are threads */
   const struct command_spec commands[] = {run_command,      tune_command,      probe_command,
                                           env_command,      env_check_command, env_set_command,

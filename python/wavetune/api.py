@@ -48,6 +48,8 @@ AgentTokenAnswer = TypedDict("AgentTokenAnswer", {
     "rotate_in_ms": Union[int, None],
 })
 
+AgreementClass = Literal['none', 'bitwise', 'interpreted', 'agrees', 'disagrees']
+
 AuditEntry = TypedDict("AuditEntry", {
     "id": Union["Id", None],
     "at": Union["Time", None],
@@ -119,7 +121,7 @@ CacheMatch = TypedDict("CacheMatch", {
 
 Capture = TypedDict("Capture", {
     "function": Dict[str, Any],
-    "launches": List[Dict[str, Any]],
+    "launches": List["CaptureLaunch"],
 })
 
 CaptureAnswer = TypedDict("CaptureAnswer", {
@@ -138,10 +140,40 @@ CaptureItem = TypedDict("CaptureItem", {
     "building": Union[int, None],
     "built": Union[int, None],
     "refused": Union[int, None],
+    "without_job": Union[int, None],
+    "queued": Union[int, None],
+    "tuning": Union[int, None],
     "tuned": Union[int, None],
+    "undecided": Union[int, None],
+    "failed": Union[int, None],
+    "proposed": Union[int, None],
+    "released": Union[int, None],
+    "served": Union[int, None],
     "why": Union[str, None],
+    "job": Union["Id", None],
+    "proposal": Union["Id", None],
+    "channel": Union[str, None],
+    "waits_for": Union[str, None],
     "seen_at": Union["Time", None],
 })
+
+CaptureLaunch = TypedDict("CaptureLaunch", {
+    "id": Union["Id", None],
+    "key": Union["Key", None],
+    "state": Union[Literal['waiting', 'building', 'built', 'refused', 'queued', 'tuning', 'tuned', 'undecided', 'failed', 'cancelled', 'released', 'proposed', 'served'], None],
+    "seen_at": Union["Time", None],
+    "seen": Union[int, None],
+    "arch": Union[str, None],
+    "image": Union[str, None],
+    "refused": str,
+    "build": "Digest",
+    "kernel": "Digest",
+    "job": "Id",
+    "reason": str,
+    "not_queued": str,
+    "proposal": "Id",
+    "channel": str,
+}, total=False)
 
 CaptureLease = TypedDict("CaptureLease", {
     "function": Dict[str, Any],
@@ -160,8 +192,8 @@ CaptureList = TypedDict("CaptureList", {
 })
 
 CaptureReport = TypedDict("CaptureReport", {
-    "functions": List[Dict[str, Any]],
-    "launches": List[Dict[str, Any]],
+    "functions": Union[List["CapturedFunction"], None],
+    "launches": Union[List["CapturedLaunch"], None],
 }, total=False)
 
 CaptureResults = TypedDict("CaptureResults", {
@@ -172,6 +204,24 @@ CaptureResultsAnswer = TypedDict("CaptureResultsAnswer", {
     "accepted": int,
     "stale": int,
 })
+
+CapturedFunction = TypedDict("CapturedFunction", {
+    "version": int,
+    "closure": "Digest",
+    "name": str,
+    "parts": Any,
+})
+
+CapturedLaunch = TypedDict("CapturedLaunch", {
+    "version": int,
+    "closure": "Digest",
+    "key": List[str],
+    "key_names": List[str],
+    "key_values": Any,
+    "environment": "Environment",
+    "triton": str,
+    "image": str,
+}, total=False)
 
 ChannelEntry = TypedDict("ChannelEntry", {
     "channel": str,
@@ -629,6 +679,8 @@ JobState = Literal['queued', 'running', 'done', 'failed', 'cancelled']
 JobWinner = TypedDict("JobWinner", {
     "config": Union[int, None],
     "config_values": Union["Config", None],
+    "agreement": Union["AgreementClass", None],
+    "interpreted": Union[bool, None],
     "verdict": Union[Dict[str, Any], None],
     "resources": Union[List["Resources"], None],
 })
@@ -636,6 +688,8 @@ JobWinner = TypedDict("JobWinner", {
 JobWinnerValues = TypedDict("JobWinnerValues", {
     "config": Union[int, None],
     "config_values": Union["Config", None],
+    "agreement": Union["AgreementClass", None],
+    "interpreted": Union[bool, None],
 })
 
 Kernel = TypedDict("Kernel", {
@@ -790,6 +844,59 @@ Next = Union[str, None]
 
 Object = Dict[str, Any]
 
+Policy = TypedDict("Policy", {
+    "mode": Literal['off', 'suggest', 'automatic'],
+    "device_seconds_per_day": Union[float, None],
+    "configs_max": Union[int, None],
+    "tokens": List[str],
+    "images": List[str],
+    "channel": Union[str, None],
+    "require": Literal['none', 'agrees', 'bitwise', 'interpreted'],
+    "promote": bool,
+    "set_at": Union["Time", None],
+    "set_by": Union[str, None],
+    "set_by_id": Union["Id", None],
+    "used_today": Union[float, None],
+    "open": Union[float, None],
+}, total=False)
+
+PolicyDecision = TypedDict("PolicyDecision", {
+    "source": Union[str, None],
+    "name": Union[str, None],
+    "kernel": Union["Digest", None],
+    "key": Union["Key", None],
+    "job": "Id",
+    "refused": str,
+}, total=False)
+
+PolicyDecisions = TypedDict("PolicyDecisions", {
+    "items": List["PolicyDecision"],
+})
+
+PolicyRun = TypedDict("PolicyRun", {
+    "top": int,
+}, total=False)
+
+PolicySuggestion = TypedDict("PolicySuggestion", {
+    "source": Union[Literal['capture', 'demand'], None],
+    "name": Union[str, None],
+    "kernel": Union["Digest", None],
+    "key": Union["Key", None],
+    "environment": Union["Environment", None],
+    "tag": Union[str, None],
+    "regime": Union["Regime", None],
+    "image": Union[str, None],
+    "configs": Union[int, None],
+    "device_seconds": Union[float, None],
+    "not_queued": Union[str, None],
+})
+
+PolicySuggestions = TypedDict("PolicySuggestions", {
+    "items": List["PolicySuggestion"],
+    "next": None,
+    "device_seconds_left": Union[float, None],
+})
+
 Problem = TypedDict("Problem", {
     "type": str,
     "title": str,
@@ -803,6 +910,44 @@ Problem = TypedDict("Problem", {
     "epoch": Union[int, None],
     "lease": str,
 }, total=False)
+
+Proposal = TypedDict("Proposal", {
+    "id": Union["Id", None],
+    "channel": Union[str, None],
+    "release": Union["Digest", None],
+    "environment": Union["Environment", None],
+    "tag": Union[str, None],
+    "regime": Union["Regime", None],
+    "winners": Union[int, None],
+    "added": Union[int, None],
+    "removed": Union[int, None],
+    "changed": Union[int, None],
+    "images": Union[List[str], None],
+    "etag": Union[str, None],
+    "state": Union[Literal['open', 'promoted', 'rejected', 'replaced'], None],
+    "waits_for": Union[str, None],
+    "reason": Union[str, None],
+    "made_at": Union["Time", None],
+    "decided_at": Union["Time", None],
+    "decided_by": Union["By", None],
+    "decided_by_id": Union["ById", None],
+    "changes": Dict[str, Any],
+}, total=False)
+
+ProposalList = TypedDict("ProposalList", {
+    "items": List["Proposal"],
+    "next": Union[str, None],
+})
+
+ProposalPromotion = TypedDict("ProposalPromotion", {
+    "counter": Union[int, None],
+    "expires": Union[str, None],
+    "signatures": Union[List["Signature"], None],
+}, total=False)
+
+ProposalRejection = TypedDict("ProposalRejection", {
+    "reason": str,
+})
 
 Ranges = List[List[int]]
 
@@ -826,6 +971,7 @@ ReleaseItem = TypedDict("ReleaseItem", {
     "key": Union["Key", None],
     "job": Union["Id", None],
     "origin": Literal['tuned', 'pinned', 'imported'],
+    "agreement": "AgreementClass",
     "reason": str,
 }, total=False)
 
@@ -843,6 +989,7 @@ ReleaseRequest = TypedDict("ReleaseRequest", {
     "pins": List[Dict[str, Any]],
     "replaces": Union[Dict[str, Any], None],
     "refuse_self_timed": bool,
+    "require_agreement": Literal['none', 'agrees', 'bitwise', 'interpreted'],
 }, total=False)
 
 RenewAnswer = TypedDict("RenewAnswer", {

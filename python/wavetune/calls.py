@@ -1,6 +1,6 @@
 """Calls of a @triton.jit function whose arguments are known, and what its decorators make of them.
 
-For callers that have evaluated arguments and no kernel folder (a recorded launch), the way is plain functions:
+For callers that have evaluated arguments and no kernel folder, such as a recorded launch:
 
     decorated = load_function(path, name, target, module, root)                     source.py
     call      = {"x": Tensor("bfloat16", (4, 64)), "g": None, "scale": 0.125, "n": 4, "K": 64, "DTYPE": tl.float32}

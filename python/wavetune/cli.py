@@ -73,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--arch", action="append", default=[], metavar="ARCH", help="gfx942, sm_90, … (those of the GPUs that "
                        "launches were recorded on); with --url may be repeated (gfx942)")
     _compilers(build)
+    build.add_argument("--sign-key", metavar="FILE", help="with --url: a private key (`wavetune key new`) that signs kernels and builds")
+    build.add_argument("--no-sandbox", action="store_true", help="compile captured text with all rights of this user, where "
+                       "wavetune-agent is not installed or Linux cannot confine it")
     build.add_argument("--json", action="store_true", help="print one JSON document")
 
     keys = commands.add_parser("keys", help="show the specialisation and the variant of each key")
@@ -168,6 +171,15 @@ def _pack(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _terms(arguments: argparse.Namespace) -> Any:
+    from .build import clean_environment
+    from .captured.confined import Terms, find_launcher
+    from .signing import SigningKey
+    key = SigningKey(arguments.sign_key) if arguments.sign_key is not None else None
+    clean_environment()
+    return Terms(arguments.processes, arguments.timeout, _toolchain(arguments), find_launcher(arguments.no_sandbox), key)
+
+
 def _build(arguments: argparse.Namespace) -> int:
     from .captured.build import build_folder
     if arguments.processes < 1:
@@ -176,10 +188,9 @@ def _build(arguments: argparse.Namespace) -> int:
         raise PackError("give FOLDER and --output, or --url")
     if arguments.url is not None:
         return _build_leased(arguments)
-    if len(arguments.arch) > 1 or arguments.wait:
-        raise PackError("--wait and several --arch are for --url")
-    report = build_folder(Path(arguments.captures), Path(arguments.output), (arguments.arch or [None])[0], arguments.processes,
-                          arguments.timeout, _toolchain(arguments))
+    if len(arguments.arch) > 1 or arguments.wait or arguments.sign_key is not None:
+        raise PackError("--wait, --sign-key and several --arch are for --url; `wavetune kernel push --sign-key` signs folders")
+    report = build_folder(Path(arguments.captures), Path(arguments.output), (arguments.arch or [None])[0], _terms(arguments))
     if arguments.json:
         print(json.dumps(report))
     else:
@@ -191,13 +202,11 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _build_leased(arguments: argparse.Namespace) -> int:
-    from .build import clean_environment
     from .captured.leasing import build_leased
     from .client import ApiError, Client
-    clean_environment()
     try:
-        report = build_leased(Client(arguments.url, patience_s=arguments.patience), arguments.arch or ["gfx942"], arguments.wait, arguments.processes,
-                              arguments.timeout, _toolchain(arguments))
+        report = build_leased(Client(arguments.url, patience_s=arguments.patience), arguments.arch or ["gfx942"], arguments.wait,
+                              _terms(arguments))
     except ApiError as error:
         raise PackError(error.detail, 4 if 400 <= error.status < 500 else 3) from None
     if arguments.json:

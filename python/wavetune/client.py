@@ -163,6 +163,40 @@ class Client:
     def promote(self, release: str, channel: str) -> "api.ChannelEntry":
         return self.request("PUT", f"/v1/channels/{_segment(channel)}", {"release": release})
 
+    # Captures, the policy and its proposals
+
+    def captures(self) -> Listing:
+        """api.CaptureItem of each captured function."""
+        return Listing(self, "/v1/captures", {})
+
+    def policy(self) -> "api.Policy":
+        return self.request("GET", "/v1/policy")
+
+    def set_policy(self, mode: str, **more: Any) -> "api.Policy":
+        """Replaces the policy: what is not stated gets its default."""
+        return self.request("PUT", "/v1/policy", {"mode": mode, **more})
+
+    def suggestions(self) -> List["api.PolicySuggestion"]:
+        return self.request("GET", f"/v1/policy/suggestions?limit={PAGE}")["items"]
+
+    def run_policy(self, top: int = 100) -> List["api.PolicyDecision"]:
+        """Makes the suggested jobs, at most `top`, as far as the budget of the day allows."""
+        return self.request("POST", "/v1/policy/run", {"top": top})["items"]
+
+    def proposals(self) -> Listing:
+        """api.Proposal of each, the newest first, without its changes."""
+        return Listing(self, "/v1/proposals", {})
+
+    def proposal(self, proposal: Union[str, int]) -> "api.Proposal":
+        return self.request("GET", f"/v1/proposals/{_segment(proposal)}")
+
+    def promote_proposal(self, proposal: Union[str, int]) -> "api.ChannelEntry":
+        """Points the channel at the proposal's release, unsigned, if it still has the entry that the proposal was compared with."""
+        return self.request("POST", f"/v1/proposals/{_segment(proposal)}/promote", {})
+
+    def reject_proposal(self, proposal: Union[str, int], reason: str) -> "api.Proposal":
+        return self.request("POST", f"/v1/proposals/{_segment(proposal)}/reject", {"reason": reason})
+
     # Any route
 
     def list(self, path: str, **filters: Any) -> Listing:

@@ -16,7 +16,8 @@ from .spaces import Space, parse_space
 
 @dataclass(frozen=True)
 class Kernel:
-    """A manifest with where its files are. `hash`: the digest of the canonical manifest."""
+    """A manifest with where its files are. `hash`: the digest of the canonical manifest, of a captured kernel without its
+    reference."""
 
     manifest: dict[str, Any]
     folder: Path
@@ -30,7 +31,7 @@ class Kernel:
 
     @property
     def hash(self) -> str:
-        return digest(self.manifest)
+        return digest({k: v for k, v in self.manifest.items() if k != "reference" or "cases" not in self.manifest})
 
     @property
     def source(self) -> Path:

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import Any, Callable, Mapping, Sequence
 
 _PR_SET_PDEATHSIG = 1
@@ -21,42 +21,54 @@ class _Worker:
 
     def __init__(self, environment: Mapping[str, str], run: Callable[[int], Any]):
         context = multiprocessing.get_context("fork")
-        self.connection, theirs = context.Pipe()
+        self.connection, their_end = context.Pipe(duplex=False)  # a sandbox has no sockets
+        tasks, self._tasks = context.Pipe(duplex=False)
         self.environment = dict(environment)
         self.task: int | None = None
         self.deadline = 0.0
-        self.process = context.Process(target=_work, args=(theirs, self.connection, self.environment, run, os.getpid()),
-                                       daemon=True)
+        self.process = context.Process(target=_work, args=((tasks, their_end), (self.connection, self._tasks), self.environment,
+                                                           run, os.getpid()), daemon=True)
         self.process.start()
-        theirs.close()
+        tasks.close()
+        their_end.close()
 
     def start(self, task: int, timeout_s: float) -> None:
         self.task, self.deadline = task, time.monotonic() + timeout_s
-        self.connection.send(task)
+        try:
+            self._tasks.send(task)
+        except BrokenPipeError:
+            pass  # it died meanwhile, which its other pipe says
 
     def stop(self) -> None:
         self.connection.close()
+        self._tasks.close()
         self.process.kill()
         self.process.join()
 
 
-def _work(connection: Connection, parents: Connection, environment: Mapping[str, str], run: Callable[[int], Any],
+def _work(own: tuple[Any, Any], parents: tuple[Any, Any], environment: Mapping[str, str], run: Callable[[int], Any],
           parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parents.close()
+    for end in parents:
+        end.close()
+    tasks, results = own
+    process = os.getpid()
     os.environ.update(environment)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):  # compilers print what a failed config already says
         os.dup2(null, descriptor)
     while True:
         try:
-            task = connection.recv()
+            task = tasks.recv()
         except EOFError:
             os._exit(0)
-        connection.send(run(task))
+        result = run(task)
+        if os.getpid() != process:  # what was compiled started a process, which is not to answer
+            os._exit(1)
+        results.send(result)
 
 
 def _death(process: Any) -> str:

@@ -32,7 +32,8 @@ SOFTMAX = ["--signature", "output_ptr=*fp32[n_rows,n_cols]:write, input_ptr=*fp3
 
 def command(*arguments):
     """The command line, in the environment that it runs in."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+    programs = os.environ.get("WAVETUNE_BUILD", ROOT / "build/dev")
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
     return [sys.executable, "-m", "wavetune", *map(str, arguments)], environment
 
 

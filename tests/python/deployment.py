@@ -5,89 +5,36 @@ that knows its target. Triton is the real one.
 """
 import json
 import sys
-import types
 
+import standin
 import triton
-from triton.backends.compiler import GPUTarget
-
-TARGETS = {"gfx942": GPUTarget("hip", "gfx942", 64), "sm_90": GPUTarget("cuda", 90, 32)}
 
 
-class Dtype:
-    def __str__(self):
-        return "torch.float16"
+def count_from_cache(seen):
+    """Calls of the compiler; of these, those that compiled nothing came from the cache."""
+    compile_ = triton.compiler.compile
 
+    def counted(*arguments, **more):
+        seen["from_cache"] += 1
+        return compile_(*arguments, **more)
 
-class Tensor:
-    dtype = Dtype()
-
-    def data_ptr(self):
-        return 0
-
-    def ptr_range(self):
-        return 4096
-
-
-class Driver:
-    def __init__(self, target, seen):
-        self.target, self.seen = target, seen
-
-    def get_current_target(self):
-        return self.target
-
-    def get_current_device(self):
-        return 0
-
-    def get_current_stream(self, device):
-        return 0
-
-    def get_benchmarker(self):
-        def bench(kernel_call, quantiles):
-            self.seen["benchmarked"] += 1
-            return [float(self.seen["benchmarked"])] * 3
-
-        return bench
-
-
-def report_compiles(seen):
-    """Counts by Triton's own listener; before 3.4 it has none, so that the back ends' last stage and all calls are counted."""
-    if hasattr(triton, "knobs"):
-        def listener(*, cache_hit, **_):
-            seen["from_cache" if cache_hit else "compiled"] += 1
-
-        triton.knobs.compilation.listener = listener
-        return
-
-    def counted(function, member, step):
-        def call(*arguments, **more):
-            seen[member] += step
-            return function(*arguments, **more)
-        return call
-
-    for backend, last in (("amd", "make_hsaco"), ("nvidia", "make_cubin")):
-        compiler = triton.backends.backends[backend].compiler
-        call = counted(counted(getattr(compiler, last), "compiled", 1), "from_cache", -1)
-        setattr(compiler, last, staticmethod(call) if isinstance(vars(compiler)[last], staticmethod) else call)
-    triton.compiler.compile = counted(triton.compiler.compile, "from_cache", 1)
+    triton.compiler.compile = counted
 
 
 def main(arch, how, sizes):
-    torch = types.ModuleType("torch")
-    torch.Tensor = Tensor
-    sys.modules.setdefault("torch", torch)
-    seen = {"benchmarked": 0, "from_cache": 0, "compiled": 0, "best": []}
-    triton.runtime.driver.set_active(Driver(TARGETS[arch], seen))
-
-    report_compiles(seen)
+    seen, driver = {"from_cache": 0, "best": []}, standin.Driver(arch, first_wins=True)
+    standin.use(driver)
+    compiles = standin.Compiles()
+    count_from_cache(seen)
     from scaled import scale_kernel
     for n in sizes:
-        arguments = (Tensor(), Tensor(), n, 1, True, 0.25, "DOUBLE-S")
+        arguments = (standin.Tensor(), standin.Tensor(), n, 1, True, 0.25, "DOUBLE-S")
         if how == "warmup":
             scale_kernel.warmup(*arguments, grid=(1,))
         else:
             scale_kernel.run(*arguments, grid=(1,), warmup=True)
             seen["best"].append(str(scale_kernel.best_config))
-    return seen
+    return {**seen, "from_cache": seen["from_cache"] - compiles.n, "compiled": compiles.n, "benchmarked": driver.benchmarked}
 
 
 if __name__ == "__main__":

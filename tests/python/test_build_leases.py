@@ -88,3 +88,22 @@ def test_the_command_line_says_what_it_needs(arguments):
     argv, env = command("build", *arguments)
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "--url" in done.stderr
+
+
+def test_a_builder_signs_what_it_pushes_with_a_key_of_its_own(harness, server, tmp_path):
+    harness.wavetune(server, "key", "new", tmp_path / "builder.key")
+    launch(server, tmp_path / "cache", "small")
+    assert build(server, "--arch", "sm_90", "--sign-key", str(tmp_path / "builder.key"))["built"] == 1
+    shown = harness.wavetune(server, "key", "show", tmp_path / "builder.key.pub").stdout
+    found = [one for one in server.request("GET", "/v1/kernels", token=server.builder).json["items"] if one["signatures"]]
+    kernel, = found
+    signed, = [one for one in server.request("GET", f"/v1/kernels/{kernel['kernel']}/builds", token=server.builder).json["items"]
+               if one["signatures"]]
+    assert {one["key"] for one in [*kernel["signatures"], *signed["signatures"]]} == {kernel["signatures"][0]["key"]}
+    assert kernel["signatures"][0]["key"].removeprefix("sha256:") in shown
+
+
+def test_a_key_that_is_none_is_refused_before_anything_is_leased(server, tmp_path):
+    (tmp_path / "public.key").write_text("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n")
+    for path, part in (("public.key", "no private Ed25519 key"), ("missing.key", "cannot be read")):
+        assert part in build(server, "--sign-key", str(tmp_path / path), status=2)

@@ -1,5 +1,5 @@
-"""Launches of a program are recorded as documents of which another process makes the same function; the program goes on
-whatever happens."""
+"""A program records its launches, another process makes the same functions from these documents, and no failure disturbs the
+program."""
 
 import json
 import subprocess

@@ -8,8 +8,9 @@ import triton
 from contract_server import Contract, canonical, document
 from fleet import KERNELS, Fleet, begun, make_library
 from starting import choices, closures
+from test_ahead import kernel
 
-from wavetune.runtime import code, launchers, start
+from wavetune.runtime import ahead, code, launchers, start
 
 VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -240,18 +241,18 @@ LAUNCHER = {"backend": "nvidia", "types": ["i32"], "warp_size": 32}
 
 
 @pytest.mark.parametrize("change", [
-    {"version": 2}, {"files": 5}, {"files": None}, {"launchers": {}}, {"launchers": [5]},
+    {"version": 2}, {"files": 5}, {"files": None}, {"launchers": {}}, {"launchers": [5]}, {"kernels": {}}, {"kernels": ["{}"]}, {"kernels": [5]},
     {"files": [["../../etc", "x.json", True]]},
     {"launchers": [{**LAUNCHER, "types": ["i32; evil()"]}]}, {"files": [["A" * 52, "x.so", False]]},
     {"files": [["A" * 52, "../x.json", False]]}, {"files": [["A" * 52, "x.json", 1]]}, {"files": [["A" * 52, "x.json"]]}])
 def test_lists_that_are_not_what_a_program_writes_are_refused(change):
-    found = {"files": [["A" * 52, "x.json", True]], "launchers": [LAUNCHER], "version": 1}
-    needs, made = start.read_list(json.dumps(found).encode())
-    assert json.loads(start.write_list(needs, made)) == found
+    found = {"files": [["A" * 52, "x.json", True]], "kernels": [kernel()], "launchers": [LAUNCHER], "version": 1}
+    assert json.loads(start.write_list(*start.read_list(json.dumps(found).encode()))) == found
     with pytest.raises((ValueError, code.Bad)):
         start.read_list(json.dumps({**found, **change}).encode())
-    many = {**found, "files": found["files"] * 1000, "launchers": [LAUNCHER] * 1000}
-    assert [len(part) for part in start.read_list(json.dumps(many).encode())] == [start.FILES_MAX, launchers.LAUNCHERS_MAX]
+    many = {**found, "files": found["files"] * 1000, "launchers": [LAUNCHER] * 1000, "kernels": [kernel()] * 1000}
+    limits = [start.FILES_MAX, launchers.LAUNCHERS_MAX, ahead.KERNELS_MAX]
+    assert [len(part) for part in start.read_list(json.dumps(many).encode())] == limits
 
 
 @pytest.mark.skipif(VERSION < (3, 7), reason="this Triton has launchers")

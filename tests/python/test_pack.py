@@ -8,7 +8,8 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import ADD, KERNELS, MATMUL, SOFTMAX, TRITON, TRITON_VERSION, edit, program, read, refusal, run
+from conftest import ADD, KERNELS, MATMUL, ROOT, SOFTMAX, TRITON, TRITON_VERSION, edit, program, read, refusal, run
+from wavetune.folder import load_kernel
 
 KEY = "M=4096,N=4096,K=4096"
 SIZES = {"i32": 4, "fp32": 4, "i64": 8}
@@ -172,6 +173,17 @@ def test_a_key_that_no_variant_covers_is_reported(packed):
 def test_the_kernels_hash_is_the_one_of_the_c_programs(packed):
     done = subprocess.run([program("wavetune"), "kernel", "hash", packed[0]], capture_output=True, text=True)
     assert read(packed[1])["kernel"] in done.stdout, done.stderr
+
+
+def test_a_captured_kernels_hash_is_the_one_of_the_c_programs_with_a_reference_and_without(tmp_path):
+    folder = shutil.copytree(ROOT / "tests/data/kernels/gpu_captured", tmp_path / "kernel")
+    hashes = set()
+    for document in (read(folder, "kernel.json"), {k: v for k, v in read(folder, "kernel.json").items() if k != "reference"}):
+        (folder / "kernel.json").write_text(json.dumps(document))
+        done = subprocess.run([program("wavetune"), "kernel", "hash", folder], capture_output=True, text=True)
+        assert load_kernel(str(folder)).hash == done.stdout.split()[-1], done.stderr
+        hashes.add(done.stdout)
+    assert len(hashes) == 1
 
 
 def test_wavetune_kernel_check_finds_every_object_whole_and_its_arguments_as_the_manifest_has_them(packed):

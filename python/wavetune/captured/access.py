@@ -18,7 +18,6 @@ _HARMLESS = {"tt.load", "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims
              "tt.make_tensor_ptr", "tt.advance", "tt.make_tensor_descriptor", "tt.descriptor_load", "tt.descriptor_gather",
              "tt.experimental_descriptor_load", "tt.cat", "tt.join", "tt.split", "tt.ptr_to_int", "tt.unsplat",
              "arith.select", "ttg.convert_layout", "tt.return", "tt.reinterpret_tensor_descriptor"}
-_REGIONS = {"scf.for", "scf.if", "scf.while", "scf.yield", "scf.condition", "tt.call"}
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _POINTER = re.compile(r"!tt\.(?:ptr|tensordesc)\b")
 _ASSIGNED = re.compile(r"(%[\w$.-]+)\s*=\s*(%[\w$.-]+(?:#\d+)?)")

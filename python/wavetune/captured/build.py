@@ -15,10 +15,10 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from ..artifacts import installed_key
-from ..build import SIZE_MAX, clean_environment
+from ..build import SIZE_MAX
 from ..canonical import canonical, digest
 from ..compiling import compile_task, store_result
 from ..errors import PackError, one_line
@@ -29,7 +29,9 @@ from ..stubs import Driver
 from ..target import make_backend, make_target, triton_version
 from .access import is_rounded, written_arguments
 from .calling import signature_of, task_of
+from .confined import Terms, build_confined
 from .documents import Config, Function, Launch, read_folder
+from .interpret import add_values
 from .kernel import SOURCE, CapturedKernel, Refused, case_of, kernels_of, left_out, space_of, whole, why_refused
 from .module import recreate
 
@@ -134,7 +136,7 @@ def _refusal(function: Function, launch: Launch, why: str) -> dict[str, Any]:
 
 
 def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder: Path, processes: int,
-                 timeout_s: float) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+                 timeout_s: float, blob: Callable[[str], str | None]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Compiles everything into folder/objects; returns the build and what was refused."""
     objects = folder / "objects"
     objects.mkdir(parents=True)
@@ -145,21 +147,25 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
         results[number] = result if reason is None else {"error": reason}
 
     installed_key()  # read once, before the workers are forked
-    run_tasks([{} for _ in tasks], lambda number: _compile(tasks[number], jit, toolchain, objects), processes, timeout_s, done)
+    run_tasks([task.launch.variables for task in tasks],
+              lambda number: _compile(tasks[number], jit, toolchain, objects), processes, timeout_s, done)
 
-    variants, refused = [], []
+    variants: list[tuple[Launch, dict[str, Any]]] = []
+    refused = []
     numbers = iter(range(len(tasks)))
     for launch in kernel.launches:
         own = [results[next(numbers)] for _ in launch.configs]
         try:
-            variants.append(_variant(kernel, launch, own))
+            variants.append((launch, _variant(kernel, launch, own)))
         except Refused as error:
             refused.append(_refusal(kernel.function, launch, str(error)))
     if not variants:
         raise Refused(str(refused[0]["why"]))
+    add_values(kernel, variants, objects, blob, processes)
     import triton
     build = {"kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **toolchain.stated}, "arch": toolchain.arch,
-             "warp_size": toolchain.target.warp_size, "variants": variants, "record": _record(kernel, jit, toolchain)}
+             "warp_size": toolchain.target.warp_size, "variants": [variant for _, variant in variants],
+             "record": _record(kernel, jit, toolchain)}
     return build, refused
 
 
@@ -175,8 +181,10 @@ def _write(kernel: CapturedKernel, space: dict[str, Any], build: dict[str, Any],
 
 
 def build_function(function: Function, launches: list[Launch], toolchain: Toolchain, output: Path, processes: int,
-                   timeout_s: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Builds the kernels of one function below `output`; returns (what was built, what was refused)."""
+                   timeout_s: float, blob: Callable[[str], str | None] = lambda digest: None
+                   ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Builds the kernels of one function below `output`; returns (what was built, what was refused). `blob`: where the contents
+    with a digest are, if they are here."""
     built, refused, able = [], [], []
     for launch in launches:
         why = why_refused(launch)
@@ -200,7 +208,7 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
             made = Path(scratch) / kernel.manifest["name"].replace("/", ".")
             try:
                 space = space_of(kernel, constexprs)
-                build, more = build_kernel(kernel, jit, toolchain, made / "build", processes, timeout_s)
+                build, more = build_kernel(kernel, jit, toolchain, made / "build", processes, timeout_s, blob)
                 refused += more
                 _write(kernel, space, build, made)
             except Refused as error:
@@ -220,13 +228,12 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
     return built, refused
 
 
-def build_folder(captures: Path, output: Path, arch: str | None, processes: int, timeout_s: float,
-                 stated: Mapping[str, str]) -> dict[str, Any]:
+def build_folder(captures: Path, output: Path, arch: str | None, terms: Terms) -> dict[str, Any]:
     """Builds everything that was captured into a folder; what `build --json` prints."""
     started = time.monotonic()
-    clean_environment()
     output.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {"built": [], "refused": []}
+
     for function, launches in read_folder(captures):
         if function is None:
             report["refused"] += [{"function": one.closure, "key": dict(one.key), "launch": one.path, "why": "its text was not "
@@ -234,7 +241,7 @@ def build_folder(captures: Path, output: Path, arch: str | None, processes: int,
             continue
         for own in sorted({arch or str(launch.environment.get("arch", "gfx942")) for launch in launches}):
             mine = launches if arch else [one for one in launches if one.environment.get("arch", "gfx942") == own]
-            built, refused = build_function(function, mine, toolchain_for(own, stated), output, processes, timeout_s)
+            built, refused = build_confined(function, mine, own, output, terms, captures / "blobs")
             report["built"] += built
             report["refused"] += refused
             for one in refused:

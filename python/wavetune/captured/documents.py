@@ -59,9 +59,11 @@ class Launch:
     refused: tuple[str, ...]
     environment: Mapping[str, Any]
     options: Mapping[str, Any]  # keyword arguments that are no parameters, such as debug
+    variables: Mapping[str, str]  # of the program, which its Triton makes its key of
     image: str | None
     triton: str
     path: str
+    document: Mapping[str, Any]  # as it was recorded
 
     def argument(self, name: str) -> Mapping[str, Any]:
         return next(argument for argument in self.arguments if argument["name"] == name)
@@ -156,6 +158,13 @@ def _options(reader: _Reader) -> Mapping[str, Any]:
     return options
 
 
+def _variables(reader: _Reader) -> Mapping[str, str]:
+    variables = reader.document.get("variables") or {}
+    if not isinstance(variables, dict) or not all(isinstance(value, str) and len(value) <= 1000 for value in variables.values()):
+        raise reader.error("variables", "has a member that is no text")
+    return variables
+
+
 def launch_of(document: Any, place: str) -> Launch:
     reader = _Reader(document, place)
     _version(reader)
@@ -174,7 +183,7 @@ def launch_of(document: Any, place: str) -> Launch:
     return Launch(reader.digest("closure"), dict(zip(names, values)), tuple(map(str, reader.take("key", list))),
                   tuple(arguments), () if refused else tuple(_config(one, f"{place}, /configs/{i}")
                                                              for i, one in enumerate(configs)),
-                  refused, reader.take("environment", dict), _options(reader), document.get("image"), reader.take("triton", str), place)
+                  refused, reader.take("environment", dict), _options(reader), _variables(reader), document.get("image"), reader.take("triton", str), place, document)
 
 
 def read_folder(folder: Path) -> Iterator[tuple[Function | None, list[Launch]]]:

@@ -13,11 +13,14 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ..canonical import canonical, digest, digest_bytes
 from ..errors import PackError
+from ..options import is_steering
 from ..runtime.values import decode
 from ..signature import DTYPES
 from .documents import Config, Function, Launch
 
 SOURCE = "kernel.py"
+# Variables that name another target, or code from a place of the program's machine.
+_UNMATCHED = ("TRITON_OVERRIDE_ARCH", "TRITON_KERNEL_OVERRIDE", "TRITON_DEFAULT_BACKEND")
 VERSION = "captured"
 _SHORT = {name: short for short, name in DTYPES.items()}
 _SCALARS = {"int": "int64", "float": "float32", "bool": "bool"}
@@ -60,6 +63,9 @@ def why_refused(launch: Launch) -> str | None:
     """A sentence where the launch cannot be repeated by an agent."""
     if launch.refused:
         return launch.refused[0]
+    for name, value in launch.variables.items():
+        if not is_steering(name) or name in _UNMATCHED or "/" in value:
+            return (f"the program's Triton compiles with {name}={value[:100]}, which a builder does not set: capture it without")
     for argument in launch.arguments:
         name, kind = argument["name"], argument["kind"]
         if kind == "refused":

@@ -18,7 +18,8 @@ from ..canonical import canonical, digest_bytes
 from ..client import ApiError, Client
 from ..errors import PackError
 from ..folder import load_kernel
-from .build import build_function, toolchain_for
+from ..signing import SigningKey
+from .confined import Terms, build_confined
 from .documents import Function, Launch, function_of, launch_of
 
 POLL_S = 5.0
@@ -66,19 +67,22 @@ class _Lease:
         self._is_over.set()
 
 
-def push(client: Client, place: str, build: Path) -> None:
-    """Stores a kernel folder and its build, blobs first."""
+def push(client: Client, place: str, build: Path, key: SigningKey | None) -> None:
+    """Stores a kernel folder and its build, blobs first, and the signatures of both."""
     kernel = load_kernel(place)
     text = (build / "build.json").read_bytes()
     sources = [(kernel.folder / source["path"]).read_bytes() for source in kernel.manifest["sources"]]
     for data in [*sources, *(path.read_bytes() for path in sorted((build / "objects").iterdir()))]:
         client.request("PUT", f"/v1/blobs/{digest_bytes(data)}", data)
     client.request("POST", "/v1/kernels", kernel.manifest)
-    client.request("PUT", f"/v1/kernels/{kernel.hash}/builds/{digest_bytes(text)}", json.loads(text))
+    own = f"/v1/kernels/{kernel.hash}"
+    client.request("PUT", f"{own}/builds/{digest_bytes(text)}", json.loads(text))
+    if key is not None:
+        client.request("POST", f"{own}/signatures", key.code_signature(kernel.hash))
+        client.request("POST", f"{own}/builds/{digest_bytes(text)}/signatures", key.code_signature(kernel.hash, digest_bytes(text)))
 
 
-def _build(lease: _Lease, arch: str, launches: list[Launch], processes: int, timeout_s: float,
-           stated: Mapping[str, str]) -> dict[str, int]:
+def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> dict[str, int]:
     counts = {"built": 0, "refused": 0, "stale": 0}
 
     def refuse(places: list[str], why: str) -> None:
@@ -87,13 +91,12 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], processes: int, tim
         print(f"wavetune build: {lease.function.name}: {why}", file=sys.stderr)
 
     with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
-        built, refused = build_function(lease.function, launches, toolchain_for(arch, stated), Path(scratch), processes,
-                                        timeout_s)
+        built, refused = build_confined(lease.function, launches, arch, Path(scratch), terms)
         for one in refused:
             refuse([one["launch"]], one["why"])
         for one in built:
             try:
-                push(lease.client, one["folder"], Path(one["folder"]) / "build")
+                push(lease.client, one["folder"], Path(one["folder"]) / "build", terms.key)
             except ApiError as error:
                 if error.status == 0 or error.status >= 500:
                     raise
@@ -104,8 +107,7 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], processes: int, tim
     return counts
 
 
-def build_leased(client: Client, arches: list[str], is_waiting: bool, processes: int, timeout_s: float,
-                 stated: Mapping[str, str]) -> dict[str, Any]:
+def build_leased(client: Client, arches: list[str], is_waiting: bool, terms: Terms) -> dict[str, Any]:
     """Builds until nothing is left, or, with is_waiting, until it is stopped; what `build --url --json` prints."""
     import triton
     report: dict[str, Any] = {"built": 0, "refused": 0, "stale": 0}
@@ -131,7 +133,7 @@ def build_leased(client: Client, arches: list[str], is_waiting: bool, processes:
                 report["stale"] += lease.post([place], {"refused": why[:900]})
             for arch in arches:
                 own = [launch for launch in lease.launches if launch.environment.get("arch") == arch]
-                for name, n in (_build(lease, arch, own, processes, timeout_s, stated) if own else {}).items():
+                for name, n in (_build(lease, arch, own, terms) if own else {}).items():
                     report[name] += n
         finally:
             lease.end()

@@ -42,7 +42,7 @@ def recreate(document: Mapping[str, Any], folder: Path) -> Any:
     """The function, a triton.JITFunction; PackError where it cannot be the program's. Files are written below `folder`."""
     import triton
     try:
-        function = _recreate(document, folder)
+        function = make_again(document, folder)
         own, key = closure(function), function.cache_key
     except PackError:
         raise
@@ -58,7 +58,8 @@ def recreate(document: Mapping[str, Any], folder: Path) -> Any:
     return function
 
 
-def _recreate(document: Mapping[str, Any], folder: Path) -> Any:
+def make_again(document: Mapping[str, Any], folder: Path) -> Any:
+    """The same without looking at keys: what triton.jit makes in this process."""
     if document.get("version") != 1:
         raise PackError(f"the capture has version {document.get('version')}, and this wavetune knows 1")
     modules: dict[str, types.ModuleType] = {}

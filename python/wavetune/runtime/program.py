@@ -8,6 +8,7 @@ from threading import Thread
 from typing import Any, Callable, Mapping
 
 from . import counters, restore
+from .ahead import Ahead
 from .choices import Choices
 from .hooks import when_imported
 from .launchers import Launchers
@@ -33,6 +34,7 @@ class Program:
         self.is_code_refused = False  # the token may not have it
         self.launchers, self.start = Launchers(), Start(self)
         self.launchers.on_made = self.start.noticed
+        self.ahead = Ahead(self.start.compiled)
         self.choices = Choices(found, self.wire)
         self.choices.on_launchers = self._prepare
         self.restorer = Restorer(found, self.choices, self.sender, self.start)
@@ -55,6 +57,7 @@ class Program:
     def after_fork(self) -> None:
         self.restorer.after_fork()
         self.launchers.after_fork()
+        self.ahead.after_fork()
         self.start.after_fork()
 
     def takes_code(self) -> bool:
@@ -63,7 +66,13 @@ class Program:
         return self.wire is not None and (bool(self.settings.trusted_keys) or self.gives_code())
 
     def gives_code(self) -> bool:
-        return self.wire is not None and self.settings.shared_code and self.wire.is_private and not self.is_code_refused
+        return self.settings.shared_code and self.shares_starts()
+
+    def shares_starts(self) -> bool:
+        """Whether the namespace's lists of starts are taken and given: for code, or for what is compiled ahead."""
+        own = self.settings
+        is_wanted = own.shared_code or own.is_ahead and own.token is not None and not own.trusted_keys and not own.is_pinned
+        return self.wire is not None and is_wanted and self.wire.is_private and not self.is_code_refused
 
 
 _program: Program | None = None
@@ -96,8 +105,9 @@ def start() -> Program | None:
         if missing:
             when_imported(missing, restore.patch)
         _when_there("triton.backends", _program.launchers.patch)
-        if _program.gives_code():
+        if _program.shares_starts():
             _when_there("triton.runtime.cache", _begin)
+            _when_there("triton.compiler", _program.ahead.patch)
         if _program.takes_code():
             _set_manager()
         _start_demand(_program)

@@ -46,6 +46,7 @@ class Settings:
         self.capture_functions = [name.strip() for name in named.split(",") if name.strip()]
         self.trusted_keys = [path for path in (get("TRUSTED_KEYS") or "").split(":") if path]
         self.shared_code = get("SHARED_CODE") in ("1", "true")
+        self.is_ahead = get("AHEAD") not in ("0", "false")
         self.budget_s = _number(get("BUDGET_MS"), 2000.0) / 1000
         self.node = get("NODE") or platform.node()[:200] or "unknown"
         self._stated_environment = get("ENVIRONMENT")

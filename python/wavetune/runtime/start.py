@@ -1,12 +1,14 @@
-"""What a program needs at its start, asked for before it asks for it: where a namespace is shared (WAVETUNE_SHARED_CODE=1).
+"""What a program needs at its start, asked for before it asks for it: in a namespace that the operator opened.
 
 A program that has been started writes a list into the namespace: the files and groups of Triton's cache that it used and
-the launchers that it compiled, in this order, without those of configs that lost. The next program gets the list while it
-imports its modules, and fetches and compiles all of it in the background. Lists are found by the command line and the
-GPUs; where that has none, by the first folder that the program asks for. What a list says is a hint: a program that needs
-something else asks for it as ever, and what it fetched in vain is dropped.
+the launchers and kernels that it compiled, in this order, without those of configs that lost. The next program gets the list
+while it imports its modules, and fetches and compiles all of it in the background: with WAVETUNE_SHARED_CODE=1 the files,
+otherwise the kernels (ahead.py). Lists are found by the command line and the GPUs; where that has none, by the first folder
+that the program asks for. What a list says is a hint: a program that needs something else asks for it as ever, and what it
+fetched in vain is dropped.
 
-{"files": [[FOLDER, NAME, IS_GROUP], …], "launchers": [{"backend", "types", "warp_size"}, …], "version": 1}
+{"files": [[FOLDER, NAME, IS_GROUP], …], "kernels": ["{…}", …], "launchers": [{"backend", "types", "warp_size"}, …],
+"version": 1}
 
 Threads: one that gets the list and later sends the own one, and FETCHERS that end with the list.
 """
@@ -26,7 +28,7 @@ import time
 from collections import deque
 from typing import Any
 
-from . import counters
+from . import ahead, counters
 from .code import check_name
 from .launchers import LAUNCHERS_MAX, Launcher, cache_root, parse
 from .log import log
@@ -52,11 +54,11 @@ class _Fetch:
         self.answer: Any = None
 
 
-def read_list(body: bytes) -> tuple[list[Need], list[Launcher]]:
-    """The needs and launchers of a list. Raises ValueError, Bad or KeyError where it is garbled."""
+def read_list(body: bytes) -> tuple[list[Need], list[Launcher], list[str]]:
+    """The needs, launchers and kernels of a list. Raises ValueError, Bad or KeyError where it is garbled."""
     found = json.loads(body)
     if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found["files"], list) or \
-            not isinstance(found["launchers"], list):
+            not isinstance(found["launchers"], list) or not isinstance(found.get("kernels", []), list):
         raise ValueError("it is no list of this version")
     needs = []
     for one in found["files"][:FILES_MAX]:
@@ -64,11 +66,15 @@ def read_list(body: bytes) -> tuple[list[Need], list[Launcher]]:
                 type(one[2]) is not bool or not check_name(one[1]).endswith(".json"):
             raise ValueError("a file of it has no folder, name or kind")
         needs.append(tuple(one))
-    return needs, [parse(one) for one in found["launchers"][:LAUNCHERS_MAX]]
+    kernels = found.get("kernels", [])[:ahead.KERNELS_MAX]
+    for text in kernels:
+        ahead.check(text)
+    return needs, [parse(one) for one in found["launchers"][:LAUNCHERS_MAX]], kernels
 
 
-def write_list(needs: Any, launchers: Any) -> bytes:
-    found = {"files": [list(one) for one in needs], "launchers": [one.json() for one in launchers], "version": VERSION}
+def write_list(needs: Any, launchers: Any, kernels: Any) -> bytes:
+    found = {"files": [list(one) for one in needs], "kernels": list(kernels), "launchers": [one.json() for one in launchers],
+             "version": VERSION}
     return json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -102,6 +108,8 @@ class Start:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._needs: dict[Need, None] = {}
+        self._kernels: dict[str, None] = {}
+        self._listed_needs: list[Need] = []
         self._listed: set[Any] = set()
         self._fetches: dict[str, _Fetch] = {}
         self._queue: deque[_Fetch] = deque()
@@ -121,7 +129,7 @@ class Start:
     def begin(self) -> None:
         """Triton is being imported. Returns at once; nothing is raised."""
         try:
-            if self._is_begun or not self.program.gives_code():
+            if self._is_begun or not self.program.shares_starts():
                 return
             self._is_begun = True
             threading.Thread(target=self._work, args=(self._changed,), name="wavetune-start", daemon=True).start()
@@ -138,21 +146,32 @@ class Start:
             self._add([one])
         self._last_s = time.monotonic()
 
-    def set_apart(self, needs: list[Need] | None) -> None:
+    def compiled(self, kernel: str) -> None:
+        """The program compiles a kernel, or finds it in its folder."""
+        apart = getattr(self.here, "needs", None)
+        if apart is not None:
+            apart.append(kernel)
+        elif kernel not in self._kernels:
+            self._add([kernel])
+
+    def set_apart(self, needs: list[Any] | None) -> None:
         """What this thread needs from now on is needed by a config that may lose; None: no longer."""
         self.here.needs = needs
 
-    def used(self, needs: list[Need]) -> None:
-        """Those of a config that won."""
-        self._add([one for one in needs if one not in self._needs])
+    def used(self, needs: list[Any]) -> None:
+        """Those of a config that won: files and kernels."""
+        self._add([one for one in needs if one not in self._needs and one not in self._kernels])
 
-    def _add(self, needs: list[Need]) -> None:
+    def _add(self, needs: list[Any]) -> None:
         if not self._is_begun:
             self.begin()
         with self._lock:
             self._last_s = time.monotonic()  # before there is a need: the thread looks at both
             for one in needs:
-                if len(self._needs) < FILES_MAX and _FOLDER.fullmatch(one[0]) and one[1].endswith(".json"):
+                if isinstance(one, str):
+                    if len(self._kernels) < ahead.KERNELS_MAX:
+                        self._kernels[one] = None
+                elif len(self._needs) < FILES_MAX and _FOLDER.fullmatch(one[0]) and one[1].endswith(".json"):
                     self._needs[one] = None
         self.noticed()
 
@@ -185,11 +204,11 @@ class Start:
             import triton  # noqa: F401  (waits until the program has imported it; the image's name has its version)
             self._command = folder_of(_gpus(), os.path.basename(sys.argv[0]), *sys.argv[1:])
             is_found = self._get(self._command)
-            if not is_found and changed.wait(FIRST_S) and self._needs:
+            if not is_found and self.program.gives_code() and changed.wait(FIRST_S) and self._needs:
                 is_found = self._get(folder_of(next(iter(self._needs))[0]))
             while changed is self._changed and not self._is_sent:
                 changed.clear()
-                wait_s = self._last_s + QUIET_S - time.monotonic() if self._needs else None
+                wait_s = self._last_s + QUIET_S - time.monotonic() if self._needs or self._kernels else None
                 if wait_s is None or wait_s > 0:
                     changed.wait(wait_s)
                     continue
@@ -204,7 +223,7 @@ class Start:
 
     def _get(self, folder: str) -> bool:
         """Whether there is a list; begins with what it has."""
-        if not self.program.gives_code():
+        if not self.program.shares_starts():
             return False
         answer = self.program.wire.request("GET", self._path(folder, NAME), limit=LIST_MAX, ahead=True)
         if answer is None or answer.status != 200:
@@ -212,15 +231,19 @@ class Start:
                 self.program.is_code_refused = True
             return False
         try:
-            needs, launchers = read_list(answer.body)
+            needs, launchers, kernels = read_list(answer.body)
         except Exception as error:
             counters.refused += 1
             log(f"the list of a start is not used: {type(error).__name__}: {str(error)[:200]}")
             return False
-        log(f"a start like this one needed {len(needs)} files and {len(launchers)} launchers")
-        self._listed = {*needs, *launchers}
+        log(f"a start like this one needed {len(needs)} files, {len(kernels)} kernels and {len(launchers)} launchers")
+        self._listed = {*needs, *launchers, *kernels}
         self.program.launchers.prepare(launchers)
-        self._fetch(needs)
+        if self.program.gives_code():
+            self._fetch(needs)
+        else:
+            self._listed_needs = needs
+            self.program.ahead.prepare(kernels)
         return True
 
     def _fetch(self, needs: list[Need]) -> None:
@@ -270,16 +293,19 @@ class Start:
     def _send(self) -> None:
         """Sends the list where there was none, or one that fits badly."""
         with self._lock:
-            if self._is_sent or not self._needs:
+            if self._is_sent or not (self._needs or self._kernels):
                 return
             self._is_sent = True
-            needs = list(self._needs)
+            # What takes no code knows no files, and keeps those of the list.
+            needs, kernels = list(self._needs) if self.program.gives_code() else self._listed_needs, list(self._kernels)
         launchers = list(self.program.launchers.made)
-        own = {*needs, *launchers}
+        own = {*needs, *launchers, *kernels}
         strange = len(own ^ self._listed)
-        if not self.program.gives_code() or self.program.sender is None or 4 * strange <= len(own):
+        if not self.program.shares_starts() or self.program.sender is None or 4 * strange <= len(own):
             return
-        body = write_list(needs, launchers)
-        for folder in (self._command, folder_of(needs[0][0])):
+        body = write_list(needs, launchers, kernels)
+        if len(body) > LIST_MAX:
+            return
+        for folder in (self._command, folder_of(needs[0][0]) if needs else None):
             if folder is not None:
                 self.program.sender.file(self._path(folder, NAME), body)

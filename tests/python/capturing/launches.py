@@ -3,9 +3,6 @@ are stand-ins with memory of the host behind them.
 
     launches.py NAME…     runs those of the functions below; prints one line of JSON
 """
-import array
-import ctypes
-import functools
 import json
 import os
 import sys
@@ -13,127 +10,10 @@ import time
 import types
 
 import triton
-from triton.backends.compiler import GPUTarget
 
-SIZES = {"torch.float32": 4, "torch.float16": 2, "torch.int32": 4, "torch.int64": 8, "torch.bool": 1,
-         "torch.float8_e4m3fn": 1}
-CODES = {"torch.int32": "i", "torch.int64": "q", "torch.bool": "b"}
-
-
-class Dtype:
-    def __init__(self, name):
-        self.name, self.itemsize = name, SIZES[name]
-
-    def __str__(self):
-        return self.name
-
-
-@functools.lru_cache(None)
-def dtype_of(name):
-    """One object for each type, as torch has them: Triton knows them by their addresses."""
-    return Dtype(name)
-
-
-class Storage:
-    def __init__(self, size):
-        self.buffer = (ctypes.c_char * (size + 512))()
-        self.size = size
-
-    def data_ptr(self):
-        return -(-ctypes.addressof(self.buffer) // 256) * 256
-
-    def nbytes(self):
-        return self.size
-
-
-class Device:
-    def __init__(self, kind):
-        self.type = kind
-
-
-class Tensor:
-    """The members of torch.Tensor that launches read."""
-
-    def __init__(self, dtype, *shape, stride=None, offset=0, storage=None, values=None, device="cuda"):
-        self.dtype, self.shape, self.device = dtype_of("torch." + dtype), shape, Device(device)
-        self.own_stride = stride or tuple(self.product(shape[i + 1:]) for i in range(len(shape)))
-        self.offset, item = offset, SIZES[str(self.dtype)]
-        self.storage = storage or Storage(item * (offset + self.product(shape)))
-        if values is not None:
-            data = array.array(CODES[str(self.dtype)], values).tobytes()
-            ctypes.memmove(self.data_ptr(), data, len(data))
-
-    @staticmethod
-    def product(extents):
-        n = 1
-        for extent in extents:
-            n *= extent
-        return n
-
-    data = None
-
-    def stride(self):
-        return self.own_stride
-
-    def storage_offset(self):
-        return self.offset
-
-    def element_size(self):
-        return SIZES[str(self.dtype)]
-
-    def untyped_storage(self):
-        return self.storage
-
-    def data_ptr(self):
-        return self.storage.data_ptr() + self.offset * self.element_size()
-
-    def ptr_range(self):
-        return self.storage.nbytes()
-
-    def detach(self):
-        return self
-
-    def as_strided(self, shape, stride):
-        return Tensor(str(self.dtype)[6:], *shape, stride=stride, offset=self.offset, storage=self.storage)
-
-    def cpu(self):
-        if os.environ.get("NO_COPIES"):
-            raise RuntimeError("the device is gone")
-        return self
-
-    def zero_(self):
-        pass
-
-    def clone(self):
-        return self
-
-    def copy_(self, other):
-        pass
-
-
-class Driver:
-    """Kernels are compiled and never launched: the benchmark measures nothing."""
-
-    def __init__(self):
-        self.benchmarked = 0
-
-    def get_current_target(self):
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self):
-        return 0
-
-    def get_current_stream(self, device):
-        return 0
-
-    def get_benchmarker(self):
-        def bench(kernel_call, quantiles):
-            self.benchmarked += 1
-            if os.environ.get("COMPILE_ALL"):
-                kernel_call()
-            return [1.0 / self.benchmarked] * 3
-
-        return bench
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import standin  # noqa: E402
+from standin import Storage, Tensor  # noqa: E402
 
 
 class Cuda:
@@ -149,7 +29,7 @@ class Cuda:
         return self.is_capturing
 
 
-DRIVER = Driver()
+DRIVER = standin.Driver()
 CUDA = Cuda()
 
 
@@ -181,6 +61,16 @@ def pair():
     from package import kernels
     storage = Storage(1024)
     run(kernels.pair_kernel, (Tensor("float32", 256, storage=storage), 2.5), 100)
+
+
+def hostile(ways=("none", "socket", "read", "write", "memory", "time", "signal", "environment")):
+    from package import hostile
+    for i, way in enumerate(ways):
+        run(hostile.hostile_kernel, Tensor("float32", 64), i, way)
+
+
+def forking():
+    hostile(("fork",))
 
 
 def upside_down():
@@ -355,10 +245,7 @@ def fork():
 
 
 def main(names):
-    torch = types.ModuleType("torch")
-    torch.Tensor, torch.cuda = Tensor, CUDA
-    sys.modules["torch"] = torch
-    triton.runtime.driver.set_active(DRIVER)
+    standin.use(DRIVER, cuda=CUDA)
     for name in names:
         globals()[name]()
     counters = sys.modules.get("wavetune.runtime.counters")

@@ -10,64 +10,12 @@ import json
 import os
 import sys
 import time
-import types
 
-import triton
-from triton.backends.compiler import GPUTarget
-
-
-class Dtype:
-    def __str__(self):
-        return "torch.float16"
-
-
-class Tensor:
-    dtype = Dtype()
-
-    def data_ptr(self):
-        return 0
-
-    def ptr_range(self):
-        return 4096
-
-
-class Driver:
-    def __init__(self):
-        self.benchmarked = 0
-
-    def get_current_target(self):
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self):
-        return 0
-
-    def get_current_stream(self, device):
-        return 0
-
-    def get_benchmarker(self):
-        def bench(kernel_call, quantiles):
-            self.benchmarked += 1
-            if "COMPILE_ALL" in os.environ:
-                kernel_call()
-            return [1.0 / self.benchmarked] * 3
-
-        return bench
-
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import standin  # noqa: E402
+from standin import Driver, Tensor  # noqa: E402
 
 DRIVER = Driver()
-compiled = 0
-
-
-def count_compiles():
-    CUDABackend = triton.backends.backends["nvidia"].compiler
-    make = CUDABackend.make_cubin
-
-    def make_cubin(*args, **kwargs):
-        global compiled
-        compiled += 1
-        return make(*args, **kwargs)
-
-    CUDABackend.make_cubin = make_cubin
 
 
 def launch(sizes):
@@ -83,17 +31,14 @@ def launch(sizes):
 
 def report(used):
     counters = sys.modules.get("wavetune.runtime.counters")
-    print(json.dumps({"used": used, "benchmarked": DRIVER.benchmarked, "compiled": compiled,
+    print(json.dumps({"used": used, "benchmarked": DRIVER.benchmarked, "compiled": COMPILES.n,
                       "seconds": round(time.perf_counter() - STARTED, 3),
                       "counters": counters.snapshot() if counters else None}), flush=True)
 
 
 if __name__ == "__main__":
-    torch = types.ModuleType("torch")
-    torch.Tensor = Tensor
-    sys.modules.setdefault("torch", torch)
-    triton.runtime.driver.set_active(DRIVER)
-    count_compiles()
+    standin.use(DRIVER)
+    COMPILES = standin.Compiles()
     how = sys.argv[1] if not sys.argv[1].isdigit() else ""
     sizes = [int(text) for text in sys.argv[1:] if text.isdigit()]
     STARTED = time.perf_counter()
@@ -101,7 +46,7 @@ if __name__ == "__main__":
         report(launch(sizes[:1]))
         child = os.fork()
         if child == 0:
-            DRIVER.benchmarked = compiled = 0
+            DRIVER.benchmarked, COMPILES.names = 0, []
             report(launch(sizes))
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0

@@ -1,0 +1,265 @@
+"""Triton's interpreter, made to compute what a GPU does: in a process that has TRITON_INTERPRET=1, before kernels are defined.
+
+The interpreter takes tensors of torch, and bfloat16 and 8-bit floats for integers of their bits. Here memory is memory.py, and
+values of these types are held as float32 and rounded to nearest wherever the program makes one of them. What depends on the
+order of programs, and what has no meaning without a GPU, ends the interpretation. Threads: one.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import textwrap
+import types
+from typing import Any, Callable
+
+import numpy as np
+
+from ..runtime.values import TRITON_NAMES
+from .floats import bfloat16_of, bfloat16_widened, float8_of, float8_widened
+from .memory import Memory, NotInterpreted
+
+_FLOAT8 = {"fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp8e4b8": "float8_e4m3fnuz", "fp8e5b16": "float8_e5m2fnuz",
+           "fp8e4b15": "float8e4b15"}
+_WIDENED = {"bf16", *_FLOAT8}
+_MEMBERS = ("TensorHandle", "InterpreterBuilder", "InterpretedFunction", "ASTTransformer", "interpreter_builder",
+            "_get_np_dtype", "_patch_lang", "_patch_builtin")
+_LIBDEVICE: dict[str, Callable[..., Any]] = {
+    name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh",
+                                         "sinh", "cosh", "sqrt", "cbrt", "floor", "ceil", "trunc", "rint")}
+_LIBDEVICE.update({
+    "rsqrt": lambda x: 1 / np.sqrt(x), "pow": np.power, "abs": np.abs, "fabs": np.abs, "fma": lambda x, y, z: x * y + z,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh, "fmod": np.fmod, "fast_expf": np.exp, "fast_logf": np.log, "fast_log2f": np.log2, "fast_sinf": np.sin,
+    "fast_cosf": np.cos, "fast_powf": np.power, "fast_dividef": np.divide, "div_rn": np.divide, "fast_tanhf": np.tanh,
+    "erf": np.vectorize(math.erf, otypes=[np.float64]), "sigmoid": lambda x: 1 / (1 + np.exp(-x))})
+
+
+def _to_memory(kind: str, values: Any) -> Any:
+    """Values of Triton's type `kind` as memory has them."""
+    if kind == "bf16":
+        return bfloat16_of(values)
+    return float8_of(_FLOAT8[kind], values) if kind in _FLOAT8 else values
+
+
+def _from_memory(kind: str, elements: Any) -> Any:
+    if kind == "bf16":
+        return bfloat16_widened(elements)
+    return float8_widened(_FLOAT8[kind], elements) if kind in _FLOAT8 else elements
+
+
+def _memory_type(kind: str, own: Any) -> Any:
+    return np.dtype(np.uint16) if kind == "bf16" else np.dtype(np.uint8) if kind in _FLOAT8 else own
+
+
+class Emulator:
+    """Replaces parts of triton.runtime.interpreter, for the rest of the process. `work_max`: how much a launch may do; an
+    operation counts 1, and 1 more for each 4,096 elements that it makes."""
+
+    def __init__(self, memory: Memory, work_max: int):
+        from triton.runtime import interpreter
+        import triton.language as tl
+        lost = [name for name in _MEMBERS if not hasattr(interpreter, name)]
+        if lost:
+            raise NotInterpreted(f"the interpreter of this Triton has no {', '.join(lost)}; see captured/emulator.py")
+        self.interpreter, self.tl, self.memory = interpreter, tl, memory
+        self.builder, self.np_dtype = interpreter.interpreter_builder, interpreter._get_np_dtype
+        self.work, self.work_max = 0, work_max
+        self._rewritten: dict[Any, Any] = {}
+        self._types()
+        self._operations()
+        self._functions()
+
+    def count(self, elements: int) -> None:
+        self.work += 1 + (elements >> 12)
+        if self.work > self.work_max:
+            raise NotInterpreted("a program takes too long in the interpreter")
+
+    def _types(self) -> None:
+        """Values of the widened types are float32 everywhere."""
+        def np_dtype(kind: Any) -> Any:
+            element = getattr(kind, "element_ty", kind) if self.tl.block_type in type(kind).__mro__ else kind
+            return np.dtype(np.float32) if getattr(element, "name", None) in _WIDENED else self.np_dtype(kind)
+
+        def made(handle: Any, data: Any, dtype: Any, *more: Any, **named: Any) -> None:
+            own(handle, data, dtype, *more, **named)
+            data = np.asarray(handle.data)
+            self.count(data.size)
+            kind = getattr(dtype, "name", "")
+            if kind in _WIDENED and data.dtype.kind == "f":
+                handle.data = _from_memory(kind, _to_memory(kind, data))
+
+        own = self.interpreter.TensorHandle.__init__
+        self.interpreter.TensorHandle.__init__ = made
+        self.interpreter._get_np_dtype = np_dtype
+        if hasattr(self.interpreter, "_validate_np_data_size"):
+            fits = self.interpreter._validate_np_data_size
+            self.interpreter._validate_np_data_size = lambda data, kind: (getattr(kind, "name", "") in _WIDENED or
+                                                                          fits(data, kind))
+
+    def _operations(self) -> None:
+        handle = self.interpreter.TensorHandle
+
+        def mask_of(mask: Any, shape: Any) -> Any:
+            return np.broadcast_to(np.asarray(mask if isinstance(mask, np.ndarray) else mask.data, bool), shape)
+
+        def load(builder: Any, pointers: Any, mask: Any, other: Any, *_: Any, **__: Any) -> Any:
+            dtype = pointers.get_element_ty()
+            kind, shape = dtype.name, pointers.data.shape
+            missing = np.zeros(shape, self.interpreter._get_np_dtype(dtype)) if other is None else \
+                np.broadcast_to(other.data, shape)
+            missing = _to_memory(kind, missing).astype(_memory_type(kind, self.interpreter._get_np_dtype(dtype)))
+            return handle(_from_memory(kind, self.memory.load(pointers.data, mask_of(mask, shape), missing)), dtype)
+
+        def store(builder: Any, pointers: Any, value: Any, mask: Any, *_: Any, **__: Any) -> None:
+            dtype, shape = pointers.get_element_ty(), pointers.data.shape
+            kind = dtype.name
+            values = np.broadcast_to(np.asarray(value.data), shape)
+            values = _to_memory(kind, values).astype(_memory_type(kind, self.interpreter._get_np_dtype(dtype)))
+            self.memory.store(pointers.data, mask_of(mask, shape), values)
+
+        def cast(builder: Any, source: Any, target: Any) -> Any:
+            return handle(np.asarray(source.data).astype(self.interpreter._get_np_dtype(target)), target.scalar)
+
+        def convert(builder: Any, source: Any, target: Any, rounding: Any = None) -> Any:
+            if rounding is not None and "RTNE" not in str(rounding):
+                raise NotInterpreted(f"a program rounds by {rounding}")
+            return cast(builder, source, target)
+
+        def bitcast(builder: Any, source: Any, target: Any) -> Any:
+            scalar, own = getattr(source.dtype, "name", ""), target.scalar
+            bits = np.ascontiguousarray(_to_memory(scalar, source.data))
+            if bits.dtype == bool:
+                bits = bits.view(np.uint8)
+            kind, wanted = getattr(own, "name", ""), self.interpreter._get_np_dtype(own)
+            return handle(_from_memory(kind, bits.view(_memory_type(kind, wanted)).reshape(bits.shape)), own)
+
+        def dot(builder: Any, a: Any, b: Any, d: Any, *_: Any, **__: Any) -> Any:
+            self.count((a.data.size * b.data.shape[-1]) >> 6)
+            exact = np.float64 if d.data.dtype.kind in "iu" or d.data.dtype.itemsize == 8 else np.float32
+            product = np.matmul(a.data.astype(exact), b.data.astype(exact))
+            return handle((product.astype(d.data.dtype) if d.data.dtype.kind in "iu" else product) + d.data, d.dtype.scalar) \
+                if d.data.dtype != np.float16 else handle((product + d.data).astype(np.float16), d.dtype.scalar)
+
+        def refuse(what: str) -> Callable[..., Any]:
+            def refused(*_: Any, **__: Any) -> Any:
+                raise NotInterpreted(what)
+            return refused
+
+        def extern(builder: Any, library: Any, path: Any, symbol: str, arguments: Any, kind: Any, *_: Any, **__: Any) -> Any:
+            name = symbol.removeprefix("__nv_").removeprefix("__ocml_").removesuffix("_f32").removesuffix("_f64")
+            function = _LIBDEVICE.get(name) or _LIBDEVICE.get(name.removesuffix("f"))
+            if function is None:
+                raise NotInterpreted(f"a program calls {symbol}, which the interpreter has not")
+            data = function(*(one.data for one in arguments))
+            return handle(np.asarray(data).astype(self.interpreter._get_np_dtype(kind)), kind.scalar)
+
+        atomics = refuse("it uses atomic operations, whose result depends on all programs")
+        own = self.interpreter.InterpreterBuilder
+        for name, function in {
+                "create_masked_load": load, "create_masked_store": store, "cast_impl": cast, "create_fp_to_fp": convert,
+                "create_bitcast": bitcast, "create_int_to_ptr": bitcast, "create_ptr_to_int": bitcast, "create_dot": dot,
+                "create_fabs": lambda builder, one: handle(np.abs(one.data), one.dtype.scalar),
+                "create_extern_elementwise": extern, "create_atomic_cas": atomics, "create_atomic_rmw": atomics,
+                "create_dot_scaled": refuse("a program multiplies with block scales"),
+                "create_print": lambda *_, **__: None}.items():
+            setattr(own, name, function)
+
+    def _functions(self) -> None:
+        """Functions mean the same wherever they were taken from, and are rewritten with what their globals mean."""
+        interpreter, tl = self.interpreter, self.tl
+        visible = types.FunctionType((lambda: None).__code__, {"tl": tl, "core": tl.core})
+        interpreter._patch_lang(visible)
+        tl.range = tl.core.range = self._range
+        to_ir = tl.dtype.to_ir  # which knows no fnuz types before 3.9
+        tl.dtype.to_ir = lambda kind, builder: kind if kind.name in _FLOAT8 else to_ir(kind, builder)
+        # NumPy 2.4 takes no array of one element for a number.
+        tl.tensor.__index__ = lambda tensor: int(np.asarray(tensor.handle.data).reshape(-1)[0])
+        from triton.language.extra import libdevice
+        for name, value in list(vars(libdevice).items()):
+            if isinstance(value, types.FunctionType):
+                setattr(libdevice, name, self._device_function(name))
+        self.libdevice = libdevice
+        interpreter.InterpretedFunction.__call__ = lambda function, *arguments, **named: self.rewritten(function.fn)(
+            *arguments, **named)
+
+    def _range(self, first: Any, end: Any = None, step: Any = 1, **_: Any) -> Any:
+        """The numbers of a loop, which are scalars as in compiled code, and not Python's."""
+        values = [int(getattr(bound, "value", bound)) for bound in ((0, first, step) if end is None else (first, end, step))]
+        return (self.argument(value) for value in range(*values))
+
+    def _device_function(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **_: Any) -> Any:
+            function = _LIBDEVICE.get(name)
+            if function is None:
+                raise NotInterpreted(f"a program calls libdevice.{name}, which the interpreter has not")
+            tensors = [one for one in arguments if hasattr(one, "handle")]
+            first = max(tensors, key=lambda one: one.handle.data.size)
+            data = function(*(one.handle.data if hasattr(one, "handle") else one for one in arguments))
+            kind = self.interpreter._get_np_dtype(first.handle.dtype)
+            return self.tl.tensor(self.interpreter.TensorHandle(np.asarray(data).astype(kind), first.handle.dtype), first.type)
+        return call
+
+    def _meaning(self, value: Any) -> Any:
+        """What a global of a function means to the interpreter: Triton's builtins are bound to it."""
+        if isinstance(value, types.FunctionType) and self.tl.core.is_builtin(value):
+            holder = types.ModuleType("holder")
+            setattr(holder, "value", value)
+            scope = [self.interpreter._LangPatchScope()] if hasattr(self.interpreter, "_LangPatchScope") else []
+            self.interpreter._patch_builtin(holder, self.builder, *scope)
+            return getattr(holder, "value")
+        if str(getattr(value, "__module__", "")).endswith(".libdevice") and callable(value):
+            return getattr(self.libdevice, value.__name__, value)
+        return value
+
+    def rewritten(self, fn: Any) -> Any:
+        """The function as the interpreter executes it. Its defaults and annotations were evaluated before."""
+        if fn in self._rewritten:
+            return self._rewritten[fn]
+        lines, first = inspect.getsourcelines(fn)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+        node = tree.body[0]
+        if not isinstance(node, ast.FunctionDef):
+            raise NotInterpreted(f"the text of {fn.__name__} is not one function")
+        ast.increment_lineno(tree, first - 1)
+        node.decorator_list, node.returns, own = [], None, node.args
+        for argument in [*own.posonlyargs, *own.args, *own.kwonlyargs]:
+            argument.annotation = None
+        own.defaults = [ast.copy_location(ast.Constant(None), one) for one in own.defaults]
+        own.kw_defaults = [one and ast.copy_location(ast.Constant(None), one) for one in own.kw_defaults]
+        tree = ast.fix_missing_locations(self.interpreter.ASTTransformer().visit(tree))
+        scope = {name: value for name, value in vars(self.interpreter).items() if not name.startswith("__")}
+        scope.update({"range": self._range, **{name: self._meaning(value) for name, value in fn.__globals__.items()}})
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
+            scope[name] = self._meaning(cell.cell_contents)
+        exec(compile(tree, inspect.getfile(fn), "exec"), scope)
+        made = scope[node.name]
+        made.__defaults__, made.__kwdefaults__ = fn.__defaults__, fn.__kwdefaults__
+        self._rewritten[fn] = made
+        return made
+
+    def argument(self, value: Any) -> Any:
+        """A value that is passed when the kernel runs, as a scalar of its type."""
+        tl, handle = self.tl, self.interpreter.TensorHandle
+        if isinstance(value, bool):
+            return tl.tensor(handle(np.array([value], bool), tl.int1), tl.int1)
+        if isinstance(value, int):
+            kind = tl.int32 if -2**31 <= value < 2**31 else tl.int64 if value < 2**63 else tl.uint64
+            return tl.tensor(handle(np.array([value], self.np_dtype(kind)), kind), kind)
+        if isinstance(value, float):
+            return tl.tensor(handle(np.array([value], np.float32), tl.float32), tl.float32)
+        return value
+
+    def pointer(self, number: int, dtype: str) -> Any:
+        """A pointer to the buffer `number`, whose elements have torch's type of that name."""
+        own = {torch: kind for kind, torch in _FLOAT8.items()}
+        dtype = self.tl.pointer_type(self.tl.dtype(own.get(dtype) or TRITON_NAMES.get(dtype, dtype)))
+        address = np.array([self.memory.address(number)], np.uint64)
+        return self.tl.tensor(self.interpreter.TensorHandle(address, dtype), dtype)
+
+    def run(self, fn: Any, arguments: dict[str, Any], grid: tuple[int, int, int], program: tuple[int, int, int]) -> None:
+        self.builder.set_grid_dim(*grid)
+        self.builder.set_grid_idx(*program)
+        with np.errstate(all="ignore"):
+            self.rewritten(fn)(**arguments)

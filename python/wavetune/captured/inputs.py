@@ -1,0 +1,165 @@
+"""What the agent fills buffers with, element by element: a port of agent/measure/reference.c, which must give the same bytes
+(tests/python/test_inputs.py). Elements are computed where a program reads them, so that a buffer of any size costs nothing.
+
+Arrays here hold elements as memory does: bfloat16 as uint16, 8-bit floats and bool as uint8.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable
+
+import numpy as np
+
+from .floats import FLOAT8, bfloat16_of, float8_of
+
+BLOCK = 65536
+PERIOD = 16777259
+STORED = {"bool": np.uint8, "int8": np.int8, "uint8": np.uint8, "int16": np.int16, "uint16": np.uint16, "int32": np.int32,
+          "uint32": np.uint32, "int64": np.int64, "uint64": np.uint64, "float16": np.float16, "bfloat16": np.uint16,
+          "float32": np.float32, "float64": np.float64, **dict.fromkeys(FLOAT8, np.uint8)}
+_GAMMA, _OF_BLOCK, _OF_ARGUMENT = 0x9e3779b97f4a7c15, 0xd1342543de82ef95, 0xa0761d6478bd642f
+_U64 = (1 << 64) - 1
+# The integers that each type holds, as doubles that convert to it.
+_ENDS = {"int8": (-2.0**7, 2.0**7 - 1), "uint8": (0.0, 2.0**8 - 1), "int16": (-2.0**15, 2.0**15 - 1),
+         "uint16": (0.0, 2.0**16 - 1), "int32": (-2.0**31, 2.0**31 - 1), "uint32": (0.0, 2.0**32 - 1),
+         "int64": (-2.0**63, 2.0**63 - 1024), "uint64": (0.0, 2.0**64 - 2048)}
+
+
+def _mixed(bits: Any) -> Any:
+    bits = (bits ^ bits >> np.uint64(30)) * np.uint64(0xbf58476d1ce4e5b9)
+    bits = (bits ^ bits >> np.uint64(27)) * np.uint64(0x94d049bb133111eb)
+    return bits ^ bits >> np.uint64(31)
+
+
+def _draw(seed: Any, number: Any) -> Any:
+    """What a generator with this seed gives as its draw `number`, from 1 on (splitmix64)."""
+    with np.errstate(over="ignore"):
+        return _mixed(np.asarray(seed, np.uint64) + np.asarray(number, np.uint64) * np.uint64(_GAMMA))
+
+
+def _unit(bits: Any) -> Any:
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _below(bits: Any, bound: int) -> Any:
+    """The upper half of the 128 bits of bits * bound."""
+    low, high = np.uint64(bound & 0xffffffff), np.uint64(bound >> 32)
+    own_low, own_high, shift = bits & np.uint64(0xffffffff), bits >> np.uint64(32), np.uint64(32)
+    middle = own_high * low + (own_low * low >> shift)
+    other = own_low * high + (middle & np.uint64(0xffffffff))
+    return own_high * high + (middle >> shift) + (other >> shift)
+
+
+def stored(dtype: str, values: Any) -> Any:
+    """Doubles as elements of the type: rounded to nearest, integers and 8-bit floats saturate."""
+    values = np.asarray(values, np.float64)
+    if dtype == "bool":
+        return (values != 0).astype(np.uint8)
+    if dtype in _ENDS:
+        return np.clip(np.rint(values), *_ENDS[dtype]).astype(STORED[dtype])
+    if dtype == "bfloat16":
+        return bfloat16_of(values)
+    if dtype in FLOAT8:
+        return float8_of(dtype, values)
+    with np.errstate(over="ignore"):
+        return values.astype(STORED[dtype])
+
+
+def _modulus(dtype: str) -> int:
+    """How many integers from 0 on the type holds exactly."""
+    if dtype in FLOAT8:
+        return 1 << FLOAT8[dtype].integer_bits
+    bits = {"bool": 1, "bfloat16": 8, "float16": 11, "float32": 24, "float64": 53, "int64": 53, "uint64": 53}.get(dtype)
+    return 1 << (8 * np.dtype(STORED[dtype]).itemsize - dtype.startswith("int") if bits is None else bits)
+
+
+def _permuted(index: Any, n: int, seed: int) -> Any:
+    half = 1
+    while half < 31 and n > 1 << 2 * half:
+        half += 1
+    mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
+    value, key = index % np.uint64(n), np.uint64(seed) + index // np.uint64(n) * np.uint64(_GAMMA)
+    is_open = np.ones(value.shape, bool)
+    while is_open.any():
+        left, right = value >> shift, value & mask
+        for number in range(4):
+            left, right = right, (left ^ _mixed(_mixed(key + np.uint64(number)) ^ right)) & mask
+        value = np.where(is_open, left << shift | right, value)
+        is_open &= value >= np.uint64(n)
+    return value
+
+
+class Contents:
+    """What a buffer of `elements` elements holds that is argument number `index` of its kernel. `fill` is as a case states
+    it; `blob` gives the bytes of a digest."""
+
+    def __init__(self, dtype: str, fill: Any, index: int, elements: int, seed: int, blob: Callable[[str], bytes]):
+        self.dtype, self.elements, self.itemsize = dtype, elements, np.dtype(STORED[dtype]).itemsize
+        (self.kind, self.value), = ({fill: None} if isinstance(fill, str) else fill).items()
+        self.period = PERIOD if self.kind in ("normal", "uniform", "integers") and elements > PERIOD else elements
+        self.seed = int(_draw(seed ^ (_OF_ARGUMENT * (index + 1) & _U64), 1))
+        self.table: Any = None
+        if self.kind == "normal":
+            self.table = self._normal_block(min(self.period, BLOCK))
+        elif self.kind == "blob":
+            self.table = np.frombuffer(blob(self.value), STORED[dtype])
+
+    def _normal_block(self, n: int) -> Any:
+        """The deviates of the first block, with the C library's functions."""
+        units = _unit(_draw(self.seed, np.arange(1, n + n % 2 + 1, dtype=np.uint64))).tolist()
+        values = []
+        for first, second in zip(units[::2], units[1::2]):
+            radius, angle = math.sqrt(-2 * math.log(1 - first)), 2 * math.pi * second
+            values += [radius * math.cos(angle), radius * math.sin(angle)]
+        return stored(self.dtype, values[:n])
+
+    def at(self, indices: Any) -> Any:
+        """The elements at these indices, any array of them."""
+        with np.errstate(over="ignore"):
+            index = np.asarray(indices).astype(np.uint64) % np.uint64(self.period)
+            return getattr(self, f"_{self.kind}")(index)
+
+    def _drawn(self, index: Any) -> Any:
+        block = index // np.uint64(BLOCK)
+        return _draw(np.uint64(self.seed) + block * np.uint64(_OF_BLOCK), index % np.uint64(BLOCK) + np.uint64(1))
+
+    def _normal(self, index: Any) -> Any:
+        block, own = index // np.uint64(BLOCK), index % np.uint64(BLOCK)
+        bits = _draw(np.uint64(self.seed) + block * np.uint64(_OF_BLOCK), own // np.uint64(4) + np.uint64(1))
+        picked = bits >> (own % np.uint64(4) * np.uint64(16)) & np.uint64(BLOCK - 1)
+        return self.table[np.where(block == 0, own, picked).astype(np.int64)]
+
+    def _uniform(self, index: Any) -> Any:
+        low, high = self.value or (0.0, 1.0)
+        return stored(self.dtype, low + (high - low) * _unit(self._drawn(index)))
+
+    def _integers(self, index: Any) -> Any:
+        low, high = self.value
+        return stored(self.dtype, float(low) + _below(self._drawn(index), high - low + 1).astype(np.float64))
+
+    def _sorted(self, index: Any) -> Any:
+        low, high = map(float, self.value)
+        part = (index.astype(np.float64) + _unit(self._drawn(index))) / float(self.elements)
+        values = np.minimum(low + np.floor((high - low + 1) * part), high)
+        values = np.where(index == np.uint64(self.elements - 1), high, values)
+        return stored(self.dtype, np.where(index == 0, low, values))
+
+    def _ramp(self, index: Any) -> Any:
+        start, step = self.value
+        return stored(self.dtype, start + index.astype(np.float64) * step)
+
+    def _permutation(self, index: Any) -> Any:
+        return stored(self.dtype, _permuted(index, self.value, self.seed).astype(np.float64))
+
+    def _index(self, index: Any) -> Any:
+        return stored(self.dtype, (index % np.uint64(_modulus(self.dtype))).astype(np.float64))
+
+    def _constant(self, index: Any) -> Any:
+        return np.broadcast_to(stored(self.dtype, float(self.value)), index.shape)
+
+    def _zeros(self, index: Any) -> Any:
+        return np.zeros(index.shape, STORED[self.dtype])
+
+    def _blob(self, index: Any) -> Any:
+        return self.table[index.astype(np.int64)]

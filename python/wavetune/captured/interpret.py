@@ -1,0 +1,253 @@
+"""What Triton's interpreter computes for a captured launch, for agents to compare with (common/builds/expected.h).
+
+A sample of the grid's programs is executed without a compiler and without a GPU, on the inputs that agents make, with the
+program's first config. It takes a process of its own, since Triton asks for TRITON_INTERPRET when functions are defined:
+
+    python3 -m wavetune.captured.interpret < REQUEST > EXPECTED     status 3: a sentence, why there are no values
+
+The same request gives the same values; how many programs are executed depends on their work, never on the time they take.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping
+
+from ..canonical import canonical, digest_bytes
+from ..errors import one_line
+from ..pool import run_tasks
+
+SEED = 1  # of the inputs
+PROGRAMS_MAX, TRIED_MAX = 12, 64
+WORK_MAX = 100_000
+TIMEOUT_S = 120.0
+SIZE_MAX = 1 << 20
+_REFUSED = 3
+
+
+def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str, Any], case: Mapping[str, Any],
+                blob: Callable[[str], str | None]) -> bytes | str:
+    """The blob of a variant, or a sentence why there is none. `blob`: the path of a digest's bytes, where they are here."""
+    first = launch.configs[0]
+    fills = [argument.get("fill") for argument in case["arguments"].values()]
+    digests = {fill["blob"] for fill in fills if isinstance(fill, dict) and "blob" in fill}
+    places = {digest: blob(digest) for digest in digests}
+    lost = [digest for digest, place in places.items() if place is None]
+    if lost:
+        return f"the contents {lost[0]}, which a program reads, are not on this builder"
+    request = {"function": function, "arguments": list(launch.arguments), "config": dict(first.config),
+               "constexprs": dict(first.constexprs), "grid": list(first.grid), "manifest": list(manifest["arguments"]),
+               "case": case, "blobs": places}
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(
+        [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
+    try:
+        done = subprocess.run([sys.executable, "-m", "wavetune.captured.interpret"], input=json.dumps(request).encode(),
+                              env=environment, capture_output=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return f"the interpreter took more than {TIMEOUT_S:g} s"
+    if done.returncode == 0:
+        return done.stdout
+    if done.returncode == _REFUSED:
+        return one_line(done.stdout.decode(errors="replace"))
+    return one_line(f"the interpreter's process ended with the status {done.returncode}: "
+                    f"{done.stderr.decode(errors='replace')[-200:]}")
+
+
+def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects: Path, blob: Callable[[str], str | None],
+               processes: int) -> None:
+    """Adds to each launch's variant of the build {"expected": DIGEST}, with the values among the objects, or
+    {"not_interpreted": SENTENCE}."""
+    def done(number: int, found: bytes | str | None, reason: str | None) -> None:
+        variant = variants[number][1]
+        if isinstance(found, bytes):
+            variant["expected"] = digest_bytes(found)
+            (objects / variant["expected"].removeprefix("sha256:")).write_bytes(found)
+        else:
+            variant["not_interpreted"] = found or reason or "the interpreter gave no answer"
+
+    run_tasks([{} for _ in variants], lambda number: expected_of(kernel.function.document, variants[number][0], kernel.manifest,
+                                                                 variants[number][1]["case"], blob),
+              processes, 2 * TIMEOUT_S, done)
+
+
+def programs(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
+    """The corners of the grid, then others at random, each once."""
+    seen = set()
+    for corner in itertools.product(*({0: None, extent - 1: None} for extent in grid)):
+        seen.add(corner)
+        yield corner
+    total, state = grid[0] * grid[1] * grid[2], SEED
+    while len(seen) < total:
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        x, rest = divmod((state >> 33) % total, grid[1] * grid[2])
+        program = (x, *divmod(rest, grid[2]))
+        if program not in seen:
+            seen.add(program)
+            yield program
+
+
+def _runs(index: Any) -> Any:
+    """[start, count] of the runs of rising indices."""
+    import numpy as np
+    starts = np.flatnonzero(np.diff(index, prepend=index[:1] - 2) != 1)
+    return np.stack([index[starts], np.diff(starts, append=index.size)], axis=1).astype("<i8")
+
+
+def _thinned(index: Any, values: Any, size: int) -> tuple[Any, Any, Any]:
+    """(runs, index, values) of at most `size` bytes: every other run is left out, or the second half of each."""
+    import numpy as np
+    runs = _runs(index)
+    while runs.nbytes + values.nbytes > size:
+        number = np.repeat(np.arange(len(runs)), runs[:, 1])
+        place = index - runs[number, 0]
+        kept = number % 2 == 0 if len(runs) > 64 else place < np.maximum(runs[number, 1] // 2, 1)
+        index, values = index[kept], values[kept]
+        runs = _runs(index)
+    return runs, index, values
+
+
+class _Run:
+    """The programs of one request."""
+
+    def __init__(self, request: Mapping[str, Any]):
+        from .emulator import Emulator
+        from .inputs import Contents
+        from .memory import Buffer, Memory
+        self.case, self.buffers = request["case"]["arguments"], {}
+        self.grid = tuple(request["grid"])
+        buffers: list[Buffer] = []
+        for i, stated in enumerate(one for one in request["manifest"] if one["name"] in self.case):
+            own = self.case[stated["name"]]
+            if "value" in own or "alias" in own:
+                continue
+            contents = Contents(stated["dtype"], own.get("fill", "normal"), i, own["elements"], SEED,
+                                lambda digest: Path(request["blobs"][digest]).read_bytes())
+            self.buffers[stated["name"]] = len(buffers)
+            buffers.append(Buffer(stated["name"], contents, own["access"] == "readwrite"))
+        self.memory = Memory(buffers)
+        self.emulator = Emulator(self.memory, WORK_MAX)
+
+    def arguments(self, request: Mapping[str, Any], fn: Any) -> dict[str, Any]:
+        from triton.runtime.jit import JITFunction
+
+        from ..runtime.values import decode
+        jit = JITFunction(fn)
+        constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
+        given = {parameter.name: parameter.default for parameter in jit.params if parameter.has_default}
+        for argument in request["arguments"]:
+            name, kind = argument["name"], argument["kind"]
+            if kind == "tensor":
+                owner = self.case[name].get("alias", name)
+                given[name] = self.emulator.pointer(self.buffers[owner], argument["dtype"])
+            elif kind != "none":
+                given[name] = decode({"dtype": argument["value"]} if kind == "dtype" else argument["value"])
+            else:
+                given[name] = None
+        given.update({name: decode(value) for name, value in request["constexprs"].items()})
+        given.update(request["config"])
+        own = {name: value for name, value in given.items() if name in jit.arg_names}
+        return {name: getattr(value, "value", value) if type(value).__name__ == "constexpr" else
+                value if name in constexprs else self.emulator.argument(value) for name, value in own.items()}
+
+    def execute(self, fn: Any, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
+        """(programs, what they wrote by buffer). A program that does not write is not counted."""
+        import numpy as np
+
+        from .memory import NotInterpreted
+        done: list[Any] = []
+        found: list[list[tuple[Any, Any, Any]]] = []
+        for program in itertools.islice(programs(self.grid), TRIED_MAX):  # type: ignore[arg-type]
+            try:
+                self.emulator.run(fn, arguments, self.grid, program)  # type: ignore[arg-type]
+            except NotInterpreted:
+                if done and self.emulator.work > WORK_MAX:  # those before it suffice
+                    break
+                raise
+            taken = [buffer.take() for buffer in self.memory.buffers]
+            if any(index.size for _, index, _ in taken):
+                done.append(list(program))
+                found.append(taken)
+            if len(done) == PROGRAMS_MAX:
+                break
+        if not done:
+            raise NotInterpreted("none of the programs that were executed writes anything")
+
+        written = {}
+        for number, buffer in enumerate(self.memory.buffers):
+            own = [taken[number] for taken in found]
+            for i, (read, _, _) in enumerate(own):
+                others = [index for k, (_, index, _) in enumerate(own) if k != i]
+                if others and np.isin(read, np.concatenate(others)).any():
+                    raise NotInterpreted(f"a program reads what another one writes to {buffer.name}")
+            index, values = (np.concatenate([one[part] for one in own]) for part in (1, 2))
+            bits = values.view(f"u{values.itemsize}")
+            order = np.lexsort((bits, index))
+            index, values, bits = index[order], values[order], bits[order]
+            # Of elements that several programs write, those that all write alike.
+            _, first, count = np.unique(index, return_index=True, return_counts=True)
+            is_alike = bits[first] == bits[first + count - 1]
+            if is_alike.any():
+                written[buffer.name] = index[first][is_alike], values[first][is_alike]
+        if not written:
+            raise NotInterpreted("programs write to the same elements, and not the same")
+        return done, written
+
+
+def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
+    run = _Run(request)
+    from .module import make_again
+    function = make_again(request["function"], folder)
+    done, written = run.execute(function.fn, run.arguments(request, function.fn))
+    head, parts = [], []
+    size = (SIZE_MAX - (1 << 14)) // len(written)
+    for name in sorted(written):
+        runs, _, values = _thinned(*written[name], size)
+        dtype = next(one["dtype"] for one in request["manifest"] if one["name"] == name)
+        head.append({"argument": name, "dtype": dtype, "runs": len(runs), "values": values.size})
+        parts += [runs.tobytes(), values.tobytes()]
+    first = canonical({"version": 1, "seed": SEED, "grid": list(run.grid), "programs": done, "buffers": head})
+    return first.encode() + b"\n" + b"".join(parts)
+
+
+def _reason(error: BaseException) -> str:
+    """What the interpretation ended with, under what Triton's interpreter makes of it."""
+    from .memory import NotInterpreted
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, NotInterpreted):
+            return str(found)
+        found = found.__cause__
+    return f"the interpreter cannot execute it: {one_line(error)}"
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # with the builder (PR_SET_PDEATHSIG)
+    output = os.dup(1)
+    os.dup2(2, 1)  # what kernels print
+    status = 0
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        answer, status = b"this builder's Python has no NumPy, which Triton's interpreter needs", _REFUSED
+    else:
+        try:
+            with tempfile.TemporaryDirectory(prefix="wavetune-interpret.") as folder:
+                answer = _expected(json.load(sys.stdin), Path(folder))
+        except Exception as error:  # whatever the kernel or the interpreter raises is the reason
+            answer, status = _reason(error).encode(), _REFUSED
+    with os.fdopen(output, "wb") as file:
+        file.write(answer)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

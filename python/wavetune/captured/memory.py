@@ -1,0 +1,97 @@
+"""What interpreted programs read and write: buffers at made-up addresses, filled as the agent fills them (inputs.py).
+
+Every program begins with the inputs, whatever others wrote. An access that is not within a buffer, or that takes its elements
+for others, ends the interpretation. Threads: one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable
+
+import numpy as np
+
+from .inputs import Contents
+
+_SHIFT = 44  # an address is the buffer's number, from 1 on, above its byte
+_PAGE = 4096
+
+
+class NotInterpreted(Exception):
+    """Why the interpreter's values cannot be had; a sentence."""
+
+
+class Buffer:
+    """`pages`: what the program that runs has written, as (elements, which of them)."""
+
+    def __init__(self, name: str, contents: Contents, is_written: bool):
+        self.name, self.contents, self.is_written = name, contents, is_written
+        self.pages: dict[int, tuple[Any, Any]] = {}
+        self.read: list[Any] = []
+
+    def load(self, index: Any) -> Any:
+        values = np.array(self.contents.at(index))
+        if self.is_written:
+            self.read.append(np.unique(index))
+        for page in np.unique(index // _PAGE).tolist() if self.pages else ():
+            if page in self.pages:
+                elements, is_own = self.pages[page]
+                here = index // _PAGE == page
+                values[here] = np.where(is_own[index[here] % _PAGE], elements[index[here] % _PAGE], values[here])
+        return values
+
+    def store(self, index: Any, values: Any) -> None:
+        for page in np.unique(index // _PAGE).tolist():
+            elements, is_own = self.pages.setdefault(page, (np.zeros(_PAGE, values.dtype), np.zeros(_PAGE, bool)))
+            here = index // _PAGE == page
+            elements[index[here] % _PAGE] = values[here]
+            is_own[index[here] % _PAGE] = True
+
+    def take(self) -> tuple[Any, Any, Any]:
+        """(indices read, indices written, what was written there), in order; the next program begins anew."""
+        read = np.unique(np.concatenate(self.read)) if self.read else np.zeros(0, np.int64)
+        pages = sorted(self.pages.items())
+        index = [page * _PAGE + np.flatnonzero(is_own) for page, (_, is_own) in pages]
+        values = [elements[is_own] for _, (elements, is_own) in pages]
+        self.read, self.pages = [], {}
+        if not pages:
+            return read, np.zeros(0, np.int64), np.zeros(0, self.contents.at([0]).dtype)
+        return read, np.concatenate(index), np.concatenate(values)
+
+
+class Memory:
+    def __init__(self, buffers: Iterable[Buffer]):
+        self.buffers = list(buffers)
+
+    def address(self, number: int) -> int:
+        return number + 1 << _SHIFT
+
+    def _parts(self, what: str, addresses: Any, mask: Any, size: int) -> Iterable[tuple[Buffer, Any, Any]]:
+        """The buffers that are accessed, with the indices into them and where these are in the flat arrays."""
+        numbers = (addresses >> np.uint64(_SHIFT)).astype(np.int64)
+        for number in np.unique(numbers[mask]).tolist():
+            if not 1 <= number <= len(self.buffers):
+                raise NotInterpreted(f"a program {what} outside of its buffers")
+            buffer, here = self.buffers[number - 1], mask & (numbers == number)
+            offset = (addresses[here] & np.uint64((1 << _SHIFT) - 1)).astype(np.int64)
+            own = buffer.contents.itemsize
+            if size != own or (offset % own).any():
+                raise NotInterpreted(f"a program {what} {buffer.name} as if it had elements of {size} bytes")
+            index = offset // own
+            if index.max() >= buffer.contents.elements:
+                raise NotInterpreted(f"a program {what} {buffer.name}[{index.max()}], which has "
+                                     f"{buffer.contents.elements} elements")
+            yield buffer, index, here
+
+    def load(self, addresses: Any, mask: Any, other: Any) -> Any:
+        """The elements at the addresses; `other` has their type, and the elements where `mask` is false."""
+        found = np.array(other).ravel()
+        for buffer, index, here in self._parts("reads", addresses.ravel(), mask.ravel(), found.itemsize):
+            found[here] = buffer.load(index).view(found.dtype)
+        return found.reshape(addresses.shape)
+
+    def store(self, addresses: Any, mask: Any, values: Any) -> None:
+        values = np.ascontiguousarray(values).ravel()
+        for buffer, index, here in self._parts("writes", addresses.ravel(), mask.ravel(), values.itemsize):
+            if not buffer.is_written:
+                raise NotInterpreted(f"a program writes to {buffer.name}, which the compiled code does not")
+            buffer.store(index, values[here].view(buffer.contents.at([0]).dtype))

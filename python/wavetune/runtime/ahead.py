@@ -1,0 +1,313 @@
+"""Kernels compiled before they are needed and several at once, where a program takes choices and no compiled code.
+
+The list of a start (start.py) states what programs like this one compiled: the function, by module, name and closure, and what
+Triton makes a kernel of beside it, as scalars. The source, the compiler and the folder are this program's own, so that a
+list can but name kernels in vain: the program requests what it needs as ever, from Triton's compiler, which finds a file that
+was compiled ahead in its folder. A list of no use costs the time of cores that wait.
+
+One function is wrapped, triton.compiler.compile: it learns what this program compiles, begins with the list at the first
+kernel, when the program's modules and driver are there, and waits for a kernel that is being compiled. One that is not yet
+begun is left to the program.
+
+The threads compile copies of jit functions: the program's own notice the values of globals when the program launches them,
+as ever. $WAVETUNE_AHEAD=0 turns all of this off. Threads: as many as the process has cores; what runs at the program's end
+is waited for, because a thread cannot be ended inside a compiler.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import math
+import re
+import sys
+import threading
+import time
+from collections import deque
+from typing import Any, Callable, NamedTuple
+
+from .closure import closure, jit_function, walk
+from .launchers import _threads_max, check_types
+from .log import log
+from .restore import surprised
+
+KERNELS_MAX = 128  # of a list
+TEXT_MAX = 4096  # of a kernel
+SECONDS_MAX = 30.0  # from the first; none is begun later
+WAIT_S = 30.0  # of the program, for one that is being compiled
+END_S = 10.0
+_MEMBERS = {"attributes": list, "closure": str, "constants": list, "module": str, "name": str, "options": dict,
+            "signature": list, "target": list}
+_WORD = re.compile(r"[A-Za-z0-9_.:\-]{0,64}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
+_REFUSED = ("ir_override", "pre_hook", "extern_libs", "dump_ir")
+
+
+def _is_scalar(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or isinstance(value, bool) or type(value) is int and -2**63 <= value < 2**64 or \
+        type(value) is str and _WORD.fullmatch(value) is not None
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and 0 < len(value) <= 4 and all(type(one) is int and 0 <= one < 1024 for one in value)
+
+
+def check(text: Any) -> dict[str, Any]:
+    """A kernel of a list. Raises ValueError where it is none that this module writes."""
+    found = json.loads(text) if isinstance(text, str) and len(text) <= TEXT_MAX else None
+    if not isinstance(found, dict) or set(found) != set(_MEMBERS) or \
+            not all(isinstance(found[name], kind) for name, kind in _MEMBERS.items()):
+        raise ValueError("it is no kernel")
+    if not _PATH.fullmatch(found["module"]) or not _PATH.fullmatch(found["name"]) or len(found["target"]) != 3:
+        raise ValueError("its function or target has no name")
+    check_types([kind for _, kind in found["signature"]])
+    values = [value["dtype"] if isinstance(value, dict) and set(value) == {"dtype"} else value for _, value in found["constants"]]
+    pairs = [pair for _, listed in found["attributes"] for pair in listed]
+    if not all(_is_scalar(one) for one in (*values, *found["options"].values(), *found["target"])) or \
+            not all(_is_path(path) for path, _ in (*found["constants"], *found["attributes"])) or \
+            not all(isinstance(name, str) and _NAME.fullmatch(name) for name, _ in found["signature"]) or \
+            not all(_NAME.fullmatch(name) and name not in _REFUSED for name in found["options"]) or \
+            not all(len(pair) == 2 and all(_is_scalar(one) for one in pair) for pair in pairs):
+        raise ValueError("a value of it is no scalar")
+    return found
+
+
+def find(module: str, name: str) -> Any:
+    """What a module of this program has under that name: a jit function, or an autotuner above it; None: nothing."""
+    found = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, "__dict__", {}).get(part)
+    return found if jit_function(found) is not None else None
+
+
+class _Triton(NamedTuple):
+    """What is used of Triton."""
+
+    compile: Any
+    source: Any  # ASTSource
+    backend: Any  # of a target
+    dtype: Any
+
+
+class _Job:
+    def __init__(self, source: Any, target: Any, options: Any):
+        self.source, self.target, self.options = source, target, options
+        self.done = threading.Event()
+
+
+class Ahead:
+    """`on_compiled`: called with each kernel that this program compiles, as a text of a list."""
+
+    def __init__(self, on_compiled: Callable[[str], None]):
+        self.on_compiled = on_compiled
+        self._triton: _Triton | None = None
+        self._closures: dict[int, tuple[Any, str | None]] = {}  # by the id of the jit function, which is kept
+        self._defaults: dict[Any, dict[str, Any]] = {}  # options, by target
+        self.used = 0
+        self._reset()
+        atexit.register(self.stop)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._listed: dict[str, dict[str, Any]] = {}  # not begun: their function may be imported later
+        self._jobs: dict[str, _Job] = {}
+        self._queue: deque[_Job] = deque()
+        self._running: set[_Job] = set()
+        self._threads = self._compiled = 0
+        self._until = math.inf
+        self._is_ended = False
+
+    def after_fork(self) -> None:
+        """In the child: the parent's threads go on in the parent."""
+        self._reset()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_ended = True
+            self._queue.clear()
+            self._listed.clear()
+            running = list(self._running)
+        until = time.monotonic() + END_S
+        for job in running:
+            job.done.wait(max(0.0, until - time.monotonic()))
+        if self._compiled:
+            log(f"kernels: {self._compiled} were compiled ahead, {self.used} of them used")
+
+    def patch(self, module: Any) -> None:
+        """Wraps triton.compiler.compile. `module`: triton.compiler."""
+        build = module.compile
+        if hasattr(build, "is_of_wavetune"):
+            return
+        self._triton = _Triton(build, module.ASTSource, module.make_backend, None)
+
+        @functools.wraps(build)
+        def compile(src: Any, target: Any = None, options: Any = None, *args: Any, **kwargs: Any) -> Any:
+            try:
+                self._before(src, target, options)
+            except Exception as error:
+                surprised("compiling ahead", error)
+            return build(src, target, options, *args, **kwargs)
+
+        compile.is_of_wavetune = True  # type: ignore[attr-defined]
+        module.compile = compile
+
+    # In the thread of the list.
+
+    def prepare(self, texts: Any) -> None:
+        """What the list has. Returns at once; it begins at the program's next compile. Raises ValueError."""
+        listed = {text: check(text) for text in texts}
+        with self._lock:
+            self._listed.update(listed)
+
+    # In the program's threads.
+
+    def _before(self, source: Any, target: Any, options: Any) -> None:
+        text = self._text(source, target, options) if target is not None and isinstance(options, dict) else None
+        if text is not None:
+            self.on_compiled(text)
+        self._begin(target, text)
+        with self._lock:
+            job = self._jobs.pop(text or "", None)
+            if job is not None and job in self._queue:
+                self._queue.remove(job)
+                return  # the program compiles it now
+        if job is not None and job.done.wait(WAIT_S):
+            self.used += 1
+
+    def _text(self, source: Any, target: Any, options: dict[str, Any]) -> str | None:
+        """How a list states the kernel; None where it cannot."""
+        jit = getattr(source, "fn", None)
+        function = getattr(jit, "fn", None)
+        module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+        if not isinstance(module, str) or not isinstance(name, str) or jit_function(find(module, name)) is not jit:
+            return None
+        standard = self._standard(target)
+        found = {"module": module, "name": name, "closure": self._closure(jit),
+                 "signature": [[one, kind] for one, kind in source.signature.items()],
+                 "constants": [[list(path), self._plain(value)] for path, value in source.constants.items()],
+                 "attributes": [[list(path), value] for path, value in source.attrs.items()],
+                 "options": {one: value for one, value in options.items() if one not in standard or standard[one] != value},
+                 "target": [target.backend, target.arch, target.warp_size]}
+        try:
+            text = json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)
+            check(text)
+        except (TypeError, ValueError):
+            return None
+        return text
+
+    def _closure(self, jit: Any) -> str | None:
+        if id(jit) not in self._closures:
+            self._closures[id(jit)] = (jit, closure(jit))
+        return self._closures[id(jit)][1]
+
+    def _standard(self, target: Any) -> dict[str, Any]:
+        """The options of a launch that states none."""
+        if target not in self._defaults:
+            self._defaults[target] = dict(self._triton.backend(target).parse_options({}).__dict__)  # type: ignore[union-attr]
+        return self._defaults[target]
+
+    @staticmethod
+    def _plain(value: Any) -> Any:
+        kind = type(value)
+        if kind.__name__ == "dtype" and kind.__module__.startswith("triton."):
+            return {"dtype": value.name}
+        return value
+
+    def _begin(self, target: Any, own: str | None) -> None:
+        """Begins with what the list has of this program's functions; `own`: what the program compiles now."""
+        with self._lock:
+            if not self._listed or self._is_ended or target is None:
+                return
+            if self._until == math.inf:
+                self._until = time.monotonic() + SECONDS_MAX
+            listed, self._listed = self._listed, {}
+        later = {}
+        for text, stated in listed.items():
+            if text == own:
+                continue
+            tuner = find(stated["module"], stated["name"])
+            if tuner is None:
+                later[text] = stated
+                continue
+            try:
+                job = self._job(tuner, stated, target)
+            except Exception as error:
+                log(f"{stated['name']} is not compiled ahead: {type(error).__name__}: {str(error)[:200]}")
+                continue
+            if job is not None:
+                self._enqueue(text, job)
+        with self._lock:
+            self._listed.update(later)
+
+    def _job(self, tuner: Any, stated: dict[str, Any], target: Any) -> _Job | None:
+        """None: the program would not compile that."""
+        jit, triton = jit_function(tuner), self._triton
+        if triton is None or stated["target"] != [target.backend, target.arch, target.warp_size] or \
+                stated["closure"] != self._closure(jit) or [name for name, _ in stated["signature"]] != list(jit.arg_names):
+            return None
+        dtype = sys.modules["triton.language"].dtype
+        constants = {tuple(path): dtype(value["dtype"]) if isinstance(value, dict) else value for path, value in stated["constants"]}
+        while tuner is not jit and not hasattr(tuner, "configs"):
+            tuner = tuner.fn  # heuristics above an autotuner
+        configs = getattr(tuner, "configs", None)
+        named = {jit.arg_names[path[0]]: value for path, value in constants.items() if len(path) == 1}
+        if configs and not any(all(named.get(name) == value for name, value in config.kwargs.items()) for config in configs):
+            return None
+        attributes = {tuple(path): value for path, value in stated["attributes"]}
+        source = triton.source(_copy(jit), dict(stated["signature"]), constants, attributes)
+        return _Job(source, target, dict(triton.backend(target).parse_options(dict(stated["options"])).__dict__))
+
+    def _enqueue(self, text: str, job: _Job) -> None:
+        with self._lock:
+            if self._is_ended:
+                return
+            self._jobs[text] = job
+            self._queue.append(job)
+            if self._threads > _threads_max():
+                return
+            self._threads += 1
+        try:
+            threading.Thread(target=self._work, args=(self._queue,), name="wavetune-ahead", daemon=True).start()
+        except RuntimeError:  # no more threads, or the interpreter is ending
+            with self._lock:
+                self._threads -= 1
+
+    # In the threads.
+
+    def _work(self, queue: deque[_Job]) -> None:
+        while True:
+            with self._lock:
+                if queue is not self._queue:
+                    return  # of the parent, before a fork
+                if not queue or time.monotonic() >= self._until:
+                    self._threads -= 1
+                    return
+                job = queue.popleft()
+                self._running.add(job)
+            try:
+                self._triton.compile(job.source, target=job.target, options=job.options)  # type: ignore[union-attr]
+                self._compiled += 1
+            except Exception as error:
+                log(f"{job.source.name} could not be compiled ahead: {type(error).__name__}: {str(error)[:200]}")
+            finally:
+                job.done.set()
+                with self._lock:
+                    self._running.discard(job)
+
+
+def _copy(jit: Any) -> Any:
+    """A copy that has its hash already, made of what its globals are now; the function and its callees are as before."""
+    callees = [one for one, _, _ in walk(jit) if one.hash is None]
+    copy = object.__new__(type(jit))
+    copy.__dict__.update(jit.__dict__)
+    copy.__dict__.update(hash=None, used_global_vals={})
+    try:
+        copy.cache_key
+    finally:
+        for one in callees:
+            one.hash, one.used_global_vals = None, {}
+    return copy

@@ -1,0 +1,85 @@
+"""Kernels for test_interpret.py, whose results are known."""
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+exp = tl.exp
+HALF = tl.constexpr(0.5)
+
+
+@triton.jit
+def scaled(x, FACTOR: tl.constexpr = 2.0):
+    return x * FACTOR
+
+
+@triton.jit
+def rows(x_ptr, y_ptr, n, scale, MODE: tl.constexpr, BLOCK: tl.constexpr):
+    """Row by row; each program writes its own."""
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * n + at, mask=at < n, other=0.0).to(tl.float32)
+    if MODE == "softmax":
+        x = exp(x - tl.max(x, axis=0))
+        x = tl.where(at < n, x, 0.0)
+        x = x / tl.sum(x, axis=0)
+    elif MODE == "scaled":
+        x = scaled(x) * scale * HALF
+    elif MODE == "tanh":
+        x = libdevice.tanh(x)
+    elif MODE == "loop":
+        for i in range(3):
+            x += i.to(tl.float32)
+    tl.store(y_ptr + row * n + at, x, mask=at < n)
+
+
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, M, N, K, BLOCKS: tl.constexpr, BLOCK: tl.constexpr):
+    """C = A B; with BLOCKS one operand has a block pointer, which Triton 3.9 does not know any more."""
+    m, n = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
+    rows_, columns, depth = m + tl.arange(0, BLOCK), n + tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    if BLOCKS:
+        b_block = tl.make_block_ptr(b_ptr, (K, N), (N, 1), (0, n), (BLOCK, BLOCK), (1, 0))
+    total = tl.zeros([BLOCK, BLOCK], tl.float32)
+    for k in range(0, K, BLOCK):
+        a = tl.load(a_ptr + rows_[:, None] * K + (k + depth)[None, :])
+        if BLOCKS:
+            b = tl.load(b_block)
+            b_block = tl.advance(b_block, (BLOCK, 0))
+        else:
+            b = tl.load(b_ptr + (k + depth)[:, None] * N + columns[None, :])
+        total += tl.dot(a, b)
+    tl.store(c_ptr + rows_[:, None] * N + columns[None, :], total.to(c_ptr.dtype.element_ty))
+
+
+@triton.jit
+def narrow(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    """Arithmetic in the type of the buffer, and its bits."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    x = (x.to(tl.int16, bitcast=True) + 1).to(x.dtype, bitcast=True)
+    tl.store(y_ptr + at, x * x + x)
+
+
+@triton.jit
+def wrong(x_ptr, y_ptr, n, MODE: tl.constexpr, BLOCK: tl.constexpr):
+    program = tl.program_id(0)
+    at = program * BLOCK + tl.arange(0, BLOCK)
+    if MODE == "atomic":
+        tl.atomic_add(y_ptr, 1.0)
+    elif MODE == "outside":
+        tl.store(y_ptr + at, tl.load(x_ptr + at + n))
+    elif MODE == "reading":
+        tl.store(y_ptr + at, tl.load(y_ptr + (at + BLOCK) % n))
+    elif MODE == "same":
+        tl.store(y_ptr + tl.arange(0, BLOCK), program.to(tl.float32) + tl.zeros([BLOCK], tl.float32))
+    elif MODE == "assembly":
+        tl.store(y_ptr + at, tl.inline_asm_elementwise("mov.b32 $0, 1;", "=r", [], tl.float32, True, 1))
+    elif MODE == "input":
+        tl.store(x_ptr + at, 0.0)
+    elif MODE == "long":
+        total = 0.0
+        for i in range(1000000):
+            total += i
+        tl.store(y_ptr + at, total)
+    elif MODE == "libdevice":
+        tl.store(y_ptr + at, libdevice.j0(tl.load(x_ptr + at)))

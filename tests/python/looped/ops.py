@@ -1,0 +1,26 @@
+"""Kernels that the simulated GPU of tests/fake_hip knows by their name: one autotuned, one without configs. Of the first, the
+config with two warps is wrong there."""
+import triton
+import triton.language as tl
+
+CONFIGS = [triton.Config({"BLOCK": 64}, num_warps=warps) for warps in (1, 2, 8)]
+
+
+def add(y, x, n, BLOCK):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + offsets, tl.load(x + offsets, mask=offsets < n) + 1.0, mask=offsets < n)
+
+
+add = triton.jit(add)
+
+
+@triton.autotune(configs=CONFIGS, key=["n"])
+@triton.jit
+def fake_add(y, x, n: tl.int64, BLOCK: tl.constexpr):
+    add(y, x, n, BLOCK)
+
+
+class Plain:
+    @triton.jit
+    def fake_add(y, x, n: tl.int64, BLOCK: tl.constexpr):
+        add(y, x, n, BLOCK)

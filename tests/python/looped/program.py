@@ -1,0 +1,28 @@
+"""A program as people have it, where there is no GPU: it launches the kernels of ops.py for the GPU of tests/fake_hip.
+
+    program.py N…     prints one line of JSON: the configs that it used, and what Triton did for them
+"""
+import json
+import os
+import sys
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import standin  # noqa: E402
+
+
+def main(sizes):
+    driver, compiles = standin.Driver("gfx942"), standin.Compiles()
+    standin.use(driver)
+    import ops
+    used = []
+    for n in sizes:
+        y, x = standin.Tensor("float32", n), standin.Tensor("float32", n)
+        ops.fake_add.run(y, x, n, grid=lambda meta: (-(-n // meta["BLOCK"]),), warmup=True)
+        ops.Plain.fake_add.run(y, x, n, BLOCK=64, num_warps=1, grid=(-(-n // 64),), warmup=True)
+        used.append(ops.fake_add.best_config.num_warps)
+    counters = sys.modules.get("wavetune.runtime.counters")
+    print(json.dumps({"used": used, "benchmarked": driver.benchmarked, "compiled": compiles.n,
+                      "counters": counters.snapshot() if counters else None}))
+
+
+main([int(text) for text in sys.argv[1:]])

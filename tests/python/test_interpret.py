@@ -1,0 +1,173 @@
+"""What Triton's interpreter computes for a captured launch is what the kernel's text says, in every type; and a sentence
+where it cannot be had."""
+
+import json
+import math
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, TRITON
+
+np = pytest.importorskip("numpy", reason="NumPy is not installed: tests/python-env.sh installs it")
+sys.path.insert(0, str(ROOT / "tests/python/capturing"))
+import interpreted  # noqa: E402
+from wavetune.captured import interpret  # noqa: E402
+from wavetune.captured.floats import FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_widened  # noqa: E402
+from wavetune.captured.inputs import STORED, Contents  # noqa: E402
+from wavetune.runtime.closure import closure  # noqa: E402
+from wavetune.runtime.texts import function_document  # noqa: E402
+
+
+class Trial:
+    """A launch of one of the kernels. `buffers`: {name: (dtype, elements, fill, is written)}, in the kernel's order."""
+
+    def __init__(self, name, buffers, grid, config, blob=None, **scalars):
+        jit = getattr(interpreted, name)
+        self.document = function_document(jit, closure(jit), None, [], None)
+        self.buffers, self.blob = buffers, blob
+        arguments = [{"name": name, "kind": "tensor", "dtype": own[0]} for name, own in buffers.items()]
+        arguments += [{"name": name, "kind": type(value).__name__, "value": value} for name, value in scalars.items()]
+        self.launch = types.SimpleNamespace(arguments=arguments, configs=[types.SimpleNamespace(
+            config=config, constexprs={}, grid=grid)])
+        self.manifest = {"arguments": [{"name": one["name"], "dtype": one.get("dtype", "int64"),
+                                        "kind": "buffer" if one["kind"] == "tensor" else "scalar"} for one in arguments]}
+        self.case = {"arguments": {**{name: {"elements": n, "fill": fill, "access": "readwrite" if written else "read"}
+                                      for name, (_, n, fill, written) in buffers.items()},
+                                   **{name: {"value": value} for name, value in scalars.items()}}}
+
+    def run(self):
+        return interpret.expected_of(self.document, self.launch, self.manifest, self.case, lambda digest: self.blob)
+
+    def input(self, name):
+        """What the agent fills the buffer with, as numbers."""
+        dtype, n, fill, _ = self.buffers[name]
+        return widened(dtype, Contents(dtype, fill, list(self.buffers).index(name), n, interpret.SEED, None).at(np.arange(n)))
+
+    def values(self, name):
+        """(indices, values) of a buffer that was written."""
+        blob = self.run()
+        assert isinstance(blob, bytes), blob
+        head, _, rest = blob.partition(b"\n")
+        for buffer in json.loads(head)["buffers"]:
+            runs = np.frombuffer(rest, "<i8", 2 * buffer["runs"]).reshape(-1, 2)
+            values = np.frombuffer(rest[runs.nbytes:], STORED[buffer["dtype"]], buffer["values"])
+            rest = rest[runs.nbytes + values.nbytes:]
+            if buffer["argument"] == name:
+                return np.concatenate([np.arange(start, start + n) for start, n in runs]), widened(buffer["dtype"], values)
+        raise AssertionError(head)
+
+
+def widened(dtype, stored):
+    if dtype == "bfloat16":
+        return bfloat16_widened(stored)
+    return float8_widened(dtype, stored) if dtype in FLOAT8 else stored
+
+
+def rounded(dtype, values):
+    if dtype == "bfloat16":
+        return bfloat16_widened(bfloat16_of(values))
+    return float8_widened(dtype, float8_of(dtype, values)) if dtype in FLOAT8 else values.astype(STORED[dtype])
+
+
+def rows(mode, dtype="float32", n=100, **more):
+    return Trial("rows", {"x_ptr": (dtype, 40 * n, "normal", False), "y_ptr": (dtype, 40 * n, "zeros", True)}, [40, 1, 1],
+                 {"MODE": mode, "BLOCK": 128, "num_warps": 4}, n=n, scale=0.75, **more)
+
+
+@pytest.mark.parametrize("mode, function", [
+    ("softmax", lambda x: np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)), ("scaled", lambda x: x * 0.75),
+    ("tanh", np.tanh), ("loop", lambda x: x + 3)])
+def test_a_sample_of_programs_is_executed(mode, function):
+    trial = rows(mode)
+    index, values = trial.values("y_ptr")
+    wanted = function(trial.input("x_ptr").astype(np.float64).reshape(40, 100)).reshape(-1)
+    assert {0, 39} <= set((index // 100).tolist()) and len(set((index // 100).tolist())) == interpret.PROGRAMS_MAX
+    assert np.allclose(values, wanted[index], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [name for name in STORED if "float" in name and name != "float8e4b15"])
+def test_every_float_is_computed_as_the_program_rounds_it(dtype):
+    trial = rows("scaled", dtype)
+    index, values = trial.values("y_ptr")
+    wide = rounded("float32", trial.input("x_ptr").astype(np.float32) * np.float32(2) * np.float32(0.75) * np.float32(0.5))
+    assert (values == rounded(dtype, wide)[index]).all(), dtype
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("bfloat16", 2.0**-8), ("float16", 2.0**-10), ("float8_e5m2", 0.13)])
+def test_products_of_narrow_floats_are_products(dtype, tolerance):
+    """bfloat16 given to Triton's interpreter as it is gave values of 1e10."""
+    m, n, k = 64, 96, 160
+    trial = Trial("product", {"a_ptr": (dtype, m * k, "normal", False), "b_ptr": (dtype, k * n, "normal", False),
+                              "c_ptr": (dtype, m * n, "normal", True)}, [2, 3, 1],
+                  {"BLOCK": 32, "BLOCKS": dtype == "float16" and TRITON < (3, 9)}, M=m, N=n, K=k)
+    index, values = trial.values("c_ptr")
+    wanted = (trial.input("a_ptr").astype(np.float64).reshape(m, k) @ trial.input("b_ptr").astype(np.float64).reshape(k, n))
+    assert index.size == m * n  # all six programs
+    assert np.abs(values - wanted.reshape(-1)).max() <= tolerance * np.abs(wanted).max()
+
+
+def test_arithmetic_in_bfloat16_rounds_after_each_operation():
+    trial = Trial("narrow", {"x_ptr": ("bfloat16", 256, "normal", False), "y_ptr": ("bfloat16", 256, "zeros", True)},
+                  [4, 1, 1], {"BLOCK": 64})
+    index, values = trial.values("y_ptr")
+    x = bfloat16_widened(bfloat16_of(trial.input("x_ptr")) + np.uint16(1))
+    assert (values == rounded("bfloat16", rounded("bfloat16", x * x) + x)[index]).all()
+
+
+@pytest.mark.parametrize("mode, part", [
+    ("atomic", "atomic operations"), ("outside", "a program reads x_ptr["),
+    ("reading", "reads what another one writes to y_ptr"),
+    ("same", "write to the same elements"), ("assembly", "inline_asm"), ("input", "writes to x_ptr, which the compiled code"),
+    ("long", "takes too long in the interpreter"), ("libdevice", "libdevice.j0"), ("nothing", "writes anything")])
+def test_what_cannot_be_had_has_a_reason(mode, part):
+    trial = Trial("wrong", {"x_ptr": ("float32", 512, "normal", False), "y_ptr": ("float32", 512, "normal", True)}, [8, 1, 1],
+                  {"MODE": mode, "BLOCK": 64}, n=512)
+    found = trial.run()
+    assert isinstance(found, str) and part in found and "\n" not in found, found
+
+
+def test_contents_that_are_not_here_are_said(tmp_path):
+    blob = {"blob": "sha256:" + "0" * 64}
+    trial = Trial("rows", {"x_ptr": ("float32", 4, blob, False), "y_ptr": ("float32", 4, "zeros", True)}, [1, 1, 1],
+                  {"MODE": "scaled", "BLOCK": 4}, n=4, scale=1.0)
+    assert "not on this builder" in trial.run()
+    trial.blob = str(tmp_path / "blob")
+    Path(trial.blob).write_bytes(np.array([1, 2, 3, 4], np.float32).tobytes())
+    assert trial.values("y_ptr")[1].tolist() == [1, 2, 3, 4]
+
+
+def test_a_process_that_ends_or_hangs_is_a_reason(monkeypatch):
+    monkeypatch.setattr(interpret, "TIMEOUT_S", 0.01)
+    assert "took more than 0.01 s" in rows("scaled").run()
+    monkeypatch.setattr(interpret, "TIMEOUT_S", 60)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert "ended with the status 1" in rows("scaled").run()
+
+
+def test_a_builder_without_numpy_says_so(tmp_path, monkeypatch):
+    (tmp_path / "numpy.py").write_text("raise ImportError\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert "has no NumPy" in rows("scaled").run()
+
+
+def test_the_same_launch_gives_the_same_bytes():
+    assert rows("softmax").run() == rows("softmax").run()
+
+
+@pytest.mark.parametrize("grid", [(1, 1, 1), (5, 1, 1), (3, 2, 2), (2**20, 2**20, 2**20)])
+def test_corners_of_the_grid_come_first_and_each_program_once(grid):
+    found = [program for program, _ in zip(interpret.programs(grid), range(100))]
+    assert len(set(found)) == len(found) == min(100, math.prod(grid))
+    assert all(all(0 <= at < extent for at, extent in zip(program, grid)) for program in found)
+    corners = math.prod(min(extent, 2) for extent in grid)
+    assert all(at in (0, extent - 1) for program in found[:corners] for at, extent in zip(program, grid))
+
+
+def test_values_that_are_too_many_are_thinned():
+    index = np.concatenate([np.arange(start, start + 7) for start in range(0, 90000, 9)])
+    for own in (index, np.arange(100000)):
+        runs, kept, values = interpret._thinned(own, np.zeros(own.size, np.float32), 50000)
+        assert runs.nbytes + values.nbytes <= 50000 and values.size == kept.size == runs[:, 1].sum() >= 2000
+        assert np.isin(kept, own).all() and (np.diff(kept) > 0).all()

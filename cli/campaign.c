@@ -220,7 +220,9 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
   if (string_equal(state, "cancelled"))
     return left_out(it, "its job was cancelled");
   if (!string_equal(state, "done") || !json_is_object(winner)) {
-    it->reason = xasprintf("none of its configs runs there: %s", *reason ? reason : state);
+    it->reason = string_equal(state, "done") /* its configs disagree */
+                     ? xstrdup(reason)
+                     : xasprintf("none of its configs runs there: %s", *reason ? reason : state);
     return EXIT_OK;
   }
 

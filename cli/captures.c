@@ -1,46 +1,22 @@
 /* wavetune captures: functions whose launches programs recorded, from seen to tuned. */
 #include "cli/cli.h"
 
-/* What the function waits for next, for people; the caller's. */
-static char *next_step(const json_t *item) {
-  json_int_t waiting = cli_integer(item, "waiting"), building = cli_integer(item, "building"),
-             built = cli_integer(item, "built"), refused = cli_integer(item, "refused"),
-             tuned = cli_integer(item, "tuned");
-  if (waiting > building)
-    return xstrdup("a builder (python3 -m wavetune build --url)");
-  if (building)
-    return xstrdup("its builder");
-  if (built > tuned)
-    return xstrdup("jobs (wavetune submit --kernel)");
-  if (!built && refused)
-    return xasprintf("refused: %s", cli_member(item, "why"));
-  return xstrdup("a release (wavetune publish)");
-}
-
 static int command_captures(struct options *options) {
   static const struct cli_column columns[] = {
-      {"id", "id", true},       {"function", "name"},     {"owner", "owner"},
-      {"keys", "keys", true},   {"built", "built", true}, {"refused", "refused", true},
-      {"tuned", "tuned", true}, {"seen", "seen_at"},      {"waits for", "next"}};
-  cleanup_json json_t *items = NULL;
-  int code = cli_list_or_json(options, "/v1/captures", &items);
-  size_t index;
-  json_t *item;
-  if (!items)
-    return code;
-
-  json_array_foreach (items, index, item) {
-    cleanup_free char *next = next_step(item);
-    json_put(item, "next", json_string(next));
-  }
-  cli_print_table(items, columns, ARRAY_LENGTH(columns));
-  return code;
+      {"id", "id", true},       {"function", "name"},       {"owner", "owner"},
+      {"keys", "keys", true},   {"built", "built", true},   {"refused", "refused", true},
+      {"tuned", "tuned", true}, {"served", "served", true}, {"channel", "channel"},
+      {"seen", "seen_at"},      {"waits for", "waits_for"}};
+  return cli_print_list(options, "/v1/captures", columns, ARRAY_LENGTH(columns));
 }
 
 static int command_captures_show(struct options *options) {
   static const struct cli_column columns[] = {
-      {"key", "key"},      {"state", "state"},   {"arch", "arch"},      {"times", "seen", true},
-      {"seen", "seen_at"}, {"kernel", "kernel"}, {"refused", "refused"}};
+      {"key", "key"},         {"state", "state"},      {"arch", "arch"},
+      {"image", "image"},     {"times", "seen", true}, {"seen", "seen_at"},
+      {"kernel", "kernel"},   {"job", "job", true},    {"proposal", "proposal", true},
+      {"channel", "channel"}, {"refused", "refused"},  {"no job", "not_queued"},
+      {"no winner", "reason"}};
   char *const *id =
       cli_arguments(options, 1, "name one function by its id, as `wavetune captures` prints it");
   if (!id)

@@ -355,3 +355,36 @@ int channel_change(struct http_client *client, const struct channel_change *chan
   *ret_entry = TAKE(moved.json);
   return EXIT_OK;
 }
+
+bool channel_change_of_options(const struct options *options, struct signers *signers,
+                               struct channel_change *change, struct error *error) {
+  change->signers = signers;
+  change->as_json = option_flag(options, "json");
+  return expires_of_option(options, &change->expires_s, error) &&
+         signers_of_option(options, signers, error);
+}
+
+int channel_change_and_print(struct http_client *client, const struct channel_change *change) {
+  cleanup_json json_t *entry = NULL;
+  int code = channel_change(client, change, &entry);
+  if (code != EXIT_OK)
+    return code;
+  if (change->as_json)
+    cli_print_json(entry);
+  else /* an entry without a regime is cold */
+    printf("channel  %s, tag %s, %scounter %" JSON_INTEGER_FORMAT "\nrelease  %s\netag     %s\n",
+           cli_member(entry, "channel"), cli_member(entry, "tag"),
+           *cli_member(entry, "regime") ? "warm, " : "", cli_integer(entry, "counter"),
+           cli_member(entry, "release"), cli_member(entry, "etag"));
+
+  return EXIT_OK;
+}
+
+int channel_change_begin(const struct options *options, struct signers *signers,
+                         struct channel_change *change, struct http_client **ret_client) {
+  struct error error;
+  if (!channel_change_of_options(options, signers, change, &error))
+    return cli_fail(EXIT_USAGE, &error);
+  *ret_client = cli_connect(options);
+  return *ret_client ? EXIT_OK : EXIT_USAGE;
+}

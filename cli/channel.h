@@ -1,4 +1,5 @@
-/* Moving channels: what publish, promote, rollback and sign share. The server is not trusted:
+/* Moving channels: what publish, promote, rollback, sign and proposals
+ * share. The server is not trusted:
  * releases are parsed and hashed, and the entry that is signed is composed here, from the release
  * that was checked and the next counter.
  *
@@ -99,6 +100,16 @@ struct channel_change {
  * --if-match takes next. Returns an exit code. */
 must_check int channel_change(struct http_client *client, const struct channel_change *change,
                               json_t **ret_entry);
+
+/* Reads the options of a command that moves a channel. */
+must_check bool channel_change_of_options(const struct options *options, struct signers *signers,
+                                          struct channel_change *change, struct error *error);
+/* The same, and connects. Returns an exit code. */
+must_check int channel_change_begin(const struct options *options, struct signers *signers,
+                                    struct channel_change *change, struct http_client **ret_client);
+/* Moves a channel and prints its new entry. Returns an exit code. */
+must_check int channel_change_and_print(struct http_client *client,
+                                        const struct channel_change *change);
 
 /* Renders the choices of a release from files that are verified by their digests, and signs them
  * with every key. A failure is only a warning: the channel's entry is signed anyway, and programs

@@ -56,6 +56,14 @@ extern job_code_printer *job_print_code;
   COMMAND(captures)                                                                                \
   COMMAND(captures_show)                                                                           \
   COMMAND(captures_remove)                                                                         \
+  COMMAND(policy)                                                                                  \
+  COMMAND(policy_set)                                                                              \
+  COMMAND(policy_suggestions)                                                                      \
+  COMMAND(policy_run)                                                                              \
+  COMMAND(proposals)                                                                               \
+  COMMAND(proposals_show)                                                                          \
+  COMMAND(proposals_promote)                                                                       \
+  COMMAND(proposals_reject)                                                                        \
   COMMAND(campaign_revalidate)                                                                     \
   COMMAND(compatible_list)                                                                         \
   COMMAND(compatible_add)                                                                          \

@@ -229,7 +229,7 @@ static int jobs_await(struct http_client *client, const struct options *options,
     int code = job_follow(client, options, cli_member(answer, "job"), &job);
     if (code != EXIT_OK)
       return code;
-    if (!string_equal(cli_member(job, "state"), "done"))
+    if (!json_is_object(json_object_get(job, "winner")))
       worst = EXIT_FAILED;
     if (as_json)
       json_array_append(finished, job);

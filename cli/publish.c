@@ -7,6 +7,8 @@ static void reasons_print(const json_t *answer, const char *group) {
   size_t index;
   json_t *item;
   json_array_foreach (json_object_get(answer, group), index, item) {
+    if (!json_object_get(item, "reason"))
+      continue;
     cleanup_free char *key = cli_compact(item, "key");
     fprintf(stderr, "%-7s  %s %s: %s\n", group, cli_member(item, "name"), key,
             cli_member(item, "reason"));
@@ -14,7 +16,8 @@ static void reasons_print(const json_t *answer, const char *group) {
 }
 
 static bool publish_body(const struct options *options, json_t **ret_body, struct error *error) {
-  static const char *const texts[][2] = {{"tag", "tag"}, {"as-of", "as_of"}};
+  static const char *const texts[][2] = {
+      {"tag", "tag"}, {"as-of", "as_of"}, {"require-agreement", "require_agreement"}};
   const char *channel = option_text(options, "channel"), *gain = option_text(options, "min-gain"),
              *regime = option_text(options, "regime"), *pins_file = option_text(options, "pins");
   cleanup_json json_t *body = cli_options_json(options, texts, ARRAY_LENGTH(texts)),
@@ -49,15 +52,6 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
   return true;
 }
 
-/* The options of a command that moves a channel. */
-static bool change_of_options(const struct options *options, struct signers *signers,
-                              struct channel_change *change, struct error *error) {
-  change->signers = signers;
-  change->as_json = option_flag(options, "json");
-  return expires_of_option(options, &change->expires_s, error) &&
-         signers_of_option(options, signers, error);
-}
-
 static int command_publish(struct options *options) {
   cleanup_json json_t *body = NULL, *answer = NULL, *entry = NULL;
   cleanup_signers struct signers signers = {0};
@@ -71,7 +65,7 @@ static int command_publish(struct options *options) {
     return cli_refuse(
         EXIT_USAGE, "--sign-key, --follow and --expires are for a channel's entry: give --channel "
                     "too");
-  if ((change.channel && !change_of_options(options, &signers, &change, &error)) ||
+  if ((change.channel && !channel_change_of_options(options, &signers, &change, &error)) ||
       !publish_body(options, &body, &error))
     return cli_fail(EXIT_USAGE, &error);
 
@@ -104,6 +98,7 @@ static int command_publish(struct options *options) {
     return EXIT_OK;
   }
 
+  reasons_print(answer, "included");
   reasons_print(answer, "kept");
   reasons_print(answer, "skipped");
   cleanup_free char *environment = environment_format(&release->environment);
@@ -229,40 +224,13 @@ static int command_channels(struct options *options) {
   return cli_print_list(options, "/v1/channels", columns, ARRAY_LENGTH(columns));
 }
 
-/* Moves a channel and prints its new entry. */
-static int change_and_print(struct http_client *client, const struct channel_change *change) {
-  cleanup_json json_t *entry = NULL;
-  int code = channel_change(client, change, &entry);
-  if (code != EXIT_OK)
-    return code;
-  if (change->as_json)
-    cli_print_json(entry);
-  else /* an entry without a regime is cold */
-    printf("channel  %s, tag %s, %scounter %" JSON_INTEGER_FORMAT "\nrelease  %s\netag     %s\n",
-           cli_member(entry, "channel"), cli_member(entry, "tag"),
-           *cli_member(entry, "regime") ? "warm, " : "", cli_integer(entry, "counter"),
-           cli_member(entry, "release"), cli_member(entry, "etag"));
-
-  return EXIT_OK;
-}
-
-/* The beginning of promote and rollback: reads the options and connects. Returns an exit code. */
-static int change_begin(const struct options *options, struct signers *signers,
-                        struct channel_change *change, struct http_client **ret_client) {
-  struct error error;
-  if (!change_of_options(options, signers, change, &error))
-    return cli_fail(EXIT_USAGE, &error);
-  *ret_client = cli_connect(options);
-  return *ret_client ? EXIT_OK : EXIT_USAGE;
-}
-
 static int command_promote(struct options *options) {
   char *const *arguments =
       cli_arguments(options, 2, "name a release and a channel: wavetune promote sha256:… stable");
   cleanup_signers struct signers signers = {0};
   cleanup_http_client struct http_client *client = NULL;
   struct channel_change change = {0};
-  int code = arguments ? change_begin(options, &signers, &change, &client) : EXIT_USAGE;
+  int code = arguments ? channel_change_begin(options, &signers, &change, &client) : EXIT_USAGE;
   if (code != EXIT_OK)
     return code;
 
@@ -279,7 +247,7 @@ static int command_promote(struct options *options) {
   change.release = release;
   change.if_match = if_match;
 
-  return change_and_print(client, &change);
+  return channel_change_and_print(client, &change);
 }
 
 /* The release that the channel's present one replaced. With signers, one of them must have signed
@@ -358,7 +326,7 @@ static int command_rollback(struct options *options) {
   cleanup_http_client struct http_client *client = NULL;
   struct channel_change change = {0};
   struct error error;
-  int code = channel ? change_begin(options, &signers, &change, &client) : EXIT_USAGE;
+  int code = channel ? channel_change_begin(options, &signers, &change, &client) : EXIT_USAGE;
   if (code != EXIT_OK)
     return code;
 
@@ -380,7 +348,7 @@ static int command_rollback(struct options *options) {
   change.channel = *channel;
   change.release = release;
   change.if_match = cli_member(present.json, "etag");
-  return change_and_print(client, &change);
+  return channel_change_and_print(client, &change);
 }
 
 /* Posts one signature of an entry. *answer is replaced. */
@@ -510,6 +478,9 @@ static const struct option_spec publish_options[] = {
     CLI_FLAG("refuse-self-timed",
              "leave out winners of kernels in c, whose own code runs in the process that times it; "
              "pins stay"),
+    CLI_TEXT("require-agreement", "none|agrees|bitwise|interpreted",
+             "leave out winners whose class of agreement is lower, unless a config of the "
+             "equivalence set has it; pins stay; default: none"),
     OPTION_SIGN_KEY,
     OPTION_FOLLOW,
     OPTION_EXPIRES,

@@ -175,7 +175,8 @@ static int winner_print(struct http_client *client, const json_t *job) {
                           .baseline_from = from,
                           .counts = counts_of(job),
                           .verdict = json_object_get(winner, "verdict"),
-                          .resources = json_object_get(winner, "resources")};
+                          .resources = json_object_get(winner, "resources"),
+                          .agreement = cli_member(winner, "agreement")};
   report_print(&report, stdout);
 
   return EXIT_OK;
@@ -200,7 +201,8 @@ int job_print(struct http_client *client, const json_t *job) {
   if (json_is_object(json_object_get(job, "winner")))
     return winner_print(client, job);
   struct report_counts counts = counts_of(job);
-  if (string_equal(state, "failed") || string_equal(state, "cancelled"))
+  if (string_equal(state, "done") || string_equal(state, "failed") ||
+      string_equal(state, "cancelled"))
     report_counts_print(&counts, stdout);
 
   return EXIT_OK;

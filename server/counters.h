@@ -15,7 +15,13 @@
           "Lines that --log-requests errors left out because there were too many") \
   COUNTER(responses_cached, "wavetune_http_responses_from_memory_total", \
           "Responses served by the event threads from memory") \
+  COUNTER(slow_turns, "wavetune_http_slow_turns_total", \
+          "Turns of an event thread of over a second, in which its connections waited") \
+  COUNTER(flights_waited, "wavetune_http_waits_for_answer_total", \
+          "Requests that waited while another one made the answer that is then cached") \
   COUNTER(queue_shed, "wavetune_queue_shed_total", "Requests refused because the queue was full") \
+  COUNTER(queue_late, "wavetune_queue_late_total", \
+          "Requests refused because no database worker was free for half of their time") \
   COUNTER(choices_rendered, "wavetune_choices_rendered_total", \
           "Releases whose choices were rendered") \
   COUNTER(leases_granted, "wavetune_leases_granted_total", "Leases granted") \

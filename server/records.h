@@ -64,9 +64,19 @@
   RECORD_OF(choices_request_record, "") \
   RECORD_OF(choices_signing_record, "") \
   RECORD_OF(evidence_report_record, "") \
+  RECORD_OF(captured_function_record, "") \
+  RECORD_OF(captured_launch_record, "") \
+  RECORD_OF(capture_report_record, "") \
   RECORD_OF(capture_item_record, "") \
+  RECORD_OF(capture_launch_record, "") \
   RECORD_OF(capture_lease_request_record, "") \
   RECORD_OF(capture_results_record, "") \
+  RECORD_OF(policy_record, "policy") \
+  RECORD_OF(suggestion_record, "") \
+  RECORD_OF(decision_record, "") \
+  RECORD_OF(policy_run_record, "") \
+  RECORD_OF(proposal_record, "") \
+  RECORD_OF(proposal_reject_record, "") \
   RECORD_OF(compatibility_request_record, "") \
   RECORD_OF(compatibility_item_record, "compatibilities") \
   RECORD_OF(cache_match_record, "") \

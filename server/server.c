@@ -13,10 +13,12 @@
 #include "server/choice/documents.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
+#include "server/http/flights.h"
 #include "server/http/rates.h"
 #include "server/http/response_cache.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
+#include "server/policy/policy.h"
 #include "server/records.h"
 #include "server/server_private.h"
 
@@ -36,15 +38,21 @@
 /* How long sending the last answers may take. */
 #define LAST_ANSWERS_MS 2000
 
+static void reason_set(struct server *server, const char *why_not) {
+  pthread_mutex_lock(&server->reason_lock);
+  snprintf(server->not_ready, sizeof server->not_ready, "%.*s", NOT_READY_SIZE - 1, why_not);
+  pthread_mutex_unlock(&server->reason_lock);
+}
+
 /* Logs why the server is not ready, at once and every minute. The reason may contain the database's
- * address, so clients do not get it. */
+ * address, so only operators get it. */
 static void ready_set(struct server *server, const char *why_not) {
   bool was_ready = atomic_exchange(&server->is_ready, why_not == NULL);
   int64_t now_ms = clock_monotonic_ms();
   if (!why_not) {
     if (!was_ready)
       log_info("server: ready");
-    server->not_ready[0] = '\0';
+    reason_set(server, "");
     return;
   }
 
@@ -52,13 +60,25 @@ static void ready_set(struct server *server, const char *why_not) {
       now_ms - server->not_ready_logged_ms < NOT_READY_EVERY_MS)
     return;
 
-  snprintf(server->not_ready, sizeof server->not_ready, "%.*s", NOT_READY_SIZE - 1, why_not);
+  reason_set(server, why_not);
   server->not_ready_logged_ms = now_ms;
   log_warning("server: not ready: %s", why_not);
 }
 
 bool server_is_ready(const struct server *server) {
   return atomic_load(&server->is_ready) && clock_monotonic_ms() - db_answered_ms() < READY_STALE_MS;
+}
+
+char *server_not_ready_reason(struct server *server) {
+  pthread_mutex_lock(&server->reason_lock);
+  char *reason = xstrdup(server->not_ready);
+  pthread_mutex_unlock(&server->reason_lock);
+  if (*reason)
+    return reason;
+
+  free(reason); /* the check itself waits */
+  return xasprintf("the database has not answered for %lld s",
+                   (long long)(clock_monotonic_ms() - db_answered_ms()) / 1000);
 }
 
 /* Applies missing migrations once, for `serve --migrate`. When one fails, it is tried again after
@@ -165,14 +185,16 @@ static void *housekeep_main(void *context) {
   return NULL;
 }
 
-/* The workers, the thread that prepares choices, and, last, the housekeeper. */
+/* The workers, the threads that prepare choices and follow the policy, and, last, the
+ * housekeeper. */
 static bool threads_start(struct server *server, struct error *error) {
-  int n = server->options.workers + 2;
+  int n = server->options.workers + 3;
   server->threads = xcalloc((size_t)n, sizeof *server->threads);
   while (server->n_threads < n) {
     struct worker_thread *thread = &server->threads[server->n_threads];
-    void *(*run)(void *) = server->n_threads < n - 2    ? work_main
-                           : server->n_threads == n - 2 ? prepare_main
+    void *(*run)(void *) = server->n_threads < n - 3    ? work_main
+                           : server->n_threads == n - 3 ? prepare_main
+                           : server->n_threads == n - 2 ? policy_main
                                                         : housekeep_main;
     thread->worker.server = server;
     thread->worker.db = db_new(server->options.database, "wavetune-server");
@@ -207,12 +229,14 @@ static struct server *server_new(const struct server_options *options) {
   server->agreed = documents_new();
   server->response_cache =
       response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_target, server->fetches);
+  server->flights = flights_new();
   server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
   server->agents = agent_table_new();
   server->openapi = openapi_text();
 
   server->started_ms = clock_monotonic_ms();
   pthread_mutex_init(&server->stop_lock, NULL);
+  pthread_mutex_init(&server->reason_lock, NULL);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&server->stop_signal, &attributes);
@@ -318,6 +342,7 @@ void server_stop(struct server *server) {
   queue_free(server->queue);
   auth_free(server->auth);
   response_cache_free(server->response_cache);
+  flights_free(server->flights);
   fetches_free(server->fetches);
   token_rates_free(server->demand_rates);
   token_rates_free(server->evidence_rates);
@@ -328,6 +353,7 @@ void server_stop(struct server *server) {
   blob_cache_free(server->blobs);
   agent_table_free(server->agents);
   pthread_mutex_destroy(&server->stop_lock);
+  pthread_mutex_destroy(&server->reason_lock);
   pthread_cond_destroy(&server->stop_signal);
   trusted_keys_release(&server->publisher_keys);
   for (size_t i = 0; i < server->n_remote_shares; i++)

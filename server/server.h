@@ -2,7 +2,8 @@
  *
  * Threads: `event_threads` of libmicrohttpd parse and authorise requests and answer from caches;
  * `workers`, each with a database connection, run handlers; one housekeeper expires leases, writes
- * heartbeats and polls; one thread renders choices before they are requested. They share queues,
+ * heartbeats and polls; one thread renders choices before they are requested; one follows the
+ * policy. They share queues,
  * caches and tables that have locks. Memory: a server owns everything; server_start makes it,
  * server_stop ends and frees it. */
 #ifndef WAVETUNE_SERVER_SERVER_H

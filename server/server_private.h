@@ -20,6 +20,7 @@ struct blob_cache;
 struct daemon;
 struct documents;
 struct fetches;
+struct flights;
 struct migrations;
 struct response_cache;
 struct tls;
@@ -35,6 +36,7 @@ struct server {
   struct queue *queue;
   struct auth *auth;
   struct response_cache *response_cache;
+  struct flights *flights;
   struct blob_cache *blobs;
   struct fetches *fetches;
   /* Of the POSTs of demand, evidence (and of evidence with counters alone), captures. */
@@ -51,7 +53,7 @@ struct server {
   char *openapi;                     /* the document's text */
   atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */
   int n_threads;                     /* that were started */
-  struct worker_thread *threads;     /* the workers' and two more (threads_start) */
+  struct worker_thread *threads;     /* the workers' and three more (threads_start) */
   pthread_mutex_t stop_lock;
   pthread_cond_t stop_signal;
   bool is_stopping;
@@ -60,6 +62,7 @@ struct server {
   /* The housekeeper's: */
   bool is_migrated;               /* by this process, with options.migrate */
   int64_t migrate_at_ms;          /* the next attempt, at the earliest */
+  pthread_mutex_t reason_lock;    /* for not_ready, which other threads read */
   char not_ready[NOT_READY_SIZE]; /* the reason that was logged last */
   int64_t not_ready_logged_ms;
   atomic_bool is_ready;         /* at the last check by the housekeeper */
@@ -80,6 +83,8 @@ void daemon_stop(struct daemon *daemon);
 
 /* The main function of a database worker's thread: takes a struct worker_thread. */
 void *work_main(void *worker_thread);
+/* Why it is not ready; the caller's. Threads: any. */
+must_check char *server_not_ready_reason(struct server *server);
 /* Waits; false: the server stops. Threads: any. */
 must_check bool server_pause(struct server *server, int64_t ms);
 

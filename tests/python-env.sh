@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes virtual environments with a Triton and pytest, for the tests of python/: build/python, whose Triton the bridge packs
+# Makes virtual environments with a Triton, NumPy and pytest, for the tests of python/: build/python, whose Triton the bridge packs
 # with, and one for each other Triton that programs start tuned with, build/triton-VERSION.
 #
 #   tests/python-env.sh            build/python, and those of the versions that CI runs; nothing to do where they are there
@@ -18,7 +18,7 @@ is_complete() { # FOLDER VERSION
   [ -x "$1/bin/python" ] && "$1/bin/python" - "$2" "$PYTEST" 2>/dev/null <<'PYTHON'
 import sys
 from importlib.metadata import version
-sys.exit((version("triton"), version("pytest")) != tuple(sys.argv[1:]))
+sys.exit((version("triton"), version("pytest")) != tuple(sys.argv[1:]) or not version("numpy"))
 PYTHON
 }
 
@@ -28,7 +28,7 @@ make_one() { # FOLDER VERSION REASON
   is_complete "$folder" "$version" && return
   if ! [ -x "$folder/bin/pip" ] && ! python3 -m venv --clear "$folder" >"$log" 2>&1; then
     why="python3 -m venv does not work here (apt-get install python3-venv; $log)"
-  elif ! "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "triton==$version" "pytest==$PYTEST" \
+  elif ! "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "triton==$version" "pytest==$PYTEST" numpy \
     >>"$log" 2>&1; then
     why="pip cannot install triton $version for this Python ($log)"
   elif is_complete "$folder" "$version"; then

@@ -13,7 +13,8 @@ DEJAVU_COMMIT=8f06d4903056e30867620576b251489c3e9baa8c # 0.7.5
 PYTEST=pytest==8.4.2
 
 # Each package without its dependencies, which are 20 GB; and of these what the import of their readers needs.
-VLLM=(vllm==0.33.0 sglang==0.5.23 liger-kernel==0.8.5 fla-core==0.6.0 torchvision==0.29.0)
+VLLM=(vllm==0.33.0 sglang==0.5.23 liger-kernel==0.8.5 fla-core==0.6.0
+  flash-linear-attention==0.6.0 torchvision==0.29.0)
 NEEDED=(IPython aiohttp blake3 cachetools cbor2 cloudpickle compressed-tensors dill einops fastapi llguidance msgspec openai
   openai-harmony orjson partial_json_parser pillow prometheus_client psutil py-cpuinfo pybase64 pydantic pyyaml pyzmq regex requests
   scipy sentencepiece setproctitle starlette tqdm transformers==5.19.0 uvicorn uvloop xgrammar)

@@ -362,7 +362,16 @@ static bool case_prepare(const struct build_code *code, const struct variant *va
     if (!argument_blob_check(argument, size, error))
       return false;
   }
-  return true;
+
+  const json_t *expected = json_object_get(variant->json, "expected");
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  struct source source = {.path = (char[]){"the expected values"}};
+  if (!expected)
+    return true;
+  ALWAYS(digest_parse(json_string_value(expected), &source.digest));
+  objects->expected.digest = source.digest;
+  return blob_prepare(code, &source, &objects->expected.path, &bytes, &size, error);
 }
 
 bool build_code_objects(struct build_code *code, const struct build_request *request,
@@ -409,6 +418,7 @@ void build_objects_free(struct build_objects *objects) {
   for (size_t i = 0; i < objects->n_blobs; i++)
     free(objects->blobs[i].path);
   free(objects->blobs);
+  free(objects->expected.path);
   json_decref(objects->of_key);
   free(objects->all);
   free(objects);

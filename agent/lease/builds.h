@@ -44,6 +44,7 @@ struct build_objects {
                                 reference; else NULL */
   size_t n_blobs;
   struct case_blob *blobs;
+  struct case_blob expected; /* values of Triton's interpreter; path NULL: none */
 };
 
 struct build_request {

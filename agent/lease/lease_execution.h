@@ -104,6 +104,8 @@ enum step batch_run(struct execution *execution, struct race_batch *batch);
 enum step report_failure(struct execution *execution, struct lease_config *config,
                          enum outcome outcome, const char *detail, int64_t device_us);
 enum step end_with_baseline(struct execution *execution, enum outcome outcome, const char *detail);
+/* The same for a baseline of which Triton's interpreter has other values. */
+enum step end_with_misinterpreted(struct execution *execution, const char *detail);
 enum outcome end_outcome(enum worker_event event);
 
 /* fault.c: a sentence on why the config killed its worker, from one more run of it alone under

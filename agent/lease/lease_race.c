@@ -58,12 +58,24 @@ enum step report_failure(struct execution *execution, struct lease_config *confi
   return report(execution, config, &measurement);
 }
 
-enum step end_with_baseline(struct execution *execution, enum outcome outcome, const char *detail) {
+static enum step end_with(struct execution *execution, enum outcome outcome, const char *detail,
+                          json_t *conditions) {
   cleanup_free char *text = xasprintf("baseline: %s", detail);
   struct measurement measurement = failure_of(outcome, text);
   measurement.baseline_failed = true;
+  measurement.conditions = conditions;
   enum step step = report(execution, &execution->baseline, &measurement);
   return step == STEP_ON ? STEP_DONE : step;
+}
+
+enum step end_with_baseline(struct execution *execution, enum outcome outcome, const char *detail) {
+  return end_with(execution, outcome, detail, NULL);
+}
+
+enum step end_with_misinterpreted(struct execution *execution, const char *detail) {
+  cleanup_json json_t *conditions =
+      json_pack("{s:s}", "interpreted", agreement_name(AGREEMENT_DISAGREES));
+  return end_with(execution, OUTCOME_CORRECTNESS, detail, conditions);
 }
 
 /* A worker may run untrusted code: members that are not the worker's to state are ignored. False: a

@@ -229,6 +229,11 @@ json_t *open_request(const struct execution *execution) {
                               paths[HELPER_FINGERPRINT], "baseline", baseline, "objects", objects);
   ALWAYS(request != NULL);
   case_add(request, lease);
+  const struct case_blob *expected = lease->objects ? &lease->objects->expected : NULL;
+  if (expected && expected->path) {
+    json_put(request, "expected", json_string(expected->path));
+    object_add(objects, expected->path, &expected->digest);
+  }
   return request;
 }
 
@@ -316,7 +321,9 @@ static enum step open_answered(struct execution *execution, const json_t *answer
   enum outcome outcome;
   bool is_baseline = outcome_parse(json_string_value(json_object_get(answer, "outcome")), &outcome);
   if (is_baseline && detail && !execution->baseline_worked)
-    return end_with_baseline(execution, outcome, detail);
+    return json_is_true(json_object_get(answer, "misinterpreted"))
+               ? end_with_misinterpreted(execution, detail)
+               : end_with_baseline(execution, outcome, detail);
   return cannot_measure(execution, "", answer_reason(answer));
 }
 

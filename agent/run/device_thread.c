@@ -150,10 +150,23 @@ static bool lease_objects_get(struct granted *granted, struct lease *lease, stru
   return build_objects_prepare(folder, thread->build, &request, &reader, &lease->objects, error);
 }
 
+/* A lease of a captured kernel without the reference, which its hash does not cover, so that nobody
+ * signed it: configs are compared with the default instead. A new reference. */
+static json_t *lease_of_signed_members(const json_t *json) {
+  cleanup_json json_t *manifest = json_copy(json_object_get(json, "manifest"));
+  json_t *lease = json_copy((json_t *)json);
+  if (json_object_get(manifest, "cases")) {
+    json_object_del(manifest, "reference");
+    json_object_set(lease, "manifest", manifest);
+  }
+  return lease;
+}
+
 /* Whether keys that this agent trusts signed what the lease compiles and loads. The server is not
  * trusted: the hash was computed here from the manifest that came with the lease, and names every
- * source and the reference by its digest; the build's digest is compared with its bytes before they
- * are read. So this is checked before anything else is fetched. */
+ * source and the reference by its digest (but for lease_of_signed_members); the build's digest is
+ * compared with its bytes before they are read. So this is checked before anything else is fetched.
+ */
 static bool lease_is_signed(const json_t *json, const struct trusted_keys *keys,
                             struct lease *lease, struct error *error) {
   struct signed_code kernel = {.kernel = lease->kernel->hash};
@@ -183,7 +196,9 @@ static bool lease_prepare(struct granted *granted, const json_t *json, struct le
   struct source_reader reader = {blob_read, granted};
   cleanup_free char *root = xasprintf("%s/kernels", thread->agent->state);
   int64_t began_ms = clock_monotonic_ms();
-  bool ok = lease_read(json, thread->executor.is_gpu, ret, error);
+  cleanup_json json_t *read =
+      trusted->n ? lease_of_signed_members(json) : json_incref((json_t *)json);
+  bool ok = lease_read(read, thread->executor.is_gpu, ret, error);
   if (ok && trusted->n)
     ok = (lease_is_signed(json, trusted, ret, error) || error_become(error, ERROR_UNTRUSTED)) &&
          kernel_space_is_plain(ret->kernel, ret->space, error);

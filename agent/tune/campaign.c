@@ -116,7 +116,9 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key,
 
   bool is_stopped = end == LEASE_STOPPED && campaign_stopped(campaign);
   if (key->baseline_failure) {
-    error_set(&error, "nothing can be compared: %s", key->baseline_failure);
+    struct agreement_summary agreement = key_tuning_agreement(key);
+    if (!agreement_refuses(&agreement, &error))
+      error_set(&error, "nothing can be compared: %s", key->baseline_failure);
     key_tuning_fail(key, &error);
   } else if (is_stopped) {
     error_set(&error, "stopped before the end; nothing was decided");

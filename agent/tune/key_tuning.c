@@ -25,6 +25,7 @@ void key_tuning_release(struct key_tuning *tuning) {
     free(tuning->examples[i]);
   free(tuning->baseline_failure);
   free(tuning->finalist_failure);
+  free(tuning->disagreement);
   free(tuning->failure);
   if (tuning->is_decided)
     verdict_release(&tuning->verdict);
@@ -173,6 +174,7 @@ bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
   if (measurement->baseline_failed) {
     free(tuning->baseline_failure);
     tuning->baseline_failure = xstrdup(measurement->detail);
+    agreement_facts_add(&tuning->baseline_agreement, measurement->conditions);
     return false;
   }
 
@@ -197,10 +199,10 @@ bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
     config->stage = lease->stage;
   }
 
-  enum agreement agreement =
-      agreement_parse(json_string_value(json_object_get(measurement->conditions, "agreement")));
-  if (agreement > config->agreement)
-    config->agreement = agreement;
+  agreement_facts_add(&config->agreement, measurement->conditions);
+  if (config->agreement.with_default == AGREEMENT_DISAGREES && !tuning->disagreement &&
+      measurement->detail)
+    tuning->disagreement = xstrdup(measurement->detail);
   config->is_measured = true;
   return true;
 }
@@ -232,6 +234,22 @@ size_t key_tuning_warm_starts(const struct key_tuning *tuning, const struct key_
       winners[n++] = (struct known_winner){.key = &before[i].key, .config = best->config};
   }
   return warm_starts_choose(&tuning->key, winners, n, ret);
+}
+
+struct agreement_summary key_tuning_agreement(const struct key_tuning *tuning) {
+  struct agreement_summary summary = {.baseline = tuning->baseline_agreement,
+                                      .example = tuning->baseline_failure ? tuning->baseline_failure
+                                                                          : tuning->disagreement};
+  for (size_t i = 0; i < tuning->n; i++) {
+    const struct agreement_facts *facts = &tuning->configs[i].agreement;
+    summary.disagree += facts->with_default == AGREEMENT_DISAGREES;
+    summary.agree +=
+        facts->with_default == AGREEMENT_BITWISE || facts->with_default == AGREEMENT_AGREES;
+    if (tuning->configs[i].config == tuning->baseline && tuning->configs[i].is_measured)
+      summary.baseline = *facts;
+  }
+  summary.of_default = summary.baseline;
+  return summary;
 }
 
 struct search_options key_tuning_search(const struct key_tuning *tuning, const struct space *space,
@@ -292,6 +310,7 @@ void key_tuning_next(const struct key_tuning *tuning, const struct campaign_term
       .n_measurements = tuning->n_finals,
       .measurements = tuning->finals,
       .final_example = tuning->finalist_failure,
+      .agreement = key_tuning_agreement(tuning),
   };
 
   for (size_t i = 0; i < OUTCOME_COUNT; i++)
@@ -307,7 +326,11 @@ void key_tuning_next(const struct key_tuning *tuning, const struct campaign_term
 }
 
 void key_tuning_apply(struct key_tuning *tuning, struct campaign_step *step) {
-  if (step->kind == CAMPAIGN_FAILED) {
+  if (step->kind == CAMPAIGN_DISAGREED && tuning->is_decided) { /* by an earlier process */
+    verdict_release(&tuning->verdict);
+    tuning->is_decided = false;
+  }
+  if (step->kind == CAMPAIGN_FAILED || step->kind == CAMPAIGN_DISAGREED) {
     key_tuning_fail(tuning, &step->reason);
     return;
   }

@@ -32,7 +32,7 @@ struct key_config {
   bool left_early;      /* its race */
   double ratio;         /* to the baseline */
   int64_t lease;        /* that it was raced in */
-  enum agreement agreement; /* the worst one of its measurements */
+  struct agreement_facts agreement;
 };
 
 /* The code of a finalist, as a measurement has it; FIELD_NONE: not known. */
@@ -62,7 +62,9 @@ struct key_tuning {
   struct key_code *codes;        /* of the finals */
   char *examples[OUTCOME_COUNT]; /* why the first config with this outcome has it */
   char *baseline_failure, *finalist_failure;
-  char *failure;               /* why there is no winner; NULL: there may be one */
+  struct agreement_facts baseline_agreement; /* as its failure stated it */
+  char *disagreement;                        /* why the first config disagrees; NULL: none does */
+  char *failure;                             /* why there is no winner; NULL: there may be one */
   int64_t device_us, final_us; /* spent on the key, with opening the kernel; of that in finals */
   int64_t opening_us;          /* of device_us: opening the kernel for it */
   int64_t openings;            /* leases in which it was opened */
@@ -102,6 +104,9 @@ must_check bool key_tuning_take(struct key_tuning *tuning, const struct lease *l
 
 /* Adds the time of opening the kernel in one of its leases (0: it was open already). */
 void key_tuning_opened(struct key_tuning *tuning, enum stage stage, int64_t opening_us);
+
+/* How the configs measured so far agree with the baseline, which is the default. */
+struct agreement_summary key_tuning_agreement(const struct key_tuning *tuning);
 
 /* Options of the search of the key's screen, which begins with the warm starts. `first` is where
  * the options have their first configs. */

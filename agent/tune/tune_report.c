@@ -28,15 +28,13 @@ static void outcomes_to_json(const struct key_tuning *key, json_t **ret_outcomes
 
 /* The number of configs of each class, where the kernel has no reference; NULL: it has one. */
 static json_t *agreements_to_json(const struct key_tuning *key) {
-  json_int_t counts[AGREEMENT_COUNT] = {0};
   json_t *json = NULL;
-  for (size_t k = 0; k < key->n; k++)
-    counts[key->configs[k].agreement]++;
-  for (size_t i = AGREEMENT_BITWISE; i < AGREEMENT_COUNT; i++) {
-    if (!counts[i])
+  for (size_t k = 0; k < key->n; k++) {
+    const char *class = agreement_class(&key->configs[k].agreement);
+    if (string_equal(class, agreement_name(AGREEMENT_NONE)))
       continue;
     json = json ? json : json_object();
-    json_put(json, agreement_name((enum agreement)i), json_integer(counts[i]));
+    json_put(json, class, json_integer(json_integer_value(json_object_get(json, class)) + 1));
   }
   return json;
 }
@@ -107,8 +105,8 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
       if (code_fact(code, i) != FIELD_NONE)
         json_put(winner, code_facts[i].name, json_integer(code_fact(code, i)));
     const struct key_config *found = key_tuning_find(key, config);
-    if (found && found->agreement != AGREEMENT_NONE)
-      json_put(winner, "agreement", json_string(agreement_name(found->agreement)));
+    if (found)
+      agreement_write(winner, &found->agreement);
     json_put(answer, "verdict", verdict_to_json(&key->verdict));
     json_put(answer, "winner", winner);
   } else {
@@ -121,6 +119,7 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
   cleanup_json json_t *outcomes = NULL, *failed = NULL, *verdict = verdict_to_json(&key->verdict);
   outcomes_to_json(key, &outcomes, &failed);
   const struct key_code *code = winner_code(key);
+  const struct key_config *winner = key_tuning_find(key, key->verdict.winner);
   bool is_cut = campaign->terms.is_search && key->is_spent; /* it had fewer trials than planned */
   struct report report = {
       .kernel = campaign->folder->kernel,
@@ -137,6 +136,7 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
                  .spent_seconds = (double)key->device_us * 1e-6,
                  .opening_seconds = (double)key->opening_us * 1e-6},
       .verdict = verdict,
+      .agreement = winner ? agreement_class(&winner->agreement) : NULL,
   };
   report_print(&report, stdout);
 

@@ -21,11 +21,13 @@
  *     For a captured kernel also "case": {…} (common/kernel/kernel_case.h), with "blobs":
  *     {"sha256:…": "/path"} where it passes bytes; "reference" has them too.
  *     With "reference", a socket to the process of the reference comes with the request.
+ *     "expected": "/path" has the values of Triton's interpreter (common/builds/expected.h).
  *     Opens the device unless this process has it open already, runs the sentinel, allocates and
  *     fills the buffers, loads the baseline and checks its outputs against the reference.
  *     -> {"opened": true,
  *         "spent": {"device_us": …, "inputs_us": …, "reference_us": …, "baseline_us": …}}
- *        or {"outcome": "runtime" | "correctness" | "constraints", "detail": "…"} (the baseline's)
+ *        or {"outcome": "runtime" | "correctness" | "constraints", "detail": "…",
+ *            "misinterpreted": false} (the baseline's; true: Triton's interpreter has other values)
  *        or {"passed": false, "error": "…"} (the device does not pass its sentinel)
  *        or {"error": "…"} (nothing can be measured here)
  *        or {"reference": "lost"} (its process has ended)

@@ -47,13 +47,25 @@ struct measuring {
   bool is_over_budget;
 };
 
-static bool answer_failed(uint64_t config, enum outcome outcome, enum agreement agreement,
+/* How a config without a reference was compared: the default's outputs and the interpreter's. */
+static void facts_add(json_t *conditions, enum agreement agreement, enum agreement interpreted) {
+  if (agreement != AGREEMENT_NONE)
+    json_put(conditions, "agreement", json_string(agreement_name(agreement)));
+  if (interpreted != AGREEMENT_NONE)
+    json_put(conditions, "interpreted", json_string(agreement_name(interpreted)));
+}
+
+/* `loaded`: NULL where the config was not loaded; its facts are kept only where one disagrees. */
+static bool answer_failed(uint64_t config, enum outcome outcome, const struct loaded_config *loaded,
                           const char *detail, const struct timed_config *timed) {
   struct measurement measurement;
   measurement_init(&measurement);
-  cleanup_json json_t *conditions = measurement.conditions =
-      agreement == AGREEMENT_DISAGREES ? json_pack("{s:s}", "agreement", agreement_name(agreement))
-                                       : NULL;
+  cleanup_json json_t *conditions = NULL;
+  if (loaded &&
+      (loaded->agreement == AGREEMENT_DISAGREES || loaded->interpreted == AGREEMENT_DISAGREES)) {
+    conditions = measurement.conditions = json_object();
+    facts_add(conditions, loaded->agreement, loaded->interpreted);
+  }
   measurement.config = (int64_t)config;
   measurement.outcome = outcome;
   measurement.detail = (char *)detail;
@@ -91,10 +103,9 @@ static json_t *conditions_now(struct measuring *measuring) {
   return conditions;
 }
 
-/* How a config without a reference was compared. */
 static void agreement_add(json_t *conditions, const struct problem *problem,
                           const struct loaded_config *loaded) {
-  json_put(conditions, "agreement", json_string(agreement_name(loaded->agreement)));
+  facts_add(conditions, loaded->agreement, loaded->interpreted);
   json_put(conditions, "agreement_sets", json_integer((json_int_t)problem->n_sets));
   if (problem->is_noisy)
     json_put(conditions, "agreement_noise", json_true());
@@ -107,8 +118,7 @@ static bool answer_timed(void *context, struct timed_config *timed) {
 
   if (timed->end == RACE_END_FAILED) {
     measuring->worker->is_trusted = false;
-    return answer_failed(timed->loaded->config, OUTCOME_RUNTIME, AGREEMENT_NONE,
-                         timed->error.message, timed);
+    return answer_failed(timed->loaded->config, OUTCOME_RUNTIME, NULL, timed->error.message, timed);
   }
 
   if (!timed->n)
@@ -166,10 +176,11 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
   worker->is_trusted &= outcome != OUTCOME_RUNTIME;
   if (worker->problem->is_lost)
     return true;
-  enum agreement agreement = timed->loaded ? timed->loaded->agreement : AGREEMENT_NONE;
+  bool answered =
+      answer_failed((uint64_t)config->config, outcome, timed->loaded, error.message, timed);
   if (timed->loaded && !worker->problem->is_spoiled)
     config_unload(worker->problem, TAKE(timed->loaded));
-  return answer_failed((uint64_t)config->config, outcome, agreement, error.message, timed);
+  return answered;
 }
 
 /* Reports the configs that a last check of the inputs found wrong, and moves the others to the
@@ -195,8 +206,8 @@ static bool configs_settle(struct measuring *measuring) {
       measuring->timed[kept++] = *timed;
       continue;
     }
-    answered = answered && answer_failed(loaded->config, loaded->outcome, loaded->agreement,
-                                         loaded->error.message, timed);
+    answered = answered &&
+               answer_failed(loaded->config, loaded->outcome, loaded, loaded->error.message, timed);
     config_unload(problem, loaded);
   }
 

@@ -24,6 +24,7 @@ struct open_request {
   bool has_reference; /* its socket is the last of the worker's descriptors */
   struct requested_config baseline;
   char *instruction_flush, *fingerprint; /* objects; NULL: none */
+  char *expected;                        /* the path of expected values; NULL: none */
 
   /* Of "reference". */
   char *gpu_name, *arch, *reference_object;
@@ -48,6 +49,7 @@ static const struct field open_fields[] = {
     OPEN_FIELD(RECORD, baseline, FIELD_REQUIRED, .of = &requested_config_record),
     OPEN_FIELD(TEXT, instruction_flush),
     OPEN_FIELD(TEXT, fingerprint),
+    OPEN_FIELD(TEXT, expected),
 };
 static const struct field reference_fields[] = {
     PROBLEM_FIELDS,
@@ -85,6 +87,8 @@ static void problem_close(struct worker *worker) {
   for (size_t i = 0; i < worker->n_blobs; i++)
     free(worker->blobs[i]);
   worker->n_blobs = 0;
+  if (worker->expected)
+    expected_free(TAKE(worker->expected));
   bundle_places_release(&worker->opened);
 }
 
@@ -167,6 +171,19 @@ static bool blob_take(struct worker *worker, const struct open_request *request,
   return argument_blob_check(argument, size, error);
 }
 
+/* Reads the values of Triton's interpreter, which came with the request as the path in it. */
+static bool expected_take(struct worker *worker, struct open_request *open, struct error *error) {
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  if (!open->expected)
+    return true;
+  if (!open->of_key)
+    return error_at(error, "/expected", "only a captured kernel has expected values");
+  return worker_object_place(worker, &worker->opened, &open->expected, error) &&
+         file_read(open->expected, EXPECTED_SIZE_MAX, &bytes, &size, error) &&
+         expected_parse(bytes, size, worker->kernel, &worker->expected, error);
+}
+
 /* Gives a captured kernel the case of the request. */
 static bool case_take(struct worker *worker, const struct open_request *request,
                       struct error *error) {
@@ -206,9 +223,10 @@ static bool problem_parse(struct worker *worker, const struct open_request *requ
 }
 
 /* Opens everything but the baseline: after a failure here no config can be measured. */
-static bool problem_open(struct worker *worker, const struct open_request *open,
-                         struct open_spent *spent, struct error *error) {
-  if (!problem_parse(worker, open, open->baseline.config, "/baseline/config", error))
+static bool problem_open(struct worker *worker, struct open_request *open, struct open_spent *spent,
+                         struct error *error) {
+  if (!problem_parse(worker, open, open->baseline.config, "/baseline/config", error) ||
+      !expected_take(worker, open, error))
     return false;
   if (open->has_reference && worker->n_fds == 0)
     return error_at(error, "/reference", "there is no socket to a reference");
@@ -219,6 +237,7 @@ static bool problem_open(struct worker *worker, const struct open_request *open,
       .key = &worker->key,
       .space = worker->space,
       .reference = open->has_reference ? reference_connect(worker->fds[--worker->n_fds]) : NULL,
+      .expected = worker->expected,
       .baseline = (uint64_t)open->baseline.config,
       .seed = worker->seed,
       .is_cold = open->regime == REGIME_COLD,
@@ -269,7 +288,7 @@ static enum outcome baseline_open(struct worker *worker, const struct requested_
 }
 
 /* After a failure, which the device may have caused, the sentinel runs before the next opening. */
-static bool open_and_answer(struct worker *worker, const struct open_request *open) {
+static bool open_and_answer(struct worker *worker, struct open_request *open) {
   struct error error = {0};
   struct open_spent spent = {0};
   int64_t start = clock_monotonic_ns();
@@ -297,6 +316,8 @@ static bool open_and_answer(struct worker *worker, const struct open_request *op
   enum outcome outcome = baseline_open(worker, &open->baseline, &error);
   spent.baseline_ns = clock_monotonic_ns() - start;
   bool is_reference_lost = problem_reference_is_lost(worker->problem);
+  bool is_misinterpreted =
+      worker->baseline.loaded && worker->baseline.loaded->interpreted == AGREEMENT_DISAGREES;
   if (outcome == OUTCOME_CORRECT && !is_reference_lost)
     return worker_answer(json_pack("{s:b, s:{s:I, s:I, s:I, s:I}}", "opened", 1, "spent",
                                    "device_us", (json_int_t)(spent.device_ns / 1000), "inputs_us",
@@ -305,10 +326,10 @@ static bool open_and_answer(struct worker *worker, const struct open_request *op
                                    (json_int_t)(spent.baseline_ns / 1000)));
   if (!is_reference_lost && worker->problem->is_lost)
     worker_leave(worker);
-  bool answered =
-      worker_answer(is_reference_lost ? json_pack("{s:s}", "reference", "lost")
-                                      : json_pack("{s:s, s:s}", "outcome", outcome_name(outcome),
-                                                  "detail", error.message));
+  bool answered = worker_answer(
+      is_reference_lost ? json_pack("{s:s}", "reference", "lost")
+                        : json_pack("{s:s, s:s, s:b}", "outcome", outcome_name(outcome), "detail",
+                                    error.message, "misinterpreted", is_misinterpreted));
   if (!is_reference_lost && worker->problem->is_spoiled)
     worker_leave(worker);
   worker->is_trusted = false;

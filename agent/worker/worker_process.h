@@ -30,6 +30,7 @@ struct worker {
   struct kernel *kernel;   /* a captured one with its case */
   size_t n_blobs;          /* of the case: what its buffers are filled with */
   char *blobs[KERNEL_ARGUMENTS_MAX];
+  struct expected *expected; /* NULL: the build has no values of Triton's interpreter */
   struct key key;
   struct space *space;
   uint64_t seed;

@@ -29,6 +29,7 @@ struct variant {
   char *when;
   json_t *key, *of_key; /* "case" */
   json_t *signature, *constexprs;
+  char *expected, *not_interpreted;
   RECORD_ARRAY(struct object, n_objects, objects);
   RECORD_ARRAY(struct failure, n_failed, failed);
 };
@@ -113,6 +114,8 @@ static const struct field variant_fields[] = {
     {"case", FIELD_JSON, offsetof(struct variant, of_key), FIELD_OBJECT},
     RECORD_FIELD(JSON, struct variant, signature, FIELD_OBJECT),
     RECORD_FIELD(JSON, struct variant, constexprs, FIELD_OBJECT),
+    RECORD_FIELD(TEXT, struct variant, expected),
+    RECORD_FIELD(TEXT, struct variant, not_interpreted, .check = error_line_check),
     {"objects", FIELD_RECORDS, offsetof(struct variant, n_objects), .of = &object_record},
     {"failed", FIELD_RECORDS, offsetof(struct variant, n_failed), .of = &failure_record},
 };
@@ -239,6 +242,13 @@ static bool captured_variant_read(struct build *build, size_t index, const struc
     if (blob)
       objects_add(build, &(struct file){.digest = *blob}, 1);
   }
+
+  struct digest expected;
+  if (!variant->expected)
+    return true;
+  if (!digest_parse(variant->expected, &expected))
+    return error_at(error, "/expected", "it must be \"sha256:\" and 64 hexadecimal digits");
+  objects_add(build, &(struct file){.digest = expected}, 1);
   return true;
 }
 
@@ -281,8 +291,9 @@ static bool variant_read(struct build *build, size_t index, const struct kernel 
   if (kernel->is_captured) {
     if (!captured_variant_read(build, index, kernel, &variant, is_head, error))
       return false;
-  } else if (variant.key || variant.of_key) {
-    return error_set(error, "only a variant of a captured kernel has \"key\" and \"case\"");
+  } else if (variant.key || variant.of_key || variant.expected || variant.not_interpreted) {
+    return error_set(error, "only a variant of a captured kernel has \"key\", \"case\", "
+                            "\"expected\" and \"not_interpreted\"");
   } else if (!variant.when && index + 1 < build->n_variants) {
     return error_set(error,
                      "a variant without \"when\" is used always, so it must be the last one");

@@ -11,6 +11,8 @@
  * used. A variant of a captured kernel has in its place {"key": {…}, "case": {…}}: it is used for
  * exactly this key, 1 and 1.0 and true being different, and common/kernel/kernel_case.h says what
  * is passed then. Each of its objects has "grid": [x, y, z]. There may be BUILD_CASES_MAX of them.
+ * It may have "expected": "sha256:…" (common/builds/expected.h) or, in its place,
+ * "not_interpreted": one line that says why there are no such values.
  * Required: kernel, toolchain (triton; torch and rocm where known), arch, warp_size, variants with
  * objects. A variant without `when` is the last one. A config is in `objects` or in `failed`,
  * once. signature, constexprs and metadata are objects that only the agent reads, except

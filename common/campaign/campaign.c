@@ -218,7 +218,9 @@ static void after_final(const struct campaign_facts *facts, struct campaign_step
 
 void campaign_next(const struct campaign_facts *facts, struct campaign_step *ret_step) {
   *ret_step = (struct campaign_step){0};
-  if (facts->stage == STAGE_FINAL)
+  if (agreement_refuses(&facts->agreement, &ret_step->reason))
+    ret_step->kind = CAMPAIGN_DISAGREED;
+  else if (facts->stage == STAGE_FINAL)
     after_final(facts, ret_step);
   else
     after_screen(facts, ret_step);

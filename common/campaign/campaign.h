@@ -21,6 +21,9 @@
  * verdict, one more process is added, up to FINAL_PROCESSES_MAX. The budget may end a campaign with
  * a verdict that is not settled (common/verdict/budget.h).
  *
+ * A campaign whose configs disagree with the default (common/verdict/agreement.h) ends after any
+ * stage, without a winner.
+ *
  * Memory: arguments are borrowed; a step owns its configs and its verdict. Threads: pure
  * functions. */
 #ifndef WAVETUNE_COMMON_CAMPAIGN_CAMPAIGN_H
@@ -145,14 +148,16 @@ struct campaign_facts {
   size_t n_measurements;
   const struct final_measurement *measurements; /* of the final */
   const char *final_example;                    /* why a finalist failed; NULL: not known */
+  struct agreement_summary agreement;           /* of all stages */
 };
 
 enum campaign_step_kind {
-  CAMPAIGN_HALVING, /* `configs` race once more, in one process */
-  CAMPAIGN_FINAL,   /* `configs` race in each of the processes [first_process, first_process +
-                       n_processes) */
-  CAMPAIGN_DONE,    /* `verdict` is the last one */
-  CAMPAIGN_FAILED,  /* `reason`: why there is no verdict */
+  CAMPAIGN_HALVING,   /* `configs` race once more, in one process */
+  CAMPAIGN_FINAL,     /* `configs` race in each of the processes [first_process, first_process +
+                         n_processes) */
+  CAMPAIGN_DONE,      /* `verdict` is the last one */
+  CAMPAIGN_FAILED,    /* `reason`: why there is no verdict */
+  CAMPAIGN_DISAGREED, /* `reason`: how the configs disagree, so that none may win */
 };
 struct campaign_step {
   enum campaign_step_kind kind;

@@ -387,7 +387,10 @@ bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct err
                        !launch_fits(kernel, error) || !reference_settle(kernel, error)))
     return false;
 
-  kernel->hash = json_digest(manifest);
+  cleanup_json json_t *identity = json_copy((json_t *)manifest);
+  if (kernel->is_captured)
+    json_object_del(identity, "reference");
+  kernel->hash = json_digest(identity);
   *ret_kernel = TAKE(kernel);
   return true;
 }

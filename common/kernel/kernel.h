@@ -23,7 +23,8 @@
  * shape, access, fill and value: {"name": "q", "dtype": "bfloat16", "kind": "buffer"}, or "scalar".
  * It has no launch and no defines. What is passed with a key is stated by the case of a build
  * (common/kernel/kernel_case.h), so that the kernel stays the same for new keys. Its reference may
- * take pointers as const or not.
+ * take pointers as const or not, and is no part of its hash: whoever adds one later does not make
+ * another kernel.
  *
  * A kernel that is known by name only, from imported tables, has the language "external" and only a
  * name, a key and exports. It can have winners, but no jobs and no builds; `entry` is NULL.
@@ -109,7 +110,8 @@ struct export {
 };
 
 struct kernel {
-  struct digest hash; /* kernel_hash: digest of the canonical manifest */
+  /* kernel_hash: digest of the canonical manifest, of a captured kernel without its reference */
+  struct digest hash;
   char *name;
   enum language language;
   char *entry; /* NULL: external */

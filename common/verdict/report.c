@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "common/program/terminal.h"
+#include "common/verdict/agreement.h"
 
 static double number(const json_t *object, const char *name) {
   return json_number_value(json_object_get(object, name));
@@ -238,5 +239,8 @@ void report_print(const struct report *report, FILE *out) {
           ")\n",
           100 * number(verdict, "regret_bound"), integer(verdict, "samples"),
           integer(verdict, "processes"), integer(verdict, "devices"));
+  const char *class = report->agreement ? report->agreement : "";
+  if (*class && !string_equal(class, agreement_name(AGREEMENT_NONE)))
+    fprintf(out, "agreement           %s\n", class);
   conditions_print(report, out);
 }

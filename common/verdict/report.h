@@ -32,6 +32,8 @@ struct report {
                                 empty: the default */
   struct report_counts counts;
   const json_t *verdict; /* as verdict_to_json writes it */
+  const char *agreement; /* the winner's class (common/verdict/agreement.h); NULL, empty, "none":
+                            not stated */
   /* The resources of the finalists: an array of {"config", "vgprs", "spills", "lds_bytes",
    * "occupancy", "conditions"} with any of them null or absent; may be NULL. */
   const json_t *resources;

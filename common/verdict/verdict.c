@@ -59,15 +59,6 @@ bool outcome_parse(const char *name, enum outcome *ret) {
   return true;
 }
 
-static const char *const agreement_names[] = {"none", "bitwise", "agrees", "disagrees"};
-
-const char *agreement_name(enum agreement agreement) { return agreement_names[agreement]; }
-
-enum agreement agreement_parse(const char *name) {
-  size_t i;
-  return name_find(agreement_names, AGREEMENT_COUNT, name, &i) ? (enum agreement)i : AGREEMENT_NONE;
-}
-
 const char *verdict_outcome_name(enum verdict_outcome outcome) {
   static const char *const names[] = {"FASTER", "SAME", "SLOWER", "AMBIGUOUS"};
   return names[outcome];

@@ -46,6 +46,7 @@
 
 #include "common/base/base.h"
 #include "common/base/json.h"
+#include "common/verdict/agreement.h"
 
 /* The outcome of a measurement (Kernel Tuner's T4 vocabulary), and the stage of a job that it
  * belongs to: the words that agents, the server and its database share. */
@@ -73,16 +74,6 @@ enum outcome { OUTCOMES(X) OUTCOME_COUNT };
 #define X(id, name) STAGE_##id,
 enum stage { STAGES(X) STAGE_COUNT };
 #undef X
-
-/* How a config's outputs are to the default's, where the kernel has no reference
- * (agent/measure/agreement.h): NONE with a reference, and where it did not run to its end. The
- * member "agreement" of a measurement's conditions. */
-enum agreement { AGREEMENT_NONE, AGREEMENT_BITWISE, AGREEMENT_AGREES, AGREEMENT_DISAGREES };
-#define AGREEMENT_COUNT (AGREEMENT_DISAGREES + 1)
-/* "bitwise", "agrees" or "disagrees"; "none" is never written. */
-const char *agreement_name(enum agreement agreement);
-/* AGREEMENT_NONE for any other text, and for NULL. */
-enum agreement agreement_parse(const char *name);
 
 /* By value, ended by NULL, as fields of records take them (common/record/record.h). */
 extern const char *const outcome_names[];

@@ -31,6 +31,10 @@
   ACTION(DECLARE, "declare")                                                                       \
   ACTION(WITHDRAW, "withdraw")                                                                     \
   ACTION(REMOVE_CAPTURE, "remove-capture")                                                         \
+  ACTION(SET_POLICY, "set-policy")                                                                 \
+  ACTION(PROPOSE, "propose")                                                                       \
+  ACTION(REPLACE, "replace")                                                                       \
+  ACTION(REJECT, "reject")                                                                         \
   ACTION(COLLECT, "collect")                                                                       \
   ACTION(MAKE_TOKEN, "make-token")                                                                 \
   ACTION(REVOKE_TOKEN, "revoke-token")

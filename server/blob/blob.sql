@@ -37,6 +37,7 @@ WITH due AS (
     FROM releases r
     WHERE created_at < now() - make_interval(days => :keep_days::int)
       AND NOT EXISTS (SELECT FROM channels c WHERE c.release = r.digest)
+      AND NOT EXISTS (SELECT FROM proposals p WHERE p.release = r.digest AND p.state = 'open')
       AND NOT EXISTS (
           SELECT
           FROM (SELECT release,

@@ -14,22 +14,9 @@
 
 static bool functions_add(struct worker *worker, const struct capture_report *report, int64_t token,
                           int64_t *ret_stored, struct error *error) {
-  struct db_array closures, names, documents;
   cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
-  db_array_init(&closures);
-  db_array_init(&names);
-  db_array_init(&documents);
-  for (size_t i = 0; i < report->n_functions; i++) {
-    const struct captured_function *function = &report->functions[i];
-    db_array_digest(&closures, &function->closure);
-    db_array_text(&names, function->name);
-    db_array_text(&documents, function->document);
-  }
-
-  bind_array(&parameters, "closure", &closures);
-  bind_array(&parameters, "name", &names);
-  bind_array(&parameters, "document", &documents);
+  bind_records(&parameters, &captured_function_record, report->functions, report->n_functions);
   bind_integer(&parameters, "token", token);
   bind_integer(&parameters, "functions_max", CAPTURE_TOKEN_FUNCTIONS_MAX);
   if (!db_run(worker->db, &sql_captures_functions_add, &parameters, &rows, error))
@@ -40,34 +27,9 @@ static bool functions_add(struct worker *worker, const struct capture_report *re
 
 static bool launches_add(struct worker *worker, const struct capture_report *report, int64_t token,
                          int64_t *ret_stored, struct error *error) {
-  struct db_array closures, digests, keys, key_digests, arches, tritons, documents;
   cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
-  db_array_init(&closures);
-  db_array_init(&digests);
-  db_array_init(&keys);
-  db_array_init(&key_digests);
-  db_array_init(&arches);
-  db_array_init(&tritons);
-  db_array_init(&documents);
-  for (size_t i = 0; i < report->n_launches; i++) {
-    const struct captured_launch *launch = &report->launches[i];
-    db_array_digest(&closures, &launch->closure);
-    db_array_digest(&digests, &launch->digest);
-    db_array_text(&keys, launch->key);
-    db_array_digest(&key_digests, &launch->key_digest);
-    db_array_text(&arches, launch->arch);
-    db_array_text(&tritons, launch->triton);
-    db_array_text(&documents, launch->document);
-  }
-
-  bind_array(&parameters, "closure", &closures);
-  bind_array(&parameters, "digest", &digests);
-  bind_array(&parameters, "key", &keys);
-  bind_array(&parameters, "key_digest", &key_digests);
-  bind_array(&parameters, "arch", &arches);
-  bind_array(&parameters, "triton", &tritons);
-  bind_array(&parameters, "document", &documents);
+  bind_records(&parameters, &captured_launch_record, report->launches, report->n_launches);
   bind_integer(&parameters, "token", token);
   bind_integer(&parameters, "keys_max", CAPTURE_KEYS_MAX);
   bind_integer(&parameters, "day_max", server_options(worker->server)->captures_per_day);
@@ -101,9 +63,12 @@ void route_capture_post(struct worker *worker, struct request *request) {
 /* Reading and removing */
 
 struct capture_item {
-  int64_t id, keys, waiting, building, built, refused, tuned;
+  int64_t id, keys, waiting, building, built, refused, without_job, queued, tuning, tuned,
+      undecided, failed, proposed, released, served, job, proposal;
   struct digest closure;
-  char *name, *owner, *why, *seen_at;
+  char *name, *owner, *why, *channel, *waits_for, *seen_at;
+  char *policy, *target, *not_queued, *reason; /* for waits_for */
+  bool is_named, promote;
 };
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_item, member, __VA_ARGS__)
 static const struct field item_fields[] = {
@@ -114,18 +79,95 @@ static const struct field item_fields[] = {
     FIELD(INTEGER, keys, FIELD_ANSWER),
     FIELD(INTEGER, waiting, FIELD_ANSWER, .about = "keys without a build"),
     FIELD(INTEGER, building, FIELD_ANSWER, .about = "of these, leased to a builder"),
-    FIELD(INTEGER, built, FIELD_ANSWER),
+    FIELD(INTEGER, built, FIELD_ANSWER, .about = "keys with a build, whatever became of them"),
     FIELD(INTEGER, refused, FIELD_ANSWER),
-    FIELD(INTEGER, tuned, FIELD_ANSWER, .about = "built keys for which a job has a winner"),
+    FIELD(INTEGER, without_job, FIELD_ANSWER, .about = "built keys that no job tunes"),
+    FIELD(INTEGER, queued, FIELD_ANSWER),
+    FIELD(INTEGER, tuning, FIELD_ANSWER),
+    FIELD(INTEGER, tuned, FIELD_ANSWER, .about = "keys for which a job has a winner"),
+    FIELD(INTEGER, undecided, FIELD_ANSWER),
+    FIELD(INTEGER, failed, FIELD_ANSWER),
+    FIELD(INTEGER, proposed, FIELD_ANSWER, .about = "of the tuned, in an open proposal"),
+    FIELD(INTEGER, released, FIELD_ANSWER, .about = "of the tuned, in a release only"),
+    FIELD(INTEGER, served, FIELD_ANSWER, .about = "of the tuned, served by a channel"),
     FIELD(TEXT, why, FIELD_ANSWER, .about = "one of the reasons of refusals"),
+    FIELD(ID, job, FIELD_ANSWER, .about = "the one that it waits for, or one of its jobs"),
+    FIELD(ID, proposal, FIELD_ANSWER),
+    FIELD(TEXT, channel, FIELD_ANSWER),
+    FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "null: for nothing"),
     FIELD(TIME, seen_at, FIELD_ANSWER),
+    FIELD(TEXT, policy, FIELD_NO_JSON),
+    FIELD(TEXT, target, FIELD_NO_JSON),
+    FIELD(TEXT, not_queued, FIELD_NO_JSON),
+    FIELD(TEXT, reason, FIELD_NO_JSON),
+    FIELD(BOOL, is_named, FIELD_NO_JSON),
+    FIELD(BOOL, promote, FIELD_NO_JSON),
 };
 #undef FIELD
 const struct record capture_item_record = RECORD("CaptureItem", struct capture_item, item_fields);
 
+/* What built keys without a job wait for. */
+static char *job_wait(const struct capture_item *item) {
+  if (string_equal(item->policy, "off"))
+    return xstrdup("jobs: `wavetune submit`, or a policy (wavetune policy set)");
+  if (!item->is_named)
+    return xasprintf("jobs: the policy does not name the token \"%s\"",
+                     item->owner ? item->owner : "");
+  if (item->not_queued)
+    return xasprintf("jobs: %s", item->not_queued);
+  if (string_equal(item->policy, "suggest"))
+    return xstrdup("jobs, which the policy suggests (wavetune policy run)");
+  return xstrdup("the policy, which makes jobs as its filters and budget allow");
+}
+
+/* What tuned keys that are in no proposal wait for. */
+static char *release_wait(const struct capture_item *item) {
+  bool is_policys = item->target && item->is_named && !string_equal(item->policy, "off");
+  if (!is_policys)
+    return xstrdup("a release (wavetune publish)");
+  return xasprintf("a proposal for channel %s, once all keys of the image are done", item->target);
+}
+
+/* What the function waits for next: the first step that some key has not reached. The caller's;
+ * NULL: nothing. */
+static char *wait_text(const struct capture_item *item) {
+  long long job = item->job;
+  if (item->waiting > item->building)
+    return xstrdup("a builder (python3 -m wavetune build --url)");
+  if (item->building)
+    return xstrdup("its builder");
+  if (item->without_job)
+    return job_wait(item);
+  if (item->tuning)
+    return xasprintf("job %lld", job);
+  if (item->queued)
+    return xasprintf("an agent that takes job %lld", job);
+  if (item->undecided)
+    return xasprintf("another run: job %lld found no clear winner", job);
+  if (item->tuned > item->proposed + item->released + item->served)
+    return release_wait(item);
+  if (item->proposed)
+    return xasprintf("proposal %lld (wavetune proposals promote)", (long long)item->proposal);
+  if (item->released)
+    return xstrdup("a channel (wavetune promote)");
+  if (item->failed)
+    return xasprintf("job %lld failed: %s", job, item->reason ? item->reason : "it has no winner");
+  if (item->refused && !item->served)
+    return xasprintf("refused: %s", item->why);
+  return NULL;
+}
+
+static json_t *item_write(const void *object) {
+  struct capture_item item = *(const struct capture_item *)object;
+  cleanup_free char *text = wait_text(&item);
+  item.waits_for = text;
+  return record_write(&capture_item_record, &item);
+}
+
 void route_capture_list(struct worker *worker, struct request *request) {
   static const char *const names[] = {"limit", "after", NULL};
-  static const struct list list = {.statement = &sql_captures_list, .record = &capture_item_record};
+  static const struct list list = {
+      .statement = &sql_captures_list, .record = &capture_item_record, .write = item_write};
   cleanup_parameters struct db_parameters parameters = {0};
   if (request_query_only(request, names))
     answer_page(worker, request, &list, &parameters);
@@ -157,29 +199,36 @@ static struct db_rows *function_find(struct worker *worker, struct request *requ
   return TAKE(rows);
 }
 
-static const char *launch_state(const struct db_rows *rows, int row) {
-  if (!db_is_null(rows, row, "build"))
-    return "built";
-  if (!db_is_null(rows, row, "refused"))
-    return "refused";
-  return db_get_bool(rows, row, "is_building") ? "building" : "waiting";
-}
-
-static json_t *launch_to_json(const struct db_rows *rows, int row) {
-  json_t *json =
-      json_pack("{s:s, s:o, s:s, s:s, s:I, s:s, s:s*}", "id", db_get(rows, row, "id"), "key",
-                db_get_json(rows, row, "key"), "state", launch_state(rows, row), "seen_at",
-                db_get(rows, row, "seen_at"), "seen", (json_int_t)db_get_integer(rows, row, "seen"),
-                "arch", db_get(rows, row, "arch"), "refused",
-                db_is_null(rows, row, "refused") ? NULL : db_get(rows, row, "refused"));
-  if (!db_is_null(rows, row, "build")) {
-    struct digest build = db_get_digest(rows, row, "build"),
-                  kernel = db_get_digest(rows, row, "kernel");
-    json_put(json, "build", json_digest_text(&build));
-    json_put(json, "kernel", json_digest_text(&kernel));
-  }
-  return json;
-}
+struct capture_launch {
+  int64_t id, seen, job, proposal;
+  json_t *key;
+  char *state, *arch, *image, *refused, *not_queued, *reason, *channel, *seen_at;
+  struct digest build, kernel;
+};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_launch, member, __VA_ARGS__)
+static const struct field launch_fields[] = {
+    FIELD(ID, id, FIELD_ANSWER),
+    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
+    FIELD(TEXT, state, FIELD_ANSWER,
+          .schema = "{\"enum\": [\"waiting\", \"building\", \"built\", \"refused\", \"queued\", "
+                    "\"tuning\", \"tuned\", \"undecided\", \"failed\", \"cancelled\", "
+                    "\"released\", \"proposed\", \"served\"]}"),
+    FIELD(TIME, seen_at, FIELD_ANSWER),
+    FIELD(INTEGER, seen, FIELD_ANSWER, .about = "how often it was posted"),
+    FIELD(TEXT, arch, FIELD_ANSWER),
+    FIELD(TEXT, image, FIELD_ANSWER, .about = "empty where the program did not know it"),
+    FIELD(TEXT, refused, FIELD_ANSWER | FIELD_OMITTED),
+    FIELD(DIGEST, build, FIELD_ANSWER | FIELD_OMITTED),
+    FIELD(DIGEST, kernel, FIELD_ANSWER | FIELD_OMITTED),
+    FIELD(ID, job, FIELD_ANSWER | FIELD_OMITTED),
+    FIELD(TEXT, reason, FIELD_ANSWER | FIELD_OMITTED, .about = "why the job has no winner"),
+    FIELD(TEXT, not_queued, FIELD_ANSWER | FIELD_OMITTED, .about = "why the policy made no job"),
+    FIELD(ID, proposal, FIELD_ANSWER | FIELD_OMITTED),
+    FIELD(TEXT, channel, FIELD_ANSWER | FIELD_OMITTED),
+};
+#undef FIELD
+const struct record capture_launch_record =
+    RECORD("CaptureLaunch", struct capture_launch, launch_fields);
 
 void route_capture_get(struct worker *worker, struct request *request) {
   struct error error;
@@ -196,9 +245,7 @@ void route_capture_get(struct worker *worker, struct request *request) {
     return;
   }
 
-  json_t *launches = json_array();
-  for (int row = 0; row < db_count(rows); row++)
-    json_push(launches, launch_to_json(rows, row));
+  json_t *launches = db_rows_to_json(rows, &capture_launch_record);
   const struct json_text members[] = {{"function", db_get(function, 0, "document")}};
   request_answer_json_with(request, 200, json_pack("{s:o}", "launches", launches), members, 1);
 }
@@ -303,24 +350,22 @@ void route_capture_lease(struct worker *worker, struct request *request) {
   record_release(&capture_lease_request_record, &wish);
 }
 
-struct build_result {
-  int64_t id, epoch;
-  struct digest build;
-  char *refused;
-};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_result, member, __VA_ARGS__)
 static const struct field result_fields[] = {
-    RECORD_FIELD(ID, struct build_result, id, FIELD_REQUIRED),
-    RECORD_FIELD(INTEGER, struct build_result, epoch, FIELD_REQUIRED, .least = 1,
-                 .most = INT64_MAX),
-    RECORD_FIELD(DIGEST, struct build_result, build, FIELD_NOT_NULL,
-                 .about = "the pushed build that has the key"),
-    RECORD_FIELD(TEXT, struct build_result, refused, FIELD_NOT_NULL | FIELD_LINE, .least = 1,
-                 .most = 1000, .about = "why no build can be made"),
+    FIELD(ID, id, FIELD_REQUIRED),
+    FIELD(INTEGER, epoch, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
+    FIELD(DIGEST, build, FIELD_NOT_NULL, .about = "the pushed build that has the key"),
+    FIELD(TEXT, refused, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = 1000,
+          .about = "why no build can be made"),
+    FIELD(DIGEST, space_digest, FIELD_NO_JSON),
+    FIELD(TEXT, space, FIELD_NO_JSON),
+    FIELD(INTEGER, configs, FIELD_NO_JSON),
 };
-static const struct record result_record = RECORD(NULL, struct build_result, result_fields);
+#undef FIELD
+static const struct record result_record = RECORD(NULL, struct capture_result, result_fields);
 
 struct results_request {
-  RECORD_ARRAY(struct build_result, n, launches);
+  RECORD_ARRAY(struct capture_result, n, launches);
 };
 static const struct field results_fields[] = {
     {"launches", FIELD_RECORDS, offsetof(struct results_request, n), FIELD_REQUIRED, .least = 1,
@@ -342,6 +387,7 @@ void route_capture_results(struct worker *worker, struct request *request) {
   for (size_t i = 0; ok && i < results.n; i++)
     if (results.launches[i].refused && !digest_is_none(&results.launches[i].build))
       ok = error_at(&error, "/launches", "launch %zu has both a build and a refusal", i + 1);
+  ok = ok && capture_spaces_set(worker->db, results.launches, results.n, &error);
   if (ok) {
     bind_records(&parameters, &result_record, results.launches, results.n);
     bind_integer(&parameters, "lease_s", CAPTURE_LEASE_S);

@@ -14,8 +14,9 @@
 #ifndef WAVETUNE_SERVER_CAPTURE_CAPTURES_H
 #define WAVETUNE_SERVER_CAPTURE_CAPTURES_H
 
-#include "common/base/digest.h"
+#include "common/node/environment.h"
 #include "common/record/record.h"
+#include "server/db/db.h"
 
 #define CAPTURE_VERSION 1
 #define CAPTURE_FUNCTIONS_MAX 64 /* of a request */
@@ -25,6 +26,7 @@
 #define CAPTURE_LAUNCH_BYTES (1 << 20) /* of a launch's */
 #define CAPTURE_NAME_MAX 1024          /* bytes of MODULE:QUALNAME */
 #define CAPTURE_TRITON_MAX 64          /* bytes of a version */
+#define CAPTURE_IMAGE_MAX 256          /* bytes of an image's name or digest */
 #define CAPTURE_TOKEN_FUNCTIONS_MAX 10000 /* kept of a token */
 #define CAPTURE_KEYS_MAX 4096             /* launches kept of a function */
 #define CAPTURE_POSTS_PER_MINUTE 60
@@ -32,29 +34,52 @@
 #define CAPTURE_LEASED_MAX 64 /* launches of a lease */
 #define CAPTURE_AT_ONCE 1000  /* launches that are removed in one statement */
 
+/* Of both, the first members are of the document and the others columns that are made of it. */
 struct captured_function {
+  int64_t version;
   struct digest closure;
-  const char *name; /* borrowed from the report's JSON */
+  char *name;
+  json_t *parts;
   char *document;
 };
 struct captured_launch {
-  struct digest closure, digest, key_digest;
+  int64_t version;
+  struct digest closure;
+  json_t *texts, *key_names, *key_values; /* of the autotuner's key */
+  struct environment environment;
+  char *triton, *image; /* image: NULL where the program did not know it */
+  struct digest digest, key_digest;
   char *key; /* JSON, members in the autotuner's order */
   char *arch;
-  const char *triton; /* borrowed from the report's JSON */
   char *document;
 };
+extern const struct record captured_function_record, captured_launch_record;
 struct capture_report {
-  size_t n_functions, n_launches;
-  struct captured_function *functions;
-  struct captured_launch *launches;
+  RECORD_ARRAY(struct captured_function, n_functions, functions);
+  RECORD_ARRAY(struct captured_launch, n_launches, launches);
 };
+extern const struct record capture_report_record;
 
-/* Reads the body of POST /v1/captures: {"functions": [DOCUMENT…], "launches": [DOCUMENT…]}. The
- * report borrows from `json`. */
+/* Reads the body of POST /v1/captures: {"functions": [DOCUMENT…], "launches": [DOCUMENT…]}. */
 must_check bool capture_report_parse(const json_t *json, struct capture_report *ret,
                                      struct error *error);
 void capture_report_release(struct capture_report *report);
 #define cleanup_capture_report __attribute__((cleanup(capture_report_release)))
+
+/* What a builder says of a leased launch. */
+struct capture_result {
+  int64_t id, epoch;
+  struct digest build; /* all zeros: none */
+  char *refused;
+  /* Set by capture_spaces_set: */
+  struct digest space_digest;
+  char *space;
+  int64_t configs;
+};
+
+/* Sets the spaces of results whose build is there: what jobs of their keys tune. Refuses a build
+ * that has no code for the key of its launch. */
+must_check bool capture_spaces_set(struct db *db, struct capture_result *results, size_t n,
+                                   struct error *error);
 
 #endif

@@ -23,12 +23,13 @@ RETURNING f.id;
 -- that the token made within a day, are dropped.
 -- name: captures_launches_add
 INSERT INTO captured_launches AS l (function_id, token_id, digest, key, key_digest, arch, triton,
-                                    document)
+                                    environment, image, document)
 SELECT DISTINCT ON (f.id, r.digest)
-       f.id, f.token_id, r.digest, r.key::json, r.key_digest, r.arch, r.triton, r.document
+       f.id, f.token_id, r.digest, r.key::json, r.key_digest, r.arch, r.triton,
+       r.environment::json, COALESCE(r.image, ''), r.document
 FROM unnest(:closure::bytea[], :digest::bytea[], :key::text[], :key_digest::bytea[], :arch::text[],
-            :triton::text[], :document::text[])
-     AS r(closure, digest, key, key_digest, arch, triton, document)
+            :triton::text[], :environment::text[], :image::text[], :document::text[])
+     AS r(closure, digest, key, key_digest, arch, triton, environment, image, document)
 JOIN captured_functions f ON f.token_id = :token::bigint
                          AND f.closure = r.closure
 WHERE EXISTS (SELECT
@@ -50,29 +51,44 @@ ON CONFLICT (function_id, digest) DO UPDATE
 SET seen_at = now(), seen = l.seen + 1
 RETURNING l.id;
 
--- A key is tuned when a job of the build's kernel has a winner for it.
+-- `tuned`: keys of which a job found a winner. The policy's facts are those of the function's token
+-- and of all its images together.
 -- name: captures_list
-SELECT f.id, f.closure, f.name, t.name AS owner, rfc3339(f.seen_at) AS seen_at, l.*
-FROM (SELECT * FROM captured_functions WHERE id > :after::bigint ORDER BY id LIMIT :limit::bigint) f
+SELECT f.id, f.closure, f.name, t.name AS owner, rfc3339(f.seen_at) AS seen_at, l.*,
+       p.mode AS policy, COALESCE(t.name = ANY (p.tokens) AND t.revoked_at IS NULL, false) AS is_named,
+       p.channel AS target, p.promote
+FROM (SELECT *
+      FROM captured_functions
+      WHERE id > :after::bigint
+      ORDER BY id
+      LIMIT :limit::bigint + 1) f
 LEFT JOIN tokens t ON t.id = f.token_id
+CROSS JOIN policy p
 CROSS JOIN LATERAL (
     SELECT count(*) AS keys,
-           count(*) FILTER (WHERE build IS NULL AND refused IS NULL) AS waiting,
-           count(*) FILTER (WHERE build IS NULL AND refused IS NULL
-                                  AND leased_until > now()) AS building,
-           count(build) AS built,
-           count(refused) AS refused,
-           count(*) FILTER (
-               WHERE build IS NOT NULL
-                 AND EXISTS (SELECT
-                             FROM jobs j
-                             JOIN winners w ON w.job_id = j.id
-                             WHERE j.kernel = c.kernel
-                               AND j.key_digest = c.key_digest
-                               AND j.state = 'done')) AS tuned,
-           min(refused) AS why
-    FROM captured_launches c
-    WHERE c.function_id = f.id) l
+           count(*) FILTER (WHERE state IN ('waiting', 'building')) AS waiting,
+           count(*) FILTER (WHERE state = 'building') AS building,
+           count(*) FILTER (WHERE state NOT IN ('waiting', 'building', 'refused')) AS built,
+           count(*) FILTER (WHERE state = 'refused') AS refused,
+           count(*) FILTER (WHERE state = 'built') AS without_job,
+           count(*) FILTER (WHERE state = 'queued') AS queued,
+           count(*) FILTER (WHERE state = 'tuning') AS tuning,
+           count(*) FILTER (WHERE state IN ('tuned', 'released', 'proposed', 'served')) AS tuned,
+           count(*) FILTER (WHERE state = 'undecided') AS undecided,
+           count(*) FILTER (WHERE state IN ('failed', 'cancelled')) AS failed,
+           count(*) FILTER (WHERE state = 'proposed') AS proposed,
+           count(*) FILTER (WHERE state = 'released') AS released,
+           count(*) FILTER (WHERE state = 'served') AS served,
+           min(s.refused) AS why,
+           min(not_queued) FILTER (WHERE state = 'built') AS not_queued,
+           COALESCE(min(job) FILTER (WHERE state = 'tuning'), min(job) FILTER (WHERE state = 'queued'),
+                    min(job) FILTER (WHERE state = 'undecided'),
+                    min(job) FILTER (WHERE state IN ('failed', 'cancelled')), min(job)) AS job,
+           min(reason) FILTER (WHERE state IN ('failed', 'cancelled')) AS reason,
+           min(s.proposal) FILTER (WHERE state = 'proposed') AS proposal,
+           min(s.channel) AS channel
+    FROM capture_states s
+    WHERE s.function_id = f.id) l
 ORDER BY f.id;
 
 -- name: captures_function
@@ -81,11 +97,12 @@ FROM captured_functions f
 WHERE f.id = :id::bigint;
 
 -- name: captures_launches
-SELECT id, key, arch, triton, document, rfc3339(seen_at) AS seen_at, seen, build, kernel, refused,
-       leased_until > now() AND build IS NULL AND refused IS NULL AS is_building
-FROM captured_launches
-WHERE function_id = :function::bigint
-ORDER BY id;
+SELECT l.id, l.key, l.arch, l.triton, l.image, l.document, rfc3339(l.seen_at) AS seen_at, l.seen,
+       l.build, l.kernel, l.refused, l.not_queued, s.state, s.job, s.reason, s.proposal, s.channel
+FROM captured_launches l
+JOIN capture_states s ON s.id = l.id
+WHERE l.function_id = :function::bigint
+ORDER BY l.id;
 
 -- name: captures_remove
 DELETE FROM captured_functions
@@ -127,15 +144,35 @@ WHERE l.id = mine.id
   AND f.id = l.function_id
 RETURNING l.id, l.epoch, l.document, f.document AS function;
 
+-- name: captures_keys
+SELECT id, key
+FROM captured_launches
+WHERE id = ANY (:ids::bigint[]);
+
+-- name: captures_build
+SELECT b.build, k.manifest
+FROM builds b
+JOIN kernels k ON k.hash = b.kernel
+WHERE b.digest = :digest::bytea;
+
 -- Results of a builder. One without build and refusal says that the builder still works at it. An
 -- unknown build, a removed launch and an older epoch change nothing.
 -- name: captures_results
+WITH spaces_of_keys AS (
+    INSERT INTO spaces (digest, space)
+    SELECT DISTINCT r.space_digest, r.space
+    FROM unnest(:space_digest::bytea[], :space::text[]) AS r(space_digest, space)
+    WHERE r.space_digest IS NOT NULL
+    ON CONFLICT (digest) DO NOTHING
+)
 UPDATE captured_launches l
-SET build = b.digest, kernel = b.kernel, refused = r.refused,
+SET build = b.digest, kernel = b.kernel, refused = r.refused, space_digest = r.space_digest,
+    configs = r.configs, job_id = NULL, not_queued = NULL, decided_at = NULL,
     leased_until = CASE WHEN r.build IS NULL AND r.refused IS NULL
                         THEN now() + make_interval(secs => :lease_s::int) END
-FROM unnest(:id::bigint[], :epoch::bigint[], :build::bytea[], :refused::text[])
-     AS r(id, epoch, build, refused)
+FROM unnest(:id::bigint[], :epoch::bigint[], :build::bytea[], :refused::text[],
+            :space_digest::bytea[], :configs::bigint[])
+     AS r(id, epoch, build, refused, space_digest, configs)
 LEFT JOIN builds b ON b.digest = r.build
 WHERE l.id = r.id
   AND l.epoch = r.epoch

@@ -50,8 +50,9 @@ ORDER BY c.counter DESC
 LIMIT :limit::bigint + 1;
 
 -- Moves a row only if it has the counter and signings that were read; counter 0: there was no row.
--- A counter is never used again, so these two identify the state. The statement cannot read the
--- rows that it inserts, so it returns expiry and signatures as they were given.
+-- A counter is never used again, so these two identify the state. An open proposal of the release
+-- is then promoted. The statement cannot read the rows that it inserts, so it returns expiry and
+-- signatures as they were given.
 -- name: channel_move
 WITH target AS (
   SELECT digest, environment_digest, environment, tag, regime
@@ -88,6 +89,11 @@ WITH target AS (
   SELECT name, environment_digest, tag, regime, counter,
          decode(substr(s ->> 'key', 8), 'hex'), s ->> 'signature', :author, :author_id
   FROM c, json_array_elements(:signatures::json) s
+), promoted AS (
+  UPDATE proposals p
+  SET state = 'promoted', decided_at = now(), decided_by = :author, decided_by_id = :author_id
+  FROM c
+  WHERE p.channel = c.name AND p.release = c.release AND p.state = 'open'
 )
 SELECT c.id, c.name, t.environment, c.tag, c.regime, c.counter, c.release, c.signings,
        rfc3339(c.updated_at) AS updated_at, NULL AS moved_by, NULL AS moved_by_id,

@@ -82,11 +82,9 @@ static bool row_of_release(struct db *db, const char *name, const struct digest 
 /* Moves the row of the release's environment, tag and regime from exactly `from` to the release,
  * and writes the history with expiry and signatures. No row in *ret: its state was another by then.
  */
-static bool channel_move(struct db *db, struct request *request, const struct channel_state *from,
-                         const struct channel_move *move, struct channel_rows *ret,
-                         struct error *error) {
-  const char *name = request->segments[0];
-  const struct author *author = request_author(request);
+static bool channel_move(struct db *db, const char *name, const struct author *author,
+                         const struct channel_state *from, const struct channel_move *move,
+                         struct channel_rows *ret, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "name", name);
   bind_record(&parameters, &channel_move_record, move);
@@ -176,9 +174,9 @@ static void stale_answer(struct request *request, const struct channel_row *row)
       json_pack("{s:s, s:o}", "etag", etag, "entry", channel_entry_to_answer(&row->entry)));
 }
 
-static void contended_answer(struct request *request) {
+static void contended_answer(struct request *request, const char *name) {
   answer_refusal(request, ERROR_UNAVAILABLE, "",
-                 "other requests keep changing channel \"%s\"; try again", request->segments[0]);
+                 "other requests keep changing channel \"%s\"; try again", name);
 }
 
 /* Whether the operator's keys (--publisher-key) allow the entry; without any all are allowed.
@@ -204,10 +202,7 @@ static bool publisher_is_trusted(struct request *request, const struct channel_e
   return false;
 }
 
-/* Whether the request names a channel that its token may move: a publisher's token lists its
- * channels, an admin's need not. Otherwise answers. */
-static bool channel_may_be_moved(struct worker *worker, struct request *request) {
-  const char *channel = request->segments[0];
+bool channel_may_be_moved(struct worker *worker, struct request *request, const char *channel) {
   struct error error;
   cleanup_free char *patterns = NULL;
   bool may = false;
@@ -224,9 +219,9 @@ static bool channel_may_be_moved(struct worker *worker, struct request *request)
 }
 
 /* Reads, decides and moves once. False: the channel was changed in between. */
-static bool channel_put_once(struct worker *worker, struct request *request,
-                             const struct channel_move *move) {
-  const char *name = request->segments[0];
+static bool channel_put_once(struct worker *worker, struct request *request, const char *name,
+                             const struct channel_move *move,
+                             const struct channel_condition *condition) {
   struct error error;
   char text[DIGEST_TEXT_SIZE];
   cleanup_channel_rows struct channel_rows before = {0}, after = {0};
@@ -252,8 +247,8 @@ static bool channel_put_once(struct worker *worker, struct request *request,
   if (!publisher_is_trusted(request, &wanted))
     return true;
 
-  switch (channel_decide(&state, &row->entry, move, request_header(request, "If-Match"),
-                         request_header(request, "If-None-Match"))) {
+  switch (
+      channel_decide(&state, &row->entry, move, condition->if_match, condition->if_none_match)) {
   case CHANNEL_KEEP:
     row_answer(request, row);
     return true;
@@ -264,7 +259,7 @@ static bool channel_put_once(struct worker *worker, struct request *request,
     break;
   }
 
-  if (!channel_move(worker->db, request, &state, move, &after, &error)) {
+  if (!channel_move(worker->db, name, request_author(request), &state, move, &after, &error)) {
     if (error.kind == ERROR_REFERENCE) /* the release was collected in between */
       return false;
     answer_failure(request, &error);
@@ -279,27 +274,59 @@ static bool channel_put_once(struct worker *worker, struct request *request,
   return true;
 }
 
-void route_channel_put(struct worker *worker, struct request *request) {
+void channel_put(struct worker *worker, struct request *request, const char *name,
+                 const struct channel_move *move, const struct channel_condition *condition) {
   struct error error;
-  struct channel_move move;
-  if (!request_query_only(request, NULL))
-    return;
-  if (!channel_name_check(request->segments[0], &error) ||
-      !channel_precondition_check(request_header(request, "If-Match"),
-                                  request_header(request, "If-None-Match"), &error) ||
-      !channel_move_parse(request->json, &move, &error)) {
+  if (!channel_name_check(name, &error) ||
+      !channel_precondition_check(condition->if_match, condition->if_none_match, &error)) {
     answer_failure(request, &error);
     return;
   }
-
-  if (!channel_may_be_moved(worker, request))
+  if (!channel_may_be_moved(worker, request, name))
     return;
 
   for (int attempt = 0; attempt < CHANNEL_ATTEMPTS; attempt++)
-    if (channel_put_once(worker, request, &move))
+    if (channel_put_once(worker, request, name, move, condition))
       return;
 
-  contended_answer(request);
+  contended_answer(request, name);
+}
+
+void route_channel_put(struct worker *worker, struct request *request) {
+  struct error error;
+  struct channel_move move;
+  const struct channel_condition condition = {request_header(request, "If-Match"),
+                                              request_header(request, "If-None-Match")};
+  if (!request_query_only(request, NULL))
+    return;
+  if (!channel_name_check(request->segments[0], &error) ||
+      !channel_precondition_check(condition.if_match, condition.if_none_match, &error) ||
+      !channel_move_parse(request->json, &move, &error))
+    answer_failure(request, &error);
+  else
+    channel_put(worker, request, request->segments[0], &move, &condition);
+}
+
+bool channel_promote(struct worker *worker, const char *name, const struct digest *release,
+                     const char *etag, const struct author *author, bool *ret_moved,
+                     struct error *error) {
+  cleanup_channel_rows struct channel_rows before = {0}, after = {0};
+  const struct channel_move move = {.release = *release};
+  *ret_moved = false;
+  if (!row_of_release(worker->db, name, release, &before, error))
+    return false;
+  if (!before.n)
+    return true;
+
+  struct channel_state state = channel_row_state(before.all);
+  if (channel_decide(&state, &before.all->entry, &move, etag, etag ? NULL : "*") != CHANNEL_MOVE)
+    return true;
+  if (!channel_move(worker->db, name, author, &state, &move, &after, error))
+    return error->kind == ERROR_REFERENCE; /* the release was collected in between */
+  *ret_moved = after.n > 0;
+  if (*ret_moved)
+    response_cache_forget_channels(worker->server);
+  return true;
 }
 
 /* Reads, decides and adds once. False: the channel was changed, by another request or by this call;
@@ -374,14 +401,14 @@ void route_channel_signature_post(struct worker *worker, struct request *request
     return;
   }
 
-  if (!channel_may_be_moved(worker, request))
+  if (!channel_may_be_moved(worker, request, request->segments[0]))
     return;
 
   for (int attempt = 0; attempt < CHANNEL_ATTEMPTS; attempt++)
     if (signature_post_once(worker, request, &signing))
       return;
 
-  contended_answer(request);
+  contended_answer(request, request->segments[0]);
 }
 
 /* Reading */

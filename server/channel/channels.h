@@ -1,7 +1,8 @@
 /* Decisions about channels: whether a move or another signature changes an entry.
  *
- * Memory: a request owns what it points to. Threads: pure functions, but for served_entry_find,
- * which belongs to a database worker. */
+ * Memory: a request owns what it points to. Threads: pure functions, but for
+ * channel_put, channel_may_be_moved, channel_promote and served_entry_find, which belong to a
+ * database worker. */
 #ifndef WAVETUNE_SERVER_CHANNEL_CHANNELS_H
 #define WAVETUNE_SERVER_CHANNEL_CHANNELS_H
 
@@ -50,6 +51,26 @@ must_check enum channel_decision channel_decide(const struct channel_state *stat
                                                 const struct channel_move *wanted,
                                                 const char *if_match, const char *if_none_match);
 
+/* The headers If-Match and If-None-Match; NULL: not there. */
+struct channel_condition {
+  const char *if_match, *if_none_match;
+};
+/* Moves a channel as a request asks, and answers it. */
+struct worker;
+struct request;
+void channel_put(struct worker *worker, struct request *request, const char *name,
+                 const struct channel_move *move, const struct channel_condition *condition);
+/* Whether the request's token may move a channel: a publisher's token lists its channels, an
+ * admin's need not. Otherwise answers. */
+must_check bool channel_may_be_moved(struct worker *worker, struct request *request,
+                                     const char *channel);
+/* Moves a channel, unsigned, from the entry with this entity tag (with quotes; NULL: from none).
+ * *ret_moved: whether it had that. */
+struct author;
+must_check bool channel_promote(struct worker *worker, const char *name,
+                                const struct digest *release, const char *etag,
+                                const struct author *author, bool *ret_moved, struct error *error);
+
 /* The body of POST /v1/channels/{name}/signatures. */
 struct channel_signing {
   struct environment environment;
@@ -85,8 +106,6 @@ struct served_entry {
 };
 /* When the query is wrong, or there is no entry and not may_be_none, answers the request and
  * returns false. `arguments`: all that the route accepts, SERVED_ARGUMENTS among them. */
-struct worker;
-struct request;
 must_check bool served_entry_find(struct worker *worker, struct request *request,
                                   const char *const *arguments, bool may_be_none,
                                   struct served_entry *ret);

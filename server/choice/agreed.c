@@ -130,12 +130,15 @@ bool agreed_prepare(struct worker *worker, double seconds, struct error *error) 
   struct documents *agreed = worker->server->agreed;
   cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
-  bind_number(&parameters, "seconds", seconds);
+  bind_number(&parameters, "seconds", seconds > 0 ? seconds : EVIDENCE_DAYS * 86400.0);
   bind_integer(&parameters, "most", PLACES_MAX);
   if (!db_run(worker->db, &sql_agreed_places, &parameters, &rows, error))
     return false;
 
-  for (int row = 0; row < db_count(rows) && server_pause(worker->server, 0); row++) {
+  struct digest counted[PLACES_MAX];
+  for (int row = 0; row < db_count(rows); row++) {
+    if (!server_pause(worker->server, 0))
+      return true;
     const struct place place = {db_get_digest(rows, row, "environment_digest"),
                                 db_get(rows, row, "tag"), db_get(rows, row, "regime")};
     const struct digest id = place_id(&place);
@@ -151,6 +154,10 @@ bool agreed_prepare(struct worker *worker, double seconds, struct error *error) 
     if (!ok)
       return false;
     document_put(agreed, made);
+    counted[row] = id;
   }
+
+  if (seconds <= 0 && documents_keep(agreed, counted, (size_t)db_count(rows)))
+    response_cache_forget_channels(worker->server);
   return true;
 }

@@ -71,8 +71,9 @@ struct document;
 must_check bool evidence_agreed(struct worker *worker, const struct environment *environment,
                                 const char *tag, enum regime regime, struct document **ret,
                                 struct error *error);
-/* Counts again where evidence came in the last `seconds`, and forgets answers with other choices
- * than that. */
+/* Counts again where evidence came in the last `seconds`; 0: where there is evidence, and drops
+ * what was counted elsewhere, whose evidence is too old. Forgets answers with other choices than
+ * that. */
 must_check bool agreed_prepare(struct worker *worker, double seconds, struct error *error);
 
 /* {"digest": "sha256:…", "signatures": [{"key", "signature"}]}: the digest of a release's choices,

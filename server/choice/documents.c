@@ -118,6 +118,21 @@ struct document *documents_add(struct documents *documents, const struct digest 
   return document;
 }
 
+bool documents_keep(struct documents *documents, const struct digest *ids, size_t n) {
+  pthread_mutex_lock(&documents->lock);
+  size_t before = documents->n;
+  for (size_t i = before; i-- > 0;) {
+    size_t at = 0;
+    while (at < n && !digest_equal(&ids[at], &documents->all[i]->id))
+      at++;
+    if (at == n)
+      drop(documents, i);
+  }
+  bool is_changed = documents->n < before;
+  pthread_mutex_unlock(&documents->lock);
+  return is_changed;
+}
+
 struct digest *documents_changing(struct documents *documents, size_t *ret_n) {
   struct digest *ids = xcalloc(DOCUMENTS_MAX, sizeof *ids);
   pthread_mutex_lock(&documents->lock);

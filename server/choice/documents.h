@@ -46,6 +46,9 @@ void document_put(struct documents *documents, struct document *document);
 must_check bool documents_begin(struct documents *documents, const struct digest *id);
 void documents_end(struct documents *documents, const struct digest *id);
 
+/* Drops all documents but those with these ids; returns whether it dropped any. */
+bool documents_keep(struct documents *documents, const struct digest *ids, size_t n);
+
 /* The ids of documents that may change, which the caller frees. */
 must_check struct digest *documents_changing(struct documents *documents, size_t *ret_n);
 

@@ -14,13 +14,14 @@
 #include "server/server_private.h"
 
 #define LOOK_EVERY_MS 50
-/* How often the database is looked at for releases, and for other things, in --poll-ms. */
+/* How often the database is looked at for releases, for other things, and for all evidence, in
+ * --poll-ms. */
 #define PREPARE_POLLS 2
 #define SLOW_POLLS 10
-#define REST 10              /* counting takes at most one in so many parts of the thread's time */
-#define COMMIT_S 60          /* a row may be visible so long after its time */
-#define ALL_EVERY_MS 3600000 /* all evidence is counted, because rows become too old */
-#define RETRY_MS 1000        /* after the database failed */
+#define ALL_POLLS 600 /* because evidence becomes too old */
+#define REST 10       /* counting takes at most one in so many parts of the thread's time */
+#define COMMIT_S 60   /* a row may be visible so long after its time */
+#define RETRY_MS 1000 /* after the database failed */
 /* Releases are rendered until either limit. */
 #define RELEASES_MAX 32
 #define BYTES_MAX (DOCUMENTS_BYTES_MAX / 2)
@@ -129,9 +130,8 @@ static bool state_read(struct worker *worker, int64_t *ret_releases, int64_t *re
 static bool evidence_prepare(struct worker *worker, struct prepared *prepared) {
   const struct server_options *options = server_options(worker->server);
   int64_t now_ms = clock_monotonic_ms();
-  bool is_all = !prepared->all_ms || now_ms - prepared->all_ms > ALL_EVERY_MS;
-  double seconds =
-      is_all ? EVIDENCE_DAYS * 86400.0 : (double)(now_ms - prepared->counted_ms) / 1e3 + COMMIT_S;
+  bool is_all = !prepared->all_ms || now_ms - prepared->all_ms > ALL_POLLS * options->poll_ms;
+  double seconds = is_all ? 0 : (double)(now_ms - prepared->counted_ms) / 1e3 + COMMIT_S;
   struct error error;
   if (!options->agreed_nodes || now_ms < prepared->count_ms)
     return true;

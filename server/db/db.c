@@ -7,6 +7,7 @@
  * atomic. */
 #include "server/db/db.h"
 
+#include <inttypes.h>
 #include <libpq-fe.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -25,6 +26,10 @@
 static const char server_options_format[] =
     "-c statement_timeout=%lld -c idle_in_transaction_session_timeout=30000 -c jit=off -c "
     "enable_seqscan=off -c plan_cache_mode=force_generic_plan";
+/* How long an attempt to connect to an address may take. libpq's least is 2 s, also where the
+ * deadline comes sooner. */
+#define CONNECT_S_MAX 5
+#define CONNECT_S_MIN 2
 /* How often a run that waits for PostgreSQL checks whether the program stops. */
 #define STOP_CHECK_MS 100
 /* How long ROLLBACK may take, even when the deadline of the work has passed. */
@@ -192,8 +197,14 @@ static void connection_try(struct db *db) {
                             "fallback_application_name",
                             db->is_without_options ? NULL : "options",
                             NULL};
-  const char *values[] = {"5",     "10", "20000", "UTF8", db->conninfo, db->application_name,
-                          options, NULL};
+  char timeout_s[24];
+  int64_t left_s = (db->run_until_ms - clock_monotonic_ms()) / 1000;
+  snprintf(timeout_s, sizeof timeout_s, "%" PRId64,
+           left_s < CONNECT_S_MIN   ? CONNECT_S_MIN
+           : left_s > CONNECT_S_MAX ? CONNECT_S_MAX
+                                    : left_s);
+  const char *values[] = {timeout_s, "10", "20000", "UTF8", db->conninfo, db->application_name,
+                          options,   NULL};
   connection_close(db);
   db->connection = PQconnectdbParams(keywords, values, 1);
 }

@@ -8,8 +8,9 @@
  *
  * Every wait is bounded, even when PostgreSQL hangs (its processes are stopped, or its storage is
  * gone), which TCP does not notice: a run that passes its deadline fails with ERROR_DEADLINE, its
- * connection is closed, and the next run makes another. Connecting takes at most 5 s for each
- * address in the connection string, after their names are resolved.
+ * connection is closed, and the next run makes another. Connecting takes until the deadline, but at
+ * least 2 s and at most 5 s for each address in the connection string, after their names are
+ * resolved.
  *
  * Memory: db_rows are the caller's. Threads: a db belongs to one thread, except for
  * db_stop. */

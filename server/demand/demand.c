@@ -11,7 +11,7 @@
 #include "server/db/db_record.h"
 #include "server/demand/demand.sql.h"
 #include "server/http/rates.h"
-#include "server/job/submit.h"
+#include "server/job/job_wish.h"
 #include "server/records.h"
 #include "server/server.h"
 #include "server/server_private.h"
@@ -210,6 +210,7 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
   bind_digest(&parameters, "environment_digest", &digest);
   bind_taken(&parameters, "environment", json_canonical(environment), false);
   bind_text(&parameters, "tag", report->tag);
+  bind_text(&parameters, "image", report->image ? report->image : "");
   bind_text(&parameters, "regime", regime_name(report->regime));
   bind_integer(&parameters, "rows_max", DEMAND_ROWS_MAX);
   bind_integer(&parameters, "total_max", DEMAND_TOTAL_MAX);
@@ -259,14 +260,25 @@ void route_demand_post(struct worker *worker, struct request *request) {
 
 /* Queueing */
 
-/* The untuned keys that were missed and are not decided yet, those that save most GPU time
- * first. */
-static bool wanted_run(struct db *db, int64_t limit, struct db_rows **ret_rows,
-                       struct error *error) {
+bool demand_wanted_read(struct db *db, int64_t limit, bool of_policy, struct db_rows **ret_rows,
+                        struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "limit", limit);
   bind_number(&parameters, "gain", DEMAND_GAIN);
+  bind_bool(&parameters, "of_policy", of_policy);
   return db_run(db, &sql_demand_wanted, &parameters, ret_rows, error);
+}
+
+bool demand_decide(struct db *db, int64_t id, int64_t job, const char *refused,
+                   struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "id", id);
+  bind_text(&parameters, "refused", refused);
+  if (job)
+    bind_integer(&parameters, "job", job);
+  else
+    bind_text(&parameters, "job", NULL);
+  return db_run(db, &sql_demand_decided, &parameters, NULL, error);
 }
 
 void route_demand_get(struct worker *worker, struct request *request) {
@@ -278,7 +290,7 @@ void route_demand_get(struct worker *worker, struct request *request) {
   if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
     return;
 
-  if (!wanted_run(worker->db, limit, &rows, &error))
+  if (!demand_wanted_read(worker->db, limit, false, &rows, &error))
     answer_failure(request, &error);
   else
     request_answer_json(request, 200,
@@ -292,53 +304,22 @@ void route_demand_get(struct worker *worker, struct request *request) {
 static bool wanted_queue(struct worker *worker, const struct demand_wanted *wanted,
                          const struct author *author, int64_t *ret_job, struct error *refused,
                          struct error *error) {
-  cleanup_catalog struct catalog catalog = {0};
-  __attribute__((cleanup(submission_release))) struct submission submission = {0};
-  struct submission *job = &submission;
+  const struct job_wish wish = {
+      .kernel = wanted->kernel,
+      .key = wanted->key,
+      .space = wanted->space,
+      .environment = wanted->environment,
+      .tag = wanted->tag,
+      .run = "",
+      .regime = wanted->regime,
+      .priority = DEMAND_PRIORITY,
+      .budget_s = wanted->budget_ms == FIELD_NONE ? NAN : (double)wanted->budget_ms / 1000};
   *ret_job = 0;
-  if (!wanted->space) {
-    error_set(
-        refused,
-        "no job of this kernel is done yet, so it is not known which space to tune: submit a job");
-    return true;
-  }
-
-  cleanup_json json_t *extra = NULL;
-  cleanup_json json_t *body = json_pack(
-      "{s:o, s:O, s:O, s:O, s:s, s:s, s:i, s:o*}", "kernel", json_digest_text(&wanted->kernel),
-      "key", wanted->key, "space", wanted->space, "environment", wanted->environment, "tag",
-      wanted->tag, "regime", wanted->regime, "priority", DEMAND_PRIORITY, "budget",
-      wanted->budget_ms == FIELD_NONE
-          ? NULL
-          : json_pack("{s:f}", "device_seconds", (double)wanted->budget_ms / 1000));
-  ALWAYS(body != NULL);
-  if (!job_request_parse(body, &submission.request, refused))
-    return true;
-
-  if (!catalog_load(worker, &wanted->kernel, 1, &catalog, error))
-    return false;
-  if (!submission_check(worker, &catalog, &submission, &extra, refused)) {
-    if (refused->kind == ERROR_INVALID)
-      return true;
-    *error = *refused;
-    return false;
-  }
-
-  if (json_integer_value(json_object_get(submission.agents, "matching")) == 0) {
-    error_set(refused, "no live agent matches its environment, so a job would only wait");
-    return true;
-  }
-
-  if (!jobs_find(worker->db, &job, 1, error))
-    return false;
-  if (!job->known.id) {
-    if (!submission_plan(job, JOB_POINTS_MAX, refused))
-      return true;
-    if (!submissions_store(worker, &job, 1, author, error))
-      return false;
-  }
-
-  *ret_job = job->known.id;
+  if (wanted->space)
+    return job_wish_submit(worker, &wish, author, ret_job, refused, error);
+  error_set(refused,
+            "no job of this kernel is done yet, so it is not known which space to tune: submit a "
+            "job");
   return true;
 }
 
@@ -347,7 +328,7 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
 static bool demand_queue(struct worker *worker, int64_t top, const struct author *author,
                          json_t **ret_answers, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  if (!wanted_run(worker->db, top, &rows, error))
+  if (!demand_wanted_read(worker->db, top, false, &rows, error))
     return false;
 
   size_t n;
@@ -368,10 +349,7 @@ static bool demand_queue(struct worker *worker, int64_t top, const struct author
                                          .key = wanted->key,
                                          .job = job ? job : FIELD_NONE};
     ALWAYS(json_array_append_new(answers, record_write(&demand_queued_record, &queued)) == 0);
-    cleanup_parameters struct db_parameters parameters = {0};
-    bind_integer(&parameters, "id", wanted->id);
-    bind_record(&parameters, &demand_queued_record, &queued);
-    ok = db_run(worker->db, &sql_demand_decided, &parameters, NULL, error);
+    ok = demand_decide(worker->db, wanted->id, job, queued.refused, error);
   }
 
   db_records_free(&demand_item_record, all, n);

@@ -2,12 +2,12 @@
  *
  * Reports are hints that are not trusted: only registered kernels are counted, tokens of the role
  * demand can do nothing else, each token may post DEMAND_POSTS_PER_MINUTE reports, and jobs are
- * queued only under the operator's policy:
+ * queued only where the operator says so, with --demand or the policy (server/policy/):
  *
  *   off        reports are answered and dropped
  *   suggest    they are stored; GET /v1/demand ranks the untuned keys, and a submitter chooses
- * which are queued automatic  the first keys of the ranking are queued too, at most
- * --demand-per-hour in an hour
+ *              which are queued
+ *   automatic  the first keys of the ranking are queued too, at most --demand-per-hour in an hour
  *
  * Rank: the GPU time that tuning would have saved so far,
  *
@@ -27,6 +27,7 @@
 #include "common/base/base.h"
 #include "common/node/environment.h"
 #include "common/record/record.h"
+#include "server/db/db.h"
 #include "server/server.h"
 
 #define DEMAND_ITEMS_MAX 1000
@@ -63,5 +64,13 @@ must_check bool demand_report_parse(const json_t *json, struct demand_report *re
                                     struct error *error);
 void demand_report_release(struct demand_report *report);
 #define cleanup_demand_report __attribute__((cleanup(demand_report_release)))
+
+/* The untuned keys that were missed and are not decided yet, those that save most GPU time first;
+ * for the policy (server/policy/) only those that it covers. */
+must_check bool demand_wanted_read(struct db *db, int64_t limit, bool of_policy,
+                                   struct db_rows **ret_rows, struct error *error);
+/* Notes the job that was queued for a key (0: none), or why there is none. */
+must_check bool demand_decide(struct db *db, int64_t id, int64_t job, const char *refused,
+                              struct error *error);
 
 #endif

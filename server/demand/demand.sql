@@ -13,13 +13,21 @@ CROSS JOIN LATERAL (
     LIMIT 1) k;
 
 -- Adds to the counts. The input may have a key twice. New keys beyond :rows_max are dropped. Rows
--- are locked in the order of (kernel, key_digest), as by all statements.
+-- are locked in the order of (kernel, key_digest), as by all statements. What other tokens report
+-- does not hide that one which the policy names reported the key.
 -- name: demand_add
+WITH named AS (
+    SELECT bool_or(:author = ANY (tokens) AND image_fits(:image, images)) AS is_named
+    FROM policy
+)
 INSERT INTO demand AS d (kernel, key_digest, key, environment_digest, environment, tag, regime,
-                         hits, misses, tuning_ms, kernel_ms, last_by, last_by_id)
+                         hits, misses, tuning_ms, kernel_ms, last_by, last_by_id, policy_token,
+                         policy_image)
 SELECT r.kernel, r.key_digest, min(r.key)::json, :environment_digest::bytea, :environment::json,
        :tag::text, :regime::text, sum(r.hits), sum(r.misses), COALESCE(sum(r.tuning_ms), 0),
-       avg(r.kernel_ms), :author, :author_id::bigint
+       avg(r.kernel_ms), :author, :author_id::bigint,
+       CASE WHEN (SELECT is_named FROM named) THEN :author END,
+       CASE WHEN (SELECT is_named FROM named) THEN :image END
 FROM unnest(:kernel::bytea[], :key_digest::bytea[], :key::text[], :hits::int8[], :misses::int8[],
             :tuning_ms::float8[], :kernel_ms::float8[])
      AS r(kernel, key_digest, key, hits, misses, tuning_ms, kernel_ms)
@@ -36,13 +44,17 @@ SET hits = least(d.hits, :total_max::bigint) + excluded.hits,
     misses = least(d.misses, :total_max) + excluded.misses,
     tuning_ms = d.tuning_ms + excluded.tuning_ms,
     kernel_ms = COALESCE(excluded.kernel_ms, d.kernel_ms),
-    last_at = now(), last_by = excluded.last_by, last_by_id = excluded.last_by_id;
+    last_at = now(), last_by = excluded.last_by, last_by_id = excluded.last_by_id,
+    policy_token = COALESCE(excluded.policy_token, d.policy_token),
+    policy_image = CASE WHEN excluded.policy_token IS NULL THEN d.policy_image
+                        ELSE excluded.policy_image END;
 
 -- Untuned keys that were missed and are not decided yet, with the space and the budget of the
 -- kernel's newest done job that tuned. A key is tuned when a done job has a winner for it in the
 -- deployment's environment, or in one that agrees with the members that it states. That is checked
 -- last, key by key in the order of the ranking until there are enough, by the index of jobs:
--- joining all jobs takes seconds where there are many.
+-- joining all jobs takes seconds where there are many. With :of_policy, only keys that the policy's
+-- tokens and images missed, where it may make jobs, and whose kernel was tuned before.
 -- name: demand_wanted
 WITH open AS (
     SELECT *
@@ -50,6 +62,18 @@ WITH open AS (
     WHERE d.misses > 0
       AND d.job_id IS NULL
       AND (d.decided_at IS NULL OR d.decided_at < now() - interval '1 day')
+      AND (NOT :of_policy::boolean
+           OR (EXISTS (SELECT
+                       FROM policy p
+                       JOIN tokens t ON t.name = ANY (p.tokens) AND t.revoked_at IS NULL
+                       WHERE p.mode <> 'off'
+                         AND t.name = d.policy_token
+                         AND image_fits(d.policy_image, p.images))
+               AND EXISTS (SELECT
+                           FROM jobs
+                           WHERE kernel = d.kernel
+                             AND state = 'done'
+                             AND purpose = 'tune')))
 ), gains AS (
     SELECT k.kernel, COALESCE(g.gain, :gain::float8) AS gain
     FROM (SELECT DISTINCT kernel FROM open) k
@@ -95,11 +119,13 @@ WITH open AS (
     LIMIT :limit::bigint
 )
 SELECT r.id, r.kernel, k.name, r.tag, r.regime, r.key, r.environment, r.hits, r.misses, r.tuning_ms,
-       r.kernel_ms, r.gain, r.saved_ms, rfc3339(r.last_at) AS last_at, j.space, j.budget_ms
+       r.kernel_ms, r.gain, r.saved_ms, rfc3339(r.last_at) AS last_at, j.space, j.budget_ms,
+       'demand' AS source, r.policy_image AS image, r.refused AS not_queued, j.configs,
+       j.configs * kernel_config_us(r.kernel) / 1e6 AS device_seconds
 FROM wanted r
 JOIN kernels k ON k.hash = r.kernel
 LEFT JOIN LATERAL (
-    SELECT s.space, jobs.budget_device_ms AS budget_ms
+    SELECT s.space, jobs.budget_device_ms AS budget_ms, jobs.configs
     FROM jobs
     JOIN spaces s ON s.digest = jobs.space_digest
     WHERE jobs.kernel = r.kernel

@@ -1,13 +1,12 @@
-/* libmicrohttpd's callbacks on the event threads, and the main function of the database workers.
+/* libmicrohttpd's callbacks on the event threads.
  *
  * An event thread reads a request, authorises it, and answers it or adds it to the queue. A worker
- * runs its handler, and the event thread sends the response. */
+ * (work.c) runs its handler, and the event thread sends the response. */
 #include <stdatomic.h>
 #include <strings.h>
 
 #include "common/base/log.h"
 #include "server/counters.h"
-#include "server/db/db.h"
 #include "server/http/client.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
@@ -19,7 +18,7 @@
 #define DISCARD_MAX (64 * KIB)
 #define BODY_FIRST_CAPACITY (16 * KIB)
 
-void dispatch_connection(void *server, struct MHD_Connection *mhd, void **socket_context,
+void dispatch_connection(void *event_thread, struct MHD_Connection *mhd, void **socket_context,
                          enum MHD_ConnectionNotificationCode code) {
   struct connection *connection = *socket_context;
   if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -35,7 +34,9 @@ void dispatch_connection(void *server, struct MHD_Connection *mhd, void **socket
 
   connection = *socket_context = xcalloc(1, sizeof *connection);
   connection->magic = CONNECTION_MAGIC;
-  connection->server = server;
+  connection->event_thread = event_thread;
+  MAGIC_CHECK(connection->event_thread, EVENT_THREAD_MAGIC);
+  connection->server = connection->event_thread->server;
   connection->mhd = mhd;
   connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
   client_connected(connection);
@@ -285,42 +286,13 @@ static enum MHD_Result hand_over(struct request_private *request, bool for_token
   return MHD_YES;
 }
 
-/* Parses the body of a JSON route, once; answers 400 and returns false when it is not JSON. */
-static bool body_parse(struct request_private *request) {
-  struct request *view = &request->request;
-  struct error error;
-  if (!request->route->is_json || view->json ||
-      json_parse(view->body ? view->body : "", view->body_size, &view->json, &error))
-    return true;
-  request_problem_extra(view, MHD_HTTP_BAD_REQUEST, &error, NULL);
-  return false;
-}
-
-/* `worker` is NULL on an event thread. */
-static void handle(struct worker *worker, struct request *request) {
-  ALWAYS((worker != NULL) == (route_of(request->route)->place == ROUTE_DATABASE));
-
-  switch (request->route) {
-#define RUN_ROUTE_EVENT_THREAD(id) route_##id(request->server, request)
-#define RUN_ROUTE_DATABASE(id) route_##id(worker, request)
-#define X(id, method, path, role, place, ...)                                                      \
-  case ROUTE_##id:                                                                                 \
-    RUN_##place(id);                                                                               \
-    break;
-    ROUTES(X)
-#undef X
-  default:
-    die("no route %d", (int)request->route);
-  }
-}
-
 static enum MHD_Result body_complete(struct request_private *request) {
   request->complete_ns = clock_monotonic_ns();
   if (request->route->place != ROUTE_EVENT_THREAD)
     return hand_over(request, false);
   request->state = REQUEST_RUNNING;
-  if (body_parse(request))
-    handle(NULL, &request->request);
+  if (request_body_parse(request))
+    request_handle(NULL, &request->request);
   ALWAYS(request->state == REQUEST_ANSWERED);
   return send_response(request);
 }
@@ -389,8 +361,12 @@ static enum MHD_Result authorise_route(struct request_private *request,
   const struct connection *connection = request->connection;
   bool has_token = connection->headers[HEADER_AUTHORIZATION] != NULL;
   bool has_bad_certificate = *credentials->refusal.message;
-  if (request->route->roles == TOKEN_ANYONE)
+  if (request->route->roles == TOKEN_ANYONE) {
+    /* Operators get more from /readyz, if their token is known without the database. */
+    if (credentials->answer == AUTH_KNOWN && roles_may(connection->token.roles, MAY_OPERATE))
+      request_set_token(request, &connection->token);
     return begin_body(request);
+  }
   if (has_bad_certificate || (!has_token && !credentials->certificate)) {
     const char *why = has_bad_certificate
                           ? credentials->refusal.message
@@ -431,6 +407,7 @@ static void send_cached(void *context, const struct cached_answer *cached) {
                                             .connection = connection});
   response_header(cached->response, REQUEST_ID_HEADER, connection->request_id);
   MHD_queue_response(connection->mhd, cached->status, cached->response);
+  MHD_destroy_response(cached->response);
 }
 
 /* Sends the cached answer, if there is one that the token may read. */
@@ -577,64 +554,4 @@ enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const 
   enum MHD_Result result = access_continue(connection, method, upload_data, upload_data_size);
   log_set_request(NULL);
   return result;
-}
-
-/* Whether the token of a request that was parked is still live. */
-static bool is_still_allowed(struct request_private *request) {
-  struct auth *auth = request->request.server->auth;
-  uint64_t generation = auth_generation(auth);
-  if (request->auth_generation == generation)
-    return !auth_has_expired(request->auth_expires_ms);
-  request->auth_generation = generation;
-  return auth_is_live(auth, request->request.token_id);
-}
-
-/* Runs the handler of a request, unless its client has left or its token has ended while the
- * request was parked. */
-static void run(struct worker *worker, struct request_private *taken) {
-  struct request *request = &taken->request;
-  taken->cache_generation = response_cache_generation(worker->server->response_cache);
-  if (request->is_parked_before && !request_client_is_there(request)) {
-    request_problem(request, MHD_HTTP_REQUEST_TIMEOUT, "the client has left");
-    return;
-  }
-
-  if (request->is_parked_before && !is_still_allowed(taken)) {
-    bool has_expired = auth_has_expired(taken->auth_expires_ms);
-    metrics_note_refusal(has_expired ? REFUSED_EXPIRED : REFUSED_UNKNOWN);
-    request_problem(request, MHD_HTTP_UNAUTHORIZED, "the token was revoked, or has expired");
-    return;
-  }
-
-  if (!body_parse(taken))
-    return;
-
-  /* Once the request is answered, the event thread may free it. */
-  const char *name = taken->route->name;
-  uint64_t settled = requests_settled;
-  log_set_request(request->id);
-  handle(worker, request);
-  log_set_request(NULL);
-  if (requests_settled - settled != 1)
-    die("%s answered its request %llu times", name,
-        (unsigned long long)(requests_settled - settled));
-}
-
-void *work_main(void *context) {
-  struct worker_thread *thread = context;
-  struct worker *worker = &thread->worker;
-  struct request_private *taken[QUEUE_TOKENS_MAX];
-  size_t n;
-  bool for_tokens;
-
-  MAGIC_CHECK(worker->server, SERVER_MAGIC);
-  while ((n = queue_take(worker->server->queue, taken, &for_tokens, &worker->wake_generation))) {
-    db_set_deadline(worker->db, clock_monotonic_ms() + worker->server->options.database_timeout_ms);
-    if (for_tokens)
-      tokens_look_up(worker, taken, n);
-    else
-      run(worker, taken[0]);
-  }
-
-  return NULL;
 }

@@ -315,11 +315,15 @@ void route_healthz_get(struct server *server, struct request *request) {
 }
 
 void route_readyz_get(struct server *server, struct request *request) {
-  if (server_is_ready(server))
+  if (server_is_ready(server)) {
     request_answer_json(request, MHD_HTTP_OK, json_pack("{s:s}", "status", "ready"));
-  else /* callers need no token, so the reason is only in the log */
+  } else if (roles_may(request->roles, MAY_OPERATE)) {
+    cleanup_free char *reason = server_not_ready_reason(server);
+    request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "not ready: %s", reason);
+  } else { /* others do not learn the database's address */
     request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE,
                     "not ready; the server's log has the reason");
+  }
 }
 
 void route_openapi_get(struct server *server, struct request *request) {

@@ -10,11 +10,26 @@
 
 #include <arpa/inet.h>
 #include <microhttpd.h>
+#include <pthread.h>
 
 #include "common/program/error_codes.h"
 #include "server/http/queue.h"
 #include "server/http/router.h"
 #include "server/http/tokens.h"
+
+/* A thread that serves connections, with its own libmicrohttpd daemon (daemon.c). It lives longer
+ * than its connections. */
+#define EVENT_THREAD_MAGIC 0x45565431u
+struct event_thread {
+  uint32_t magic;
+  struct server *server;
+  struct daemon *daemon;
+  struct MHD_Daemon *mhd;
+  pthread_t thread;
+  int wake_fd; /* an eventfd */
+};
+/* Makes it take a turn: after a connection was resumed. Threads: any. */
+void event_thread_wake(struct event_thread *thread);
 
 #define CONNECTION_MAGIC 0x434f4e31u
 #define CONNECTION_AUTHORIZATION_SIZE 288
@@ -43,6 +58,7 @@ enum known_header {
 struct connection {
   uint32_t magic;
   struct server *server;
+  struct event_thread *event_thread;
   struct MHD_Connection *mhd;
   int fd;
   struct request_private *request; /* NULL between requests and for cached answers */
@@ -114,6 +130,7 @@ struct request_private {
   char *author_roles;
   char author_peer[INET6_ADDRSTRLEN];
   uint64_t cache_generation; /* of the response cache when this run began */
+  uint64_t flight;           /* that it waits for, or waited for; 0: none (flights.h) */
   /* Links of the queue and the park. */
   uint64_t number; /* grows with each request that is added to the queue */
   STAILQ_ENTRY(request_private) next;
@@ -126,7 +143,7 @@ static inline struct request_private *request_private_of(const struct request *r
 }
 
 /* libmicrohttpd's callbacks (dispatch.c); none blocks. */
-void dispatch_connection(void *server, struct MHD_Connection *mhd, void **socket_context,
+void dispatch_connection(void *event_thread, struct MHD_Connection *mhd, void **socket_context,
                          enum MHD_ConnectionNotificationCode code);
 void *dispatch_target(void *server, const char *target, struct MHD_Connection *mhd);
 enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const char *url,
@@ -137,6 +154,16 @@ void dispatch_completed(void *server, struct MHD_Connection *mhd, void **connect
 
 /* Copies the members of the token that handlers read into the request. */
 void request_set_token(struct request_private *request, const struct auth_token *token);
+
+/* Parses the body of a JSON route, once; answers 400 and returns false when it is not JSON. */
+must_check bool request_body_parse(struct request_private *request);
+/* Runs the route's handler. `worker` is NULL on an event thread. */
+void request_handle(struct worker *worker, struct request *request);
+
+/* Gives the request its response (taken over), whose body has `size` bytes, and lets the event
+ * thread send it. Unlike for the request_answer… functions, a header may be in the response. */
+void request_finish(struct request *request, int status, struct MHD_Response *response,
+                    size_t size);
 
 /* Resumes the connection of a request, if it is suspended: its event thread continues. */
 void request_resume(struct request_private *request);

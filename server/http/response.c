@@ -42,13 +42,13 @@ void request_resume(struct request_private *request) {
   if (!request->is_suspended)
     return;
   atomic_fetch_sub(&request->request.server->n_suspended, 1);
-  MHD_resume_connection(request->connection->mhd);
+  struct event_thread *thread = request->connection->event_thread;
+  MHD_resume_connection(request->connection->mhd); /* in its next turn it may free the request */
+  event_thread_wake(thread);
 }
 
-/* Gives the request its response (taken over), whose body has `size` bytes, and lets the event
- * thread send it. */
-static void finish(struct request *answered, int status, struct MHD_Response *response,
-                   size_t size) {
+void request_finish(struct request *answered, int status, struct MHD_Response *response,
+                    size_t size) {
   struct request_private *request = request_private_of(answered);
   ALWAYS(request->response == NULL && request->state != REQUEST_PARKED);
   for (size_t i = 0; i < request->n_headers; i++)
@@ -78,7 +78,7 @@ void request_add_header(struct request *request, const char *name, const char *v
 
 void request_answer_text(struct request *request, int status, const char *content_type, char *body,
                          size_t size) {
-  finish(request, status, response_text(content_type, body, size), size);
+  request_finish(request, status, response_text(content_type, body, size), size);
 }
 
 void request_answer_json(struct request *request, int status, json_t *body) {
@@ -107,7 +107,7 @@ void request_answer_json_with(struct request *request, int status, json_t *objec
 }
 
 void request_answer_empty(struct request *request, int status) {
-  finish(request, status, response_empty(), 0);
+  request_finish(request, status, response_empty(), 0);
 }
 
 /* Answers 304 and returns true when the client has the entity with this tag. */
@@ -117,7 +117,7 @@ static bool answer_not_modified(struct request *request, const char *etag, bool 
     return false;
   struct MHD_Response *response = response_empty();
   response_entity_headers(response, etag, immutable);
-  finish(request, MHD_HTTP_NOT_MODIFIED, response, 0);
+  request_finish(request, MHD_HTTP_NOT_MODIFIED, response, 0);
   return true;
 }
 
@@ -129,7 +129,7 @@ void request_answer_entity(struct request *request, const char *content_type, ch
   }
   struct MHD_Response *response = response_text(content_type, body, size);
   response_entity_headers(response, etag, immutable);
-  finish(request, MHD_HTTP_OK, response, size);
+  request_finish(request, MHD_HTTP_OK, response, size);
 }
 
 void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
@@ -167,7 +167,8 @@ void request_answer_file(struct request *request, const char *etag, uint8_t *byt
   response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/octet-stream");
   response_header(response, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
   response_entity_headers(response, etag, true);
-  finish(request, answer == RANGE_PART ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response, size);
+  request_finish(request, answer == RANGE_PART ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response,
+                 size);
 }
 
 const char *status_title(int status) {
@@ -202,7 +203,7 @@ void request_problem_extra(struct request *request, int status, const struct err
     response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
   if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
     response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-  finish(request, status, response, size);
+  request_finish(request, status, response, size);
 }
 
 static printf_like(4, 0) void error_format(struct error *error, enum error_kind kind,

@@ -229,9 +229,20 @@ response_cache_answer(struct response_cache *cache, const struct cache_query *qu
   if (entry->match)
     response_header(answer.response, response_match_header(entry->kind), entry->match);
   send(context, &answer);
-  MHD_destroy_response(answer.response);
   pthread_rwlock_unlock(&cache->lock);
   return CACHE_ANSWERED;
+}
+
+static void cached_take(void *context, const struct cached_answer *cached) {
+  request_finish(context, (int)cached->status, cached->response, cached->size);
+}
+
+bool request_answer_from_cache(struct request *request) {
+  const struct connection *connection = request_private_of(request)->connection;
+  const struct cache_query query = {connection->target, connection->target_size, request->roles,
+                                    connection->headers[HEADER_IF_NONE_MATCH], request->token_id};
+  return response_cache_answer(request->server->response_cache, &query, cached_take, request) ==
+         CACHE_ANSWERED;
 }
 
 void response_cache_forget_channels(struct server *server) {
@@ -243,6 +254,7 @@ void request_answer_cached(struct request *request, enum response_kind kind,
                            const char *match) {
   struct request_private *private_ = request_private_of(request);
   const struct connection *connection = private_->connection;
+  ALWAYS(private_->route->is_cached);
   const struct cacheable answer = {request->route,      kind, content_type,     etag, match,
                                    xmemdup(body, size), size, request->token_id};
   response_cache_add(request->server->response_cache, connection->target, connection->target_size,

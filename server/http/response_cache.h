@@ -39,7 +39,7 @@ uint64_t response_cache_generation(struct response_cache *cache);
 void response_cache_forget(struct response_cache *cache); /* all answers but immutable ones */
 
 enum cache_result { CACHE_ABSENT, CACHE_FORBIDDEN, CACHE_ANSWERED };
-/* An answer to one request. `send` may add headers to `response`, which is destroyed after it. */
+/* An answer to one request. `send` may add headers to `response`, which it takes over. */
 struct cached_answer {
   unsigned status;
   struct MHD_Response *response;
@@ -62,5 +62,8 @@ enum cache_result
 response_cache_answer(struct response_cache *cache, const struct cache_query *query,
                       void (*send)(void *context, const struct cached_answer *answer),
                       void *context);
+
+/* Answers the request with the cached answer, if there is one that it may read. */
+must_check bool request_answer_from_cache(struct request *request);
 
 #endif

@@ -189,6 +189,22 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         16 * KIB, "Pull launches to build") \
   ROUTE(capture_results, "POST", "/v1/captures/results", MAY_BUILD_CAPTURES, ROUTE_DATABASE, \
         1 * MIB, "Post what became of leased launches") \
+  ROUTE(policy_get, "GET", "/v1/policy", MAY_OPERATE, ROUTE_DATABASE, 0, \
+        "Read the policy that makes jobs of captures and demand") \
+  ROUTE(policy_put, "PUT", "/v1/policy", MAY_OPERATE, ROUTE_DATABASE, 64 * KIB, \
+        "Replace the policy") \
+  ROUTE(policy_suggestions, "GET", "/v1/policy/suggestions", MAY_READ, ROUTE_DATABASE, 0, \
+        "List the jobs that the policy would make, with their estimated device time") \
+  ROUTE(policy_run, "POST", "/v1/policy/run", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
+        "Make the suggested jobs, as far as the budget of the day allows") \
+  ROUTE(proposal_list, "GET", "/v1/proposals", MAY_READ, ROUTE_DATABASE, 0, \
+        "List releases that the policy proposed to a channel, newest first") \
+  ROUTE(proposal_get, "GET", "/v1/proposals/{id}", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read a proposal with what it changes") \
+  ROUTE(proposal_promote, "POST", "/v1/proposals/{id}/promote", MAY_PUBLISH, ROUTE_DATABASE, \
+        16 * KIB, "Point the channel at a proposal's release") \
+  ROUTE(proposal_reject, "POST", "/v1/proposals/{id}/reject", MAY_PUBLISH, ROUTE_DATABASE, \
+        4 * KIB, "Reject a proposal, with a reason") \
   ROUTE(gc_post, "POST", "/v1/gc", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
         "Remove releases, files and demand that are not needed, or list them") \
   ROUTE(audit_get, "GET", "/v1/audit", MAY_OPERATE, ROUTE_DATABASE, 0, \

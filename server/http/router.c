@@ -100,12 +100,20 @@ const char *uri_query(const struct uri *uri, const char *name) {
 #define TAKES_BYTES(id)                                                                            \
   ((id) == ROUTE_blob_put || (id) == ROUTE_remote_group_put || (id) == ROUTE_remote_file_put)
 
+/* Routes whose answers may be cached (request_answer_cached). */
+#define IS_CACHED(id)                                                                              \
+  ((id) == ROUTE_build_get || (id) == ROUTE_release_get || (id) == ROUTE_release_export ||         \
+   (id) == ROUTE_channel_get || (id) == ROUTE_cache_get || (id) == ROUTE_image_get ||              \
+   (id) == ROUTE_choices_get || (id) == ROUTE_remote_group_get || (id) == ROUTE_remote_file_get || \
+   (id) == ROUTE_remote_inductor_get || (id) == ROUTE_remote_helion_get)
+
 static const struct route routes[] = {
 /* clang-format off */
 #define X(id_, method_, path_, roles_, place_, body_max_, summary_) \
   [ROUTE_##id_] = {.id = ROUTE_##id_, .name = #id_, .method = method_, .path = path_, \
                    .summary = summary_, .roles = roles_, .place = place_, .body_max = body_max_, \
-                   .is_json = (body_max_) > 0 && !TAKES_BYTES(ROUTE_##id_)},
+                   .is_json = (body_max_) > 0 && !TAKES_BYTES(ROUTE_##id_), \
+                   .is_cached = IS_CACHED(ROUTE_##id_)},
     ROUTES(X)
 #undef X
     /* clang-format on */

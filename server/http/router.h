@@ -36,7 +36,8 @@ struct route {
   unsigned roles; /* that may call it; TOKEN_ANYONE: no token is needed */
   enum route_place place;
   size_t body_max;
-  bool is_json; /* it takes a JSON body */
+  bool is_json;   /* it takes a JSON body */
+  bool is_cached; /* its answers may be cached */
 };
 
 const struct route *route_of(enum route_id id);

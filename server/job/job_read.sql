@@ -8,7 +8,8 @@ SELECT j.id, j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.
     t.measured, t.outcomes, t.spent_device_seconds, t.opening_device_seconds, j.reason,
     rfc3339(j.created_at) AS created_at, rfc3339(j.finished_at) AS finished_at,
     j.submitted_by, j.submitted_by_id, j.cancelled_by, j.cancelled_by_id,
-    w.config AS winner_config, w.config_values AS winner_values
+    w.config AS winner_config, w.config_values AS winner_values, w.agreement AS winner_agreement,
+    to_json(w.interpreted) AS winner_interpreted
 FROM jobs j
 JOIN kernels k ON k.hash = j.kernel
 JOIN environments e ON e.id = j.environment_id
@@ -31,7 +32,8 @@ SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_
     t.measured, t.outcomes, t.spent_device_seconds, t.opening_device_seconds, j.reason,
     rfc3339(j.created_at) AS created_at, rfc3339(j.finished_at) AS finished_at,
     j.submitted_by, j.submitted_by_id, j.cancelled_by, j.cancelled_by_id,
-    w.config AS winner_config, w.config_values AS winner_values, w.verdict AS winner_verdict,
+    w.config AS winner_config, w.config_values AS winner_values, w.agreement AS winner_agreement,
+    to_json(w.interpreted) AS winner_interpreted, w.verdict AS winner_verdict,
     CASE WHEN w.job_id IS NOT NULL THEN (
         SELECT COALESCE(json_agg(json_build_object(
                 'config', config, 'vgprs', vgprs, 'agprs', agprs, 'spills', spills,

@@ -14,12 +14,17 @@
 
 struct job_winner {
   int64_t config;
-  json_t *config_values, *verdict, *resources;
+  char *agreement;
+  json_t *config_values, *interpreted, *verdict, *resources;
 };
 static const struct field winner_fields[] = {
     RECORD_FIELD(INTEGER, struct job_winner, config, FIELD_ANSWER, "winner_config"),
     RECORD_FIELD(JSON, struct job_winner, config_values, FIELD_ANSWER, "winner_values",
                  .schema = "{\"$ref\": \"#/components/schemas/Config\"}"),
+    RECORD_FIELD(TEXT, struct job_winner, agreement, FIELD_ANSWER, "winner_agreement",
+                 .schema = "{\"$ref\": \"#/components/schemas/AgreementClass\"}"),
+    RECORD_FIELD(JSON, struct job_winner, interpreted, FIELD_ANSWER, "winner_interpreted",
+                 .schema = "{\"type\": \"boolean\"}", .about = "Triton's interpreter agrees"),
     RECORD_FIELD(JSON, struct job_winner, verdict, FIELD_ANSWER, "winner_verdict",
                  .schema = "{\"type\": \"object\"}"),
     RECORD_FIELD(
@@ -29,7 +34,7 @@ static const struct field winner_fields[] = {
 };
 const struct record job_winner_record = RECORD("JobWinner", struct job_winner, winner_fields);
 /* Without the verdict and the resources. */
-const struct record job_winner_item_record = {"JobWinnerValues", winner_fields, 2,
+const struct record job_winner_item_record = {"JobWinnerValues", winner_fields, 4,
                                               sizeof(struct job_winner)};
 
 struct job_summary {

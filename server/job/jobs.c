@@ -120,6 +120,32 @@ bool job_end(struct worker *worker, int64_t job, const char *reason, const struc
   return end_settle(worker, &change, *ret_ended, error);
 }
 
+bool job_end_disagreed(struct worker *worker, int64_t job, const struct job_brief *at,
+                       const char *reason, bool *ret_ended, struct error *error) {
+  cleanup_json json_t *detail = json_pack("{s:s}", "reason", reason);
+  struct job_change change = {.jobs = &job,
+                              .n = 1,
+                              .from = JOB_RUNNING,
+                              .to = JOB_DONE,
+                              .reason = reason,
+                              .detail = detail,
+                              .at = at};
+  cleanup_parameters struct db_parameters parameters = {0};
+  size_t changed = 0;
+  bind_integer(&parameters, "job", job);
+  if (!db_begin(worker->db, error))
+    return false;
+
+  bool ok = job_change_state(worker->db, &change, &changed, error) &&
+            (!changed || db_run(worker->db, &sql_job_store_disagreeing, &parameters, NULL, error));
+  if (!db_end(worker->db, ok, error))
+    return false;
+
+  *ret_ended = changed > 0;
+  counter_add(COUNTER_jobs_done, changed);
+  return end_settle(worker, &change, *ret_ended, error);
+}
+
 /* A change of a running job that applies only in the stage and round for which it was decided:
  * another server may have advanced the job meanwhile. */
 static struct job_change change_of(const struct job_brief *job, enum job_state to,
@@ -297,8 +323,48 @@ static bool winners_flag(struct worker *worker, const struct job_brief *job,
 
 /* Decisions */
 
+/* Binds how the winner agrees, and the rest of its equivalence set with how each of these does,
+ * from which a release may take one that agrees better. */
+static bool agreement_bind(struct worker *worker, const struct job_brief *job,
+                           const struct space *space, const struct agreement_summary *summary,
+                           const struct verdict *verdict, struct db_parameters *parameters,
+                           struct error *error) {
+  size_t n = verdict->n_equivalents;
+  cleanup_free struct agreement_facts *facts = xcalloc(n + 1, sizeof *facts);
+  cleanup_json json_t *others = job->has_reference ? NULL : json_array();
+  struct agreement_facts of_winner = {0};
+  uint64_t default_config = job->has_default ? job->default_config : job->baseline;
+  if (!job->has_reference &&
+      !measurements_agreement_of(worker->db, job->id, verdict->equivalents, n, facts, error))
+    return false;
+
+  for (size_t i = 0; i < verdict->n_finalists && others; i++) { /* the best first */
+    uint64_t config = verdict->finalists[i].config;
+    const uint64_t *found =
+        bsearch(&config, verdict->equivalents, n, sizeof *verdict->equivalents, compare_ordinals);
+    if (!found)
+      continue;
+    struct agreement_facts with_default = agreement_with_default(
+        summary, &facts[found - verdict->equivalents], config == default_config);
+    if (config == verdict->winner) {
+      of_winner = with_default;
+      continue;
+    }
+    json_t *other = json_pack("{s:I, s:o}", "config", (json_int_t)config, "config_values",
+                              space_config_to_json(space, config));
+    agreement_write(other, &with_default);
+    json_push(others, other);
+  }
+
+  bind_text(parameters, "agreement", agreement_class(&of_winner));
+  bind_bool(parameters, "interpreted", of_winner.interpreted == AGREEMENT_AGREES);
+  bind_json(parameters, "others", others);
+  return true;
+}
+
 static bool job_finish(struct worker *worker, const struct job_brief *job,
-                       const struct verdict *verdict, struct error *error) {
+                       const struct agreement_summary *agreement, const struct verdict *verdict,
+                       struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters of_space = {0};
   bind_integer(&of_space, "job", job->id);
@@ -319,6 +385,8 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
   bind_integer(&parameters, "config", (int64_t)verdict->winner);
   bind_json(&parameters, "config_values", values);
   bind_taken(&parameters, "verdict", json_canonical(json), false);
+  if (!agreement_bind(worker, job, space, agreement, verdict, &parameters, error))
+    return false;
 
   size_t changed = 0;
   int64_t n_flagged = 0;
@@ -327,6 +395,8 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
 
   bool ok = job_change_state(worker->db, &change, &changed, error) &&
             (!changed || (db_run(worker->db, &sql_job_store_winner, &parameters, NULL, error) &&
+                          (job->has_reference || db_run(worker->db, &sql_job_store_disagreeing,
+                                                        &of_space, NULL, error)) &&
                           winners_flag(worker, job, space, &n_flagged, error)));
   if (!db_end(worker->db, ok, error))
     return false;
@@ -485,10 +555,18 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
     return false;
 
   struct campaign_facts facts;
+  cleanup_free char *example = NULL;
+  bool ended;
   job_facts(job, &screen, &halving, &final, &facts);
+  if (!job->has_reference &&
+      !measurements_agreement(worker->db, job->id, always, &facts.agreement, &example, error))
+    return false;
+
   campaign_next(&facts, &step);
   if (step.kind == CAMPAIGN_DONE)
-    return job_finish(worker, job, &step.verdict, error);
+    return job_finish(worker, job, &facts.agreement, &step.verdict, error);
+  if (step.kind == CAMPAIGN_DISAGREED)
+    return job_end_disagreed(worker, job->id, job, step.reason.message, &ended, error);
   if (step.kind != CAMPAIGN_FAILED)
     return race_begin(worker, job, &step, error);
 
@@ -514,6 +592,7 @@ static const struct field brief_fields[] = {
     FIELD(INTEGER, config_us),
     FIELD(INTEGER, devices),
     FIELD(BOOL, is_cut),
+    FIELD(BOOL, has_reference),
     FIELD(DIGEST, hardware_digest),
 };
 #undef FIELD

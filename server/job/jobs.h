@@ -51,8 +51,11 @@ struct job_brief {
   int64_t final_devices, config_us;
   int64_t devices; /* live devices that can run it; set only for a search */
   struct budget budget;
-  bool is_cut;                   /* some of its leases were cancelled because of the budget */
-  bool is_spent;                 /* the screen's part of its budget is spent */
+  bool is_cut;   /* some of its leases were cancelled because of the budget */
+  bool is_spent; /* the screen's part of its budget is spent */
+  /* The kernel; without one configs are compared with the default. That of a captured kernel does
+   * not count: it may be newer than the job, and agents with trusted keys do not use it. */
+  bool has_reference;
   struct digest hardware_digest; /* devices that wait for it are woken when it gets leases */
 };
 
@@ -82,6 +85,12 @@ void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n);
  */
 must_check bool job_end(struct worker *worker, int64_t job, const char *reason,
                         const struct author *author, bool *ret_ended, struct error *error);
+
+/* Ends a running job as done, without a winner: its configs disagree (common/verdict/agreement.h).
+ * Stores which do. With `at`, only in this stage and round. *ret_ended: whether this call ended
+ * it. */
+must_check bool job_end_disagreed(struct worker *worker, int64_t job, const struct job_brief *at,
+                                  const char *reason, bool *ret_ended, struct error *error);
 
 #define FLAGS_MAX (FINALISTS_MAX + 1)
 struct flag {

@@ -56,7 +56,10 @@ SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.
         WHERE (o.digest = j.device_class OR o.hardware_digest = j.device_class)
           AND COALESCE(a.drain_reason, d.drain_reason) IS NULL
           AND a.last_seen > now() - :live_ms::bigint * interval '1 ms')
-    END AS devices
+    END AS devices,
+    (SELECT manifest ->> 'reference' IS NOT NULL AND manifest ->> 'cases' IS NULL
+     FROM kernels
+     WHERE hash = j.kernel) AS has_reference
 FROM (
     SELECT *
     FROM jobs j
@@ -90,8 +93,31 @@ FROM (
 ) ready;
 
 -- name: job_store_winner
-INSERT INTO winners (job_id, config, config_values, verdict)
-VALUES (:job, :config, :config_values::json, :verdict::json);
+INSERT INTO winners (job_id, config, config_values, verdict, agreement, interpreted, others)
+VALUES (:job, :config, :config_values::json, :verdict::json, :agreement, :interpreted::boolean,
+        :others::json);
+
+-- If the default itself disagrees with the baseline, those that agree with the baseline disagree
+-- with the default.
+-- name: job_store_disagreeing
+WITH measured AS MATERIALIZED (
+    SELECT a.*, a.config = COALESCE(j.default_config, j.baseline) AS is_default
+    FROM jobs j
+    CROSS JOIN LATERAL job_agreement(j.id) a
+    WHERE j.id = :job::bigint
+), found AS (
+    SELECT range_agg(int8range(config, config + 1)) AS configs
+    FROM measured
+    WHERE interpreted = 'disagrees'
+       OR CASE WHEN EXISTS (SELECT FROM measured WHERE is_default AND agreement = 'disagrees')
+               THEN agreement IN ('bitwise', 'agrees')
+               ELSE agreement = 'disagrees' END
+)
+UPDATE jobs
+SET disagreeing = found.configs
+FROM found
+WHERE id = :job::bigint
+  AND found.configs IS NOT NULL;
 
 -- name: job_space
 SELECT s.space

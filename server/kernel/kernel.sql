@@ -15,6 +15,23 @@ WITH made AS (
 SELECT count(*) AS made
 FROM made;
 
+-- The reference of a captured kernel, which its hash does not cover.
+-- name: kernel_set_reference
+WITH made AS (
+    UPDATE kernels
+    SET manifest = :manifest::json
+    WHERE hash = :hash::bytea
+      AND manifest::jsonb <> :manifest::json::jsonb
+    RETURNING hash
+), files AS (
+    INSERT INTO kernel_files (kernel, digest)
+    SELECT made.hash, file
+    FROM made, unnest(:files::bytea[]) AS file
+    ON CONFLICT DO NOTHING
+)
+SELECT count(*) AS made
+FROM made;
+
 -- name: build_insert
 WITH made AS (
     INSERT INTO builds (digest, kernel, arch, triton, torch, rocm, variants, build, head, made_by,

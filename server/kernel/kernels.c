@@ -146,6 +146,29 @@ static bool code_store(struct db *db, const struct statement *insert,
   return db_end(db, ok, error);
 }
 
+/* Stores the reference of a captured kernel that is registered, if it is another one. Builders
+ * register many kernels and change none. */
+static bool reference_store(struct worker *worker, struct request *request,
+                            const struct kernel *kernel, const struct digest *files, size_t n,
+                            struct error *error) {
+  char hash[DIGEST_TEXT_SIZE];
+  bool is_new;
+  if (!(request->roles & (TOKEN_SUBMITTER | TOKEN_ADMIN)))
+    return error_of_at(error, ERROR_FORBIDDEN, "/reference",
+                       "the kernel is registered; a token with the role submitter or admin sets "
+                       "the reference of a captured kernel");
+
+  cleanup_json json_t *detail = json_pack("{s:s, s:o}", "name", kernel->name, "reference",
+                                          json_digest_text(&kernel->reference.source.digest));
+  const struct audit_row note = {request_author(request), AUDIT_REGISTER,
+                                 digest_format(&kernel->hash, hash), detail};
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "hash", &kernel->hash);
+  bind_json(&parameters, "manifest", kernel->json);
+  bind_digests(&parameters, "files", files, n);
+  return code_store(worker->db, &sql_kernel_set_reference, &parameters, &note, &is_new, error);
+}
+
 void route_kernel_post(struct worker *worker, struct request *request) {
   cleanup_kernel struct kernel *kernel = NULL;
   struct error error;
@@ -187,7 +210,10 @@ void route_kernel_post(struct worker *worker, struct request *request) {
   cleanup_json json_t *detail = json_pack("{s:s}", "name", kernel->name);
   const struct audit_row note = {author, AUDIT_REGISTER, digest_format(&kernel->hash, hash),
                                  detail};
-  if (!code_store(worker->db, &sql_kernel_insert, &parameters, &note, &is_new, &error))
+  bool ok = code_store(worker->db, &sql_kernel_insert, &parameters, &note, &is_new, &error);
+  if (ok && !is_new && kernel->is_captured && kernel->reference.source.path)
+    ok = reference_store(worker, request, kernel, files, n, &error);
+  if (!ok)
     answer_failure(request, &error);
   else
     request_answer_json(request, is_new ? 201 : 200,

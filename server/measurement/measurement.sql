@@ -102,6 +102,23 @@ FROM measurements
 WHERE job_id = :job::bigint AND stage = 'final' AND NOT late
 ORDER BY process, config;
 
+-- How the configs that were measured so far agree with the baseline.
+-- name: measurements_agreement
+SELECT count(*) FILTER (WHERE agreement IN ('bitwise', 'agrees')) AS agree,
+    count(*) FILTER (WHERE agreement = 'disagrees') AS disagree,
+    max(agreement) FILTER (WHERE config = :baseline::bigint) AS baseline_agreement,
+    max(interpreted) FILTER (WHERE config = :baseline::bigint) AS baseline_interpreted,
+    max(agreement) FILTER (WHERE config = :default_config::bigint) AS default_agreement,
+    max(interpreted) FILTER (WHERE config = :default_config::bigint) AS default_interpreted,
+    min(example) AS example
+FROM job_agreement(:job::bigint);
+
+-- name: measurements_agreement_of
+SELECT config, agreement, interpreted
+FROM job_agreement(:job::bigint)
+WHERE config = ANY (:configs::bigint[])
+ORDER BY config;
+
 -- A page with many samples ends early, which bounds its size in memory, but it has at least one
 -- measurement. There are two columns "at"; the server reads the first.
 -- name: job_measurements_list

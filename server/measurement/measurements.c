@@ -102,6 +102,19 @@ const char *results_baseline_failure(const struct results *results, int64_t base
   return NULL;
 }
 
+bool results_baseline_disagrees(const struct results *results, int64_t baseline,
+                                struct error *ret_reason) {
+  struct agreement_summary summary = {0};
+  for (size_t i = 0; i < results->measurements.n; i++) {
+    const struct measurement *measurement = RESULTS_MEASUREMENT(results, i);
+    if (results->posted[i].baseline_failure != BASELINE_WORKED && measurement->config == baseline) {
+      agreement_facts_add(&summary.of_default, measurement->conditions);
+      summary.example = measurement->detail;
+    }
+  }
+  return agreement_refuses(&summary, ret_reason);
+}
+
 static const struct known_measurement *known_find(const struct known_measurement *known,
                                                   size_t n_known, int64_t seq) {
   for (size_t i = 0; i < n_known; i++)
@@ -555,4 +568,51 @@ void final_summary_release(struct final_summary *summary) {
 
   free(summary->measurements);
   *summary = (struct final_summary){0};
+}
+
+static struct agreement_facts facts_get(const struct db_rows *rows, const char *agreement,
+                                        const char *interpreted, int row) {
+  return (struct agreement_facts){.with_default = agreement_parse(db_get(rows, row, agreement)),
+                                  .interpreted = agreement_parse(db_get(rows, row, interpreted))};
+}
+
+bool measurements_agreement(struct db *db, int64_t job,
+                            const uint64_t baseline_and_default[FINALISTS_ALWAYS],
+                            struct agreement_summary *ret, char **ret_example,
+                            struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  bind_integer(&parameters, "baseline", (int64_t)baseline_and_default[0]);
+  bind_integer(&parameters, "default_config", (int64_t)baseline_and_default[1]);
+  if (!db_run(db, &sql_measurements_agreement, &parameters, &rows, error))
+    return false;
+
+  *ret_example = db_is_null(rows, 0, "example") ? NULL : xstrdup(db_get(rows, 0, "example"));
+  *ret = (struct agreement_summary){
+      .agree = db_get_integer(rows, 0, "agree"),
+      .disagree = db_get_integer(rows, 0, "disagree"),
+      .baseline = facts_get(rows, "baseline_agreement", "baseline_interpreted", 0),
+      .of_default = facts_get(rows, "default_agreement", "default_interpreted", 0),
+      .example = *ret_example,
+  };
+  return true;
+}
+
+bool measurements_agreement_of(struct db *db, int64_t job, const uint64_t *configs, size_t n,
+                               struct agreement_facts *ret_facts, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  bind_integers(&parameters, "configs", (const int64_t *)configs, n);
+  if (!db_run(db, &sql_measurements_agreement_of, &parameters, &rows, error))
+    return false;
+
+  for (size_t i = 0; i < n; i++) {
+    ret_facts[i] = (struct agreement_facts){0};
+    for (int row = 0; row < db_count(rows); row++)
+      if ((uint64_t)db_get_integer(rows, row, "config") == configs[i])
+        ret_facts[i] = facts_get(rows, "agreement", "interpreted", row);
+  }
+  return true;
 }

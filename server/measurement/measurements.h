@@ -42,6 +42,9 @@ void results_release(struct results *results);
 
 /* Why the job's baseline could not be measured (borrowed); NULL: no failure was reported. */
 const char *results_baseline_failure(const struct results *results, int64_t baseline);
+/* Whether that failure is that it disagrees, and *ret_reason with what. */
+must_check bool results_baseline_disagrees(const struct results *results, int64_t baseline,
+                                           struct error *ret_reason);
 
 /* A locked lease, as it was before a post. */
 struct posted_lease {
@@ -138,5 +141,16 @@ struct final_summary {
 must_check bool measurements_final(struct db *db, int64_t job, struct final_summary *ret,
                                    struct error *error);
 void final_summary_release(struct final_summary *summary);
+
+/* How the configs of a job agree, of a kernel without a reference. The caller frees *ret_example,
+ * which the summary borrows. */
+must_check bool measurements_agreement(struct db *db, int64_t job,
+                                       const uint64_t baseline_and_default[FINALISTS_ALWAYS],
+                                       struct agreement_summary *ret, char **ret_example,
+                                       struct error *error);
+/* The facts of `n` configs; those of one that was not compared are all NONE. */
+must_check bool measurements_agreement_of(struct db *db, int64_t job, const uint64_t *configs,
+                                          size_t n, struct agreement_facts *ret_facts,
+                                          struct error *error);
 
 #endif

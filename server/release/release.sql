@@ -55,6 +55,8 @@ SELECT j.id AS job, k.name, j.kernel, false AS is_external, k.language = 'c' AS 
        COALESCE((extract(epoch FROM j.finished_at) * 1000000)::bigint, 0) AS finished_us,
        w.config IS NOT NULL AS has_winner, COALESCE(w.config, 0) AS ordinal,
        COALESCE(j.baseline, 0) AS baseline, w.config_values AS config, w.verdict,
+       k.manifest ->> 'reference' IS NOT NULL AS has_reference, w.agreement, w.interpreted,
+       w.others, j.disagreeing,
        COALESCE((w.flagged ->> 'job')::bigint, 0) AS flagged_by,
        (w.flagged ->> 'ratio')::double precision AS flagged_ratio, w.quarantined,
        json_strip_nulls(json_build_object(
@@ -89,7 +91,9 @@ SELECT 0 AS job, k.name, i.kernel, k.language = 'external' AS is_external, false
        k.id AS kernel_order, k.manifest -> 'key' AS key_names, i.key, NULL AS space,
        'done' AS state, NULL AS reason,
        (extract(epoch FROM i.imported_at) * 1000000)::bigint AS finished_us,
-       true AS has_winner, 0 AS ordinal, 0 AS baseline, i.config, NULL AS verdict, 0 AS flagged_by,
+       true AS has_winner, 0 AS ordinal, 0 AS baseline, i.config, NULL AS verdict,
+       false AS has_reference, NULL AS agreement, false AS interpreted, NULL AS others,
+       NULL AS disagreeing, 0 AS flagged_by,
        NULL AS flagged_ratio, NULL AS quarantined, i.provenance, i.format, to_json(i.ms) AS ms
 FROM imports i
 JOIN kernels k ON k.hash = i.kernel
@@ -107,6 +111,13 @@ INSERT INTO releases (digest, environment_digest, environment, tag, winners, byt
 VALUES (:digest::bytea, :environment_digest::bytea, :environment::json, :tag, :winners::integer,
         :bytes::bytea, :regime, :author, :author_id::bigint)
 ON CONFLICT (digest) DO NOTHING;
+
+-- Of captured kernels only (capture_states).
+-- name: release_captures_store
+INSERT INTO release_captures (release, kernel, key_digest)
+SELECT DISTINCT :release::bytea, r.kernel, r.key_digest
+FROM unnest(:kernel::bytea[], :key_digest::bytea[]) AS r(kernel, key_digest)
+JOIN kernels k ON k.hash = r.kernel AND k.manifest ->> 'cases' = 'build';
 
 -- name: release_load
 SELECT bytes

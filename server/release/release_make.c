@@ -4,6 +4,7 @@
 
 #include "common/base/time.h"
 #include "common/cache/signatures.h"
+#include "server/release/release_agreement.h"
 
 static int places_compare(const void *a, const void *b) {
   const struct release_place *left = a, *right = b;
@@ -50,6 +51,10 @@ static const struct field request_fields[] = {
         BOOL, struct release_request, refuse_self_timed, FIELD_NOT_NULL,
         .about =
             "leaves out winners of kernels in c, whose code runs in the process that times it"),
+    RECORD_FIELD(ENUM, struct release_request, require_agreement, FIELD_NOT_NULL,
+                 .names = agreement_requirement_names,
+                 .about = "leaves out winners of a lower class, unless one of the equivalence set "
+                          "has it; default: none"),
 };
 const struct record release_request_record =
     RECORD("ReleaseRequest", struct release_request, request_fields);
@@ -177,6 +182,11 @@ static const struct field candidate_fields[] = {
     FIELD(INTEGER, flagged_by),
     FIELD(NUMBER, flagged_ratio),
     FIELD(TEXT, quarantined),
+    FIELD(BOOL, has_reference),
+    FIELD(TEXT, agreement),
+    FIELD(BOOL, interpreted),
+    FIELD(JSON, others),
+    FIELD(RANGES, disagreeing),
 };
 #undef FIELD
 const struct record release_candidate_record =
@@ -185,6 +195,7 @@ const struct record release_candidate_record =
 void release_candidates_release(struct release_candidates *candidates) {
   for (size_t i = 0; i < candidates->n; i++) {
     free(candidates->all[i].equivalents);
+    free(candidates->all[i].substituted);
     record_release(&release_candidate_record, &candidates->all[i]);
   }
 
@@ -215,14 +226,12 @@ bool release_candidate_read_verdict(struct release_candidate *candidate, struct 
   for (size_t i = 0; i < candidate->n_equivalents; i++)
     candidate->equivalents[i] = (uint64_t)json_integer_value(json_array_get(set, i));
 
-  /* Milliseconds with 9 significant digits, as in verdicts: a quotient would have 17. */
-  if (winner_us > 0) {
-    char text[32];
-    snprintf(text, sizeof text, "%.9g", winner_us / 1000);
-    candidate->n_ms = 1;
-    candidate->ms[0] = strtod(text, NULL);
-  }
-
+  release_candidate_set_time(candidate, winner_us);
+  cleanup_json json_t *stored = json_pack("{s:s*, s:b}", "agreement", candidate->agreement,
+                                          "interpreted", candidate->interpreted);
+  candidate->facts = agreement_read(stored);
+  candidate->facts.has_reference = candidate->has_reference;
+  agreement_write(candidate->provenance, &candidate->facts);
   return true;
 }
 
@@ -276,8 +285,8 @@ static bool is_of_its_space(const struct release_config *config,
 bool release_needs_space(const struct release_request *request, const struct release_served *served,
                          const struct release_candidate *candidate) {
   const struct release_served_winner *winner = served_of(served, candidate);
-  return candidate->job &&
-         (pin_of(request, candidate) || (winner && !is_of_its_space(winner->config, candidate)));
+  return candidate->job && (pin_of(request, candidate) || candidate->disagreeing.n ||
+                            (winner && !is_of_its_space(winner->config, candidate)));
 }
 
 static const char *origin_of(const json_t *provenance) {
@@ -339,6 +348,7 @@ static int candidates_compare(const void *a, const void *b) {
 
 /* Why a candidate's winner cannot be released (the caller's), or NULL. */
 static char *unusable_reason(const struct release_request *request,
+                             const struct release_group *group,
                              const struct release_candidate *candidate) {
   if (request->as_of && (candidate->finished_us == 0 || candidate->finished_us > request->as_of_us))
     return xasprintf("not %s as of that time", candidate->job ? "finished" : "imported");
@@ -354,7 +364,7 @@ static char *unusable_reason(const struct release_request *request,
   if (strcmp(candidate->state, "done") != 0)
     return xasprintf("no winner yet: %s", candidate->state);
   if (!candidate->has_winner)
-    return xstrdup("no winner");
+    return candidate->reason ? xasprintf("no winner: %s", candidate->reason) : xstrdup("no winner");
 
   if (candidate->quarantined)
     return xasprintf("quarantined: %s; submit the job again with another run",
@@ -369,6 +379,18 @@ static char *unusable_reason(const struct release_request *request,
                    "a config");
   if (candidate->outcome == VERDICT_SLOWER)
     return xstrdup("slower than its baseline");
+
+  const struct release_candidate *by =
+      release_contradiction(group, candidate->finished_us, candidate->config);
+  if (by)
+    return xasprintf("disagrees: job %lld found later that this config computes something else; "
+                     "tune the key again with another run",
+                     (long long)by->job);
+  if (!release_facts_satisfy(request, &candidate->facts))
+    return xasprintf("its class of agreement is %s, as is that of its equals, and %s is required; "
+                     "pin a config, or require less",
+                     agreement_class(&candidate->facts),
+                     agreement_requirement_names[request->require_agreement]);
   return NULL;
 }
 
@@ -398,8 +420,12 @@ enum release_choice release_choose(const struct release_rivals *rivals, double m
   }
 
   /* Equal configs of different spaces make the same release, too. */
-  if (json_equal((job ? job : import)->config, served->config->values))
-    return job && was_imported ? RELEASE_JOB : RELEASE_SAME;
+  if (json_equal((job ? job : import)->config, served->config->values)) {
+    struct agreement_facts facts = agreement_read(served->provenance);
+    bool is_restated = job && (facts.with_default != job->facts.with_default ||
+                               facts.interpreted != job->facts.interpreted);
+    return job && (was_imported || is_restated) ? RELEASE_JOB : RELEASE_SAME;
+  }
   if (!job)
     return RELEASE_IMPORT;
 
@@ -411,22 +437,35 @@ enum release_choice release_choose(const struct release_rivals *rivals, double m
     return RELEASE_SERVED;
   }
 
+  /* The verdict is about the winner: a substitute needs the same gain, so the winner more. */
+  if (job->slower > 0)
+    min_gain = 1 - (1 - min_gain) / job->slower;
   return verdict_json_replaces(job->verdict, job->baseline, ordinal, min_gain, ret_reason)
              ? RELEASE_JOB
              : RELEASE_SERVED;
 }
 
 /* Whether the served winner must not be kept: the newest job with this winner has been flagged or
- * quarantined since, or the request refuses self-timed winners. */
+ * quarantined since, a job after its own found that it disagrees, or the request refuses self-timed
+ * winners or its class of agreement. */
 static bool served_is_unusable(const struct release_request *request,
                                const struct release_served_winner *served,
-                               const struct release_candidate *group, size_t n) {
-  if (request->refuse_self_timed && group->is_self_timed)
+                               const struct release_group *group) {
+  const struct release_candidate *all = group->all;
+  struct agreement_facts facts = agreement_read(served->provenance);
+  int64_t chosen_us = 0; /* when its job finished; 0: no job chose it, or that is not known */
+  facts.has_reference = all->has_reference;
+  for (size_t i = 0; i < group->n; i++)
+    if (all[i].job && all[i].job == served->winner->job)
+      chosen_us = all[i].finished_us;
+  if ((request->refuse_self_timed && all->is_self_timed) ||
+      !release_facts_satisfy(request, &facts) ||
+      release_contradiction(group, chosen_us, served->config->values))
     return true;
 
-  for (size_t i = 0; i < n; i++)
-    if (group[i].has_winner && json_equal(group[i].config, served->config->values))
-      return group[i].flagged_by || group[i].quarantined;
+  for (size_t i = 0; i < group->n; i++)
+    if (all[i].has_winner && json_equal(all[i].config, served->config->values))
+      return all[i].flagged_by || all[i].quarantined;
   return false;
 }
 
@@ -435,13 +474,14 @@ static bool served_is_unusable(const struct release_request *request,
 static void group_plan(const struct release_request *request,
                        const struct release_served_winner *served,
                        const struct release_candidate *group, size_t n, struct release_plan *plan) {
+  const struct release_group candidates = {group, n};
   cleanup_free char **reasons =
       xcalloc(n, sizeof *reasons); /* why each candidate is skipped, or NULL */
   const struct release_candidate *jobs[2] = {NULL, NULL}; /* the two newest usable ones */
   struct release_rivals rivals = {
-      .served = served && !served_is_unusable(request, served, group, n) ? served : NULL};
+      .served = served && !served_is_unusable(request, served, &candidates) ? served : NULL};
   for (size_t i = 0; i < n; i++) {
-    reasons[i] = unusable_reason(request, &group[i]);
+    reasons[i] = unusable_reason(request, &candidates, &group[i]);
     if (reasons[i])
       continue;
     if (!group[i].job)
@@ -585,6 +625,8 @@ void release_plan(const struct release_request *request, const struct environmen
   cleanup_free bool *has_job = xcalloc(request->kernel_texts.n + 1, sizeof *has_job);
   *ret_plan = (struct release_plan){0};
 
+  for (size_t i = 0; i < candidates->n; i++)
+    release_candidate_substitute(request, &candidates->all[i]);
   if (candidates->n)
     qsort(candidates->all, candidates->n, sizeof *candidates->all, candidates_compare);
   for (size_t first = 0, end; first < candidates->n; first = end) {

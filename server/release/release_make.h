@@ -22,6 +22,12 @@
  * process that times them. The served winner of such a kernel is then not kept; a pin is included
  * all the same.
  *
+ * A config that a later job found to disagree with the default or with Triton's interpreter
+ * (common/verdict/agreement.h) is not usable, and is not kept when it is served. A request may
+ * require a class of agreement. Where the winner lacks it, the best config of its equivalence set
+ * that has it takes the winner's place; where there is none, the job is not usable. A served config
+ * that lacks it is not kept; a pin needs neither. Times and ratios of a substitute are its own.
+ *
  * An import is a candidate without a job. It is taken if no job is usable and no winner of a job is
  * served. It has no space: for a key that only imports have, a pin may name any config.
  *
@@ -66,6 +72,7 @@ struct release_request {
     double min_gain; /* the share of the served config's time that a winner must save */
   } replaces;
   bool refuse_self_timed; /* leave out winners of kernels in c, unless they are pinned */
+  enum agreement_requirement require_agreement;
 };
 extern const struct record release_request_record;
 must_check bool release_request_parse(const json_t *json, struct release_request *ret,
@@ -103,6 +110,15 @@ struct release_candidate {
   int64_t flagged_by;    /* the job that measured the winner slower than the default; 0: none */
   double flagged_ratio;  /* the winner's time over the default's in that job */
   char *quarantined;     /* why its samples are not trusted, or NULL */
+  bool has_reference;    /* the kernel */
+  char *agreement;       /* the winner's class; NULL: not known */
+  bool interpreted;      /* the interpreter agrees with the winner */
+  json_t
+      *others; /* the rest of the equivalence set, the best first, with how each agrees; or NULL */
+  struct config_ranges disagreeing; /* configs that the job found to disagree */
+  struct agreement_facts facts;     /* of `config`, which may be a substitute */
+  double slower;                    /* a substitute's time over the winner's; else 0 */
+  char *substituted;                /* why it takes the winner's place, or NULL */
 };
 /* The columns of the statements that read candidates. */
 extern const struct record release_candidate_record;
@@ -132,13 +148,15 @@ void release_served_release(struct release_served *served);
 void release_candidates_release(struct release_candidates *candidates);
 #define cleanup_release_candidates __attribute__((cleanup(release_candidates_release)))
 
-/* Whether planning looks up a config other than the candidate's own winner in its space. */
+/* Whether planning looks up a config other than the candidate's own winner in its space, or one of
+ * another job among those that disagree. */
 must_check bool release_needs_space(const struct release_request *request,
                                     const struct release_served *served,
                                     const struct release_candidate *candidate);
 
-/* Sets outcome, equivalents and ms from the verdict, {"verdict": "FASTER", "equivalence_set":
- * [17, 19], "winner_us": 203.1, …}, of a candidate that was just read. */
+/* Of a candidate that was just read, sets outcome, equivalents and ms from the verdict, {"verdict":
+ * "FASTER", "equivalence_set": [17, 19], "winner_us": 203.1, …}, and from its columns how the
+ * winner agrees, which its provenance then states. */
 must_check bool release_candidate_read_verdict(struct release_candidate *candidate,
                                                struct error *error);
 

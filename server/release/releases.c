@@ -25,7 +25,7 @@ struct release_item {
   struct digest kernel;
   const json_t *key;
   int64_t job; /* for a kept config, the job whose winner did not replace it */
-  const char *origin, *reason;
+  const char *origin, *agreement, *reason;
 };
 static const struct field item_fields[] = {
     RECORD_FIELD(TEXT, struct release_item, name, FIELD_ANSWER),
@@ -37,8 +37,10 @@ static const struct field item_fields[] = {
                  .schema =
                      "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
                  .about = "of what is included"),
+    RECORD_FIELD(TEXT, struct release_item, agreement, FIELD_ANSWER | FIELD_OMITTED,
+                 .schema = "{\"$ref\": \"#/components/schemas/AgreementClass\"}"),
     RECORD_FIELD(TEXT, struct release_item, reason, FIELD_ANSWER | FIELD_OMITTED,
-                 .about = "of what is kept or skipped"),
+                 .about = "of what is kept or skipped, or takes the winner's place"),
 };
 const struct record release_item_record = RECORD("ReleaseItem", struct release_item, item_fields);
 
@@ -90,14 +92,20 @@ static json_t *answer_write(struct release_answer *answer, const struct release_
   for (size_t i = 0; i < plan->n_included; i++) {
     const struct release_included *one = &plan->included[i];
     const struct release_candidate *candidate = one->candidate;
-    bool is_kept = one->kept_reason != NULL;
+    struct agreement_facts facts =
+        one->kept ? agreement_read(one->kept->provenance) : candidate->facts;
+    const char *class = agreement_class(&facts);
+    bool is_kept = one->kept_reason != NULL, is_known = strcmp(class, "none") != 0;
     struct release_item *item = is_kept ? &kept[n_kept++] : &included[n_included++];
     *item = (struct release_item){.name = candidate->name,
                                   .kernel = candidate->place.kernel,
                                   .key = candidate->key,
                                   .job = one->pin ? FIELD_NONE : job_or_none(candidate->job),
                                   .origin = is_kept ? NULL : release_origin(one),
-                                  .reason = one->kept_reason};
+                                  .agreement = is_known && (!one->pin || one->kept) ? class : NULL,
+                                  .reason = is_kept    ? one->kept_reason
+                                            : one->pin ? NULL
+                                                       : candidate->substituted};
   }
 
   for (size_t i = 0; i < plan->n_skipped; i++) {
@@ -304,6 +312,28 @@ static bool candidates_load(struct db *db, const struct release_request *request
   return true;
 }
 
+/* Stores which keys of captured kernels a release has, by which captures know that they are
+ * served. */
+static bool captures_store(struct db *db, const struct release *release, struct error *error) {
+  cleanup_free struct digest *kernels = xcalloc(release->n_winners + 1, sizeof *kernels);
+  cleanup_free struct digest *keys = xcalloc(release->n_winners + 1, sizeof *keys);
+  size_t n = 0;
+  cleanup_parameters struct db_parameters parameters = {0};
+  for (size_t k = 0; k < release->n_kernels; k++)
+    for (size_t w = 0; w < release->kernels[k].n_winners; w++, n++) {
+      const struct release_kernel *kernel = &release->kernels[k];
+      cleanup_json json_t *json = release_key_object(kernel, &kernel->winners[w]);
+      cleanup_key struct key key = {0};
+      ALWAYS(key_parse(json, NULL, 0, &key, error));
+      kernels[n] = kernel->hash;
+      keys[n] = key_digest(&key);
+    }
+  bind_digest(&parameters, "release", &release->digest);
+  bind_digests(&parameters, "kernel", kernels, n);
+  bind_digests(&parameters, "key_digest", keys, n);
+  return db_run(db, &sql_release_captures_store, &parameters, NULL, error);
+}
+
 /* Stores a release unless it is stored already. */
 static bool release_store(struct db *db, const struct release *release, const struct author *author,
                           bool *ret_is_new, struct error *error) {
@@ -326,7 +356,8 @@ static bool release_store(struct db *db, const struct release *release, const st
   bool ok = db_run(db, &sql_release_store, &parameters, &rows, error);
   *ret_is_new = ok && db_affected(rows) == 1;
   if (*ret_is_new)
-    ok = audit_note_digest(db, author, AUDIT_RELEASE, &release->digest,
+    ok = captures_store(db, release, error) &&
+         audit_note_digest(db, author, AUDIT_RELEASE, &release->digest,
                            json_pack("{s:s, s:s, s:I}", "tag", release->tag, "regime",
                                      regime_name(release->regime), "winners",
                                      (json_int_t)release->n_winners),
@@ -334,10 +365,61 @@ static bool release_store(struct db *db, const struct release *release, const st
   return db_end(db, ok, error);
 }
 
+void release_made_release(struct release_made *made) {
+  release_free(made->release);
+  json_decref(made->answer);
+  *made = (struct release_made){0};
+}
+
+bool release_make(struct worker *worker, const struct release_request *wanted,
+                  const struct environment *environment, const struct author *author,
+                  struct release_made *ret, struct error *error) {
+  struct channel_state state = {0};
+  cleanup_release_served struct release_served served = {0};
+  cleanup_release_candidates struct release_candidates candidates = {0};
+  if ((wanted->replaces.channel &&
+       !served_load(worker->db, wanted, environment, &served, &state, error)) ||
+      !candidates_load(worker->db, wanted, environment, &served, &candidates, error))
+    return false;
+
+  cleanup_release_plan struct release_plan plan = {0};
+  release_plan(wanted, environment, &served, &candidates, &plan);
+  if (!plan.n_included) {
+    struct release_answer nothing = {0};
+    cleanup_json json_t *json = answer_write(&nothing, &plan);
+    *ret = (struct release_made){
+        .answer = json_pack("{s:O}", "skipped", json_object_get(json, "skipped"))};
+    return true;
+  }
+
+  bool is_new;
+  cleanup_release struct release *release = NULL;
+  if (!release_from_plan(&plan, environment, wanted->tag, wanted->regime, &release, error) ||
+      !release_store(worker->db, release, author, &is_new, error))
+    return false;
+
+  fetches_add(worker->server->fetches,
+              &release->digest); /* so that garbage collection treats it as used */
+
+  char etag[CHANNEL_ETAG_SIZE];
+  cleanup_free char *quoted =
+      state.counter ? xasprintf("\"%s\"", channel_etag(&state, etag)) : NULL;
+  const char *channel = wanted->replaces.channel;
+  struct release_answer answer = {
+      .release = release->digest,
+      .bytes = release->bytes,
+      .winners = (int64_t)release->n_winners,
+      .replaces = {channel, channel ? wanted->replaces.min_gain : NAN, quoted}};
+  *ret = (struct release_made){.is_new = is_new, .answer = answer_write(&answer, &plan)};
+  ret->release = TAKE(release);
+  return true;
+}
+
 void route_release_post(struct worker *worker, struct request *request) {
   struct error error;
   cleanup_release_request struct release_request wanted = {0};
   cleanup_environment struct environment environment = {0};
+  cleanup_release_made struct release_made made = {0};
   if (!request_query_only(request, NULL))
     return;
   if (!release_request_parse(request->json, &wanted, &error)) {
@@ -347,50 +429,15 @@ void route_release_post(struct worker *worker, struct request *request) {
 
   if (!environment_choose(worker, request, &wanted, &environment))
     return;
-
-  struct channel_state state = {0};
-  cleanup_release_served struct release_served served = {0};
-  cleanup_release_candidates struct release_candidates candidates = {0};
-  if ((wanted.replaces.channel &&
-       !served_load(worker->db, &wanted, &environment, &served, &state, &error)) ||
-      !candidates_load(worker->db, &wanted, &environment, &served, &candidates, &error)) {
+  if (!release_make(worker, &wanted, &environment, request_author(request), &made, &error)) {
     answer_failure(request, &error);
-    return;
-  }
-
-  cleanup_release_plan struct release_plan plan = {0};
-  release_plan(&wanted, &environment, &served, &candidates, &plan);
-  if (!plan.n_included) {
-    struct release_answer nothing = {0};
-    cleanup_json json_t *json = answer_write(&nothing, &plan);
+  } else if (made.release) {
+    request_answer_json(request, made.is_new ? 201 : 200, TAKE(made.answer));
+  } else {
     error_set(&error,
               "nothing can be released for this environment, tag and regime; \"skipped\" says why");
-    answer_failure_extra(request, &error,
-                         json_pack("{s:O}", "skipped", json_object_get(json, "skipped")));
-    return;
+    answer_failure_extra(request, &error, TAKE(made.answer));
   }
-
-  bool is_new;
-  cleanup_release struct release *release = NULL;
-  if (!release_from_plan(&plan, &environment, wanted.tag, wanted.regime, &release, &error) ||
-      !release_store(worker->db, release, request_author(request), &is_new, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  fetches_add(worker->server->fetches,
-              &release->digest); /* so that garbage collection treats it as used */
-
-  char etag[CHANNEL_ETAG_SIZE];
-  cleanup_free char *quoted =
-      state.counter ? xasprintf("\"%s\"", channel_etag(&state, etag)) : NULL;
-  const char *channel = wanted.replaces.channel;
-  struct release_answer answer = {
-      .release = release->digest,
-      .bytes = release->bytes,
-      .winners = (int64_t)release->n_winners,
-      .replaces = {channel, channel ? wanted.replaces.min_gain : NAN, quoted}};
-  request_answer_json(request, is_new ? 201 : 200, answer_write(&answer, &plan));
 }
 
 /* The canonical bytes of a release, NUL-terminated; NULL in *ret: there is none. */

@@ -81,6 +81,12 @@ static bool place_read(struct request *request, bool is_group, struct place *ret
   return false;
 }
 
+/* A program's list of what it needed at its start (REMOTE_LIST). A later list replaces it, so it is
+ * not cached. All other files stay as they were first written. */
+static bool place_is_list(const struct place *place) {
+  return !place->is_group && string_equal(place->name, REMOTE_LIST);
+}
+
 static void place_bind(struct db_parameters *parameters, const struct request *request,
                        const struct place *place) {
   bind_integer(parameters, "token", request->token_id);
@@ -210,7 +216,7 @@ static void shared_answer(struct worker *worker, struct request *request,
 
   cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", &size);
   struct digest digest = digest_of(bytes, size);
-  if (string_equal(place->name, REMOTE_LIST)) { /* it is replaced */
+  if (place_is_list(place)) {
     request_add_header(request, "Wavetune-Origin", "shared");
     request_answer_entity(request, "application/octet-stream", (char *)TAKE(bytes), size,
                           digest_format(&digest, etag), false);
@@ -236,7 +242,7 @@ static void body_store(struct worker *worker, struct request *request, const str
   struct error error;
   cleanup_parameters struct db_parameters parameters = {0};
   place_bind(&parameters, request, place);
-  bind_text(&parameters, "list", REMOTE_LIST);
+  bind_bool(&parameters, "is_list", place_is_list(place));
   bind_bytes(&parameters, "bytes", request->body ? request->body : "", request->body_size);
   bind_integer(&parameters, "file_cost", REMOTE_FILE_COST);
   bind_integer(&parameters, "bytes_max", server_options(worker->server)->remote_bytes);
@@ -256,7 +262,7 @@ static void place_put(struct worker *worker, struct request *request, bool is_gr
     answer_failure(request, &error);
     return;
   }
-  if (!is_group && string_equal(place.name, REMOTE_LIST) && request->body_size > REMOTE_LIST_MAX) {
+  if (place_is_list(&place) && request->body_size > REMOTE_LIST_MAX) {
     answer_refusal(request, ERROR_INVALID, "", "%s has at most %d bytes", REMOTE_LIST,
                    REMOTE_LIST_MAX);
     return;
@@ -322,7 +328,8 @@ static bool value_place_read(struct request *request, const char *program, struc
   return true;
 }
 
-/* Unlike for code, a program is told that it need not ask again. */
+/* Answers 403, after which a program requests no more configs. For code it would be 404, as for a
+ * file that is not stored. */
 static void closed_answer(struct request *request) {
   answer_refusal(request, ERROR_FORBIDDEN, "",
                  "the containers of this token and image do not share what they find "
@@ -340,7 +347,7 @@ static void value_get(struct worker *worker, struct request *request, const char
     closed_answer(request);
 }
 
-/* Stores nothing in a closed namespace: nobody would read it. */
+/* Does not store a config in a closed namespace: the server would never serve it. */
 static void value_put(struct worker *worker, struct request *request, const char *program,
                       bool (*check)(const json_t *json, struct error *error)) {
   cleanup_shelf struct shelf shelf = {0};

@@ -19,7 +19,7 @@
  *
  * The file REMOTE_LIST is no code: it lists what a program needed at its start
  * (python/wavetune/runtime/start.py), in a folder named by a hash of its command line. A later one
- * replaces it. The server does not read it.
+ * replaces it, and it is not cached. The server does not read it.
  *
  * A config is shared by the same rule: it is checked to be one, but not to be a good one. The
  * container states the hardware, because keys of Inductor do not have the GPU's model.

@@ -23,20 +23,19 @@ WHERE token_id = :token::bigint
   AND name = :name
   AND is_group = :is_group::boolean;
 
--- A stored file is never replaced, except a list of a start (:list). A file that would exceed
+-- A stored file is never replaced, except a list (:is_list). A file that would exceed
 -- :bytes_max of the token, where each counts :file_cost more than its size, is not stored. Files
--- that are written at the same time may exceed it.
+-- that are written at the same time may exceed it. Triggers keep remote_usage right.
 -- name: remote_write
 INSERT INTO remote_files (token_id, image, folder, name, is_group, bytes)
 SELECT :token::bigint, :image, :folder, :name, :is_group::boolean, :bytes::bytea
-WHERE (SELECT COALESCE(sum(size + :file_cost::bigint), 0)
-       FROM remote_files
+WHERE (SELECT COALESCE(sum(bytes + files * :file_cost::bigint), 0)
+       FROM remote_usage
        WHERE token_id = :token) + octet_length(:bytes) + :file_cost <= :bytes_max::bigint
 ON CONFLICT (token_id, image, folder, name, is_group) DO UPDATE
   SET bytes = EXCLUDED.bytes,
       used_at = now()
-  WHERE remote_files.name = :list
-    AND NOT remote_files.is_group;
+  WHERE :is_list::boolean;
 
 -- What an autotuner found last. Their folders have a ":", which those of Triton have not.
 -- name: remote_newest

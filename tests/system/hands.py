@@ -37,10 +37,10 @@ class Hand:
         return self.server.request("POST", f"/v1/leases/{lease['lease']}/renew", {"epoch": lease["epoch"], "config": config})
 
     def post(self, lease, configs=None, done=True, outcomes=None, detail="because", ratios=None, device_us=1000,
-             ends=None, rounds=5, baseline_failed=(), opening_us=None):
+             ends=None, rounds=5, baseline_failed=(), opening_us=None, conditions=None):
         """`outcomes`: those of configs that are not correct. `ratios`: times to the baseline's that are not 1 + config / 100.
         `ends`: why sampling ended, for some configs. `baseline_failed`: configs posted as a baseline that failed.
-        `opening_us`: the reported time of opening the kernel so far; None: not reported, as by older agents."""
+        `conditions`: of some configs. `opening_us`: the reported time of opening the kernel so far; None: not reported, as by older agents."""
         measurements = []
         for config in configs_of(lease) if configs is None else configs:
             outcome = (outcomes or {}).get(config, "correct")
@@ -48,8 +48,9 @@ class Hand:
             times = {"samples_us": [time_us] * rounds, "baseline_us": [100.0] * rounds} if outcome == "correct" else {"detail": detail}
             end = {"end": ends[config]} if ends and config in ends else {}
             failed = {"baseline_failed": True} if config in baseline_failed else {}
+            state = {"conditions": conditions[config]} if conditions and config in conditions else {}
             measurements.append({"seq": next(self.seqs), "config": config, "outcome": outcome, "device_us": device_us}
-                                | times | end | failed)
+                                | times | end | failed | state)
         return self.server.request("POST", f"/v1/leases/{lease['lease']}/results",
                                    {"epoch": lease["epoch"], "measurements": measurements, "done": done}
                                    | ({} if opening_us is None else {"opening_us": opening_us}))

@@ -33,10 +33,12 @@ def captured_kernel(folder, expected="2.0 * (double)i + 2"):
     return folder
 
 
-def without_reference(kernel):
+def without_reference(kernel, default=0):
+    """`default`: its MODE; 1 computes something else than the other two."""
     document = json.loads((kernel / "kernel.json").read_text())
     del document["reference"]
     (kernel / "kernel.json").write_text(json.dumps(document))
+    (kernel / "space.json").write_text(json.dumps({**SPACE, "default": {"MODE": default}}))
     return kernel
 
 
@@ -64,6 +66,47 @@ def captured_build(folder, kernel, tmp_path, cases, blobs=(), compiled=(0, 7)):
 
 
 KEY = {"n": N, "dtype": "torch.float32"}
+
+
+def expected_blob(values, start=0):
+    """What a builder would keep for y, from element `start` on (common/builds/expected.h)."""
+    head = {"version": 1, "seed": 1, "grid": [16, 1, 1], "programs": [[0, 0, 0]],
+            "buffers": [{"argument": "y", "dtype": "float32", "runs": 1, "values": len(values)}]}
+    return (json.dumps(head, sort_keys=True).encode() + b"\n" + array.array("q", [start, len(values)]).tobytes() +
+            array.array("f", values).tobytes())
+
+
+def with_expected(build, blob):
+    """Adds the blob to the build's only variant."""
+    document = json.loads((build / "build.json").read_text())
+    document["variants"][0]["expected"] = "sha256:" + hashlib.sha256(blob).hexdigest()
+    (build / "objects" / hashlib.sha256(blob).hexdigest()).write_bytes(blob)
+    (build / "build.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+    return build
+
+
+def test_configs_are_compared_with_what_the_interpreter_computed(tmp_path):
+    """y = 2 i + 2; of the default, the first."""
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, PLAIN)])
+    done = tuned(tmp_path, kernel, with_expected(build, expected_blob([2.0 * i + 2 for i in range(8, 24)], 8)))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcomes"] == {"correct": 2, "compile": 1}
+
+
+def test_a_default_that_the_interpreter_contradicts_ends_the_tuning(tmp_path):
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, PLAIN)])
+    done = tuned(tmp_path, kernel, with_expected(build, expected_blob([2.0 * i + (3 if i == 7 else 2) for i in range(16)])))
+    assert done.returncode != 0
+    assert "y[7] is 16, Triton's interpreter has 17" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_garbled_expected_values_are_refused(tmp_path):
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, PLAIN)])
+    done = tuned(tmp_path, kernel, with_expected(build, expected_blob([1.0])[:-1]))
+    assert done.returncode != 0 and "it ends before its last value" in done.stdout + done.stderr, done.stderr
 
 
 def tune_all(kernel, tmp_path, *more):
@@ -132,18 +175,88 @@ def test_a_kernel_without_a_reference_must_agree_with_its_default(tmp_path):
     assert "the default config has" in answer["examples"]["correctness"]
 
 
-def test_the_class_of_agreement_is_posted_with_a_measurement(server, start, tmp_path):
-    agent = agent_on_gpu(start, server, tmp_path)
-    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+def test_a_default_in_the_minority_has_no_winner(tmp_path):
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"), default=1)
     build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, PLAIN)], compiled=(0, 7, 1))
+    done = tuned(tmp_path, kernel, build)
+    assert done.returncode == 1, done
+    answer = json.loads(done.stdout)
+    assert answer["error"].startswith("configs disagree: 2 of 3 differ from the default; nothing is published"), answer
+    assert "winner" not in answer and answer["agreement"] == {"bitwise": 1, "disagrees": 2}, answer
+
+
+def submitted(server, start, tmp_path, default, expected=None):
+    """A kernel without a reference, of whose configs MODE 1 is wrong, measured by an agent: how `submit` ended, and the job.
+    `expected`: the interpreter's values."""
+    agent = agent_on_gpu(start, server, tmp_path)
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"), default)
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, PLAIN)], compiled=(0, 7, 1))
+    if expected:
+        with_expected(build, expected_blob(expected))
     wavetune(server, "kernel", "push", kernel, "--build", build)
     done = wavetune(server, "submit", kernel, "--key", "n=1000,dtype=torch.float32", "--wait", "--json", check=False)
-    assert done.returncode == 0, (done, agent.messages)
+    assert done.returncode in (0, 1), (done, agent.messages)
     job, = json.loads(done.stdout)
+    return done.returncode, job
+
+
+def test_a_wrong_config_is_found_and_neither_wins_nor_is_released(server, start, tmp_path):
+    status, job = submitted(server, start, tmp_path, default=0)
+    assert (status, job["state"], job["outcomes"]) == (0, "done", {"correct": 2, "correctness": 1}), job
+    assert job["winner"]["agreement"] == "bitwise" and job["winner"]["config_values"]["MODE"] != 1, job
+    assert 2 not in job["winner"]["verdict"]["equivalence_set"]
     measured = server.items(f"/v1/jobs/{job['job']}/measurements")
     assert {(m["config"], m["outcome"], m["conditions"]["agreement"]) for m in measured} == {
         (0, "correct", "bitwise"), (1, "correct", "bitwise"), (2, "correctness", "disagrees")}
     assert all(m["conditions"]["agreement_sets"] == 3 for m in measured if m["outcome"] == "correct")
+    made = json.loads(wavetune(server, "publish", "--environment", "{}", "--require-agreement", "bitwise", "--json").stdout)
+    assert made["included"][0]["agreement"] == "bitwise", made
+
+
+def test_a_wrong_default_leaves_a_job_without_a_winner(server, start, tmp_path):
+    status, job = submitted(server, start, tmp_path, default=1)
+    assert (status, job["state"], job["winner"]) == (1, "done", None), job
+    assert job["reason"].startswith("configs disagree: 2 of 3 differ from the default; nothing is published; look at"), job
+    refused = wavetune(server, "publish", "--environment", "{}", check=False)
+    assert refused.returncode != 0 and "nothing can be released" in refused.stderr, refused
+
+
+def test_a_reference_that_is_added_later_is_the_same_kernels(server, start, tmp_path):
+    agent = agent_on_gpu(start, server, tmp_path)
+    kernel = captured_kernel(tmp_path / "kernel")
+    checked = (kernel / "kernel.json").read_text()
+    without_reference(kernel)
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, PLAIN)], compiled=(0, 7, 1))
+    wavetune(server, "kernel", "push", kernel, "--build", build)
+    registered, = server.items("/v1/kernels")
+    path = f"/v1/kernels/{registered['kernel']}"
+
+    def submit(run):
+        done = wavetune(server, "submit", kernel, "--key", "n=1000,dtype=torch.float32", "--run", run, "--wait", "--json", check=False)
+        assert done.returncode == 0, (done, agent.messages)
+        return json.loads(done.stdout)[0]
+
+    def wrong(job):
+        return {m["detail"].split(" (")[0] for m in server.items(f"/v1/jobs/{job['job']}/measurements") if m["config"] == 2}
+
+    before, bare = submit("before"), server.get(path)["manifest"]
+    assert before["winner"]["agreement"] == "bitwise" and wrong(before) == {"y[0] is 3, the default config has 2"}
+    (kernel / "kernel.json").write_text(checked)
+    assert json.loads(wavetune(None, "kernel", "hash", kernel, "--json").stdout)["kernel"] == registered["kernel"]
+    after = submit("after")
+    assert (after["kernel"], after["build"]) == (before["kernel"], before["build"]), "the build is still the kernel's"
+    assert after["winner"]["agreement"] == "none" and wrong(after) == {"y[0] is 3, the reference has 2"}, wrong(after)
+
+    manifest = server.get(path)["manifest"]
+    builder = harness.make_token(server.database, "builder", "builder")
+    assert server.request("POST", "/v1/kernels", bare, token=builder).status == 200
+    assert server.get(path)["manifest"] == manifest, "what has no reference takes none away"
+    other = {**manifest, "reference": {**manifest["reference"], "rtol": 100.0}}
+    refused = server.request("POST", "/v1/kernels", other, token=builder)
+    assert refused.status == 403 and "submitter or admin sets the reference" in refused.json["detail"], refused
+    assert server.get(path)["manifest"] == manifest
+    noted = [entry for entry in server.items("/v1/audit") if entry["detail"] and "reference" in entry["detail"]]
+    assert [entry["detail"]["reference"] for entry in noted] == [manifest["reference"]["source"]["digest"]], noted
 
 
 def test_bytes_of_another_size_are_refused(tmp_path):
@@ -199,3 +312,17 @@ def test_an_agent_tunes_a_captured_kernel(server, start, tmp_path):
     assert done.returncode == 0, done
     job, = json.loads(done.stdout)
     assert job["state"] == "done" and job["outcomes"] == {"correct": 2, "compile": 1}, (job, agent.messages)
+
+
+def test_a_default_that_the_interpreter_contradicts_leaves_a_job_without_a_winner(server, start, tmp_path):
+    status, job = submitted(server, start, tmp_path, default=0, expected=[2.0 * i + 3 for i in range(16)])
+    assert (status, job["state"], job["winner"]) == (1, "done", None), job
+    assert job["reason"].startswith("configs disagree: the default differs from what Triton's interpreter computes"), job
+    assert "y[0] is 2, Triton's interpreter has 3" in job["reason"], job
+
+
+def test_a_winner_with_which_the_interpreter_agrees_may_be_required(server, start, tmp_path):
+    status, job = submitted(server, start, tmp_path, default=0, expected=[2.0 * i + 2 for i in range(16)])
+    assert (status, job["winner"]["agreement"], job["winner"]["interpreted"]) == (0, "bitwise", True), job
+    made = wavetune(server, "publish", "--environment", "{}", "--require-agreement", "interpreted", "--json", check=False)
+    assert made.returncode == 0 and json.loads(made.stdout)["skipped"] == [], made

@@ -417,6 +417,14 @@ def test_evidence_is_forgotten_after_a_month(server, reader, postgres, start):
     harness.wait_until(lambda: postgres.sql("SELECT count(*) FROM evidence", conninfo=server.database) == "0", 30)
 
 
+@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
+def test_a_running_server_forgets_choices_whose_evidence_is_too_old(server, reader, postgres):
+    tell(server, reader, "a", found())
+    harness.wait_until(lambda: lines(server, reader)[2]["functions"])
+    postgres.sql("UPDATE evidence SET last_at = now() - interval '31 days'", conninfo=server.database)
+    harness.wait_until(lambda: not lines(server, reader)[2]["functions"], 60, "the choices to be forgotten")
+
+
 @pytest.mark.parametrize("item, pointer", [
     (found(near=[]), "/items/0/near"), (found(near=[BEST, BEST]), "/items/0/near/1"), (found(near=[1]), "/items/0/near/0"),
     (found(near=[{"BLOCK": [1]}]), "/items/0/near/0/BLOCK"), (found(near=[{"B": "x" * 5000}]), "/items/0/near/0"),

@@ -122,8 +122,8 @@ def test_a_listed_job_has_the_members_of_a_single_one_except_space_and_verdict(s
     assert alone.keys() - listed.keys() == {"space", "waiting", "flagged", "quarantined"}
     assert (alone["waiting"], alone["flagged"], alone["quarantined"], alone["space"]) == (None, None, None, SMALL)
     winner = alone.pop("winner")
-    assert winner.keys() == {"config", "config_values", "verdict", "resources"}
-    assert listed.pop("winner") == {name: winner[name] for name in ("config", "config_values")}
+    assert winner.keys() == {"config", "config_values", "agreement", "interpreted", "verdict", "resources"}
+    assert listed.pop("winner") == {name: winner[name] for name in ("config", "config_values", "agreement", "interpreted")}
     assert {name: alone[name] for name in listed} == listed
     assert (listed["budget"], listed["finals"], listed["search"]) == ({"device_seconds": 60}, {"devices": 2}, None)
     assert listed["measured"] == sum(listed["outcomes"].values()) == 3 and listed["reason"] is None

@@ -113,6 +113,50 @@ def test_small_files_are_limited_too(server, reader, postgres):  # noqa: F811
     assert postgres.sql("SELECT count(*) FROM remote_files", conninfo=server.database) == "256"
 
 
+def used(postgres, server):  # noqa: F811
+    """Files and bytes by the running sum, which must be those that are stored."""
+    found = postgres.sql("SELECT sum(files), sum(bytes) FROM remote_usage", conninfo=server.database)
+    assert found == postgres.sql("SELECT count(*), COALESCE(sum(size), 0) FROM remote_files", conninfo=server.database)
+    return tuple(map(int, found.split("|")))
+
+
+@SHARED
+def test_the_sum_of_a_tokens_files_follows_each_change(server, reader, database, postgres):  # noqa: F811
+    other = make_token(database, "other", "reader,demand")
+    for token in (reader, other):
+        assert put(server, token, b"12345", group=False, name="a.json").status == 204
+    assert used(postgres, server) == (2, 10)
+    assert put(server, reader, b"x", group=False, name="a.json").status == 204 and used(postgres, server) == (2, 10), "it stays"
+    for body, size in ((b"[1]", 13), (b"[1, 2]", 16), (b"[]", 12)):
+        assert put(server, reader, body, group=False, name="start.json").status == 204
+        assert used(postgres, server) == (3, size)
+    postgres.sql("UPDATE remote_files SET used_at = now()", conninfo=server.database)
+    assert used(postgres, server) == (3, 12)
+    postgres.sql("DELETE FROM remote_files WHERE name = 'a.json'", conninfo=server.database)
+    assert used(postgres, server) == (1, 2)
+
+
+@pytest.mark.parametrize("options", [("--remote-share", f"container/{IMAGE}", "--remote-mib", "1")])
+def test_there_is_room_again_when_old_files_were_removed(server, reader, postgres, start):  # noqa: F811
+    body = group(add_hsaco="x" * (600 << 10))
+    assert put(server, reader, body).status == 204
+    postgres.sql("UPDATE remote_files SET used_at = now() - interval '31 days'", conninfo=server.database)
+    start(harness.Server, server.database, options=harness.UNHURRIED)  # it removes them when it starts
+    harness.wait_until(lambda: used(postgres, server) == (0, 0), 30, "the file's removal")
+    assert put(server, reader, body, name="b.json").status == 204 and get(server, reader, name="b.json").status == 200
+
+
+def test_the_sum_begins_with_what_was_stored_before_it(empty_database, postgres):
+    migrations = harness.SOURCE / "migrations"
+    for path in sorted(migrations.glob("*.sql")):
+        if path.name.startswith("0025"):
+            postgres.sql("""INSERT INTO remote_files (token_id, image, folder, name, is_group, bytes)
+                            SELECT i % 2, '', 'f', i::text, false, 'abc' FROM generate_series(1, 5) i""", conninfo=empty_database)
+        postgres.sql(path.read_text(), conninfo=empty_database)
+    sums = "SELECT token_id, sum(files), sum(bytes) FROM remote_usage GROUP BY 1 ORDER BY 1"
+    assert postgres.sql(sums, conninfo=empty_database).split() == ["0|2|6", "1|3|9"]
+
+
 @SHARED
 def test_code_that_was_not_used_for_a_month_is_removed(server, reader, postgres, start):  # noqa: F811
     put(server, reader)

@@ -11,6 +11,7 @@ import threading
 
 import harness
 import pytest
+import test_captured as captured
 import test_gpu_agent as gpu_agent
 from hands import ENVIRONMENT, Hand
 from harness import FakeServer, small_kernel, wait_until, wavetune
@@ -641,3 +642,22 @@ def test_an_object_that_a_server_changes_is_not_loaded(world):
         wait_until(lambda: refusals(agent), 60, "the agent's refusal")
         assert "is not the blob" in refusals(agent)[0] and loaded(agent) == []
         assert agent.stop() == 0
+
+
+@needs_gpu
+def test_the_reference_of_a_captured_kernel_which_no_key_signs_is_not_used(world):
+    path, public, _ = world.key("a")
+    kernel = captured.captured_kernel(world.folder / "kernel", expected="0.0")
+    checked = (kernel / "kernel.json").read_text()
+    captured.without_reference(kernel)
+    build = captured.captured_build(world.folder / "build", kernel, world.folder, [(captured.KEY, captured.PLAIN)])
+    world.push(kernel, "--build", build)
+    world.document("kernel", "sign", kernel, "--build", build, "--sign-key", path)
+    (kernel / "kernel.json").write_text(checked)
+    agent = world.start(harness.Agent, world.server, environment=gpu_agent.gpu(world.folder),
+                        options=("--device", "hip0", *gpu_agent.QUICK, "--trusted-key", public))
+    wait_until(lambda: "agent: enrolled" in agent.messages, 30, "the agent's enrolment")
+    done = world.run("submit", kernel, "--key", "n=1000,dtype=torch.float32", "--json")
+    measured = world.wait(json.loads(done.stdout)[0]["job"])
+    assert {(m["outcome"], (m["conditions"] or {}).get("agreement")) for m in measured} == {
+        ("correct", "bitwise"), ("compile", None)}, (measured, agent.messages)

@@ -9,21 +9,7 @@
 #include "common/base/file.h"
 #include "common/cache/format.h"
 #include "common/cache/release.h"
-
-static inline json_t *json_of(const char *text) {
-  json_t *json = NULL;
-  struct error error;
-  cr_assert(json_parse(text, strlen(text), &json, &error), "%s in %s", error.message, text);
-  return json;
-}
-
-static inline struct kernel *kernel_of(const char *text) {
-  cleanup_json json_t *json = json_of(text);
-  struct kernel *kernel = NULL;
-  struct error error;
-  cr_assert(kernel_parse(json, &kernel, &error), "%s: %s", error.pointer, error.message);
-  return kernel;
-}
+#include "tests/unit/kernel_fixture.h"
 
 static inline struct identity *identity_of(const char *text) {
   cleanup_json json_t *json = json_of(text);

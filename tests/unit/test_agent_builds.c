@@ -560,6 +560,23 @@ Test(builds, the_bytes_of_a_case_are_fetched) {
   packed_free(&packed);
 }
 
+Test(builds, expected_values_are_fetched) {
+  char digest[DIGEST_TEXT_SIZE];
+  struct digest of_values = digest_of("values", 6);
+  digest_format(&of_values, digest);
+  struct packed packed = captured_new("{" Y X NUMBER "}", "{\"scale\": null}");
+  cleanup_free char *folder = xasprintf("%s/objects", packed.folder);
+  json_object_set_new(json_array_get(json_object_get(packed.build, "variants"), 0), "expected",
+                      json_string(digest));
+  expect_refused(&packed, ARCH, 64, digest + strlen("sha256:"));
+  file_write(folder, digest + strlen("sha256:"), "values", 6);
+  struct build_objects *objects = prepared(&packed, 64);
+  cr_expect(digest_equal(&objects->expected.digest, &of_values));
+  cr_expect_eq(access(objects->expected.path, R_OK), 0);
+  build_objects_free(objects);
+  packed_free(&packed);
+}
+
 Test(builds, a_case_passes_what_the_signature_takes) {
   struct packed packed = captured_new("{" Y NUMBER "}", "{\"scale\": null}");
   expect_refused(&packed, ARCH, 64,

@@ -388,3 +388,69 @@ Test(key_tuning, a_search_finds_configs_of_its_batch_and_in_the_end_all) {
   cr_expect_null(key_tuning_find(tuning, 3));
   trial_end(&trial);
 }
+
+/* Feeds what an agent reports of a config without a reference, in the screen. */
+static void feed_agreement(struct trial *trial, uint64_t config, const char *agreement) {
+  bool disagrees = string_equal(agreement, "disagrees");
+  double times_us[] = {100, 100};
+  struct lease lease = {.space = trial->space, .baseline = trial->tuning.baseline};
+  struct measurement measurement;
+  measurement_init(&measurement);
+  cleanup_json json_t *conditions = measurement.conditions =
+      json_pack("{s:s}", "agreement", agreement);
+  measurement.config = (int64_t)config;
+  measurement.outcome = disagrees ? OUTCOME_CORRECTNESS : OUTCOME_CORRECT;
+  measurement.detail = disagrees ? (char *)"y[3] is 5" : NULL;
+  measurement.samples_us = measurement.baseline_us = (struct numbers){disagrees ? 0 : 2, times_us};
+  cr_assert(key_tuning_take(&trial->tuning, &lease, &measurement));
+}
+
+Test(key_tuning, without_a_majority_that_agrees_with_the_default_nothing_wins) {
+  struct trial trial = trial_new(-1);
+  feed_agreement(&trial, 2, "bitwise");
+  feed_agreement(&trial, 0, "disagrees");
+  feed_agreement(&trial, 1, "disagrees");
+  cleanup_campaign_step struct campaign_step step = next_of(&trial, STAGE_SCREEN, CONFIGS);
+  cr_expect_eq(step.kind, CAMPAIGN_DISAGREED);
+  key_tuning_apply(&trial.tuning, &step);
+  cr_expect(trial.tuning.is_ended && !trial.tuning.is_decided);
+  cr_expect_str_eq(trial.tuning.failure,
+                   "configs disagree: 2 of 3 differ from the default; nothing is published; look "
+                   "at the kernel with its default config: y[3] is 5");
+  trial_end(&trial);
+}
+
+Test(key_tuning, a_default_that_the_interpreter_contradicts_is_the_reason) {
+  struct trial trial = trial_new(-1);
+  struct lease lease = {.space = trial.space, .baseline = trial.tuning.baseline};
+  cleanup_json json_t *conditions = json_pack("{s:s}", "interpreted", "disagrees");
+  struct measurement failure = {.config = 2,
+                                .outcome = OUTCOME_CORRECTNESS,
+                                .detail = (char *)"y[3] is 5",
+                                .baseline_failed = true,
+                                .conditions = conditions};
+  struct error reason;
+  cr_expect_not(key_tuning_take(&trial.tuning, &lease, &failure));
+  struct agreement_summary summary = key_tuning_agreement(&trial.tuning);
+  cr_assert(agreement_refuses(&summary, &reason));
+  cr_expect(strstr(reason.message, "Triton's interpreter computes; nothing is published") &&
+                strstr(reason.message, ": y[3] is 5"),
+            "%s", reason.message);
+  trial_end(&trial);
+}
+
+Test(key_tuning, a_verdict_does_not_outlive_configs_that_disagree_later) {
+  struct trial trial = trial_new(-1);
+  for (int64_t process = 0; process < 3; process++) {
+    cr_assert(feed(&trial, STAGE_FINAL, process, 2, 1, NULL));
+    cr_assert(feed(&trial, STAGE_FINAL, process, 3, process % 2 ? 2 : 0.5, NULL));
+  }
+  decide(&trial);
+  cr_assert(trial.tuning.is_decided && !trial.tuning.is_ended);
+  feed_agreement(&trial, 0, "disagrees");
+  feed_agreement(&trial, 1, "disagrees");
+  decide(&trial);
+  cr_expect(trial.tuning.is_ended && !trial.tuning.is_decided);
+  cr_expect(string_starts(trial.tuning.failure, "configs disagree: "), "%s", trial.tuning.failure);
+  trial_end(&trial);
+}

@@ -106,6 +106,7 @@ static void objects_state(json_t *request) {
   const char *digest;
   json_t *path;
   object_state(objects, json_object_get(request, "reference_object"));
+  object_state(objects, json_object_get(request, "expected"));
   json_object_foreach (json_object_get(request, "blobs"), digest, path)
     object_state(objects, path);
   object_state(objects, json_object_get(json_object_get(request, "baseline"), "object"));
@@ -701,12 +702,15 @@ Test(worker, a_captured_kernel_comes_with_its_case_and_its_bytes) {
     const char *kernel, *of_key;
     bool has_blob;
     const char *error;
+    bool has_expected;
   } cases[] = {
       {NULL, CASE("\"zeros\""), false, "only a captured kernel has a case"},
       {CAPTURED, NULL, false, "comes with the case of its key"},
       {CAPTURED, CASE("\"normal\""), false, "needs a fill"},
       {CAPTURED, CASE("{\"blob\": \"" DIGEST "\"}"), false, "did not come with the request"},
       {CAPTURED, CASE("{\"blob\": \"" DIGEST "\"}"), true, "has 4 bytes and its blob 9"},
+      {NULL, NULL, false, "only a captured kernel has expected values", true},
+      {CAPTURED, CASE("\"zeros\""), false, "expected values: ", true},
   };
   struct child child = child_start();
   cleanup_free char *path = xasprintf("%s/text", child.scratch);
@@ -723,6 +727,8 @@ Test(worker, a_captured_kernel_comes_with_its_case_and_its_bytes) {
       json_object_set_new(request, "case", fixture_json(cases[i].of_key));
     if (cases[i].has_blob)
       json_object_set_new(request, "blobs", json_pack("{s:s}", DIGEST, path));
+    if (cases[i].has_expected)
+      json_object_set_new(request, "expected", json_string(path));
     send_request(&child, request);
     expect_member(&child, "error", cases[i].error);
   }

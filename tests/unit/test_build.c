@@ -314,6 +314,18 @@ Test(build, of_a_captured_kernel_names_the_contents_of_buffers) {
   cr_expect_str_eq(digest_format(&build->objects[1], text), DIGEST_C);
 }
 
+Test(build, of_a_captured_kernel_names_expected_values_or_why_there_are_none) {
+  cleanup_kernel struct kernel *kernel = captured_kernel();
+  cleanup_json json_t *json = captured_build(kernel, CAPTURED_VARIANTS);
+  json_t *all = json_object_get(json, "variants");
+  json_object_set_new(json_array_get(all, 1), "expected", json_string(DIGEST_A));
+  json_object_set_new(json_array_get(all, 2), "not_interpreted", json_string("it has atomics"));
+  cleanup_build struct build *build = build_of(json, kernel);
+  char text[DIGEST_TEXT_SIZE];
+  cr_assert_eq(build->n_objects, 3);
+  cr_expect_str_eq(digest_format(&build->objects[0], text), DIGEST_A);
+}
+
 Test(build, of_a_captured_kernel_states_where_an_object_is_launched) {
   cleanup_kernel struct kernel *kernel = captured_kernel();
   cleanup_json json_t *json = captured_build(kernel, CAPTURED_VARIANTS);
@@ -352,6 +364,12 @@ Test(build, wrong_builds_of_captured_kernels_are_refused) {
       {CAPTURED_VARIANT("{\"n\": 1, \"dtype\": 1}",
                         "\"zeros\"") ", " CAPTURED_VARIANT("{\"dtype\": 1, \"n\": 1}", "\"zeros\""),
        "/variants/1", "the same key"},
+      {"{\"expected\": \"sha256:1\", \"key\": {\"n\": 1, \"dtype\": 1}, \"case\": {\"arguments\": "
+       "{}}, " CAPTURED_OBJECTS "}",
+       "/variants/0/expected", "64 hexadecimal digits"},
+      {"{\"not_interpreted\": \"a\\nb\", \"key\": {\"n\": 1, \"dtype\": 1}, \"case\": "
+       "{\"arguments\": {}}, " CAPTURED_OBJECTS "}",
+       "/variants/0/not_interpreted", "must be one line"},
   };
   cleanup_kernel struct kernel *kernel = captured_kernel();
   for (size_t i = 0; i < ARRAY_LENGTH(refusals); i++) {

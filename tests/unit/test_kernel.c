@@ -1,11 +1,6 @@
 /* Kernel manifests: their members, each error with its pointer, and the keys and spaces that fit a
  * kernel. */
-#include <criterion/criterion.h>
-
-#include "common/kernel/kernel.h"
-
-#define DIGEST_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-#define DIGEST_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#include "tests/unit/kernel_fixture.h"
 
 static const char c_manifest[] =
     "{\"name\": \"softmax/fused\", \"language\": \"c\", \"entry\": \"softmax_fused\","
@@ -42,21 +37,6 @@ static const char hip_manifest[] =
 static const char external_manifest[] =
     "{\"name\": \"dejavu/add_kernel\", \"language\": \"external\", \"key\": [\"n\", \"dtype\"],"
     " \"exports\": {\"dejavu\": {\"function\": \"add_kernel\"}}}";
-
-static json_t *json_of(const char *text) {
-  json_t *json = NULL;
-  struct error error;
-  cr_assert(json_parse(text, strlen(text), &json, &error), "%s in %s", error.message, text);
-  return json;
-}
-
-static struct kernel *kernel_of(const char *text) {
-  cleanup_json json_t *json = json_of(text);
-  struct kernel *kernel = NULL;
-  struct error error;
-  cr_assert(kernel_parse(json, &kernel, &error), "%s: %s", error.pointer, error.message);
-  return kernel;
-}
 
 /* The parent of `pointer` in `json`; *ret_last is its last component. */
 static json_t *json_parent(json_t *json, const char *pointer, const char **ret_last) {
@@ -163,18 +143,14 @@ Test(kernel, unstated_members_have_their_defaults) {
   cr_assert_eq(kernel->reference.samples, 4096);
   cr_assert_null(kernel->flops);
   cleanup_json json_t *json = manifest_with(c_manifest, "/arguments/1/fill", NULL);
-  struct error error;
-  cleanup_kernel struct kernel *filled = NULL;
-  cr_assert(kernel_parse(json, &filled, &error), "%s", error.message);
+  cleanup_kernel struct kernel *filled = kernel_of_json(json);
   cr_assert_eq(filled->arguments[1].fill.kind, FILL_NORMAL);
 }
 
 Test(kernel, a_triton_kernel_needs_no_block) {
   cleanup_json json_t *json = manifest_with(hip_manifest, "/launch/block", NULL);
   json_object_set_new(json, "language", json_string("triton"));
-  cleanup_kernel struct kernel *kernel = NULL;
-  struct error error;
-  cr_assert(kernel_parse(json, &kernel, &error), "%s", error.message);
+  cleanup_kernel struct kernel *kernel = kernel_of_json(json);
   cr_assert_eq(kernel->launch.n_block, 0u);
 }
 
@@ -185,17 +161,13 @@ Test(kernel, the_hash_is_that_of_the_canonical_manifest) {
   cr_assert(digest_equal(&kernel->hash, &expected));
   cr_assert(json_equal(kernel->json, json));
   cleanup_json json_t *other = manifest_with(hip_manifest, "/entry", "\"copy2\"");
-  cleanup_kernel struct kernel *different = NULL;
-  struct error error;
-  cr_assert(kernel_parse(other, &different, &error));
+  cleanup_kernel struct kernel *different = kernel_of_json(other);
   cr_assert_not(digest_equal(&kernel->hash, &different->hash));
 }
 
 Test(kernel, a_manifest_that_changes_later_does_not_change_the_kernel) {
   cleanup_json json_t *json = json_of(hip_manifest);
-  cleanup_kernel struct kernel *kernel = NULL;
-  struct error error;
-  cr_assert(kernel_parse(json, &kernel, &error));
+  cleanup_kernel struct kernel *kernel = kernel_of_json(json);
   json_array_clear(json_object_get(json, "sources"));
   cr_assert_eq(json_array_size(json_object_get(kernel->json, "sources")), 1u);
 }

@@ -1,10 +1,9 @@
 /* Captured kernels, and what a case makes of them: every refusal with its pointer. */
 #include "common/kernel/kernel_case.h"
 
-#include <criterion/criterion.h>
 #include <math.h>
 
-#define DIGEST_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#include "tests/unit/kernel_fixture.h"
 
 static const char manifest[] =
     "{\"name\": \"captured/scan\", \"language\": \"triton\", \"entry\": \"scan\", \"cases\": "
@@ -15,21 +14,6 @@ static const char manifest[] =
     "  {\"name\": \"n\", \"dtype\": \"int32\", \"kind\": \"scalar\"},"
     "  {\"name\": \"scale\", \"dtype\": \"float32\", \"kind\": \"scalar\"},"
     "  {\"name\": \"y\", \"dtype\": \"uint8\", \"kind\": \"buffer\"}]}";
-
-static json_t *json_of(const char *text) {
-  json_t *json = NULL;
-  struct error error;
-  cr_assert(json_parse(text, strlen(text), &json, &error), "%s in %s", error.message, text);
-  return json;
-}
-
-static struct kernel *kernel_of(const char *text) {
-  cleanup_json json_t *json = json_of(text);
-  struct kernel *kernel = NULL;
-  struct error error;
-  cr_assert(kernel_parse(json, &kernel, &error), "%s: %s", error.pointer, error.message);
-  return kernel;
-}
 
 static bool make(const char *text, struct kernel **ret, struct error *error) {
   cleanup_kernel struct kernel *kernel = kernel_of(manifest);
@@ -210,18 +194,28 @@ Test(kernel_case, wrong_cases_are_refused) {
   cr_expect_str_eq(error.pointer, "/precision");
 }
 
+Test(kernel_case, a_reference_does_not_make_another_kernel_of_a_captured_one) {
+  cleanup_json json_t *json = json_of(manifest);
+  cleanup_kernel struct kernel *without = kernel_of(manifest);
+  json_object_set_new(json, "reference",
+                      json_pack("{s:{s:s, s:s}, s:{s:s}, s:f}", "source", "path", "r.c", "digest",
+                                DIGEST_A, "outputs", "y", "y_at", "rtol", 0.5));
+  cleanup_kernel struct kernel *with = kernel_of_json(json);
+  cr_expect_str_eq(with->reference.source.path, "r.c");
+  cr_expect(digest_equal(&with->hash, &without->hash));
+}
+
 Test(kernel_case, an_output_of_the_reference_is_no_alias) {
   cleanup_json json_t *json = json_of(manifest);
   cleanup_json json_t *reference =
       json_of("{\"source\": {\"path\": \"r.c\", \"digest\": \"" DIGEST_A
               "\"}, \"outputs\": {\"y\": \"y_at\"}}");
   json_object_set(json, "reference", reference);
-  cleanup_kernel struct kernel *kernel = NULL, *made = NULL;
+  cleanup_kernel struct kernel *kernel = kernel_of_json(json), *made = NULL;
   cleanup_json json_t *of_case =
       json_of("{\"arguments\": {\"x\": {\"elements\": 4, \"access\": \"read\"}, \"y\": "
               "{\"elements\": 4, \"access\": \"readwrite\", \"alias\": \"x\"}}}");
   struct error error;
-  cr_assert(kernel_parse(json, &kernel, &error), "%s", error.message);
   cr_expect_not(kernel_of_case(kernel, of_case, &made, &error));
   cr_expect_str_eq(error.pointer, "/arguments/y/alias");
 }

@@ -1,27 +1,20 @@
 /* What a person reads of a verdict: which columns and lines there are, and what stands in them. */
-#include <criterion/criterion.h>
-
 #include "common/verdict/report.h"
+
+#include "tests/unit/kernel_fixture.h"
 
 TestSuite(report);
 
-static json_t *json_of(const char *text) {
-  json_t *json = NULL;
-  struct error error;
-  cr_assert(json_parse(text, strlen(text), &json, &error), "%s in %s", error.message, text);
-  return json;
-}
-
-/* The report of a job with the finalists 0 and 1, which took `resources` (NULL: not said). The
- * caller's. */
-static char *report_from(const char *resources_text, const char *baseline_from) {
-  cleanup_json json_t *manifest =
-      json_of("{\"name\": \"add\", \"language\": \"triton\", \"entry\": \"add\", \"key\": [\"n\"],"
-              " \"sources\": [{\"path\": \"a.py\", \"digest\":"
-              "  \"sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}],"
-              " \"arguments\": [{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], "
-              "\"access\": \"write\"}],"
-              " \"launch\": {\"grid\": [1]}}");
+/* The report of a job with the finalists 0 and 1, which took `resources`, and whose winner has the
+ * class (NULL: not said). The caller's. */
+static char *report_of_class(const char *resources_text, const char *baseline_from,
+                             const char *agreement) {
+  cleanup_kernel struct kernel *kernel = kernel_of(
+      "{\"name\": \"add\", \"language\": \"triton\", \"entry\": \"add\", \"key\": [\"n\"],"
+      " \"sources\": [{\"path\": \"a.py\", \"digest\": \"" DIGEST_A "\"}],"
+      " \"arguments\": [{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], "
+      "\"access\": \"write\"}],"
+      " \"launch\": {\"grid\": [1]}}");
   cleanup_json json_t *space_json = json_of("{\"parameters\": {\"B\": [64, 128]}}");
   cleanup_json json_t *key_json = json_of("{\"n\": 5}");
   cleanup_json json_t *resources = resources_text ? json_of(resources_text) : NULL;
@@ -33,18 +26,17 @@ static char *report_from(const char *resources_text, const char *baseline_from) 
               "\"finalists\": ["
               "  {\"config\": 1, \"ratio\": 1.0, \"median_us\": 10.0, \"equivalent\": true},"
               "  {\"config\": 0, \"ratio\": 1.5, \"median_us\": 15.0, \"equivalent\": false}]}");
-  cleanup_kernel struct kernel *kernel = NULL;
   cleanup_space struct space *space = NULL;
   cleanup_key struct key key = {0};
   struct error error;
-  cr_assert(kernel_parse(manifest, &kernel, &error) && space_parse(space_json, &space, &error) &&
-                key_parse(key_json, NULL, 0, &key, &error),
+  cr_assert(space_parse(space_json, &space, &error) && key_parse(key_json, NULL, 0, &key, &error),
             "%s at %s", error.message, error.pointer);
   struct report report = {.kernel = kernel,
                           .key = &key,
                           .space = space,
                           .baseline_from = baseline_from,
                           .verdict = verdict,
+                          .agreement = agreement,
                           .resources = resources};
   char *text = NULL;
   size_t size;
@@ -52,6 +44,10 @@ static char *report_from(const char *resources_text, const char *baseline_from) 
   report_print(&report, out);
   cr_assert(fclose(out) == 0);
   return text;
+}
+
+static char *report_from(const char *resources_text, const char *baseline_from) {
+  return report_of_class(resources_text, baseline_from, NULL);
 }
 
 /* What is said of the configs. The caller's. */
@@ -155,4 +151,13 @@ Test(report, names_the_incumbent_where_that_is_the_baseline) {
   cleanup_free char *text = report_from(NULL, "incumbent");
   cr_expect(holds(text, "\nagainst the incumbent"), "%s", text);
   cr_expect(holds(text, "B=64  (incumbent)"), "%s", text);
+}
+
+Test(report, states_the_class_of_agreement_unless_there_is_a_reference) {
+  static const char *const classes[] = {"interpreted", "none", "", NULL};
+  for (size_t i = 0; i < ARRAY_LENGTH(classes); i++) {
+    cleanup_free char *text = report_of_class(NULL, NULL, classes[i]);
+    cr_expect_eq(strstr(text, "agreement") != NULL, i == 0, "%s", text);
+    cr_expect(i > 0 || strstr(text, "\nagreement           interpreted\n"), "%s", text);
+  }
 }

@@ -79,7 +79,7 @@ Test(captures, what_is_wrong_is_named_by_its_place) {
           "sha256");
   refused("{\"functions\": [{\"version\": 1, \"closure\": \"" CLOSURE
           "\", \"name\": \"a\\nb\", \"parts\": []}]}",
-          "/functions/0/name", "control characters");
+          "/functions/0/name", "control character");
   refused("{\"launches\": [" LAUNCH("[]", "[1]", "{}") "]}", "/launches/0/key_values",
           "1 values for 2 names");
   refused("{\"launches\": [" LAUNCH("[]", "[1, 2]", "{\"arch\": 3}") "]}",

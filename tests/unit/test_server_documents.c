@@ -51,6 +51,19 @@ Test(documents, those_that_may_change_are_listed) {
   documents_free(documents);
 }
 
+Test(documents, all_but_some_are_dropped) {
+  struct documents *documents = documents_new();
+  for (size_t i = 0; i < 4; i++)
+    add(documents, i, "{}", false);
+  struct digest ids[] = {id_of(7), id_of(2), id_of(0)};
+  cr_expect(documents_keep(documents, ids, ARRAY_LENGTH(ids)));
+  cr_expect(is_kept(documents, 0) && is_kept(documents, 2));
+  cr_expect(!is_kept(documents, 1) && !is_kept(documents, 3));
+  cr_expect(!documents_keep(documents, ids, ARRAY_LENGTH(ids)), "nothing is left to drop");
+  cr_expect(documents_keep(documents, NULL, 0) && !is_kept(documents, 0));
+  documents_free(documents);
+}
+
 Test(documents, parsed_choices_count_too) {
   static const char head[] = "{\"code\":{},\"functions\":{\"f\":{\"choices\":[{\"config\":1,"
                              "\"key\":[\"1\"]}],\"name\":\"";

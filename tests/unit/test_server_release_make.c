@@ -363,6 +363,17 @@ static void serve(struct planned *planned, uint64_t ordinal, const char *space,
   serve_as(planned, "tuned", ordinal, space, verdict);
 }
 
+/* Serves config 0 with that class, and plans again. */
+static void serve_as_class(struct planned *planned, const char *class, const char *verdict) {
+  release_served_release(&planned->served);
+  serve(planned, 0, NULL, verdict);
+  agreement_write((json_t *)planned->served.winners[0].provenance,
+                  &(struct agreement_facts){agreement_parse(class)});
+  release_plan_release(&planned->plan);
+  release_plan(&planned->request, &planned->request.environment, &planned->served,
+               &planned->candidates, &planned->plan);
+}
+
 static const char *const replacing = "{\"environment\": {\"cpu\": \"gcc\"}, \"replaces\": {}}";
 #define BASELINE_VERDICT(ratio, upper)                                                             \
   "{\"equivalence_set\": [1], \"baseline_ratio\": " #ratio ", \"baseline_upper\": " #upper         \
@@ -498,6 +509,79 @@ Test(release_plan, replaces_a_flagged_winner_by_any_usable_one) {
   serve(&planned, 0, NULL, BASELINE_VERDICT(0.999, 1.001));
   cr_assert_str_eq(kept_reason(&planned), "");
   cr_assert(job_is_included(&planned, 2));
+}
+
+/* The winner of job 1, config 1, has that class; config 2, a little slower, is bitwise. */
+static void agree(struct planned *planned, const char *class) {
+  struct release_candidate *job = &planned->candidates.all[0];
+  cleanup_json json_t *stored = json_pack("{s:s}", "agreement", class);
+  job->facts = agreement_read(stored);
+  job->others = json_pack("[{s:i, s:{s:i}, s:s}]", "config", 2, "config_values", "B", 4,
+                          "agreement", "bitwise");
+}
+
+#define REQUIRING(class)                                                                           \
+  "{\"environment\": {\"cpu\": \"gcc\"}, \"require_agreement\": \"" class "\", \"replaces\": "     \
+                                                                          "{\"min_gain\": 0.02}}"
+#define SUBSTITUTE_VERDICT(ratio)                                                                  \
+  "{\"equivalence_set\": [1, 2], \"baseline_ratio\": " #ratio                                      \
+  ", \"baseline_upper\": 0.99, \"finalists\": [{\"config\": 1, \"ratio\": 1, \"median_us\": "      \
+  "500}, "                                                                                         \
+  "{\"config\": 2, \"ratio\": 1.015, \"median_us\": 507.5}]}"
+
+Test(release_plan, takes_a_config_of_the_equivalence_set_that_has_the_required_class) {
+  cleanup_planned struct planned planned = PLAN(REQUIRING("bitwise"), DONE(1, "softmax", 1, 1));
+  cr_assert(strstr(skipped_reason(&planned, 1), "class of agreement is none"), "%s",
+            skipped_reason(&planned, 1));
+  agree(&planned, "agrees");
+  serve(&planned, 0, NULL, SUBSTITUTE_VERDICT(0.9));
+  cr_assert_str_eq(kept_reason(&planned), "");
+  cr_assert_eq(planned.plan.included[0].ordinal, 2);
+  cr_assert_eq(planned.candidates.all[0].ms[0], 0.5075);
+  cr_assert(strstr(planned.candidates.all[0].substituted, "config 2 of the equivalence set"));
+}
+
+Test(release_plan, a_substitute_must_save_the_same_itself) {
+  cleanup_planned struct planned winner = PLAN(REQUIRING("agrees"), DONE(1, "softmax", 1, 1));
+  cleanup_planned struct planned substitute = PLAN(REQUIRING("bitwise"), DONE(1, "softmax", 1, 1));
+  const char *verdict = SUBSTITUTE_VERDICT(0.97);
+  agree(&winner, "agrees");
+  agree(&substitute, "agrees");
+  serve(&winner, 0, NULL, verdict);
+  cr_assert_str_eq(kept_reason(&winner), "");
+  cr_assert_eq(winner.plan.included[0].ordinal, 1);
+  serve(&substitute, 0, NULL, verdict);
+  cr_assert_eq(substitute.plan.included[0].ordinal, 2, "what is served has no class");
+  serve_as_class(&substitute, "bitwise", verdict);
+  cr_assert(strstr(kept_reason(&substitute), "gains 3.00 %"), "%s", kept_reason(&substitute));
+}
+
+Test(release_plan, a_reference_of_its_own_satisfies_interpreted_and_not_bitwise) {
+  cleanup_planned struct planned interpreted =
+      PLAN(REQUIRING("interpreted"), DONE(1, "softmax", 1, 1));
+  cleanup_planned struct planned bitwise = PLAN(REQUIRING("bitwise"), DONE(1, "softmax", 1, 1));
+  interpreted.candidates.all[0].facts.has_reference = true;
+  bitwise.candidates.all[0].facts.has_reference = true;
+  serve(&interpreted, 1, NULL, BASELINE_VERDICT(0.9, 0.91));
+  serve(&bitwise, 1, NULL, BASELINE_VERDICT(0.9, 0.91));
+  cr_assert(job_is_included(&interpreted, 1));
+  cr_assert_eq(bitwise.plan.n_included, 0);
+}
+
+Test(release_plan, an_import_has_no_class) {
+  cleanup_planned struct planned agrees = PLAN(REQUIRING("agrees"), IMPORT("softmax", 1, 1));
+  cleanup_planned struct planned bitwise = PLAN(REQUIRING("bitwise"), IMPORT("softmax", 1, 1));
+  cr_assert_eq(agrees.plan.n_included, 1);
+  cr_assert_eq(bitwise.plan.n_included, 0);
+}
+
+Test(release_plan, a_winner_that_disagrees_is_never_taken) {
+  cleanup_planned struct planned planned = PLAN(anything, DONE(1, "softmax", 1, 1));
+  planned.candidates.all[0].facts.with_default = AGREEMENT_DISAGREES;
+  release_plan_release(&planned.plan);
+  release_plan(&planned.request, &planned.request.environment, &planned.served, &planned.candidates,
+               &planned.plan);
+  cr_assert_eq(planned.plan.n_included, 0);
 }
 
 Test(release_plan, a_served_version_of_an_edited_kernel_is_superseded) {

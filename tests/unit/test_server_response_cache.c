@@ -35,6 +35,7 @@ static void send_note(void *context, const struct cached_answer *answer) {
   cr_expect_eq(answer->route, ROUTE_cache_get);
   sent_status = answer->status;
   sent_size = answer->size;
+  MHD_destroy_response(answer->response);
 }
 
 static enum cache_result ask(const char *target, enum token_role role, const char *if_none_match) {

@@ -77,7 +77,12 @@ static bool post_settle(struct worker *worker, const struct post *post, struct e
   bool job_ended, ends_lease = post_ends_lease(&post->judgement);
   int64_t fruitless = change->fruitless_less ? 0 : lease->fruitless;
 
-  if (failure && !job_end(worker, lease->job, failure, NULL, &job_ended, error))
+  struct error disagreement;
+  bool disagrees =
+      failure && results_baseline_disagrees(post->results, lease->baseline, &disagreement);
+  if (failure && !(disagrees ? job_end_disagreed(worker, lease->job, NULL, disagreement.message,
+                                                 &job_ended, error)
+                             : job_end(worker, lease->job, failure, NULL, &job_ended, error)))
     log_warning("job: cannot end job=%lld: %s", (long long)lease->job, error->message);
   if (ends_lease && change->to == LEASE_OPEN)
     lease_settle_open(worker, change->lease, lease->job, fruitless, &lease->hardware_digest);

@@ -1,0 +1,155 @@
+/* Runs handlers: on the database workers, and on event threads those that need no database.
+ *
+ * Memory: a request is its runner's until it is answered or parked (request.h). */
+#include <inttypes.h>
+
+#include "common/base/log.h"
+#include "common/cache/text.h"
+#include "server/counters.h"
+#include "server/db/db.h"
+#include "server/http/flights.h"
+#include "server/http/request.h"
+#include "server/http/request_private.h"
+#include "server/http/response_cache.h"
+#include "server/server_private.h"
+
+bool request_body_parse(struct request_private *request) {
+  struct request *view = &request->request;
+  struct error error;
+  if (!request->route->is_json || view->json ||
+      json_parse(view->body ? view->body : "", view->body_size, &view->json, &error))
+    return true;
+  request_problem_extra(view, MHD_HTTP_BAD_REQUEST, &error, NULL);
+  return false;
+}
+
+void request_handle(struct worker *worker, struct request *request) {
+  ALWAYS((worker != NULL) == (route_of(request->route)->place == ROUTE_DATABASE));
+
+  switch (request->route) {
+#define RUN_ROUTE_EVENT_THREAD(id) route_##id(request->server, request)
+#define RUN_ROUTE_DATABASE(id) route_##id(worker, request)
+#define X(id, method, path, role, place, ...)                                                      \
+  case ROUTE_##id:                                                                                 \
+    RUN_##place(id);                                                                               \
+    break;
+    ROUTES(X)
+#undef X
+  default:
+    die("no route %d", (int)request->route);
+  }
+}
+
+/* Whether the token of a request that was parked is still live. */
+static bool is_still_allowed(struct request_private *request) {
+  struct auth *auth = request->request.server->auth;
+  uint64_t generation = auth_generation(auth);
+  if (request->auth_generation == generation)
+    return !auth_has_expired(request->auth_expires_ms);
+  request->auth_generation = generation;
+  return auth_is_live(auth, request->request.token_id);
+}
+
+/* Handles a request whose answer may be cached. Of several at the same time one makes the answer;
+ * the others are parked until it is cached. */
+static void handle_cached(struct worker *worker, struct request_private *taken) {
+  const struct connection *connection = taken->connection;
+  struct server *server = worker->server;
+  struct request *request = &taken->request;
+  /* By token, because an answer may be for one token only. A collision is harmless: a request
+   * waits for another answer before it makes its own. */
+  uint64_t key = text_hash(connection->target, connection->target_size) ^
+                 (uint64_t)request->token_id * 0x9e3779b97f4a7c15u;
+  char name[32];
+  snprintf(name, sizeof name, "answer %016" PRIx64, key);
+
+  bool is_first = taken->flight == 0;
+  enum flight flight =
+      request->deadline_passed ? FLIGHT_ALONE : flights_begin(server->flights, key, &taken->flight);
+  if (flight == FLIGHT_WAITS) {
+    counter_add(COUNTER_flights_waited, is_first);
+    request_park(worker, request, name, true,
+                 taken->complete_ns / 1000000 + server->options.database_timeout_ms);
+    return;
+  }
+
+  if (!request_answer_from_cache(request))
+    request_handle(worker, request);
+  if (flight == FLIGHT_LEADS) {
+    flights_end(server->flights, key);
+    queue_wake(server->queue, name, SIZE_MAX);
+  }
+}
+
+/* Sets the deadline of a request's statements. A request has --database-timeout-ms, of which it may
+ * spend half in the queue; one that was parked has that time again. False: it was refused. */
+static bool deadline_set(struct worker *worker, struct request_private *taken) {
+  int64_t timeout_ms = worker->server->options.database_timeout_ms, now_ms = clock_monotonic_ms();
+  int64_t from_ms = taken->request.is_parked_before ? now_ms : taken->complete_ns / 1000000;
+  db_set_deadline(worker->db, from_ms + timeout_ms);
+  if (now_ms - from_ms <= timeout_ms / 2)
+    return true;
+
+  counter_add(COUNTER_queue_late, 1);
+  request_problem(&taken->request, MHD_HTTP_SERVICE_UNAVAILABLE,
+                  "no database worker was free for %lld ms; try again",
+                  (long long)(now_ms - from_ms));
+  return false;
+}
+
+/* Runs the handler of a request, unless it waited for too long, or its client has left or its token
+ * has ended while the request was parked. */
+static void run(struct worker *worker, struct request_private *taken) {
+  struct request *request = &taken->request;
+  if (!deadline_set(worker, taken))
+    return;
+
+  taken->cache_generation = response_cache_generation(worker->server->response_cache);
+  if (request->is_parked_before && !request_client_is_there(request)) {
+    request_problem(request, MHD_HTTP_REQUEST_TIMEOUT, "the client has left");
+    return;
+  }
+
+  if (request->is_parked_before && !is_still_allowed(taken)) {
+    bool has_expired = auth_has_expired(taken->auth_expires_ms);
+    metrics_note_refusal(has_expired ? REFUSED_EXPIRED : REFUSED_UNKNOWN);
+    request_problem(request, MHD_HTTP_UNAUTHORIZED, "the token was revoked, or has expired");
+    return;
+  }
+
+  if (!request_body_parse(taken))
+    return;
+
+  /* Once the request is answered, the event thread may free it. */
+  const struct route *route = taken->route;
+  uint64_t settled = requests_settled;
+  log_set_request(request->id);
+  if (route->is_cached)
+    handle_cached(worker, taken);
+  else
+    request_handle(worker, request);
+  log_set_request(NULL);
+  if (requests_settled - settled != 1)
+    die("%s answered its request %llu times", route->name,
+        (unsigned long long)(requests_settled - settled));
+}
+
+void *work_main(void *context) {
+  struct worker_thread *thread = context;
+  struct worker *worker = &thread->worker;
+  struct request_private *taken[QUEUE_TOKENS_MAX];
+  size_t n;
+  bool for_tokens;
+
+  MAGIC_CHECK(worker->server, SERVER_MAGIC);
+  while ((n = queue_take(worker->server->queue, taken, &for_tokens, &worker->wake_generation))) {
+    if (!for_tokens) {
+      run(worker, taken[0]);
+      continue;
+    }
+    db_set_deadline(worker->db, clock_monotonic_ms() + worker->server->options.database_timeout_ms);
+    tokens_look_up(worker, taken, n);
+  }
+
+  return NULL;
+}

@@ -1,0 +1,24 @@
+/* Jobs that the server makes itself, for demand (server/demand/) and the policy (server/policy/),
+ * as a person would submit them.
+ *
+ * Memory: a wish borrows what it points to. Threads: a worker's own. */
+#ifndef WAVETUNE_SERVER_JOB_JOB_WISH_H
+#define WAVETUNE_SERVER_JOB_JOB_WISH_H
+
+#include "server/job/submit.h"
+
+struct job_wish {
+  struct digest kernel;
+  json_t *key, *space, *environment; /* the environment may be partial */
+  const char *tag, *run, *regime;
+  int64_t priority;
+  double budget_s; /* NaN: none */
+};
+
+/* Makes the job, or finds it where it is there already. *ret_job: 0 when it was refused for the
+ * reason in *refused. Fails only if the database does. */
+must_check bool job_wish_submit(struct worker *worker, const struct job_wish *wish,
+                                const struct author *author, int64_t *ret_job,
+                                struct error *refused, struct error *error);
+
+#endif

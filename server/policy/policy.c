@@ -1,0 +1,221 @@
+/* GET and PUT /v1/policy, the policy's budget and lock, and the thread that follows the policy.
+ * Memory and threads: policy.h. */
+#include "server/policy/policy.h"
+
+#include <math.h>
+
+#include "common/base/log.h"
+#include "common/cache/signatures.h"
+#include "server/audit/audit.h"
+#include "server/db/db_record.h"
+#include "server/http/request.h"
+#include "server/lease/lease_plan.h"
+#include "server/policy/policy.sql.h"
+#include "server/policy/proposals.h"
+#include "server/records.h"
+#include "server/server_private.h"
+
+#define LOOK_EVERY_MS 50
+#define POLLS 10 /* a pass is made every so many --poll-ms, */
+#define REST 10  /* and takes at most one in so many parts of the thread's time */
+
+static const char *const mode_names[] = {"off", "suggest", "automatic", NULL};
+
+static bool pattern_check(const char *text, struct error *error) {
+  return *text || error_set(error, "an empty pattern names no image; leave it out");
+}
+
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct policy, member, __VA_ARGS__)
+static const struct field policy_fields[] = {
+    FIELD(ENUM, mode, FIELD_REQUIRED, .names = mode_names),
+    FIELD(NUMBER, device_seconds_per_day, .least_number = 1e-3, .most_number = 1e9,
+          .about = "of all jobs that the policy makes; null: no limit"),
+    FIELD(INTEGER, configs_max, .least = 1, .most = INT64_C(1) << 40,
+          .about = "keys with more configs get no job; null: no limit"),
+    FIELD(TEXTS, tokens, FIELD_NOT_NULL, .most = POLICY_NAMES_MAX,
+          .about = "only captures and demand of these tokens count"),
+    FIELD(TEXTS, images, FIELD_NOT_NULL, .most = POLICY_NAMES_MAX, .check = pattern_check,
+          .about = "patterns with * and ?; none: every image"),
+    FIELD(TEXT, channel, .least = 1, .most = 64, .check = channel_name_check,
+          .about = "where proposals go; null: none are made"),
+    FIELD(ENUM, require, FIELD_NOT_NULL, .names = agreement_requirement_names,
+          .about = "the agreement that winners of proposals need; default: agrees"),
+    FIELD(BOOL, promote, FIELD_NOT_NULL,
+          .about = "promote proposals of channels that need no signature"),
+    FIELD(TIME, set_at, FIELD_ANSWER),
+    FIELD(TEXT, set_by, FIELD_ANSWER),
+    FIELD(ID, set_by_id, FIELD_ANSWER),
+    FIELD(NUMBER, used_today, FIELD_ANSWER | FIELD_NO_COLUMN,
+          .about = "device seconds of its jobs since midnight (UTC)"),
+    FIELD(NUMBER, open, FIELD_ANSWER | FIELD_NO_COLUMN,
+          .about = "device seconds that its unfinished jobs are estimated to need still"),
+};
+#undef FIELD
+const struct record policy_record = RECORD("Policy", struct policy, policy_fields);
+
+void policy_release(struct policy *policy) { record_release(&policy_record, policy); }
+
+bool policy_load(struct db *db, struct policy *ret, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &sql_policy_load, NULL, &rows, error))
+    return false;
+  record_init(&policy_record, ret);
+  db_read(rows, 0, &policy_record, ret);
+  return true;
+}
+
+bool policy_budget(struct db *db, struct policy *policy, double *ret_left, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "config_us", CONFIG_US_DEFAULT);
+  if (!db_run(db, &sql_policy_usage, &parameters, &rows, error))
+    return false;
+
+  policy->used_today = db_get_double(rows, 0, "used_us") / 1e6;
+  policy->open = db_get_double(rows, 0, "open_us") / 1e6;
+  double limit = policy->device_seconds_per_day;
+  *ret_left = isnan(limit) ? INFINITY : limit - policy->used_today - policy->open;
+  return true;
+}
+
+bool policy_lock(struct db *db, bool waits, bool *ret_locked, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, waits ? &sql_policy_lock_wait : &sql_policy_lock, NULL, &rows, error))
+    return false;
+  *ret_locked = waits || db_get_bool(rows, 0, "is_locked");
+  return true;
+}
+
+/* A lost connection has lost the lock, too. */
+void policy_unlock(struct db *db) {
+  struct error error;
+  if (!db_run(db, &sql_policy_unlock, NULL, NULL, &error))
+    log_warning("policy: %s", error.message);
+}
+
+/* Routes */
+
+static void policy_answer(struct worker *worker, struct request *request, struct policy *policy) {
+  struct error error;
+  double left;
+  if (policy_budget(worker->db, policy, &left, &error))
+    request_answer_json(request, 200, record_write(&policy_record, policy));
+  else
+    answer_failure(request, &error);
+}
+
+void route_policy_get(struct worker *worker, struct request *request) {
+  cleanup_policy struct policy policy = {0};
+  struct error error;
+  if (!request_query_only(request, NULL))
+    return;
+  if (policy_load(worker->db, &policy, &error))
+    policy_answer(worker, request, &policy);
+  else
+    answer_failure(request, &error);
+}
+
+/* Refuses a policy that could never do what it says. */
+static bool policy_check(struct db *db, const struct policy *policy, struct error *error) {
+  if (policy->mode != POLICY_OFF && !policy->tokens.n)
+    return error_at(error, "/tokens",
+                    "no token is named, so no capture and no demand would count; name those whose "
+                    "programs may cause jobs");
+  if (policy->mode == POLICY_AUTOMATIC && isnan(policy->device_seconds_per_day))
+    return error_at(error, "/device_seconds_per_day",
+                    "an automatic policy needs a budget: state how many device seconds a day its "
+                    "jobs may use");
+  if (policy->promote && !policy->channel)
+    return error_at(error, "/promote",
+                    "there is nothing to promote without a \"channel\" for proposals");
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_record(&parameters, &policy_record, policy);
+  if (!db_run(db, &sql_policy_unknown_tokens, &parameters, &rows, error))
+    return false;
+  return !db_count(rows) ||
+         error_at(error, "/tokens", "there is no token \"%.64s\"; `wavetune token list` prints all",
+                  db_get(rows, 0, "name"));
+}
+
+static bool policy_store(struct db *db, const struct policy *policy, const struct author *author,
+                         struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_record(&parameters, &policy_record, policy);
+  bind_author(&parameters, author);
+  if (!db_begin(db, error))
+    return false;
+  json_t *detail = record_write(&policy_record, policy);
+  static const char *const answers[] = {"set_at", "set_by", "set_by_id", "used_today", "open"};
+  for (size_t i = 0; i < ARRAY_LENGTH(answers); i++)
+    json_object_del(detail, answers[i]);
+  bool ok = db_run(db, &sql_policy_set, &parameters, NULL, error);
+  if (ok)
+    ok = audit_note(db, author, AUDIT_SET_POLICY, mode_names[policy->mode], detail, error);
+  else
+    json_decref(detail);
+  return db_end(db, ok, error);
+}
+
+void route_policy_put(struct worker *worker, struct request *request) {
+  cleanup_policy struct policy wanted = {0}, policy = {0};
+  struct error error;
+  if (!request_query_only(request, NULL))
+    return;
+
+  record_init(&policy_record, &wanted);
+  if (record_read(&policy_record, request->json, "", &wanted, &error) &&
+      policy_check(worker->db, &wanted, &error) &&
+      policy_store(worker->db, &wanted, request_author(request), &error) &&
+      policy_load(worker->db, &policy, &error))
+    policy_answer(worker, request, &policy);
+  else
+    answer_failure(request, &error);
+}
+
+/* The thread */
+
+/* One pass. Failures are logged; the next pass tries again. */
+static void policy_follow(struct worker *worker, struct proposed_places *places) {
+  cleanup_policy struct policy policy = {0};
+  cleanup_json json_t *answers = NULL;
+  struct error error;
+  bool is_locked = false;
+  bool ok = policy_load(worker->db, &policy, &error);
+  if (ok && policy.mode == POLICY_OFF)
+    return;
+
+  ok = ok && policy_lock(worker->db, false, &is_locked, &error);
+  if (ok && is_locked && policy.mode == POLICY_AUTOMATIC)
+    ok = policy_jobs_make(worker, POLICY_AT_ONCE, &author_server, &answers, &error);
+  if (ok && is_locked)
+    ok = proposals_make(worker, &policy, places, &error);
+  if (!ok)
+    log_warning("policy: %s", error.message);
+  if (is_locked)
+    policy_unlock(worker->db);
+  if (answers && json_array_size(answers))
+    log_info("policy: jobs were made or refused for %zu keys", json_array_size(answers));
+}
+
+void *policy_main(void *worker_thread) {
+  struct worker_thread *thread = worker_thread;
+  struct worker *worker = &thread->worker;
+  struct server *server = worker->server;
+  struct proposed_places places = {0};
+  int64_t next_ms = 0;
+  MAGIC_CHECK(server, SERVER_MAGIC);
+  while (server_pause(server, LOOK_EVERY_MS)) {
+    int64_t now_ms = clock_monotonic_ms();
+    if (!server_is_ready(server) || now_ms < next_ms)
+      continue;
+    policy_follow(worker, &places);
+    int64_t end_ms = clock_monotonic_ms(), rest_ms = REST * (end_ms - now_ms),
+            least_ms = POLLS * server_options(server)->poll_ms;
+    next_ms = end_ms + (rest_ms > least_ms ? rest_ms : least_ms);
+  }
+
+  proposed_places_release(&places);
+  return NULL;
+}

@@ -1,0 +1,81 @@
+/* The operator's policy: which captures and demand become jobs by themselves, and which winners are
+ * proposed to a channel. There is one, in the database; all servers follow it.
+ *
+ *   off        nothing is made
+ *   suggest    GET /v1/policy/suggestions lists the jobs that would be made, with their estimated
+ *              device time; POST /v1/policy/run makes them
+ *   automatic  the servers make them
+ *
+ * Only captures and demand of the tokens that it names count; patterns of images only leave some of
+ * these out, because an image is what a container says of itself. A captured key gets one job, with
+ * the run POLICY_RUN, when no job of its kernel, key and hardware exists, whoever made that.
+ *
+ * Estimate of a job: its configs times the mean device time of a config in the last 16 done jobs of
+ * the kernel (all their leases with their openings, divided by all their configs); where the kernel
+ * has none, in the last 64 of any kernel; where there are none, CONFIG_US_DEFAULT.
+ *
+ * Budget: in a day (UTC), the policy's jobs use at most device_seconds_per_day. What is left is
+ * that less what leases granted today measured, less what jobs that are not finished are estimated
+ * to need still. A job that does not fit is left for another day, and others are tried. One that is
+ * estimated above a whole day's budget is made on a day on which nothing was used, with the day's
+ * budget as its own.
+ *
+ * Proposals: server/policy/proposals.h.
+ *
+ * Memory: a policy owns its texts. Threads: a worker's own; policy_main has a thread of its own, of
+ * which one at a time works in all servers that share a database (policy_lock). */
+#ifndef WAVETUNE_SERVER_POLICY_POLICY_H
+#define WAVETUNE_SERVER_POLICY_POLICY_H
+
+#include "common/record/record.h"
+#include "common/verdict/agreement.h"
+#include "server/db/db.h"
+#include "server/server.h"
+
+#define POLICY_NAMES_MAX 100 /* tokens, and patterns of images */
+#define POLICY_TEXT_MAX 256
+#define POLICY_RUN "policy"
+#define POLICY_PRIORITY (-50) /* below that of submitted jobs, above that of demand */
+#define POLICY_JOBS_MAX 1000  /* of one request */
+#define POLICY_AT_ONCE 16     /* jobs of one pass */
+/* A key of which no job could be made is tried again. */
+#define POLICY_RETRY_S 300
+
+enum policy_mode { POLICY_OFF, POLICY_SUGGEST, POLICY_AUTOMATIC };
+
+struct policy {
+  enum policy_mode mode;
+  double device_seconds_per_day; /* NaN: no limit */
+  int64_t configs_max;           /* FIELD_NONE: no limit */
+  struct texts tokens, images;
+  char *channel;                      /* where proposals go; NULL: none are made */
+  enum agreement_requirement require; /* of winners of proposals */
+  bool promote; /* proposals of a channel that needs no signature are promoted at once */
+  char *set_at, *set_by;
+  int64_t set_by_id;
+  /* Of the jobs that it made, in seconds; set by policy_budget: */
+  double used_today, open;
+};
+extern const struct record policy_record;
+void policy_release(struct policy *policy);
+#define cleanup_policy __attribute__((cleanup(policy_release)))
+
+must_check bool policy_load(struct db *db, struct policy *ret, struct error *error);
+/* Sets used_today and open, and *ret_left, in seconds: INFINITY without a budget. */
+must_check bool policy_budget(struct db *db, struct policy *policy, double *ret_left,
+                              struct error *error);
+
+/* One at a time changes what the policy made. `waits`: for another one, until the deadline of the
+ * connection; else *ret_locked may be false. */
+must_check bool policy_lock(struct db *db, bool waits, bool *ret_locked, struct error *error);
+void policy_unlock(struct db *db);
+
+/* Makes at most `most` of the suggested jobs, under policy_lock. *ret_answers: an array of
+ * PolicyDecision, a new reference. */
+must_check bool policy_jobs_make(struct worker *worker, int64_t most, const struct author *author,
+                                 json_t **ret_answers, struct error *error);
+
+/* The main function of the thread that follows the policy; takes a struct worker_thread. */
+void *policy_main(void *worker_thread);
+
+#endif

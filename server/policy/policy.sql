@@ -1,0 +1,106 @@
+-- The policy, and the jobs that it makes (policy.h).
+
+-- name: policy_load
+SELECT mode, device_seconds_per_day, configs_max, tokens, images, channel, require, promote,
+       rfc3339(set_at) AS set_at, set_by, set_by_id
+FROM policy;
+
+-- name: policy_set
+UPDATE policy
+SET mode = :mode, device_seconds_per_day = :device_seconds_per_day::float8,
+    configs_max = :configs_max::bigint, tokens = COALESCE(:tokens::text[], '{}'),
+    images = COALESCE(:images::text[], '{}'), channel = :channel,
+    require = COALESCE(:require, 'agrees'), promote = :promote::boolean, set_at = now(),
+    set_by = :author, set_by_id = :author_id::bigint;
+
+-- name: policy_unknown_tokens
+SELECT name
+FROM unnest(:tokens::text[]) AS named(name)
+WHERE NOT EXISTS (SELECT FROM tokens t WHERE t.name = named.name AND t.revoked_at IS NULL)
+LIMIT 1;
+
+-- The lock is of the connection, because jobs are made in several transactions.
+-- name: policy_lock
+SELECT pg_try_advisory_lock(hashtextextended('wavetune policy', 0)) AS is_locked;
+
+-- name: policy_lock_wait
+SELECT pg_advisory_lock(hashtextextended('wavetune policy', 0));
+
+-- name: policy_unlock
+SELECT pg_advisory_unlock(hashtextextended('wavetune policy', 0));
+
+-- What leases that were granted today measured, and what unfinished jobs are estimated to need
+-- still.
+-- name: policy_usage
+WITH day AS (
+    SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS began
+), recent AS MATERIALIZED (
+    SELECT COALESCE(recent_config_us(), :config_us::float8) AS us
+), used AS (
+    SELECT j.id, j.kernel, j.configs, j.finished_at,
+           COALESCE(sum(l.device_us + l.opening_us), 0) AS us,
+           COALESCE(sum(l.device_us + l.opening_us) FILTER (WHERE l.granted_at >= day.began), 0)
+               AS today_us
+    FROM day
+    JOIN jobs j ON j.run = 'policy' AND (j.finished_at IS NULL OR j.finished_at >= day.began)
+    LEFT JOIN leases l ON l.job_id = j.id
+    GROUP BY j.id
+)
+SELECT COALESCE(sum(today_us), 0)::float8 AS used_us,
+       COALESCE(sum(greatest(configs * COALESCE(kernel_config_us(kernel),
+                                                (SELECT us FROM recent)) - us, 0))
+                FILTER (WHERE finished_at IS NULL), 0)::float8 AS open_us
+FROM used;
+
+-- Gives launches the jobs of their kernels and keys that exist, whoever made them.
+-- name: policy_attach
+UPDATE captured_launches l
+SET job_id = found.job, not_queued = NULL
+FROM (SELECT w.id, j.job
+      FROM captured_launches w
+      CROSS JOIN LATERAL job_of_capture(w.kernel, w.key_digest,
+                                        environment_hardware(w.environment)) j
+      WHERE w.build IS NOT NULL
+        AND w.job_id IS NULL) found
+WHERE l.id = found.id;
+
+-- Captured keys that have a build and no job, those that were not tried yet first. Of launches that
+-- would have the same job, the first. Triton and torch are those of the build.
+-- name: policy_captures
+WITH recent AS MATERIALIZED (
+    SELECT COALESCE(recent_config_us(), :config_us::float8) AS us
+), open AS (
+    SELECT DISTINCT ON (l.kernel, l.key_digest, hardware) l.*,
+           environment_hardware(l.environment) AS hardware
+    FROM policy p
+    JOIN captured_launches l ON l.build IS NOT NULL AND l.job_id IS NULL
+    JOIN tokens t ON t.id = l.token_id AND t.name = ANY (p.tokens) AND t.revoked_at IS NULL
+    WHERE p.mode <> 'off'
+      AND image_fits(l.image, p.images)
+      AND (p.configs_max IS NULL OR l.configs <= p.configs_max)
+      AND (:is_listed::boolean OR l.decided_at IS NULL
+           OR l.decided_at < now() - make_interval(secs => :retry_s::int))
+    ORDER BY l.kernel, l.key_digest, hardware, l.id
+), first AS (
+    SELECT *
+    FROM open
+    ORDER BY decided_at NULLS FIRST, id
+    LIMIT :limit::bigint
+)
+SELECT l.id, 'capture' AS source, f.name, l.kernel, l.key, l.image, l.configs, s.space,
+       'default' AS tag, 'cold' AS regime, l.not_queued,
+       (l.hardware || jsonb_strip_nulls(jsonb_build_object('triton', b.triton, 'torch', b.torch)))
+           ::json AS environment,
+       l.configs * COALESCE(kernel_config_us(l.kernel), (SELECT us FROM recent)) / 1e6
+           AS device_seconds
+FROM first l
+JOIN captured_functions f ON f.id = l.function_id
+JOIN spaces s ON s.digest = l.space_digest
+JOIN builds b ON b.digest = l.build
+WHERE NOT EXISTS (SELECT FROM job_of_capture(l.kernel, l.key_digest, l.hardware))
+ORDER BY l.decided_at NULLS FIRST, l.id;
+
+-- name: policy_decided
+UPDATE captured_launches
+SET job_id = :job::bigint, not_queued = :refused, decided_at = now()
+WHERE id = :id::bigint;

@@ -1,0 +1,476 @@
+/* Making proposals; their routes. Memory and threads: proposals.h. */
+#include "server/policy/proposals.h"
+
+#include "common/base/log.h"
+#include "server/audit/audit.h"
+#include "server/channel/channels.h"
+#include "server/db/db_record.h"
+#include "server/http/request.h"
+#include "server/policy/proposals.sql.h"
+#include "server/records.h"
+#include "server/release/releases.h"
+
+#define PROPOSAL_TAG "default"
+#define PROPOSAL_REGIME "cold"
+#define ID_SIZE 24
+
+void proposed_places_release(struct proposed_places *places) {
+  free(places->all);
+  *places = (struct proposed_places){0};
+}
+
+/* Making */
+
+/* An environment with what can be proposed for it; borrows from the rows. */
+struct place {
+  const struct policy *policy;
+  struct environment environment;
+  struct digest environment_digest, served; /* all zeros: the channel serves nothing */
+  const char *images;                       /* a text[] literal */
+  json_t *image_list, *kernels;
+};
+static void place_release(struct place *place) {
+  environment_release(&place->environment);
+  json_decref(place->image_list);
+  json_decref(place->kernels);
+}
+#define cleanup_place __attribute__((cleanup(place_release)))
+
+/* Whether the place is as it was when it was considered last; notes it as it is now. */
+static bool is_seen(struct proposed_places *places, const struct db_rows *rows, int row) {
+  struct digest environment = db_get_digest(rows, row, "environment_digest"),
+                seen = db_get_digest(rows, row, "seen");
+  for (size_t i = 0; i < places->n; i++)
+    if (digest_equal(&places->all[i].environment, &environment)) {
+      bool is_same = digest_equal(&places->all[i].seen, &seen);
+      places->all[i].seen = seen;
+      return is_same;
+    }
+  GROW(places->all, places->n, places->capacity);
+  places->all[places->n++] = (struct proposed_place){environment, seen};
+  return false;
+}
+
+static bool id_note(struct db *db, const struct author *author, enum audit_action action,
+                    int64_t id, json_t *detail, struct error *error) {
+  char text[ID_SIZE];
+  snprintf(text, sizeof text, "%lld", (long long)id);
+  return audit_note(db, author, action, text, detail, error);
+}
+
+/* Ends the open proposals of a place, or, with a NULL place, of other channels than `channel`. */
+static bool open_replace(struct db *db, const char *channel, const struct place *place,
+                         const char *reason, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "channel", channel);
+  bind_digest(&parameters, "environment_digest", place ? &place->environment_digest : NULL);
+  bind_text(&parameters, "tag", PROPOSAL_TAG);
+  bind_text(&parameters, "regime", PROPOSAL_REGIME);
+  bind_text(&parameters, "reason", reason);
+  bind_author(&parameters, &author_server);
+  if (!db_run(db, &sql_proposals_replace, &parameters, &rows, error))
+    return false;
+  for (int row = 0; row < db_count(rows); row++)
+    if (!id_note(db, &author_server, AUDIT_REPLACE, db_get_integer(rows, row, "id"),
+                 json_pack("{s:s, s:s}", "channel", db_get(rows, row, "channel"), "reason", reason),
+                 error))
+      return false;
+  return true;
+}
+
+/* The kernels that the place's release names: those of the images that are done, and those that
+ * the channel serves. */
+static json_t *kernels_named(const struct place *place, const struct release *served) {
+  json_t *names = json_deep_copy(place->kernels);
+  for (size_t i = 0; served && i < served->n_kernels; i++) {
+    json_t *name = json_digest_text(&served->kernels[i].hash), *other;
+    size_t n;
+    bool is_there = false;
+    json_array_foreach (names, n, other)
+      is_there = is_there || json_equal(name, other);
+    if (is_there)
+      json_decref(name);
+    else
+      json_push(names, name);
+  }
+  return names;
+}
+
+/* The release of a place; NULL in ret->release: there is nothing to release. */
+static bool place_make(struct worker *worker, const struct place *place,
+                       const struct release *served, struct release_made *ret,
+                       struct error *error) {
+  cleanup_release_request struct release_request wanted = {0};
+  cleanup_json json_t *body = json_pack(
+      "{s:o, s:s, s:s, s:o, s:s, s:{s:s}}", "environment", environment_to_json(&place->environment),
+      "tag", PROPOSAL_TAG, "regime", PROPOSAL_REGIME, "kernels", kernels_named(place, served),
+      "require_agreement", agreement_requirement_names[place->policy->require], "replaces",
+      "channel", place->policy->channel);
+  return release_request_parse(body, &wanted, error) &&
+         release_make(worker, &wanted, &place->environment, &author_server, ret, error);
+}
+
+/* What a release changes: the difference to what the channel serves, and what was kept and
+ * skipped. */
+static json_t *changes_of(const struct release *served, const struct release_made *made) {
+  const struct release nothing = {0};
+  json_t *changes = release_diff(served ? served : &nothing, made->release);
+  json_object_set(changes, "kept", json_object_get(made->answer, "kept"));
+  json_object_set(changes, "skipped", json_object_get(made->answer, "skipped"));
+  return changes;
+}
+
+/* In the caller's transaction. */
+static bool proposal_add(struct db *db, const struct place *place, const struct release_made *made,
+                         const char *etag, json_t *changes, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_json json_t *environment = environment_to_json(&place->environment);
+  cleanup_parameters struct db_parameters parameters = {0};
+  const char *channel = place->policy->channel;
+  bind_text(&parameters, "channel", channel);
+  bind_digest(&parameters, "release", &made->release->digest);
+  bind_digest(&parameters, "environment_digest", &place->environment_digest);
+  bind_json(&parameters, "environment", environment);
+  bind_text(&parameters, "tag", PROPOSAL_TAG);
+  bind_text(&parameters, "regime", PROPOSAL_REGIME);
+  bind_integer(&parameters, "winners", (int64_t)made->release->n_winners);
+  bind_text(&parameters, "images", place->images);
+  bind_text(&parameters, "etag", etag);
+  bind_json(&parameters, "changes", changes);
+  return open_replace(db, channel, place, "another release replaces it", error) &&
+         db_run(db, &sql_proposals_add, &parameters, &rows, error) &&
+         id_note(db, &author_server, AUDIT_PROPOSE, db_get_integer(rows, 0, "id"),
+                 json_pack("{s:s, s:o, s:O, s:I}", "channel", channel, "release",
+                           json_digest_text(&made->release->digest), "images", place->image_list,
+                           "winners", (json_int_t)made->release->n_winners),
+                 error);
+}
+
+/* Proposes the release unless it is proposed, served, or was rejected. */
+static bool place_store(struct worker *worker, const struct place *place,
+                        const struct release *served, const struct release_made *made,
+                        struct error *error) {
+  struct db *db = worker->db;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  const char *etag =
+      json_string_value(json_object_get(json_object_get(made->answer, "replaces"), "etag"));
+  bool is_served = served && digest_equal(&served->digest, &made->release->digest);
+  bind_text(&parameters, "channel", place->policy->channel);
+  bind_digest(&parameters, "environment_digest", &place->environment_digest);
+  bind_text(&parameters, "tag", PROPOSAL_TAG);
+  bind_text(&parameters, "regime", PROPOSAL_REGIME);
+  bind_digest(&parameters, "release", &made->release->digest);
+  bind_text(&parameters, "etag", etag);
+  if (!db_run(db, &sql_proposals_present, &parameters, &rows, error))
+    return false;
+  if (!db_is_null(rows, 0, "same") || db_get_bool(rows, 0, "is_rejected"))
+    return true;
+
+  cleanup_json json_t *changes = changes_of(served, made);
+  if (!db_begin(db, error))
+    return false;
+  bool ok = is_served ? open_replace(db, place->policy->channel, place,
+                                     "the channel serves these winners", error)
+                      : proposal_add(db, place, made, etag, changes, error);
+  return db_end(db, ok, error);
+}
+
+static bool place_propose(struct worker *worker, const struct place *place, struct error *error) {
+  cleanup_release struct release *served = NULL;
+  cleanup_release_made struct release_made made = {0};
+  struct error unread;
+  if (!digest_is_none(&place->served) && !release_load(worker, &place->served, &served, &unread))
+    log_warning("policy: the release that channel %s serves is not compared with: %s",
+                place->policy->channel, unread.message);
+  return place_make(worker, place, served, &made, error) &&
+         (!made.release || place_store(worker, place, served, &made, error));
+}
+
+/* Promotes what is open by the rule, where the channel needs no signature. */
+static bool open_promote(struct worker *worker, const struct policy *policy, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!policy->promote || server_publisher_keys(worker->server)->n)
+    return true;
+  bind_text(&parameters, "channel", policy->channel);
+  if (!db_run(worker->db, &sql_proposals_open, &parameters, &rows, error))
+    return false;
+  for (int row = 0; row < db_count(rows); row++) {
+    const struct digest release = db_get_digest(rows, row, "release");
+    const char *etag = db_is_null(rows, row, "etag") ? NULL : db_get(rows, row, "etag");
+    bool is_moved;
+    if (!channel_promote(worker, policy->channel, &release, etag, &author_server, &is_moved, error))
+      return false;
+    if (is_moved)
+      log_info("policy: channel %s has proposal %s", policy->channel, db_get(rows, row, "id"));
+  }
+  return true;
+}
+
+/* Whether something changed since it was looked at; notes the state as it is now. */
+static bool is_changed(struct db *db, struct proposed_places *places, bool *ret,
+                       struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  int64_t now_ms = clock_monotonic_ms();
+  if (!db_run(db, &sql_proposals_state, NULL, &rows, error))
+    return false;
+  struct digest state = db_get_digest(rows, 0, "state");
+  *ret = !places->looked_ms || now_ms - places->looked_ms > PROPOSAL_LOOK_MS ||
+         !digest_equal(&state, &places->state);
+  if (*ret) {
+    places->state = state;
+    places->looked_ms = now_ms;
+  }
+  return true;
+}
+
+static bool old_collect(struct db *db, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "days", PROPOSAL_KEEP_DAYS);
+  return db_run(db, &sql_proposals_collect, &parameters, NULL, error);
+}
+
+/* In a transaction, because it notes what it ends. */
+static bool others_replace(struct db *db, const struct policy *policy, struct error *error) {
+  return db_begin(db, error) &&
+         db_end(db,
+                open_replace(db, policy->channel, NULL, "the policy proposes to another channel",
+                             error),
+                error);
+}
+
+/* Proposes for each environment that changed. */
+static bool places_propose(struct worker *worker, const struct policy *policy,
+                           struct proposed_places *places, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(worker->db, &sql_proposals_places, NULL, &rows, error))
+    return false;
+
+  for (int row = 0; row < db_count(rows); row++) {
+    cleanup_place struct place place = {.policy = policy};
+    cleanup_json json_t *identity = db_get_json(rows, row, "environment");
+    if (is_seen(places, rows, row))
+      continue;
+    ALWAYS(environment_parse(identity, &place.environment, error));
+    place.environment_digest = db_get_digest(rows, row, "environment_digest");
+    place.images = db_get(rows, row, "images");
+    place.image_list = db_get_json(rows, row, "image_list");
+    place.kernels = db_get_json(rows, row, "kernel_list");
+    if (!db_is_null(rows, row, "served"))
+      place.served = db_get_digest(rows, row, "served");
+    if (place_propose(worker, &place, error))
+      continue;
+    if (error->kind != ERROR_INVALID && error->kind != ERROR_TOO_LARGE)
+      return false;
+    log_warning("policy: no release for channel %s: %s", policy->channel, error->message);
+  }
+  return true;
+}
+
+bool proposals_make(struct worker *worker, const struct policy *policy,
+                    struct proposed_places *places, struct error *error) {
+  bool is_new = false;
+  if (!policy->channel)
+    return true;
+  if (!is_changed(worker->db, places, &is_new, error))
+    return false;
+  if (!is_new)
+    return true;
+
+  if (old_collect(worker->db, error) && others_replace(worker->db, policy, error) &&
+      places_propose(worker, policy, places, error) && open_promote(worker, policy, error))
+    return true;
+  proposed_places_release(places); /* all is considered again */
+  return false;
+}
+
+/* Reading */
+
+struct proposal {
+  int64_t id, winners, added, removed, changed, decided_by_id;
+  struct digest release;
+  char *channel, *tag, *regime, *etag, *state, *reason, *waits_for, *made_at, *decided_at,
+      *decided_by;
+  json_t *environment, *changes;
+  struct texts images;
+  bool promote;
+};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct proposal, member, __VA_ARGS__)
+static const struct field proposal_fields[] = {
+    FIELD(ID, id, FIELD_ANSWER),
+    FIELD(TEXT, channel, FIELD_ANSWER),
+    FIELD(DIGEST, release, FIELD_ANSWER),
+    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
+    FIELD(TEXT, tag, FIELD_ANSWER),
+    FIELD(TEXT, regime, FIELD_ANSWER, .schema = SCHEMA("Regime")),
+    FIELD(INTEGER, winners, FIELD_ANSWER),
+    FIELD(INTEGER, added, FIELD_ANSWER, .about = "winners that the channel does not serve"),
+    FIELD(INTEGER, removed, FIELD_ANSWER),
+    FIELD(INTEGER, changed, FIELD_ANSWER),
+    FIELD(TEXTS, images, FIELD_ANSWER, .about = "whose captured keys were all done"),
+    FIELD(TEXT, etag, FIELD_ANSWER,
+          .about = "of the channel's entry that it was compared with; null: there was none"),
+    FIELD(TEXT, state, FIELD_ANSWER,
+          .schema = "{\"enum\": [\"open\", \"promoted\", \"rejected\", \"replaced\"]}"),
+    FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "of an open one"),
+    FIELD(TEXT, reason, FIELD_ANSWER, .about = "of a rejection or replacement"),
+    FIELD(TIME, made_at, FIELD_ANSWER),
+    FIELD(TIME, decided_at, FIELD_ANSWER),
+    FIELD(TEXT, decided_by, FIELD_ANSWER, .schema = SCHEMA_BY),
+    FIELD(ID, decided_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
+    FIELD(JSON, changes, FIELD_ANSWER | FIELD_OMITTED, .schema = "{\"type\": \"object\"}",
+          .about = "added, removed, changed, kept and skipped; not in lists"),
+    FIELD(BOOL, promote, FIELD_NO_JSON),
+};
+#undef FIELD
+const struct record proposal_record = RECORD("Proposal", struct proposal, proposal_fields);
+
+static json_t *proposal_write(const void *object, bool is_signed) {
+  struct proposal proposal = *(const struct proposal *)object;
+  static const char a_key[] = "a publisher's key (wavetune proposals promote --sign-key)";
+  static const char a_publisher[] = "a publisher (wavetune proposals promote)";
+  static const char the_rule[] = "the policy, which promotes it";
+  if (string_equal(proposal.state, "open"))
+    proposal.waits_for = (char *)(is_signed ? a_key : proposal.promote ? the_rule : a_publisher);
+  return record_write(&proposal_record, &proposal);
+}
+static json_t *write_signed(const void *object) { return proposal_write(object, true); }
+static json_t *write_unsigned(const void *object) { return proposal_write(object, false); }
+
+void route_proposal_list(struct worker *worker, struct request *request) {
+  const struct list list = {.statement = &sql_proposals_list,
+                            .record = &proposal_record,
+                            .write = server_publisher_keys(worker->server)->n ? write_signed
+                                                                              : write_unsigned,
+                            .is_newest_first = true};
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (request_query_only(request, list_arguments))
+    answer_page(worker, request, &list, &parameters);
+}
+
+/* Finds the proposal of the path. Else answers and returns NULL. */
+static struct db_rows *proposal_find(struct worker *worker, struct request *request) {
+  struct error error;
+  int64_t id;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!request_query_only(request, NULL) || !answer_id(request, "proposal", &id))
+    return NULL;
+  bind_integer(&parameters, "id", id);
+  if (!db_run(worker->db, &sql_proposals_get, &parameters, &rows, &error))
+    answer_failure(request, &error);
+  else if (!db_count(rows))
+    answer_refusal(request, ERROR_MISSING, "",
+                   "there is no proposal %lld; GET /v1/proposals "
+                   "lists all",
+                   (long long)id);
+  else
+    return TAKE(rows);
+  return NULL;
+}
+
+static void proposal_answer(struct worker *worker, struct request *request,
+                            const struct db_rows *rows) {
+  cleanup_json json_t *items = db_first_rows_to_json(
+      rows, 1, &proposal_record,
+      server_publisher_keys(worker->server)->n ? write_signed : write_unsigned);
+  request_answer_json(request, 200, json_incref(json_array_get(items, 0)));
+}
+
+void route_proposal_get(struct worker *worker, struct request *request) {
+  cleanup_rows struct db_rows *rows = proposal_find(worker, request);
+  if (rows)
+    proposal_answer(worker, request, rows);
+}
+
+/* Whether it is open. Else answers. */
+static bool is_open(struct request *request, const struct db_rows *rows) {
+  const char *state = db_get(rows, 0, "state"), *reason = db_get(rows, 0, "reason");
+  bool is = string_equal(state, "open");
+  if (!is)
+    answer_refusal(request, ERROR_CONFLICT, "",
+                   "proposal %s was %s%s%s; GET /v1/proposals lists all", db_get(rows, 0, "id"),
+                   state, *reason ? ": " : "", reason);
+  return is;
+}
+
+/* Moves the channel, which promotes the proposal (channel_move). Unless the request states another
+ * condition, only from the entry that the proposal was compared with. */
+void route_proposal_promote(struct worker *worker, struct request *request) {
+  cleanup_rows struct db_rows *rows = proposal_find(worker, request);
+  struct channel_move move;
+  struct error error;
+  if (!rows || !is_open(request, rows))
+    return;
+
+  struct digest release = db_get_digest(rows, 0, "release");
+  cleanup_json json_t *body = json_copy(request->json);
+  if (json_object_get(body, "release")) {
+    answer_refusal(request, ERROR_INVALID, "/release",
+                   "the release is the proposal's; leave \"release\" out");
+    return;
+  }
+  if (json_is_object(body))
+    json_put(body, "release", json_digest_text(&release));
+  if (!channel_move_parse(body, &move, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  struct channel_condition condition = {request_header(request, "If-Match"),
+                                        request_header(request, "If-None-Match")};
+  if (!condition.if_match && !condition.if_none_match) {
+    if (db_is_null(rows, 0, "etag"))
+      condition.if_none_match = "*";
+    else
+      condition.if_match = db_get(rows, 0, "etag");
+  }
+  channel_put(worker, request, db_get(rows, 0, "channel"), &move, &condition);
+}
+
+struct reject_request {
+  char *reason;
+};
+static const struct field reject_fields[] = {
+    RECORD_FIELD(TEXT, struct reject_request, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1,
+                 .most = PROPOSAL_REASON_MAX),
+};
+const struct record proposal_reject_record =
+    RECORD("ProposalRejection", struct reject_request, reject_fields);
+
+static bool proposal_reject(struct db *db, int64_t id, const char *reason,
+                            const struct author *author, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "id", id);
+  bind_text(&parameters, "reason", reason);
+  bind_author(&parameters, author);
+  if (!db_begin(db, error))
+    return false;
+  bool ok = db_run(db, &sql_proposals_reject, &parameters, &rows, error);
+  if (ok && db_count(rows))
+    ok = id_note(db, author, AUDIT_REJECT, id, json_pack("{s:s}", "reason", reason), error);
+  return db_end(db, ok, error);
+}
+
+void route_proposal_reject(struct worker *worker, struct request *request) {
+  cleanup_rows struct db_rows *rows = proposal_find(worker, request);
+  struct reject_request wanted = {0};
+  struct error error;
+  if (!rows)
+    return;
+  if (!record_read(&proposal_reject_record, request->json, "", &wanted, &error)) {
+    answer_failure(request, &error);
+  } else if (is_open(request, rows) &&
+             channel_may_be_moved(worker, request, db_get(rows, 0, "channel"))) {
+    cleanup_rows struct db_rows *after = NULL;
+    if (!proposal_reject(worker->db, db_get_integer(rows, 0, "id"), wanted.reason,
+                         request_author(request), &error))
+      answer_failure(request, &error);
+    else if ((after = proposal_find(worker, request)))
+      proposal_answer(worker, request, after);
+  }
+  record_release(&proposal_reject_record, &wanted);
+}

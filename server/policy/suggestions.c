@@ -1,0 +1,220 @@
+/* The jobs that the policy suggests, and making them. Memory and threads: policy.h. */
+#include <math.h>
+
+#include "server/db/db_record.h"
+#include "server/demand/demand.h"
+#include "server/http/request.h"
+#include "server/job/job_wish.h"
+#include "server/policy/policy.h"
+#include "server/policy/policy.sql.h"
+#include "server/records.h"
+
+struct suggestion {
+  int64_t id; /* of the captured launch, or of the demand */
+  char *source, *name, *tag, *regime, *image, *not_queued;
+  struct digest kernel;
+  json_t *key, *environment, *space;
+  int64_t configs;
+  double device_seconds;
+};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct suggestion, member, __VA_ARGS__)
+static const struct field suggestion_fields[] = {
+    FIELD(INTEGER, id, FIELD_NO_JSON),
+    FIELD(TEXT, source, FIELD_ANSWER, .schema = "{\"enum\": [\"capture\", \"demand\"]}"),
+    FIELD(TEXT, name, FIELD_ANSWER, .about = "of a captured function, or of a kernel"),
+    FIELD(DIGEST, kernel, FIELD_ANSWER),
+    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
+    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
+    FIELD(TEXT, tag, FIELD_ANSWER),
+    FIELD(TEXT, regime, FIELD_ANSWER, .schema = SCHEMA("Regime")),
+    FIELD(TEXT, image, FIELD_ANSWER, .about = "empty where the program did not state it"),
+    FIELD(INTEGER, configs, FIELD_ANSWER),
+    FIELD(NUMBER, device_seconds, FIELD_ANSWER, .about = "an estimate"),
+    FIELD(TEXT, not_queued, FIELD_ANSWER, .about = "why the last attempt made no job"),
+    FIELD(JSON, space, FIELD_NO_JSON),
+};
+#undef FIELD
+const struct record suggestion_record =
+    RECORD("PolicySuggestion", struct suggestion, suggestion_fields);
+
+/* What became of a suggestion. */
+struct policy_decision {
+  const char *source, *name, *refused;
+  struct digest kernel;
+  json_t *key;
+  int64_t job; /* FIELD_NONE: it was refused */
+};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct policy_decision, member, __VA_ARGS__)
+static const struct field decision_fields[] = {
+    FIELD(TEXT, source, FIELD_ANSWER),
+    FIELD(TEXT, name, FIELD_ANSWER),
+    FIELD(DIGEST, kernel, FIELD_ANSWER),
+    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
+    FIELD(ID, job, FIELD_ANSWER | FIELD_OMITTED),
+    FIELD(TEXT, refused, FIELD_ANSWER | FIELD_OMITTED),
+};
+#undef FIELD
+const struct record decision_record =
+    RECORD("PolicyDecision", struct policy_decision, decision_fields);
+
+struct suggestions {
+  size_t n;
+  struct suggestion *all;
+};
+static void suggestions_release(struct suggestions *suggestions) {
+  db_records_free(&suggestion_record, suggestions->all, suggestions->n);
+}
+#define cleanup_suggestions __attribute__((cleanup(suggestions_release)))
+
+/* Captures first, then demand, at most `limit` in all. `is_listed`: also those that were tried a
+ * short time ago. */
+static bool suggestions_read(struct db *db, int64_t limit, bool is_listed, struct suggestions *ret,
+                             struct error *error) {
+  cleanup_rows struct db_rows *captures = NULL, *demand = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "limit", limit);
+  bind_integer(&parameters, "config_us", CONFIG_US_DEFAULT);
+  bind_integer(&parameters, "retry_s", POLICY_RETRY_S);
+  bind_bool(&parameters, "is_listed", is_listed);
+  if (!db_run(db, &sql_policy_captures, &parameters, &captures, error) ||
+      !demand_wanted_read(db, limit - db_count(captures), true, &demand, error))
+    return false;
+
+  ret->n = (size_t)db_count(captures) + (size_t)db_count(demand);
+  ret->all = xcalloc(ret->n + 1, sizeof *ret->all);
+  for (size_t i = 0; i < ret->n; i++) {
+    bool is_demand = i >= (size_t)db_count(captures);
+    struct suggestion *one = &ret->all[i];
+    db_read(is_demand ? demand : captures, (int)i - (is_demand ? db_count(captures) : 0),
+            &suggestion_record, one);
+    if (isnan(one->device_seconds))
+      one->device_seconds = (double)one->configs * CONFIG_US_DEFAULT / 1e6;
+  }
+  return true;
+}
+
+void route_policy_suggestions(struct worker *worker, struct request *request) {
+  static const char *const arguments[] = {"limit", NULL};
+  cleanup_suggestions struct suggestions suggestions = {0};
+  cleanup_policy struct policy policy = {0};
+  struct error error;
+  int64_t limit;
+  const char *after;
+  double left;
+  if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
+    return;
+  if (!policy_load(worker->db, &policy, &error) ||
+      !policy_budget(worker->db, &policy, &left, &error) ||
+      !suggestions_read(worker->db, limit, true, &suggestions, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  json_t *items = json_array();
+  for (size_t i = 0; i < suggestions.n; i++)
+    json_push(items, record_write(&suggestion_record, &suggestions.all[i]));
+  request_answer_json(request, 200,
+                      json_pack("{s:o, s:n, s:o}", "items", items, "next", "device_seconds_left",
+                                isinf(left) ? json_null() : json_real(left)));
+}
+
+/* Makes the job of a suggestion and notes what became of it. */
+static bool job_make(struct worker *worker, const struct suggestion *one, double budget_s,
+                     const struct author *author, struct policy_decision *ret,
+                     struct error *refused, struct error *error) {
+  const struct job_wish wish = {.kernel = one->kernel,
+                                .key = one->key,
+                                .space = one->space,
+                                .environment = one->environment,
+                                .tag = one->tag,
+                                .run = POLICY_RUN,
+                                .regime = one->regime,
+                                .priority = POLICY_PRIORITY,
+                                .budget_s = budget_s};
+  int64_t job;
+  if (!job_wish_submit(worker, &wish, author, &job, refused, error))
+    return false;
+  const char *why = job ? NULL : refused->message;
+  *ret = (struct policy_decision){.source = one->source,
+                                  .name = one->name,
+                                  .refused = why,
+                                  .kernel = one->kernel,
+                                  .key = one->key,
+                                  .job = job ? job : FIELD_NONE};
+  if (string_equal(one->source, "demand"))
+    return demand_decide(worker->db, one->id, job, why, error);
+
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "id", one->id);
+  bind_record(&parameters, &decision_record, ret);
+  return db_run(worker->db, &sql_policy_decided, &parameters, NULL, error);
+}
+
+bool policy_jobs_make(struct worker *worker, int64_t most, const struct author *author,
+                      json_t **ret_answers, struct error *error) {
+  cleanup_suggestions struct suggestions suggestions = {0};
+  cleanup_policy struct policy policy = {0};
+  cleanup_json json_t *answers = json_array();
+  double left;
+  if (!policy_load(worker->db, &policy, error) ||
+      !db_run(worker->db, &sql_policy_attach, NULL, NULL, error) ||
+      !policy_budget(worker->db, &policy, &left, error))
+    return false;
+  if (left > 0 && !suggestions_read(worker->db, most, false, &suggestions, error))
+    return false;
+
+  bool is_unused = policy.used_today + policy.open <= 0;
+  for (size_t i = 0; i < suggestions.n; i++) {
+    const struct suggestion *one = &suggestions.all[i];
+    double limit = policy.device_seconds_per_day;
+    bool fits = one->device_seconds <= left, is_large = one->device_seconds > limit;
+    struct policy_decision decision;
+    struct error refused = {0};
+    if ((!fits && !(is_large && is_unused)) ||
+        (policy.configs_max != FIELD_NONE && one->configs > policy.configs_max))
+      continue;
+    if (!job_make(worker, one, fits ? NAN : limit, author, &decision, &refused, error))
+      return false;
+
+    json_push(answers, record_write(&decision_record, &decision));
+    if (decision.job != FIELD_NONE) {
+      left -= fits ? one->device_seconds : limit;
+      is_unused = false;
+    }
+  }
+  *ret_answers = TAKE(answers);
+  return true;
+}
+
+struct run_request {
+  int64_t top;
+};
+static const struct field run_fields[] = {
+    RECORD_FIELD(INTEGER, struct run_request, top, FIELD_NOT_NULL, .least = 1,
+                 .most = POLICY_JOBS_MAX, .about = "default: 100"),
+};
+const struct record policy_run_record = RECORD("PolicyRun", struct run_request, run_fields);
+
+void route_policy_run(struct worker *worker, struct request *request) {
+  struct run_request wanted = {.top = 100};
+  cleanup_policy struct policy policy = {0};
+  struct error error;
+  json_t *answers = NULL;
+  bool is_locked = false;
+  if (!request_query_only(request, NULL))
+    return;
+
+  bool ok = record_read(&policy_run_record, request->json, "", &wanted, &error) &&
+            policy_load(worker->db, &policy, &error);
+  if (ok && policy.mode == POLICY_OFF)
+    ok = error_of(&error, ERROR_CONFLICT,
+                  "the policy is off, so it suggests nothing; PUT /v1/policy sets another one");
+  ok = ok && policy_lock(worker->db, true, &is_locked, &error);
+  ok = ok && policy_jobs_make(worker, wanted.top, request_author(request), &answers, &error);
+  if (is_locked)
+    policy_unlock(worker->db);
+  if (ok)
+    request_answer_json(request, 200, json_pack("{s:o}", "items", answers));
+  else
+    answer_failure(request, &error);
+}

@@ -57,6 +57,12 @@ bool agreement_varies(const struct argument *argument) {
           kind == FILL_SORTED || kind == FILL_PERMUTATION);
 }
 
+/* Whether the set is of large inputs. A kernel whose inputs a builder scaled down has none: larger
+ * ones would be of a scale with which the builder saw it diverge. */
+static bool is_large(const struct kernel *kernel, size_t set) {
+  return set == LARGE_SET && !kernel->is_scaled_down;
+}
+
 bool agreement_sets_new(struct problem *problem, size_t index, uint64_t seed, struct error *error) {
   const struct argument *argument = &problem->kernel->arguments[index];
   struct device *device = problem->device;
@@ -69,7 +75,8 @@ bool agreement_sets_new(struct problem *problem, size_t index, uint64_t seed, st
   bool is_made = true;
   for (size_t set = 0; set < problem->n_sets && is_made; set++) {
     struct argument of_set = *argument;
-    of_set.fill.scale = set == LARGE_SET ? AGREEMENT_LARGE : 1;
+    if (is_large(problem->kernel, set))
+      of_set.fill.scale = AGREEMENT_LARGE;
     if (set)
       inputs_fill(&of_set, index, operand->elements, seed + set * 0x9e3779b97f4a7c15u, bytes);
     is_made = ops->buffer_new(device, operand->bytes, &operand->sets[set], error) &&
@@ -205,10 +212,11 @@ static void pieces_run(struct comparison *comparison, void (*work)(void *context
 }
 
 /* How an error names the set of inputs. */
-static const char *set_words(size_t set) {
+static const char *set_words(const struct problem *problem) {
   static const char *const words[AGREEMENT_SETS] = {"", ", with a second set of inputs",
-                                                    ", with inputs of large magnitude"};
-  return words[set];
+                                                    ", with a third set of inputs"};
+  return is_large(problem->kernel, problem->set) ? ", with inputs of large magnitude"
+                                                 : words[problem->set];
 }
 
 /* Gets what a config left in output i: *ret_is_same where it is what the default left, else its
@@ -308,14 +316,14 @@ static enum outcome noise_measure(struct problem *problem, size_t i, struct erro
                                   .bytes = operand->written};
   pieces_run(&comparison, piece_differ, &far, &sum, &agreed->noise, &count);
   problem->is_noisy = true;
-  agreed->is_overflown = far >= 0 && problem->set == LARGE_SET;
+  agreed->is_overflown = far >= 0 && is_large(problem->kernel, problem->set);
   if (far < 0 || agreed->is_overflown)
     return OUTCOME_CORRECT;
   error_set(error,
             "%s[%lld] is %.9g in one run of the default config and %.9g in the next%s: nothing can "
             "be compared with it",
             argument->name, (long long)far, element_get(argument->dtype, agreed->bytes, far),
-            element_get(argument->dtype, operand->written, far), set_words(problem->set));
+            element_get(argument->dtype, operand->written, far), set_words(problem));
   return OUTCOME_CORRECTNESS;
 }
 
@@ -380,10 +388,14 @@ static bool output_agrees(const struct problem *problem, size_t i, struct error 
   pieces_run(&comparison, piece_compare, &far, &sum, &largest, &n_next);
   if (far >= 0) {
     double expected = element_get(dtype, agreed->bytes, far);
-    return error_set(
-        error, "%s[%lld] is %.9g, the default config has %.9g (allowed difference %.3g)%s",
-        argument->name, (long long)far, element_get(dtype, operand->written, far), expected,
-        tolerance.atol + tolerance.rtol * fabs(expected), set_words(problem->set));
+    int64_t n_others = operand->elements - agreed->n_finite;
+    error_set(error, "%s[%lld] is %.9g, the default config has %.9g (allowed difference %.3g)%s",
+              argument->name, (long long)far, element_get(dtype, operand->written, far), expected,
+              tolerance.atol + tolerance.rtol * fabs(expected), set_words(problem));
+    if (n_others > 0)
+      error_append(error, "; %lld of its elements are not finite, so perhaps it overflows",
+                   (long long)n_others);
+    return false;
   }
 
   return n_next <= operand->elements / FLOAT8_SHARE ||
@@ -391,7 +403,7 @@ static bool output_agrees(const struct problem *problem, size_t i, struct error 
                    "%lld of the %lld elements of %s are not those of the default config but the "
                    "next value%s",
                    (long long)n_next, (long long)operand->elements, argument->name,
-                   set_words(problem->set));
+                   set_words(problem));
 }
 
 /* Sets *ret: output i of the default overflows with large inputs. Then where it is NaN or infinite
@@ -399,7 +411,7 @@ static bool output_agrees(const struct problem *problem, size_t i, struct error 
 static bool overflow_find(struct problem *problem, size_t i, bool *ret, struct error *error) {
   const struct agreed *agreed = problem->operands[i].agreed;
   *ret = false;
-  if (problem->set != LARGE_SET)
+  if (!is_large(problem->kernel, problem->set))
     return true;
   if (!default_sum(problem, i, LARGE_SET, error) || !default_sum(problem, i, 0, error))
     return false;

@@ -2,8 +2,9 @@
  * the default config, which is the first that is checked.
  *
  * Every config runs on AGREEMENT_SETS sets of inputs: those that are timed, others of the same
- * kind, and others whose normal deviates are AGREEMENT_LARGE times as large; only on the first
- * where memory does not suffice for three. The default runs twice on each set: by how much it
+ * kind, and others whose normal deviates are AGREEMENT_LARGE times as large, or of the same kind
+ * where the case scales them down (common/kernel/kernel_case.h); only on the first where memory
+ * does not suffice for three. The default runs twice on each set: by how much it
  * differs from itself (atomic additions in another order) is the noise. NaN and infinity must be in
  * the same places, and for all other elements b of the default and a of another config
  *   |a - b| <= atol * rms(b) + rtol * |b| + 4 * noise

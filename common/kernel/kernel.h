@@ -121,8 +121,9 @@ struct kernel {
   RECORD_ARRAY(struct define, n_defines, defines);
   struct launch launch;
   enum { CASES_BUILD } cases; /* as the manifest states it, or -1 */
-  bool is_captured; /* launches and arguments are those of a build's cases (kernel_case.h) */
-  bool is_tf32;     /* of a case: dots of 32-bit floats are rounded */
+  bool is_captured;    /* launches and arguments are those of a build's cases (kernel_case.h) */
+  bool is_tf32;        /* of a case: dots of 32-bit floats are rounded */
+  bool is_scaled_down; /* of a case: its normal deviates, which are less than 1 */
   struct kernel_reference reference;
   char *flops, *bytes; /* expressions or NULL */
   RECORD_ARRAY(struct export, n_exports, exports);

@@ -40,12 +40,15 @@ static const struct record member_record = RECORD(NULL, struct member, member_fi
 struct kernel_case {
   RECORD_ARRAY(struct member, n_arguments, arguments);
   enum { PRECISION_TF32 } precision;
+  double scale;
 };
 static const char *const precision_names[] = {"tf32", NULL};
 static const struct field case_fields[] = {
     RECORD_FIELD_AS("arguments", MAP, struct kernel_case, n_arguments, FIELD_REQUIRED,
                     .most = KERNEL_ARGUMENTS_MAX, .of = &member_record),
     RECORD_FIELD(ENUM, struct kernel_case, precision, FIELD_NOT_NULL, .names = precision_names),
+    RECORD_FIELD(NUMBER, struct kernel_case, scale, FIELD_NOT_NULL, .least_number = CASE_SCALE_MIN,
+                 .most_number = 1),
 };
 static const struct record case_record = RECORD(NULL, struct kernel_case, case_fields);
 
@@ -201,7 +204,11 @@ bool kernel_of_case(const struct kernel *kernel, const json_t *json, struct kern
   if (!aliases_settle(made, &of, error))
     return false;
 
+  for (size_t i = 0; i < made->n_arguments && !isnan(of.scale); i++)
+    if (made->arguments[i].is_buffer && made->arguments[i].fill.kind == FILL_NORMAL)
+      made->arguments[i].fill.scale = of.scale;
   made->is_captured = false;
+  made->is_scaled_down = of.scale < 1;
   made->is_tf32 = of.precision == PRECISION_TF32;
   *ret_kernel = TAKE(made);
   return true;

@@ -6,8 +6,9 @@
  *      "o": {"elements": 4096, "access": "readwrite", "alias": "q"},
  *      "lengths": {"elements": 5, "access": "read", "fill": {"blob": "sha256:…"}},
  *      "T": {"value": 2048}, "scale": {"value": 0.088}},
- *    "precision": "tf32"}       optional: dots of 32-bit floats are rounded to tf32 or bf16x3, so
+ *    "precision": "tf32",       optional: dots of 32-bit floats are rounded to tf32 or bf16x3, so
  *                               that configs may differ more (agent/measure/agreement.h)
+ *    "scale": 0.0625}           optional: the deviation of "normal" fills, from CASE_SCALE_MIN to 1
  * The names are arguments of the manifest; one that is absent is not passed (None, or compiled in).
  * A buffer has its number of elements, 1 to 2^40, and is read or read and written: "write" does not
  * exist, because compiled code does not tell whether all of a buffer is written. A fill is one of
@@ -15,6 +16,10 @@
  * another argument: it has the same fill, if it states one, no alias itself, and is not larger;
  * either of them that is written makes the buffer one that is written. A scalar's value is an
  * integer, true or false, or, of a float, any number, "inf", "-inf" or "nan".
+ *
+ * A scale below 1 states that the builder saw the kernel diverge with a deviation of 1. Recurrences
+ * multiply a state by what the program has normalised; with deviates of 1 their values grow to
+ * 1e35 and overflow, and no two ways to compute them agree (captured/scaling.py).
  *
  * A kernel with a case has plain numbers where other manifests have expressions; where an object is
  * launched states its grid. Its hash and its JSON are the captured kernel's.
@@ -24,6 +29,8 @@
 #define WAVETUNE_COMMON_KERNEL_KERNEL_CASE_H
 
 #include "common/kernel/kernel.h"
+
+#define CASE_SCALE_MIN 0x1p-20
 
 /* Pointers of errors are relative to the case. */
 must_check bool kernel_of_case(const struct kernel *kernel, const json_t *json,

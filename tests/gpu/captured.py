@@ -44,8 +44,8 @@ def expected(jit, case, config, grid, objects, scale):
     launch = types.SimpleNamespace(arguments=arguments, configs=[first])
     found = expected_of(function_document(jit, closure(jit), None, [], None), launch, manifest, {"arguments": case},
                         lambda digest: str(objects / digest.removeprefix("sha256:")))
-    assert isinstance(found, bytes), found
-    return found
+    assert not isinstance(found, str) and found.scale == 1, found
+    return found.blob
 
 
 def kernel_write(folder, is_planted):

@@ -16,12 +16,12 @@ FLOATS = [name for name in STORED if "float" in name]
 INTEGERS = [name for name in STORED if name not in FLOATS and name != "bool"]
 
 
-def agents(tmp_path, buffers, seed):
+def agents(tmp_path, buffers, seed, scale):
     """The bytes of [(dtype, fill, elements)] as the agent makes them."""
     manifest = {"name": "a/b", "language": "triton", "entry": "f", "key": ["n"], "cases": "build",
                 "sources": [{"path": "f.py", "digest": DIGEST}],
                 "arguments": [{"name": f"a{i}", "dtype": dtype, "kind": "buffer"} for i, (dtype, _, _) in enumerate(buffers)]}
-    case = {"arguments": {f"a{i}": {"elements": n, "access": "read", "fill": fill} for i, (_, fill, n) in enumerate(buffers)}}
+    case = {"arguments": {f"a{i}": {"elements": n, "access": "read", "fill": fill} for i, (_, fill, n) in enumerate(buffers)}, **({"scale": scale} if scale != 1 else {})}
     for name, document in (("kernel", manifest), ("case", case)):
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
     (tmp_path / "blob").write_bytes(BLOB)
@@ -29,15 +29,15 @@ def agents(tmp_path, buffers, seed):
                            tmp_path / "blob"], capture_output=True, check=True).stdout
 
 
-def compare(tmp_path, buffers, seed=7):
+def compare(tmp_path, buffers, seed=7, scale=1):
     for i in range(0, len(buffers), 60):  # a kernel has at most 64 arguments
-        compare_some(tmp_path, buffers[i:i + 60], seed)
+        compare_some(tmp_path, buffers[i:i + 60], seed, scale)
 
 
-def compare_some(tmp_path, buffers, seed):
-    found, end = agents(tmp_path, buffers, seed), 0
+def compare_some(tmp_path, buffers, seed, scale):
+    found, end = agents(tmp_path, buffers, seed, scale), 0
     for i, (dtype, fill, n) in enumerate(buffers):
-        own = Contents(dtype, fill, i, n, seed, lambda digest: BLOB[:n * np.dtype(STORED[dtype]).itemsize])
+        own = Contents(dtype, fill, i, n, seed, lambda digest: BLOB[:n * np.dtype(STORED[dtype]).itemsize]).scaled(scale)
         theirs = np.frombuffer(found, STORED[dtype], n, end)
         end += theirs.nbytes
         mine = np.concatenate([own.at(np.arange(start, min(start + 1000003, n))) for start in range(0, n, 1000003)])
@@ -52,6 +52,12 @@ def compare_some(tmp_path, buffers, seed):
 def test_deviates_and_uniform_numbers_of_every_type(tmp_path, seed):
     fills = ["normal", "uniform", {"uniform": [-0.9, 0.8]}, "zeros", "index", {"ramp": [-1, 0.001]}, {"constant": 0.3}]
     compare(tmp_path, [(dtype, fill, n) for dtype in FLOATS for fill in fills for n in (1, 1001)], seed)
+
+
+@pytest.mark.parametrize("scale", [1 / 16, 1 / 256, 0.3])
+def test_deviates_of_a_scale(tmp_path, scale):
+    compare(tmp_path, [(dtype, fill, n) for dtype in FLOATS for fill in ("normal", "uniform", {"constant": 2})
+                       for n in (1, 70001)], scale=scale)
 
 
 def test_integers_of_every_type(tmp_path):

@@ -40,16 +40,18 @@ class Trial:
     def run(self):
         return interpret.expected_of(self.document, self.launch, self.manifest, self.case, lambda digest: self.blob)
 
-    def input(self, name):
+    def input(self, name, scale=1):
         """What the agent fills the buffer with, as numbers."""
         dtype, n, fill, _ = self.buffers[name]
-        return widened(dtype, Contents(dtype, fill, list(self.buffers).index(name), n, interpret.SEED, None).at(np.arange(n)))
+        own = Contents(dtype, fill, list(self.buffers).index(name), n, interpret.SEED, None, scale)
+        return widened(dtype, own.at(np.arange(n)))
 
-    def values(self, name):
-        """(indices, values) of a buffer that was written."""
-        blob = self.run()
-        assert isinstance(blob, bytes), blob
-        head, _, rest = blob.partition(b"\n")
+    def values(self, name, scale=1):
+        """(indices, values) of a buffer that was written. `scale`: that must be found."""
+        found = self.run()
+        assert isinstance(found, interpret.Expected), found
+        assert found.scale == scale
+        head, _, rest = found.blob.partition(b"\n")
         for buffer in json.loads(head)["buffers"]:
             runs = np.frombuffer(rest, "<i8", 2 * buffer["runs"]).reshape(-1, 2)
             values = np.frombuffer(rest[runs.nbytes:], STORED[buffer["dtype"]], buffer["values"])
@@ -150,6 +152,54 @@ def test_a_builder_without_numpy_says_so(tmp_path, monkeypatch):
     (tmp_path / "numpy.py").write_text("raise ImportError\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert "has no NumPy" in rows("scaled").run()
+
+
+def delta(dtype, factor, steps=24):
+    n = 3 * steps * 16
+    return Trial("delta", {"k_ptr": (dtype, n, "normal", False), "v_ptr": (dtype, n, "normal", False),
+                           "y_ptr": (dtype, n, "normal", True)}, [3, 1, 1], {"SIZE": 16}, T=steps, factor=factor)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("factor, scale", [(1 / 16, 1), (1.0, 1 / 16), (16.0, 1 / 256)])
+def test_a_recurrence_that_diverges_gets_smaller_inputs(dtype, factor, scale):
+    trial = delta(dtype, factor)
+    index, values = trial.values("y_ptr", scale)
+    wanted = np.zeros((3, 24, 16))
+    k, v = (trial.input(name, scale).astype(np.float64).reshape(3, 24, 16) for name in ("k_ptr", "v_ptr"))
+    for program in range(3):
+        h = np.zeros((16, 16))
+        for step in range(24):
+            own = k[program, step] * factor
+            wanted[program, step] = v[program, step] - own @ h
+            h += np.outer(own, wanted[program, step])
+    assert index.size == wanted.size and np.abs(values - wanted.reshape(-1)).max() < 0.01 * np.abs(wanted).max()
+
+
+def test_a_kernel_that_diverges_with_every_input_has_no_values():
+    found = delta("float32", 1e6).run()
+    assert found == "its values overflow or grow with inputs of 1, of 1/16 and of 1/256"
+
+
+@pytest.mark.parametrize("mode, scale", [("log", 1), ("masked", 1), ("powers", 1), ("exp", 1 / 16), ("both", 1 / 16)])
+def test_only_what_the_size_of_inputs_makes_large_is_scaled(mode, scale):
+    trial = Trial("sized", {"x_ptr": ("float32", 4096, "normal", False), "y_ptr": ("float32", 4096, "zeros", True)}, [4, 1, 1],
+                  {"MODE": mode, "BLOCK": 1024})
+    index, values = trial.values("y_ptr", scale)
+    is_finite = np.isfinite(values)
+    assert index.size == 4096 and (np.abs(values[is_finite]).max() > 1e9) == (mode in ("masked", "powers"))
+    assert is_finite.all() == (mode in ("masked", "powers", "exp")) and is_finite.sum() > 1000
+
+
+def test_the_case_of_a_variant_states_the_scale(tmp_path):
+    trials = [delta("float32", 1.0), delta("float32", 1 / 16), delta("float32", 1e6)]
+    kernel = types.SimpleNamespace(function=types.SimpleNamespace(document=trials[0].document), manifest=trials[0].manifest)
+    variants = [(trial.launch, {"case": trial.case}) for trial in trials]
+    interpret.add_values(kernel, variants, tmp_path, lambda digest: None, 2)
+    scaled, plain, without = (variant for _, variant in variants)
+    assert scaled["case"]["scale"] == 1 / 16 and "scale" not in plain["case"] and "scale" not in without["case"]
+    assert all((tmp_path / one["expected"].removeprefix("sha256:")).is_file() for one in (scaled, plain))
+    assert "expected" not in without and "overflow" in without["not_interpreted"]
 
 
 def test_the_same_launch_gives_the_same_bytes():

@@ -64,13 +64,16 @@ static void trial_expect(struct trial *trial, const struct check *checks, size_t
   }
 }
 
-/* Opens a kernel and checks its configs in turn, the default first. */
-static struct trial *trial_of(const char *source, struct fixture_options options, bool is_tf32,
-                              const struct check *checks, size_t n) {
+/* Opens a kernel and checks its configs in turn, the default first. `scale`: of its inputs. */
+static struct trial *trial_scaled(const char *source, struct fixture_options options, bool is_tf32,
+                                  double scale, const struct check *checks, size_t n) {
   struct trial *trial = xcalloc(1, sizeof *trial);
   struct error error = {0};
   trial->fixture = fixture_new(source, options);
   trial->fixture.kernel->is_tf32 = is_tf32;
+  trial->fixture.kernel->is_scaled_down = scale < 1; /* as of a case */
+  for (size_t i = 0; i < trial->fixture.kernel->n_arguments && scale < 1; i++)
+    trial->fixture.kernel->arguments[i].fill.scale = scale;
   struct problem_setup setup = {.kernel = trial->fixture.kernel,
                                 .key = &trial->fixture.key,
                                 .space = trial->fixture.space,
@@ -82,6 +85,11 @@ static struct trial *trial_of(const char *source, struct fixture_options options
   cr_assert_eq(trial->problem->n_sets, AGREEMENT_SETS);
   trial_expect(trial, checks, n);
   return trial;
+}
+
+static struct trial *trial_of(const char *source, struct fixture_options options, bool is_tf32,
+                              const struct check *checks, size_t n) {
+  return trial_scaled(source, options, is_tf32, 1, checks, n);
 }
 #define CHECKS(...)                                                                                \
   (const struct check[]){__VA_ARGS__}, ARRAY_LENGTH(((const struct check[]){__VA_ARGS__}))
@@ -122,6 +130,22 @@ Test(agreement, what_is_wrong_for_large_numbers_only_disagrees) {
       TRIAL(modes, MODES, {0, BITWISE}, {4, SAYS("with inputs of large magnitude")}, {1, BITWISE});
 }
 
+Test(agreement, inputs_that_are_scaled_down_are_so_in_all_sets) {
+  cleanup_trial struct trial *trial = trial_scaled(
+      modes, MODES, false, 1.0 / 16,
+      CHECKS({0, BITWISE}, {4, BITWISE}, {3, SAYS("with a third set of inputs")}, {1, BITWISE}));
+  const struct operand *x = &trial->problem->operands[1];
+  for (size_t set = 0; set < AGREEMENT_SETS; set++) {
+    const float *values = x->sets[set]->address;
+    double sum = 0;
+    for (int64_t i = 0; i < x->elements; i++)
+      sum += (double)values[i] * (double)values[i];
+    cr_expect_float_eq(16 * sqrt(sum / (double)x->elements), 1, 0.05, "set %zu", set);
+    for (size_t other = 0; other < set; other++)
+      cr_expect_neq(memcmp(values, x->sets[other]->address, x->bytes), 0);
+  }
+}
+
 Test(agreement, what_depends_on_earlier_inputs_disagrees) {
   cleanup_trial struct trial *trial = TRIAL(modes, MODES, {0, BITWISE}, {8, SAYS("y[0] is ")});
 }
@@ -133,7 +157,8 @@ Test(agreement, nan_where_the_default_has_a_number_disagrees) {
 
 Test(agreement, the_nans_of_the_default_agree) {
   cleanup_trial struct trial *trial =
-      TRIAL(modes, MODES, {5, BITWISE}, {5, BITWISE}, {0, SAYS("the default config has nan")});
+      TRIAL(modes, MODES, {5, BITWISE}, {5, BITWISE}, {0, SAYS("the default config has nan")},
+            {0, SAYS("; 1 of its elements are not finite, so perhaps it overflows")});
 }
 
 Test(agreement, inputs_must_be_unchanged_and_nothing_else_be_written) {

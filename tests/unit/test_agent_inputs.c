@@ -45,6 +45,17 @@ Test(inputs, more_than_a_period_repeats_what_was_drawn) {
                 "rows of a power of two of elements must differ");
 }
 
+Test(inputs, deviates_have_the_scale_of_the_fill) {
+  enum { N = 3 * INPUTS_BLOCK / 2 };
+  static float plain[N], scaled[N];
+  struct argument argument = argument_of(DTYPE_FLOAT32, FILL_NORMAL, 0, 1);
+  inputs_fill(&argument, 2, N, 7, plain);
+  argument.fill.scale = 1.0 / 16;
+  inputs_fill(&argument, 2, N, 7, scaled);
+  for (int i = 0; i < N; i++)
+    cr_assert_eq(scaled[i], plain[i] / 16);
+}
+
 static void expect_normal(enum dtype dtype) {
   enum { N = 200000 }; /* some blocks */
   static double bytes[N];

@@ -55,7 +55,8 @@ Test(kernel_case, numbers_take_the_place_of_expressions) {
   struct scope scope = {0};
   struct error error;
   int64_t elements;
-  cr_expect_not(kernel->is_captured || kernel->is_tf32);
+  cr_expect_not(kernel->is_captured || kernel->is_tf32 || kernel->is_scaled_down);
+  cr_expect_eq(x->fill.scale, 0);
   cr_expect(digest_equal(&kernel->hash, &captured->hash), "it is the same kernel");
   cr_assert(argument_elements(x, &scope, &elements, &error));
   cr_expect_eq(elements, 4096);
@@ -88,6 +89,19 @@ Test(kernel_case, an_argument_that_is_not_passed_is_left_out) {
 Test(kernel_case, may_say_that_dots_are_rounded) {
   cleanup_kernel struct kernel *kernel = made_of("{\"arguments\": {}, \"precision\": \"tf32\"}");
   cr_expect(kernel->is_tf32);
+}
+
+Test(kernel_case, may_scale_its_normal_deviates) {
+  cleanup_kernel struct kernel
+      *kernel = made_of("{\"arguments\": {\"x\": {\"elements\": 4, \"access\": \"read\"}, "
+                        "\"y\": {\"elements\": 4, \"access\": \"read\", \"fill\": \"zeros\"}, "
+                        "\"scale\": {\"value\": 2}}, \"scale\": 0.0625}"),
+      *plain = made_of("{\"arguments\": {\"x\": {\"elements\": 4, \"access\": "
+                       "\"read\"}}, \"scale\": 1}");
+  cr_expect_eq(argument_of(kernel, "x")->fill.scale, 0.0625);
+  cr_expect_eq(argument_of(kernel, "y")->fill.scale, 0);
+  cr_expect(kernel->is_scaled_down);
+  cr_expect_not(plain->is_scaled_down);
 }
 
 Test(kernel_case, an_alias_shares_the_buffer_and_its_access) {
@@ -192,6 +206,12 @@ Test(kernel_case, wrong_cases_are_refused) {
   cr_expect_not(make("{\"arguments\": {}, \"grid\": [1]}", &kernel, &error));
   cr_expect_not(make("{\"arguments\": {}, \"precision\": \"fp8\"}", &kernel, &error));
   cr_expect_str_eq(error.pointer, "/precision");
+  static const char *const scales[] = {"0", "1e-9", "1.5", "-0.5", "true", "null"};
+  for (size_t i = 0; i < ARRAY_LENGTH(scales); i++) {
+    cleanup_free char *text = xasprintf("{\"arguments\": {}, \"scale\": %s}", scales[i]);
+    cr_expect_not(make(text, &kernel, &error), "%s was taken", text);
+    cr_expect_str_eq(error.pointer, "/scale");
+  }
 }
 
 Test(kernel_case, a_reference_does_not_make_another_kernel_of_a_captured_one) {

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from .floats import FLOAT8, bfloat16_of, float8_of
+from .floats import FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_widened
 
 BLOCK = 65536
 PERIOD = 16777259
@@ -92,10 +92,12 @@ def _permuted(index: Any, n: int, seed: int) -> Any:
 
 class Contents:
     """What a buffer of `elements` elements holds that is argument number `index` of its kernel. `fill` is as a case states
-    it; `blob` gives the bytes of a digest."""
+    it; `blob` gives the bytes of a digest; `scale` is the deviation of normal deviates."""
 
-    def __init__(self, dtype: str, fill: Any, index: int, elements: int, seed: int, blob: Callable[[str], bytes]):
-        self.dtype, self.elements, self.itemsize = dtype, elements, np.dtype(STORED[dtype]).itemsize
+    def __init__(self, dtype: str, fill: Any, index: int, elements: int, seed: int, blob: Callable[[str], bytes],
+                 scale: float = 1):
+        self._stated = dtype, fill, index, elements, seed, blob
+        self.scale, self.dtype, self.elements, self.itemsize = scale, dtype, elements, np.dtype(STORED[dtype]).itemsize
         (self.kind, self.value), = ({fill: None} if isinstance(fill, str) else fill).items()
         self.period = PERIOD if self.kind in ("normal", "uniform", "integers") and elements > PERIOD else elements
         self.seed = int(_draw(seed ^ (_OF_ARGUMENT * (index + 1) & _U64), 1))
@@ -105,12 +107,25 @@ class Contents:
         elif self.kind == "blob":
             self.table = np.frombuffer(blob(self.value), STORED[dtype])
 
+    def scaled(self, scale: float) -> Contents:
+        return self if self.kind != "normal" or self.scale == scale else Contents(*self._stated, scale)
+
+    @property
+    def is_float(self) -> bool:
+        return "float" in self.dtype
+
+    def widened(self, elements: Any) -> Any:
+        """Elements as memory has them, as doubles."""
+        if self.dtype == "bfloat16":
+            return bfloat16_widened(elements).astype(np.float64)
+        return float8_widened(self.dtype, elements).astype(np.float64) if self.dtype in FLOAT8 else elements.astype(np.float64)
+
     def _normal_block(self, n: int) -> Any:
         """The deviates of the first block, with the C library's functions."""
         units = _unit(_draw(self.seed, np.arange(1, n + n % 2 + 1, dtype=np.uint64))).tolist()
         values = []
         for first, second in zip(units[::2], units[1::2]):
-            radius, angle = math.sqrt(-2 * math.log(1 - first)), 2 * math.pi * second
+            radius, angle = self.scale * math.sqrt(-2 * math.log(1 - first)), 2 * math.pi * second
             values += [radius * math.cos(angle), radius * math.sin(angle)]
         return stored(self.dtype, values[:n])
 

@@ -3,7 +3,8 @@
 A sample of the grid's programs is executed without a compiler and without a GPU, on the inputs that agents make, with the
 program's first config. It takes a process of its own, since Triton asks for TRITON_INTERPRET when functions are defined:
 
-    python3 -m wavetune.captured.interpret < REQUEST > EXPECTED     status 3: a sentence, why there are no values
+    python3 -m wavetune.captured.interpret < REQUEST > ANSWER       a line with the scale of the inputs, then the blob; with the
+                                                                    status 3: a sentence, why there are no values
 
 The same request gives the same values; how many programs are executed depends on their work, never on the time they take.
 """
@@ -18,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping
 
@@ -33,9 +35,17 @@ SIZE_MAX = 1 << 20
 _REFUSED = 3
 
 
+@dataclass(frozen=True)
+class Expected:
+    """`scale`: of the inputs (scaling.py), for the case to state."""
+
+    blob: bytes
+    scale: float
+
+
 def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str, Any], case: Mapping[str, Any],
-                blob: Callable[[str], str | None]) -> bytes | str:
-    """The blob of a variant, or a sentence why there is none. `blob`: the path of a digest's bytes, where they are here."""
+                blob: Callable[[str], str | None]) -> Expected | str:
+    """The values of a variant, or a sentence why there are none. `blob`: the path of a digest's bytes, where they are here."""
     first = launch.configs[0]
     fills = [argument.get("fill") for argument in case["arguments"].values()]
     digests = {fill["blob"] for fill in fills if isinstance(fill, dict) and "blob" in fill}
@@ -55,7 +65,8 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
     except subprocess.TimeoutExpired:
         return f"the interpreter took more than {TIMEOUT_S:g} s"
     if done.returncode == 0:
-        return done.stdout
+        scale, _, data = done.stdout.partition(b"\n")
+        return Expected(data, float(scale))
     if done.returncode == _REFUSED:
         return one_line(done.stdout.decode(errors="replace"))
     return one_line(f"the interpreter's process ended with the status {done.returncode}: "
@@ -64,13 +75,15 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
 
 def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects: Path, blob: Callable[[str], str | None],
                processes: int) -> None:
-    """Adds to each launch's variant of the build {"expected": DIGEST}, with the values among the objects, or
-    {"not_interpreted": SENTENCE}."""
-    def done(number: int, found: bytes | str | None, reason: str | None) -> None:
+    """Adds to each launch's variant of the build {"expected": DIGEST}, with the values among the objects and their inputs'
+    scale in the case where it is not 1, or {"not_interpreted": SENTENCE}."""
+    def done(number: int, found: Expected | str | None, reason: str | None) -> None:
         variant = variants[number][1]
-        if isinstance(found, bytes):
-            variant["expected"] = digest_bytes(found)
-            (objects / variant["expected"].removeprefix("sha256:")).write_bytes(found)
+        if isinstance(found, Expected):
+            variant["expected"] = digest_bytes(found.blob)
+            (objects / variant["expected"].removeprefix("sha256:")).write_bytes(found.blob)
+            if found.scale != 1:
+                variant["case"]["scale"] = found.scale
         else:
             variant["not_interpreted"] = found or reason or "the interpreter gave no answer"
 
@@ -158,11 +171,22 @@ class _Run:
         return {name: getattr(value, "value", value) if type(value).__name__ == "constexpr" else
                 value if name in constexprs else self.emulator.argument(value) for name, value in own.items()}
 
-    def execute(self, fn: Any, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
-        """(programs, what they wrote by buffer). A program that does not write is not counted."""
+    def _is_moderate(self, taken: list[tuple[Any, Any, Any]]) -> bool:
+        from .scaling import is_moderate
+        return all(is_moderate(buffer.contents.widened(values)) for buffer, (_, _, values) in zip(self.memory.buffers, taken)
+                   if buffer.contents.is_float)
+
+    def execute(self, fn: Any, arguments: dict[str, Any], scale: float, is_trial: bool
+                ) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
+        """(programs, what they wrote by buffer), with normal deviates of that scale. A program that does not write is not
+        counted. A trial ends with the first whose values are not moderate."""
         import numpy as np
 
         from .memory import NotInterpreted
+        self.emulator.work = 0
+        for buffer in self.memory.buffers:
+            buffer.contents = buffer.contents.scaled(scale)
+            buffer.take()  # what a program left that took too long
         done: list[Any] = []
         found: list[list[tuple[Any, Any, Any]]] = []
         for program in itertools.islice(programs(self.grid), TRIED_MAX):  # type: ignore[arg-type]
@@ -176,7 +200,7 @@ class _Run:
             if any(index.size for _, index, _ in taken):
                 done.append(list(program))
                 found.append(taken)
-            if len(done) == PROGRAMS_MAX:
+            if len(done) == PROGRAMS_MAX or (is_trial and not self._is_moderate(taken)):
                 break
         if not done:
             raise NotInterpreted("none of the programs that were executed writes anything")
@@ -205,17 +229,25 @@ class _Run:
 def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
     run = _Run(request)
     from .module import make_again
+    from .scaling import find_scale
     function = make_again(request["function"], folder)
-    done, written = run.execute(function.fn, run.arguments(request, function.fn))
+    arguments = run.arguments(request, function.fn)
+    contents = {buffer.name: buffer.contents for buffer in run.memory.buffers}
+
+    def execute(scale: float, is_trial: bool) -> tuple[Any, dict[str, tuple[Any, Any]]]:
+        done, written = run.execute(function.fn, arguments, scale, is_trial)
+        return (done, written), {name: (index, contents[name].widened(values)) for name, (index, values) in written.items()
+                                 if contents[name].is_float}
+
+    scale, (done, written) = find_scale(execute)
     head, parts = [], []
     size = (SIZE_MAX - (1 << 14)) // len(written)
     for name in sorted(written):
         runs, _, values = _thinned(*written[name], size)
-        dtype = next(one["dtype"] for one in request["manifest"] if one["name"] == name)
-        head.append({"argument": name, "dtype": dtype, "runs": len(runs), "values": values.size})
+        head.append({"argument": name, "dtype": contents[name].dtype, "runs": len(runs), "values": values.size})
         parts += [runs.tobytes(), values.tobytes()]
     first = canonical({"version": 1, "seed": SEED, "grid": list(run.grid), "programs": done, "buffers": head})
-    return first.encode() + b"\n" + b"".join(parts)
+    return f"{scale}\n{first}\n".encode() + b"".join(parts)
 
 
 def _reason(error: BaseException) -> str:

@@ -61,6 +61,37 @@ def narrow(x_ptr, y_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def delta(k_ptr, v_ptr, y_ptr, T, factor, SIZE: tl.constexpr):
+    """The delta rule: h = h - k (k^T h) + k v^T for T steps. Grows as soon as a k is longer than the square root of 2."""
+    program, at = tl.program_id(0), tl.arange(0, SIZE)
+    h = tl.zeros([SIZE, SIZE], tl.float32)
+    for step in range(T):
+        row = (program * T + step) * SIZE + at
+        k = tl.load(k_ptr + row).to(tl.float32) * factor
+        v = tl.load(v_ptr + row).to(tl.float32) - tl.sum(k[:, None] * h, axis=0)
+        h += k[:, None] * v[None, :]
+        tl.store(y_ptr + row, v.to(y_ptr.dtype.element_ty))
+
+
+@triton.jit
+def sized(x_ptr, y_ptr, MODE: tl.constexpr, BLOCK: tl.constexpr):
+    """What is large or not finite whatever the size of inputs is; and what is so because of it."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    if MODE == "log":
+        x = tl.log(x)
+    elif MODE == "masked":
+        x = tl.where(x > 0, x, -1e30)
+    elif MODE == "powers":
+        x = x * x * x * x * 1e9
+    elif MODE == "exp":
+        x = exp(x * 40)
+    elif MODE == "both":
+        x = tl.where(x > 0, exp(x * 40), float("-inf"))
+    tl.store(y_ptr + at, x)
+
+
+@triton.jit
 def wrong(x_ptr, y_ptr, n, MODE: tl.constexpr, BLOCK: tl.constexpr):
     program = tl.program_id(0)
     at = program * BLOCK + tl.arange(0, BLOCK)

@@ -1,0 +1,67 @@
+"""The scale of a captured kernel's float inputs with which it converges.
+
+A recurrence multiplies its state by inputs at every step, which its program has normalised before. With the deviates of 1 that
+agents fill buffers with, values grow with every step, to 1e35 and infinity: there no two ways to compute agree, and short of it
+the largest values decide what all others may differ by, which is a share of their rms. So a builder tries SCALES, and takes the
+first with which what the programs write is stable:
+
+- all is finite and at most LARGE, which sums of a million squares are; or
+- inputs a 16th as large leave NaN and infinity where they are, which therefore do not come from the size of inputs (logarithms,
+  rows that are masked), and make the largest of the values that change at most 16^DEGREE times smaller, as products of up to
+  DEGREE inputs become, however many are added. n steps of a recurrence multiply about 2n, and exp grows faster than any power.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, TypeVar
+
+import numpy as np
+
+from .memory import NotInterpreted
+
+STEP = 16
+SCALES = (1.0, 1 / STEP, 1 / STEP**2)
+LARGE = 2.0**20
+DEGREE = 6
+
+Written = Mapping[str, tuple[Any, Any]]  # by buffer: rising indices, values
+Found = TypeVar("Found")
+
+
+def is_moderate(values: Any) -> bool:
+    return bool((np.abs(values) <= LARGE).all())  # NaN is not
+
+
+def _is_power(larger: Any, smaller: Any) -> bool:
+    """Whether values could be a power of the inputs. `smaller`: with inputs a 16th as large."""
+    is_finite = np.isfinite(larger)
+    if not np.array_equal(larger[~is_finite], smaller[~is_finite], equal_nan=True) or not np.isfinite(smaller[is_finite]).all():
+        return False
+    changes = is_finite & (larger != smaller)
+    largest, own = (float(np.abs(values[changes]).max(initial=0)) for values in (larger, smaller))
+    return largest <= LARGE or largest <= own * STEP**DEGREE
+
+
+def is_stable(larger: Written, smaller: Written) -> bool:
+    """`smaller` may have more elements."""
+    for name, (index, values) in larger.items():
+        others, own = smaller.get(name, (index[:0], values[:0]))
+        if not np.isin(index, others).all() or not _is_power(values, own[np.searchsorted(others, index)]):
+            return False
+    return True
+
+
+def find_scale(execute: Callable[[float, bool], tuple[Found, Written]]) -> tuple[float, Found]:
+    """`execute` runs the programs with inputs of that scale, and also gives the floats that they wrote, widened to float64; with
+    True it ends with the first program whose values are not moderate."""
+    found, floats = execute(SCALES[0], True)
+    for scale, next_scale in zip(SCALES, SCALES[1:]):
+        if all(is_moderate(values) for _, values in floats.values()):
+            return scale, found
+        next_found, smaller = execute(next_scale, True)
+        if is_stable(floats, smaller):
+            return scale, execute(scale, False)[0]
+        found, floats = next_found, smaller
+    if all(is_moderate(values) for _, values in floats.values()):
+        return SCALES[-1], found
+    raise NotInterpreted(f"its values overflow or grow with inputs of 1, of 1/{STEP} and of 1/{STEP**2}")

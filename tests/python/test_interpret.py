@@ -13,7 +13,7 @@ from conftest import ROOT, TRITON
 np = pytest.importorskip("numpy", reason="NumPy is not installed: tests/python-env.sh installs it")
 sys.path.insert(0, str(ROOT / "tests/python/capturing"))
 import interpreted  # noqa: E402
-from wavetune.captured import interpret  # noqa: E402
+from wavetune.captured import interpret, scaling  # noqa: E402
 from wavetune.captured.floats import FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_widened  # noqa: E402
 from wavetune.captured.inputs import STORED, Contents  # noqa: E402
 from wavetune.runtime.closure import closure  # noqa: E402
@@ -189,6 +189,19 @@ def test_only_what_the_size_of_inputs_makes_large_is_scaled(mode, scale):
     is_finite = np.isfinite(values)
     assert index.size == 4096 and (np.abs(values[is_finite]).max() > 1e9) == (mode in ("masked", "powers"))
     assert is_finite.all() == (mode in ("masked", "powers", "exp")) and is_finite.sum() > 1000
+
+
+def written(*values):
+    return {"y": (np.arange(len(values)), np.array(values, float))}
+
+
+@pytest.mark.parametrize("larger, smaller, is_stable", [
+    ([1e9, 2], [1e9 / 16**6, 2], True), ([1e9, 2], [1e9 / 16**7, 2], False), ([1e5, 2], [1e-30, 2], True),
+    ([math.nan, -math.inf], [math.nan, -math.inf, 7], True), ([math.inf, 2], [-math.inf, 2], False),
+    ([math.nan, 2], [2, 2], False), ([2, 2], [2, math.nan], False), ([1e30, 1e9], [1e30, 1e9 / 16**7], False),
+    ([2, 2], [2], False)])
+def test_values_that_shrink_as_powers_of_the_inputs_are_stable(larger, smaller, is_stable):
+    assert scaling.is_stable(written(*larger), written(*smaller)) == is_stable
 
 
 def test_the_case_of_a_variant_states_the_scale(tmp_path):

@@ -6,6 +6,7 @@ import json
 import subprocess
 
 import harness
+import pytest
 from harness import wavetune
 from test_gpu_agent import QUICK, agent_on_gpu, code, gpu, pytestmark, tune  # noqa: F401 (marks of this module)
 
@@ -100,6 +101,32 @@ def test_a_default_that_the_interpreter_contradicts_ends_the_tuning(tmp_path):
     done = tuned(tmp_path, kernel, with_expected(build, expected_blob([2.0 * i + (3 if i == 7 else 2) for i in range(16)])))
     assert done.returncode != 0
     assert "y[7] is 16, Triton's interpreter has 17" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("scale, returncode", [(1 / 16, 0), (None, 1)])
+def test_inputs_have_the_scale_that_the_case_states(tmp_path, scale, returncode):
+    """What was computed for inputs of 1/16 is what configs compute only if the case states it."""
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    arguments = {**PLAIN, "x": {"elements": N, "access": "read", "fill": "normal"}}
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, arguments)])
+    document = json.loads((build / "build.json").read_text())
+    case = {"arguments": arguments, "scale": 1 / 16}
+    manifest = {**json.loads((kernel / "kernel.json").read_text()), "name": "captured/fake_add", "language": "triton",
+                "entry": "fake_add", "sources": [{"path": "add.py", "digest": "sha256:" + "0" * 64}]}
+    del manifest["versions"]
+    for name, value in (("manifest.json", manifest), ("case.json", case), ("blob", None)):
+        (tmp_path / name).write_text(json.dumps(value))
+    filled = subprocess.run([harness.BUILD / "tests/inputs", tmp_path / "manifest.json", tmp_path / "case.json", "1",
+                             tmp_path / "blob"], capture_output=True, check=True).stdout
+    y, x = (array.array("f", part) for part in (filled[:4 * N], filled[4 * N:]))
+    assert set(y) == {0} and 0.04 < max(x) < 0.4
+
+    if scale:
+        document["variants"][0]["case"] = case
+        (build / "build.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+    done = tuned(tmp_path, kernel, with_expected(build, expected_blob([value + 1 for value in x])))
+    assert (done.returncode != 0) == returncode, done.stderr
+    assert ("Triton's interpreter has" in done.stdout + done.stderr) == bool(returncode), done.stdout + done.stderr
 
 
 def test_garbled_expected_values_are_refused(tmp_path):

@@ -25,11 +25,16 @@ struct failure {
   json_t *config;
   char *error;
 };
+struct further { /* specialisation of a captured key */
+  json_t *signature;
+  RECORD_ARRAY(struct object, n_objects, objects);
+};
 struct variant {
   char *when;
   json_t *key, *of_key; /* "case" */
   json_t *signature, *constexprs;
   char *expected, *not_interpreted;
+  RECORD_ARRAY(struct further, n_also, also);
   RECORD_ARRAY(struct object, n_objects, objects);
   RECORD_ARRAY(struct failure, n_failed, failed);
 };
@@ -108,6 +113,13 @@ static const struct field failure_fields[] = {
 };
 static const struct record failure_record = RECORD(NULL, struct failure, failure_fields);
 
+static const struct field further_fields[] = {
+    RECORD_FIELD(JSON, struct further, signature, FIELD_REQUIRED | FIELD_OBJECT),
+    {"objects", FIELD_RECORDS, offsetof(struct further, n_objects), FIELD_REQUIRED,
+     .of = &object_record},
+};
+static const struct record further_record = RECORD(NULL, struct further, further_fields);
+
 static const struct field variant_fields[] = {
     RECORD_FIELD(TEXT, struct variant, when),
     RECORD_FIELD(JSON, struct variant, key, FIELD_OBJECT),
@@ -116,6 +128,8 @@ static const struct field variant_fields[] = {
     RECORD_FIELD(JSON, struct variant, constexprs, FIELD_OBJECT),
     RECORD_FIELD(TEXT, struct variant, expected),
     RECORD_FIELD(TEXT, struct variant, not_interpreted, .check = error_line_check),
+    {"also", FIELD_RECORDS, offsetof(struct variant, n_also), .most = BUILD_ALSO_MAX,
+     .of = &further_record},
     {"objects", FIELD_RECORDS, offsetof(struct variant, n_objects), .of = &object_record},
     {"failed", FIELD_RECORDS, offsetof(struct variant, n_failed), .of = &failure_record},
 };
@@ -283,6 +297,38 @@ static bool grid_check(const struct kernel *kernel, const json_t *grid, struct e
                           "to 2^31 - 1");
 }
 
+/* An object's config, which its list does not have yet, and its blobs. `pointer`: of the list. */
+static bool object_read(struct build *build, const struct object *object, json_t *seen,
+                        const char *pointer, size_t index, struct error *error) {
+  const struct file code = {.digest = object->digest};
+  char at[JSON_POINTER_SIZE];
+  snprintf(at, sizeof at, "%s/%zu/config", pointer, index);
+  if (!config_check(object->config, seen, at, error))
+    return false;
+  objects_add(build, &code, 1);
+  snprintf(at, sizeof at, "%s/%zu/metadata", pointer, index);
+  return !object->metadata || metadata_read(build, object->metadata, error) ||
+         error_pointer_prefix(error, at);
+}
+
+static bool also_read(struct build *build, const struct variant *variant, struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  for (size_t i = 0; i < variant->n_also; i++) {
+    const struct further *further = &variant->also[i];
+    cleanup_json json_t *seen = json_object();
+    snprintf(at, sizeof at, "/also/%zu/objects", i);
+    if (!further->n_objects)
+      return error_at(error, at, "a specialisation must have at least one object");
+    for (size_t k = 0; k < further->n_objects; k++) {
+      if (further->objects[k].grid)
+        return error_at(error, at, "an object that is not measured has no grid");
+      if (!object_read(build, &further->objects[k], seen, at, k, error))
+        return false;
+    }
+  }
+  return true;
+}
+
 static bool variant_read(struct build *build, size_t index, const struct kernel *kernel,
                          bool is_head, struct error *error) {
   __attribute__((cleanup(variant_release))) struct variant variant = {0};
@@ -291,9 +337,10 @@ static bool variant_read(struct build *build, size_t index, const struct kernel 
   if (kernel->is_captured) {
     if (!captured_variant_read(build, index, kernel, &variant, is_head, error))
       return false;
-  } else if (variant.key || variant.of_key || variant.expected || variant.not_interpreted) {
+  } else if (variant.key || variant.of_key || variant.expected || variant.not_interpreted ||
+             variant.n_also) {
     return error_set(error, "only a variant of a captured kernel has \"key\", \"case\", "
-                            "\"expected\" and \"not_interpreted\"");
+                            "\"expected\", \"not_interpreted\" and \"also\"");
   } else if (!variant.when && index + 1 < build->n_variants) {
     return error_set(error,
                      "a variant without \"when\" is used always, so it must be the last one");
@@ -311,17 +358,10 @@ static bool variant_read(struct build *build, size_t index, const struct kernel 
   cleanup_json json_t *seen = json_object();
   char at[JSON_POINTER_SIZE];
   for (size_t i = 0; i < variant.n_objects; i++) {
-    const struct object *object = &variant.objects[i];
-    const struct file code = {.digest = object->digest};
-    snprintf(at, sizeof at, "/objects/%zu/config", i);
-    if (!config_check(object->config, seen, at, error))
+    if (!object_read(build, &variant.objects[i], seen, "/objects", i, error))
       return false;
     snprintf(at, sizeof at, "/objects/%zu/grid", i);
-    if (!grid_check(kernel, object->grid, error))
-      return error_pointer_prefix(error, at);
-    objects_add(build, &code, 1);
-    snprintf(at, sizeof at, "/objects/%zu/metadata", i);
-    if (object->metadata && !metadata_read(build, object->metadata, error))
+    if (!grid_check(kernel, variant.objects[i].grid, error))
       return error_pointer_prefix(error, at);
   }
 
@@ -331,7 +371,7 @@ static bool variant_read(struct build *build, size_t index, const struct kernel 
       return false;
   }
 
-  return true;
+  return also_read(build, &variant, error);
 }
 
 static int compare_digests(const void *a, const void *b) {
@@ -367,8 +407,12 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
   if (build->n_variants < 1 || build->n_variants > most)
     return error_at(error, "/variants", "a build has 1 to %zu variants", most);
   json_array_foreach (build->variants, i, variant) {
+    size_t k;
+    const json_t *further;
     n += json_array_size(json_object_get(variant, "objects")) +
          json_array_size(json_object_get(variant, "failed"));
+    json_array_foreach (json_object_get(variant, "also"), k, further)
+      n += json_array_size(json_object_get(further, "objects"));
   }
 
   if (n > BUILD_OBJECTS_MAX)
@@ -459,11 +503,15 @@ static bool config_fits(const json_t *object_config, const json_t *config) {
   return true;
 }
 
-const json_t *build_cache(const struct build *build, size_t variant, const json_t *config) {
-  const json_t *objects = json_object_get(json_array_get(build->variants, variant), "objects");
+const json_t *build_specialisation(const struct build *build, size_t variant, size_t number) {
+  const json_t *own = json_array_get(build->variants, variant);
+  return number ? json_array_get(json_object_get(own, "also"), number - 1) : own;
+}
+
+const json_t *build_cache(const json_t *specialisation, const json_t *config) {
   const json_t *object;
   size_t i;
-  json_array_foreach (objects, i, object) {
+  json_array_foreach (json_object_get(specialisation, "objects"), i, object) {
     if (config_fits(json_object_get(object, "config"), config))
       return json_object_get(json_object_get(object, "metadata"), "cache");
   }

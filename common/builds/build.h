@@ -12,7 +12,10 @@
  * exactly this key, 1 and 1.0 and true being different, and common/kernel/kernel_case.h says what
  * is passed then. Each of its objects has "grid": [x, y, z]. There may be BUILD_CASES_MAX of them.
  * It may have "expected": "sha256:…" (common/builds/expected.h) or, in its place,
- * "not_interpreted": one line that says why there are no such values.
+ * "not_interpreted": one line that says why there are no such values. It may have "also": at most
+ * BUILD_ALSO_MAX further specialisations of its key, {"signature": {…}, "objects": [{"config": {…},
+ * "digest": "sha256:…", "metadata": {…}}]}: what Triton compiles for other launches with the same
+ * key. They are not measured; programs that are told a config get their code too.
  * Required: kernel, toolchain (triton; torch and rocm where known), arch, warp_size, variants with
  * objects. A variant without `when` is the last one. A config is in `objects` or in `failed`,
  * once. signature, constexprs and metadata are objects that only the agent reads, except
@@ -32,7 +35,8 @@
 
 #define BUILD_VARIANTS_MAX 256
 #define BUILD_CASES_MAX 4096
-#define BUILD_OBJECTS_MAX 65536           /* over all variants, with those that failed */
+#define BUILD_ALSO_MAX 16
+#define BUILD_OBJECTS_MAX 65536           /* over all variants, with "also" and those that failed */
 #define BUILD_SIZE_MAX ((size_t)16 << 20) /* of its JSON */
 #define BUILD_ERROR_MAX 4096
 
@@ -81,10 +85,14 @@ must_check bool build_parse_head(const json_t *head, const struct digest *digest
                                  const struct kernel *kernel, struct build **ret_build,
                                  struct error *error);
 
-/* What Triton would look for in its cache, for a config of a variant: {"folder", "files"},
+/* The specialisations of a variant's key, borrowed: number 0 is the variant itself, others are of
+ * its "also"; NULL: there is none of this number. Each has "signature" and "objects". */
+const json_t *build_specialisation(const struct build *build, size_t variant, size_t number);
+
+/* What Triton would look for in its cache, for a config of a specialisation: {"folder", "files"},
  * borrowed; NULL where the build has none. Members of `config` that the build's configs do not have
  * are ignored. */
-const json_t *build_cache(const struct build *build, size_t variant, const json_t *config);
+const json_t *build_cache(const json_t *specialisation, const json_t *config);
 
 /* The index of the variant for a key; the error states what to pack or capture. */
 must_check bool build_variant(const struct build *build, const struct key *key, size_t *ret_index,

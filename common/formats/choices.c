@@ -16,7 +16,8 @@
  * `key`, then the dtypes of the arguments that have one, each as Python's repr writes it. A config
  * has the members that the winner states; the program uses the only one of its own configs that has
  * them. "code" is present where the build has the files that Triton caches for that config and key:
- * it names the folder, and the outer "code" has the digests of the folder's files. "tuning_ms" is
+ * it names the folder, and the outer "code" has the digests of the folder's files, and those of the
+ * other specialisations of that config and key. "tuning_ms" is
  * the device time of the job that chose the winner, where the release states it: programs add it up
  * as what they saved. "launchers" are the signatures of the builds' variants, at most
  * LAUNCHERS_MAX: of these types Triton up to 3.6 makes the C source of a host launcher, which
@@ -117,20 +118,27 @@ static void launcher_write(json_t *function, const json_t *variant) {
     json_push(launchers, json_incref(signature));
 }
 
-/* Adds the files that Triton caches for the config, and the launcher of its variant; returns the
- * files' folder, or NULL where the build has none. */
+/* Adds the files that Triton caches for the config in each specialisation of the key, and their
+ * launchers; returns the folder of the first one's files, or NULL where the build has none. */
 static const char *code_write(struct writer *writer, json_t *function, const struct build *build,
                               const struct key *key, const json_t *config) {
   size_t variant;
   struct error why;
   if (!build || !build_variant(build, key, &variant, &why))
     return NULL;
-  launcher_write(function, json_array_get(build->variants, variant));
-  const json_t *cache = build_cache(build, variant, config);
-  const char *folder = json_string_value(json_object_get(cache, "folder"));
-  if (folder && !json_object_get(writer->code, folder))
-    json_put(writer->code, folder, json_incref(json_object_get(cache, "files")));
-  return folder;
+  const char *first = NULL;
+  const json_t *specialisation;
+  for (size_t i = 0; (specialisation = build_specialisation(build, variant, i)); i++) {
+    const json_t *cache = build_cache(specialisation, config);
+    const char *folder = json_string_value(json_object_get(cache, "folder"));
+    if (!i || folder)
+      launcher_write(function, specialisation);
+    if (!i)
+      first = folder;
+    if (folder && !json_object_get(writer->code, folder))
+      json_put(writer->code, folder, json_incref(json_object_get(cache, "files")));
+  }
+  return first;
 }
 
 static bool winner_write(struct writer *writer, const struct release_kernel *kernel,

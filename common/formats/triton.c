@@ -222,26 +222,18 @@ static void skip_artifacts(struct rendering *rendering, const struct release_win
   cache_files_skip(rendering->files, rendering->kernel, winner, reason);
 }
 
-static bool artifacts_render(struct rendering *rendering, const struct release_winner *winner,
-                             size_t index, const struct value *values, struct error *error) {
-  const struct release_kernel *kernel = rendering->kernel;
-  const struct origin *origin = &rendering->origins[index];
-  const struct key key = {
-      .n = kernel->n_key_names, .names = kernel->key_names, .values = (struct value *)values};
-  size_t variant;
+/* Adds the code of one specialisation of a winner's key; `id` tells it from others of the kernel.
+ */
+static bool specialisation_render(struct rendering *rendering, const struct release_winner *winner,
+                                  const struct origin *origin, const json_t *specialisation,
+                                  const char *id, struct error *error) {
+  const json_t *cache =
+      build_cache(specialisation, rendering->kernel->configs[winner->config].values);
   struct error why;
-
-  if (origin->missing && !origin->reason)
-    skip_artifacts(rendering, winner, origin->missing);
-  if (!origin->build || !build_variant(origin->build, &key, &variant, &why))
-    return true;
-
-  const json_t *cache = build_cache(origin->build, variant, kernel->configs[winner->config].values);
   if (!cache)
     return true;
 
   /* One object serves many keys; each winner that lacks it is reported. */
-  cleanup_free char *id = xasprintf("%zu/%zu/%zu", index, variant, winner->config);
   const json_t *known = json_object_get(rendering->done, id);
   if (!known) {
     bool is_added =
@@ -260,6 +252,30 @@ static bool artifacts_render(struct rendering *rendering, const struct release_w
   if (json_is_string(known))
     skip_artifacts(rendering, winner, json_string_value(known));
   return true;
+}
+
+static bool artifacts_render(struct rendering *rendering, const struct release_winner *winner,
+                             size_t index, const struct value *values, struct error *error) {
+  const struct release_kernel *kernel = rendering->kernel;
+  const struct origin *origin = &rendering->origins[index];
+  const struct key key = {
+      .n = kernel->n_key_names, .names = kernel->key_names, .values = (struct value *)values};
+  const json_t *specialisation;
+  size_t variant;
+  struct error why;
+
+  if (origin->missing && !origin->reason)
+    skip_artifacts(rendering, winner, origin->missing);
+  if (!origin->build || !build_variant(origin->build, &key, &variant, &why))
+    return true;
+
+  bool ok = true;
+  for (size_t i = 0;
+       ok && (specialisation = build_specialisation(origin->build, variant, i)) != NULL; i++) {
+    cleanup_free char *id = xasprintf("%zu/%zu/%zu/%zu", index, variant, i, winner->config);
+    ok = specialisation_render(rendering, winner, origin, specialisation, id, error);
+  }
+  return ok;
 }
 
 /* Renders a winner that was tuned; `index` is of the origin. */

@@ -96,12 +96,16 @@ static bool key_read(struct captured_launch *launch, const char *at, struct erro
   return true;
 }
 
-/* What makes it another launch: the whole key of the autotuner, environment, image. */
+/* What makes it another launch: the whole key of the autotuner, environment, image, and what Triton
+ * compiles other code for, where the program states it. */
 static struct digest identity_of(const json_t *document) {
-  json_t *image = json_object_get(document, "image");
+  json_t *image = json_object_get(document, "image"),
+         *specialisation = json_object_get(document, "specialisation");
   cleanup_json json_t *identity =
       json_pack("[O, O, O]", json_object_get(document, "key"),
                 json_object_get(document, "environment"), image ? image : json_null());
+  if (json_is_string(specialisation))
+    json_push(identity, json_incref(specialisation));
   cleanup_free char *text = json_canonical(identity);
   return digest_of(text, strlen(text));
 }

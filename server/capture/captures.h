@@ -2,8 +2,9 @@
  * which make kernels and builds of them.
  *
  * A function is identified by its closure and the token that posted it; a launch by key,
- * environment and image. The server reads of the documents what it needs and stores them whole:
- * builders check the rest. The first document of a launch is kept, later ones count.
+ * environment, image and specialisation: launches of one key that Triton compiles other code for
+ * are built together and have one job. The server reads of the documents what it needs and stores
+ * them whole: builders check the rest. The first document of a launch is kept, later ones count.
  *
  * A function's text is source that belongs to the owner of the token: it is answered only to that
  * token, to builders, operators and admins. A builder leases the launches of one function. A lease

@@ -51,8 +51,9 @@ ON CONFLICT (function_id, digest) DO UPDATE
 SET seen_at = now(), seen = l.seen + 1
 RETURNING l.id;
 
--- `tuned`: keys of which a job found a winner. The policy's facts are those of the function's token
--- and of all its images together.
+-- `tuned`: keys of which a job found a winner. The launches of a key count as the one that is least
+-- far, refused ones last. The policy's facts are those of the function's token and of all its images
+-- together.
 -- name: captures_list
 SELECT f.id, f.closure, f.name, t.name AS owner, rfc3339(f.seen_at) AS seen_at, l.*,
        p.mode AS policy, COALESCE(t.name = ANY (p.tokens) AND t.revoked_at IS NULL, false) AS is_named,
@@ -87,8 +88,12 @@ CROSS JOIN LATERAL (
            min(reason) FILTER (WHERE state IN ('failed', 'cancelled')) AS reason,
            min(s.proposal) FILTER (WHERE state = 'proposed') AS proposal,
            min(s.channel) AS channel
-    FROM capture_states s
-    WHERE s.function_id = f.id) l
+    FROM (SELECT DISTINCT ON (o.key_digest, o.environment::text, o.image) o.key_digest, s.*
+          FROM captured_launches o
+          JOIN capture_states s USING (id)
+          WHERE o.function_id = f.id
+          ORDER BY o.key_digest, o.environment::text, o.image, s.state = 'refused',
+                   s.state NOT IN ('waiting', 'building'), o.id) s) l
 ORDER BY f.id;
 
 -- name: captures_function
@@ -109,8 +114,9 @@ DELETE FROM captured_functions
 WHERE id = :id::bigint
 RETURNING name;
 
--- Leases the oldest function that has launches that wait, and up to :most of these. Rows that
--- another builder is leasing are left to it.
+-- Leases the oldest function that has launches that wait, and up to :most launches of the keys of
+-- these: launches of one key are built together, so that those that were built already are leased,
+-- and built, again. Rows that another builder is leasing are left to it.
 -- name: captures_lease
 WITH next AS (
     SELECT function_id
@@ -123,22 +129,35 @@ WITH next AS (
     ORDER BY id
     LIMIT 1
     FOR UPDATE SKIP LOCKED
-), mine AS (
-    SELECT l.id
+), free AS (
+    SELECT l.id, l.key_digest, l.build
     FROM captured_launches l
     JOIN next USING (function_id)
-    WHERE l.build IS NULL
-      AND l.refused IS NULL
+    WHERE l.refused IS NULL
       AND (l.leased_until IS NULL OR l.leased_until < now())
       AND l.triton = :triton
       AND l.arch = ANY (:arches)
-    ORDER BY l.id
-    LIMIT :most::bigint
+), keys AS (
+    SELECT key_digest, min(id) AS first, count(*) AS own,
+           sum(count(*)) OVER (ORDER BY min(id)) AS with_earlier
+    FROM free
+    GROUP BY key_digest
+    HAVING bool_or(build IS NULL)
+), mine AS (
+    SELECT l.id
+    FROM keys k
+    JOIN free f USING (key_digest)
+    JOIN captured_launches l ON l.id = f.id
+    WHERE l.refused IS NULL
+      AND (l.leased_until IS NULL OR l.leased_until < now())
+      AND (k.with_earlier <= :most::bigint OR k.with_earlier = k.own)
+    ORDER BY k.first, l.id
+    LIMIT :most
     FOR UPDATE OF l SKIP LOCKED
 )
 UPDATE captured_launches l
 SET leased_until = now() + make_interval(secs => :lease_s::int), leased_by = :author,
-    epoch = l.epoch + 1
+    epoch = l.epoch + 1, build = NULL
 FROM mine, captured_functions f
 WHERE l.id = mine.id
   AND f.id = l.function_id

@@ -49,7 +49,10 @@ WITH made AS (
     SELECT DISTINCT ON (cache ->> 'folder') cache ->> 'folder', made.digest, cache -> 'files'
     FROM made
     CROSS JOIN json_array_elements(:build::json -> 'variants') AS variant
-    CROSS JOIN json_array_elements(variant -> 'objects') AS object
+    CROSS JOIN LATERAL (SELECT variant AS specialisation
+                        UNION ALL
+                        SELECT json_array_elements(variant -> 'also')) AS s
+    CROSS JOIN json_array_elements(specialisation -> 'objects') AS object
     CROSS JOIN LATERAL (SELECT object #> '{metadata,cache}') AS c(cache)
     WHERE cache ->> 'folder' IS NOT NULL
     ON CONFLICT (folder) DO NOTHING

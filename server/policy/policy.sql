@@ -65,7 +65,8 @@ FROM (SELECT w.id, j.job
 WHERE l.id = found.id;
 
 -- Captured keys that have a build and no job, those that were not tried yet first. Of launches that
--- would have the same job, the first. Triton and torch are those of the build.
+-- would have the same job, the first. Triton and torch are those of the build. A key of which another
+-- launch waits for a builder will have a build with the code of both.
 -- name: policy_captures
 WITH recent AS MATERIALIZED (
     SELECT COALESCE(recent_config_us(), :config_us::float8) AS us
@@ -78,6 +79,11 @@ WITH recent AS MATERIALIZED (
     WHERE p.mode <> 'off'
       AND image_fits(l.image, p.images)
       AND (p.configs_max IS NULL OR l.configs <= p.configs_max)
+      AND NOT EXISTS (SELECT
+                      FROM captured_launches w
+                      WHERE w.function_id = l.function_id AND w.key_digest = l.key_digest
+                        AND w.triton = l.triton AND w.arch = l.arch
+                        AND w.build IS NULL AND w.refused IS NULL)
       AND (:is_listed::boolean OR l.decided_at IS NULL
            OR l.decided_at < now() - make_interval(secs => :retry_s::int))
     ORDER BY l.kernel, l.key_digest, hardware, l.id

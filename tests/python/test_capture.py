@@ -10,6 +10,7 @@ import triton
 from conftest import ROOT
 from contract_server import ENVIRONMENT, TOKEN, Contract, document
 from starting import environment
+from test_code import key, signed  # noqa: F401
 from wavetune.canonical import canonical
 
 CAPTURING = ROOT / "tests/python/capturing"
@@ -226,6 +227,50 @@ def test_autotuners_that_ask_for_more_are_refused(cache, tmp_path):
     assert refused[106] == "the heuristic of D gives a builtins.object"
     assert "ValueError: it has 4 extents" in refused[107]
     assert refused[108] == "nothing gives a value to D"
+
+
+def test_launches_of_one_key_that_triton_compiles_other_code_for_are_recorded(cache, tmp_path):
+    report = program("classed", "misaligned", cache=cache, to=tmp_path)
+    found = {}
+    for one in folder(tmp_path)["launches"]:
+        x, n, _ = one["arguments"]
+        found[n["value"], x["alignment"] >= 16] = one
+    assert {place: one["further"] for place, one in found.items()} == {
+        (128, True): False, (1, True): True, (100, True): True, (128, False): True}
+    assert len({tuple(one["key"]) for one in found.values()}) == 1
+    assert len({one["specialisation"] for one in found.values()}) == 4
+    assert len({canonical(one["configs"]) for one in found.values()}) == 1
+    counters = report["counters"]
+    assert (counters["captures"], counters["captures_lost"], counters["failures"]) == (4, 0, 0)
+    print(f"{counters['capture_ms'] / 4:.2f} ms each")
+
+
+def test_so_many_specialisations_of_a_key_are_recorded(cache, tmp_path):
+    counters = program("few_specialisations", cache=cache, to=tmp_path)["counters"]
+    assert len(folder(tmp_path)["launches"]) == counters["captures"] == 2 and counters["captures_lost"] >= 1
+
+
+def test_an_autotuner_that_is_not_known_costs_a_recording_and_nothing_else(cache, tmp_path):
+    counters = program("unknown_frames", cache=cache, to=tmp_path)["counters"]
+    assert (counters["captures"], counters["failures"]) == (1, 0) and counters["captures_lost"] >= 1
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_code_that_a_signed_release_lacks_is_recorded(cache, key, tmp_path, is_signed):  # noqa: F811
+    """Where no code is taken, each start compiles, and nothing is recorded for a key that has a choice."""
+    program("classed", cache=cache, to=tmp_path / "first")
+    function, = folder(tmp_path / "first")["functions"]
+    with Contract() as server:
+        choice = function["closure"], "classed_kernel", ["3", "'torch.float32'"], {"BLOCK": 64, "num_warps": 4}
+        server.document = document([choice])
+        server.entry = signed(server.document) if is_signed else {}
+        trusted = {"WAVETUNE_TRUSTED_KEYS": str(key)} if is_signed else {}
+        report = program("classed", cache=tmp_path / "cache", to=tmp_path / "second", server=server, **trusted)
+    counters = report["counters"]
+    assert (report["benchmarked"], counters["hits"], counters["failures"], counters["captures_lost"]) == (0, 1, 0, 0)
+    found = folder(tmp_path / "second")["launches"]
+    assert sorted(one["arguments"][1]["value"] for one in found) == ([1, 100, 128] if is_signed else [])
+    assert all(one["further"] and len(one["configs"]) == 4 for one in found)
 
 
 def test_what_fails_in_a_recording_does_not_end_the_program(cache, tmp_path):

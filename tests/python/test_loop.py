@@ -66,10 +66,12 @@ def run(server, cache, stated, **variables):
 def test_what_a_program_launched_comes_back_tuned_and_compiled(harness, server, tmp_path):  # noqa: F811
     stated = {**server.hardware, "triton": triton.__version__}
     first = run(server, tmp_path / "first", stated, WAVETUNE_CAPTURE="source", WAVETUNE_CAPTURE_FUNCTIONS="ops:*fake_add")
-    assert (first["benchmarked"], first["counters"]["captures"], first["counters"]["captures_lost"]) == (6, 4, 0)
+    assert (first["benchmarked"], first["counters"]["captures"], first["counters"]["captures_lost"]) == (6, 8, 0)
     assert first["used"] == [8, 8], "the stub measures nothing: the last config wins"
 
-    assert build(server, "--arch", "gfx942") | {"seconds": 0} == {"built": 4, "refused": 0, "stale": 0, "seconds": 0}
+    assert build(server, "--arch", "gfx942") | {"seconds": 0} == {"built": 8, "refused": 0, "stale": 0, "seconds": 0}
+    listed = json.loads(harness.wavetune(server, "captures", "--json").stdout)
+    assert [(one["keys"], one["built"]) for one in listed] == [(2, 2)] * 2, "launches of one key are one key"
     client = Client(server.url, server.token)
     posted = operating.jobs(client, stated)
     assert sorted(name for name, _ in posted) == ["ops:Plain.fake_add"] * 2 + ["ops:fake_add"] * 2

@@ -8,6 +8,8 @@
 
 #define DIGEST_C "sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
 
+#define FOLDER "LJRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
+
 static const char manifest_format[] =
     "{\"name\": \"add\", \"language\": \"%s\", \"entry\": \"add\","
     " \"sources\": [{\"path\": \"add.src\", \"digest\": \"" DIGEST_A
@@ -230,7 +232,6 @@ Test(build, wrong_builds_are_refused) {
   }
 }
 
-#define FOLDER "LJRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
 #define CACHE(members) "\"shared\":0,\"cache\":{" members "}"
 
 /* The build with "cache" of its first object, and a record. */
@@ -260,6 +261,11 @@ static struct kernel *captured_kernel(void) {
   return kernel;
 }
 
+#define DIGEST_D "sha256:dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd"
+#define ALSO                                                                                       \
+  "{\"signature\": {\"y\": \"*i32\"}, \"objects\": [{\"config\": {\"BLOCK\": 64}, \"digest\": "    \
+  "\"" DIGEST_D "\", \"metadata\": {\"cache\": {\"folder\": \"" FOLDER                             \
+  "\", \"files\": {\"add.json\": \"" DIGEST_C "\"}}}}]}"
 #define CAPTURED_OBJECTS                                                                           \
   "\"signature\": {\"y\": \"*i32\"}, \"objects\": [{\"config\": {\"BLOCK\": 64}, \"digest\": "     \
   "\"" DIGEST_B "\", \"grid\": [4, 1, 1], \"metadata\": {\"name\": \"add\", \"num_warps\": 4}}]"
@@ -312,6 +318,72 @@ Test(build, of_a_captured_kernel_names_the_contents_of_buffers) {
   char text[DIGEST_TEXT_SIZE];
   cr_assert_eq(build->n_objects, 2);
   cr_expect_str_eq(digest_format(&build->objects[1], text), DIGEST_C);
+}
+
+Test(build, of_a_captured_kernel_has_code_of_other_specialisations_of_its_key) {
+  cleanup_kernel struct kernel *kernel = captured_kernel();
+  cleanup_json json_t *json = captured_build(kernel, CAPTURED_VARIANTS);
+  json_t *own = json_array_get(json_object_get(json, "variants"), 0);
+  json_put(own, "also", json_of("[" ALSO "]"));
+  cleanup_build struct build *build = build_of(json, kernel), *head = NULL;
+  cleanup_json json_t *config = json_deep_copy(json_object_get(
+                          json_array_get(json_object_get(own, "objects"), 0), "config")),
+                      *head_json = build_head(build);
+  struct error error;
+  const json_t *further = build_specialisation(build, 0, 1);
+  cr_assert_not_null(further);
+  cr_expect_str_eq(json_string_value(json_object_get(build_cache(further, config), "folder")),
+                   FOLDER);
+  cr_expect_null(build_specialisation(build, 0, 2));
+  cr_expect_null(build_specialisation(build, 1, 1));
+  size_t n = 0;
+  for (size_t i = 0; i < build->n_objects; i++) {
+    char text[DIGEST_TEXT_SIZE];
+    digest_format(&build->objects[i], text);
+    n += string_equal(text, DIGEST_C) || string_equal(text, DIGEST_D);
+  }
+  cr_expect_eq(n, 2u, "its code and files are blobs of the build");
+  cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s",
+            error.message);
+}
+
+Test(build, wrong_specialisations_are_refused) {
+  static const struct {
+    const char *also, *pointer, *message;
+  } cases[] = {
+      {"5", "/variants/0/also", "array"},
+      {"[{\"objects\": []}]", "/variants/0/also/0/signature", "missing"},
+      {"[{\"signature\": {}, \"objects\": []}]", "/variants/0/also/0/objects", "at least one"},
+      {"[{\"signature\": {}, \"objects\": [{\"config\": {}, \"digest\": \"" DIGEST_C
+       "\", \"grid\": [1, 1, 1]}]}]",
+       "/variants/0/also/0/objects", "no grid"},
+      {"[{\"signature\": {}, \"objects\": [{\"config\": {}, \"digest\": \"" DIGEST_C
+       "\"}, {\"config\": {}, \"digest\": \"" DIGEST_C "\"}]}]",
+       "/variants/0/also/0/objects/1/config", "twice"},
+      {"[{\"signature\": {}, \"objects\": [{\"config\": {}, \"digest\": \"" DIGEST_C
+       "\", \"metadata\": {\"cache\": {}}}]}]",
+       "/variants/0/also/0/objects/0/metadata/cache/folder", "missing"},
+      {"[{\"signature\": {}, \"case\": {}}]", "/variants/0/also/0/case", "unknown member"},
+  };
+  cleanup_kernel struct kernel *kernel = captured_kernel();
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    cleanup_json json_t *json = captured_build(kernel, CAPTURED_VARIANTS);
+    struct build *build;
+    struct error error = {0};
+    json_put(json_array_get(json_object_get(json, "variants"), 0), "also", json_of(cases[i].also));
+    cr_assert_not(build_parse(json, kernel, &build, &error), "%s was taken", cases[i].also);
+    cr_expect_str_eq(error.pointer, cases[i].pointer, "%s: %s", error.pointer, error.message);
+    cr_expect(strstr(error.message, cases[i].message), "%s", error.message);
+  }
+
+  cleanup_json json_t *many = captured_build(kernel, CAPTURED_VARIANTS), *also = json_array();
+  struct build *build;
+  struct error error;
+  for (size_t i = 0; i <= BUILD_ALSO_MAX; i++)
+    json_push(also, json_of(ALSO));
+  json_put(json_array_get(json_object_get(many, "variants"), 0), "also", json_incref(also));
+  cr_assert_not(build_parse(many, kernel, &build, &error));
+  cr_expect_str_eq(error.pointer, "/variants/0/also", "%s", error.message);
 }
 
 Test(build, of_a_captured_kernel_names_expected_values_or_why_there_are_none) {
@@ -443,12 +515,13 @@ Test(build, knows_what_triton_would_look_for_in_its_cache) {
                       *config = json_of("{\"num_warps\": 4, \"BLOCK\": 64}"),
                       *without = json_of("{\"BLOCK\": 128}"), *unknown = json_of("{\"BLOCK\": 32}");
   cleanup_build struct build *build = build_of(json, kernel);
-  const json_t *cache = build_cache(build, 0, config);
+  const json_t *own = build_specialisation(build, 0, 0), *cache = build_cache(own, config);
   cr_assert_not_null(cache);
   cr_assert_str_eq(json_string_value(json_object_get(cache, "folder")), FOLDER);
-  cr_assert_null(build_cache(build, 0, without));
-  cr_assert_null(build_cache(build, 0, unknown));
-  cr_assert_null(build_cache(build, 1, config));
+  cr_assert_null(build_cache(own, without));
+  cr_assert_null(build_cache(own, unknown));
+  cr_assert_null(build_specialisation(build, 0, 1));
+  cr_assert_null(build_specialisation(build, 2, 0));
   cr_assert_eq(build->n_objects, 4u, "the files of a cache are blobs as others are");
 }
 

@@ -10,6 +10,10 @@
   "{\"version\": 1, \"closure\": \"" CLOSURE "\", \"key\": " key ", \"key_names\": [\"M\", "       \
   "\"N\"], \"key_values\": " values ", \"environment\": " environment                              \
   ", \"triton\": \"3.6.0\", \"arguments\": []}"
+#define SPECIALISED(specialisation)                                                                \
+  "{\"specialisation\": " specialisation ", \"version\": 1, \"closure\": \"" CLOSURE               \
+  "\", \"key\": [\"1\", \"2\"], \"key_names\": [], \"key_values\": [], \"environment\": "          \
+  "{\"arch\": \"gfx942\", \"rocm\": \"6.4.1\"}, \"triton\": \"3.6.0\"}"
 #define GOOD LAUNCH("[\"1\", \"2\"]", "[1, 2]", "{\"arch\": \"gfx942\", \"rocm\": \"6.4.1\"}")
 
 static bool parse(const char *text, struct capture_report *ret, json_t **ret_json,
@@ -52,10 +56,11 @@ Test(captures, a_dtype_in_a_key_is_its_name_and_what_is_no_scalar_its_text) {
   cr_assert_str_eq(report.launches[0].key, "{\"M\":\"float32\",\"N\":\"[1]\"}");
 }
 
-Test(captures, a_launch_is_another_one_by_key_environment_and_image) {
+Test(captures, a_launch_is_another_one_by_key_environment_image_and_specialisation) {
   static const char *const others[] = {
       GOOD, LAUNCH("[\"1\", \"3\"]", "[1, 3]", "{\"arch\": \"gfx942\", \"rocm\": \"6.4.1\"}"),
-      LAUNCH("[\"1\", \"2\"]", "[1, 2]", "{\"arch\": \"gfx950\", \"rocm\": \"6.4.1\"}")};
+      LAUNCH("[\"1\", \"2\"]", "[1, 2]", "{\"arch\": \"gfx950\", \"rocm\": \"6.4.1\"}"),
+      SPECIALISED("\"1\""), SPECIALISED("\"2\"")};
   struct digest digests[ARRAY_LENGTH(others)];
   for (size_t i = 0; i < ARRAY_LENGTH(others); i++) {
     struct error error = {0};

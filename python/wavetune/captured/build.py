@@ -32,8 +32,11 @@ from .calling import signature_of, task_of
 from .confined import Terms, build_confined
 from .documents import Config, Function, Launch, read_folder
 from .interpret import add_values
-from .kernel import SOURCE, CapturedKernel, Refused, case_of, kernels_of, left_out, space_of, whole, why_refused
+from .kernel import SOURCE, CapturedKernel, Refused, by_key, case_of, kernels_of, left_out, space_of, whole, why_refused
 from .module import recreate
+
+
+ALSO_MAX = 16  # of a variant (BUILD_ALSO_MAX)
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,38 @@ def _variant(kernel: CapturedKernel, launch: Launch, results: list[dict[str, Any
     return {**variant, "failed": failed} if failed else variant
 
 
+def _further_configs(kernel: CapturedKernel, first: Launch, launch: Launch) -> list[Config]:
+    """Those configs of a further launch that the first one of its key has."""
+    known = {canonical(dict(whole(kernel, one))) for one in first.configs}
+    return [one for one in launch.configs if canonical(dict(whole(kernel, one))) in known]
+
+
+def _code_of(result: Mapping[str, Any]) -> Any:
+    """What tells one code from another, as Triton looks it up."""
+    return (result["metadata"].get("cache") or {}).get("folder", result["digest"])
+
+
+def _also(kernel: CapturedKernel, first: Launch, known: set[Any],
+          results: Mapping[str, list[tuple[Config, dict[str, Any]]]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The member "also" of a launch's variant, and what was refused. `known`: code that the variant has; it grows."""
+    found, refused = [], []
+    for launch in kernel.also.get(first.path, ()):
+        made = [(one, result) for one, result in results[launch.path] if "digest" in result]
+        if not made:
+            why = next((result["error"] for _, result in results[launch.path]), "it has no config of the key's first launch")
+            refused.append(_refusal(kernel.function, launch, f"its code cannot be made: {why}"))
+            continue
+        new = [(one, result) for one, result in made if _code_of(result) not in known]
+        known.update(_code_of(result) for _, result in new)
+        if new and len(found) < ALSO_MAX:
+            found.append({"signature": new[0][1]["signature"], "objects": [
+                {"config": dict(whole(kernel, one)), "digest": result["digest"], "metadata": result["metadata"]}
+                for one, result in new]})
+        elif new:
+            refused.append(_refusal(kernel.function, launch, f"a build has at most {ALSO_MAX} further specialisations of a key"))
+    return found, refused
+
+
 def _record(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
     """The function record, so that choices and Triton's cache find the winners (common/builds/function_record.h)."""
     import triton
@@ -141,6 +176,9 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
     objects = folder / "objects"
     objects.mkdir(parents=True)
     tasks = [_Task(kernel, launch, one, i == 0) for launch in kernel.launches for i, one in enumerate(launch.configs)]
+    n_first = len(tasks)
+    tasks += [_Task(kernel, launch, one, True) for first in kernel.launches for launch in kernel.also.get(first.path, ())
+              for one in _further_configs(kernel, first, launch)]
     results: dict[int, dict[str, Any]] = {}
 
     def done(number: int, result: Any, reason: str | None) -> None:
@@ -152,13 +190,20 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
 
     variants: list[tuple[Launch, dict[str, Any]]] = []
     refused = []
-    numbers = iter(range(len(tasks)))
+    further: dict[str, list[tuple[Config, dict[str, Any]]]] = {one.path: [] for own in kernel.also.values() for one in own}
+    for number in range(n_first, len(tasks)):
+        further[tasks[number].launch.path].append((tasks[number].config, results[number]))
+    numbers = iter(range(n_first))
     for launch in kernel.launches:
         own = [results[next(numbers)] for _ in launch.configs]
         try:
-            variants.append((launch, _variant(kernel, launch, own)))
+            variant = _variant(kernel, launch, own)
         except Refused as error:
-            refused.append(_refusal(kernel.function, launch, str(error)))
+            refused += [_refusal(kernel.function, one, str(error)) for one in (launch, *kernel.also.get(launch.path, ()))]
+            continue
+        also, more = _also(kernel, launch, {_code_of(result) for result in own if "digest" in result}, further)
+        variants.append((launch, {**variant, "also": also} if also else variant))
+        refused += more
     if not variants:
         raise Refused(str(refused[0]["why"]))
     add_values(kernel, variants, objects, blob, processes)
@@ -185,15 +230,10 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
                    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Builds the kernels of one function below `output`; returns (what was built, what was refused). `blob`: where the contents
     with a digest are, if they are here."""
-    built, refused, able = [], [], []
-    for launch in launches:
-        why = why_refused(launch)
-        if why is None:
-            able.append(launch)
-        else:
-            refused.append(_refusal(function, launch, why))
-    if not able:
-        return built, refused
+    built: list[dict[str, Any]] = []
+    refused: list[dict[str, Any]] = []
+    if all(why_refused(launch) is not None for launch in launches):
+        return built, [_refusal(function, launch, str(why_refused(launch))) for launch in launches]
     with tempfile.TemporaryDirectory(prefix=".wavetune-build.", dir=output) as scratch:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "cache")
         try:
@@ -201,9 +241,14 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
             modules.mkdir()
             jit = recreate(function.document, modules)
             constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
-            kernels = kernels_of(function, able, constexprs)
         except PackError as error:
-            return built, refused + [_refusal(function, one, str(error)) for one in able]
+            return built, [_refusal(function, one, why_refused(one) or str(error)) for one in launches]
+        able, also, left = by_key(launches, constexprs)
+        refused += [_refusal(function, launch, why) for launch, why in left]
+        try:
+            kernels = kernels_of(function, able, also, constexprs)
+        except PackError as error:
+            return built, refused + [_refusal(function, one, str(error)) for first in able for one in (first, *also[first.path])]
         for kernel in kernels:
             made = Path(scratch) / kernel.manifest["name"].replace("/", ".")
             try:
@@ -212,7 +257,7 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
                 refused += more
                 _write(kernel, space, build, made)
             except Refused as error:
-                refused += [_refusal(function, one, str(error)) for one in kernel.launches]
+                refused += [_refusal(function, one, str(error)) for one in kernel.all_launches]
                 continue
             place = output / made.name
             if place.exists():
@@ -222,8 +267,9 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
             built.append({"function": function.name, "kernel": kernel.hash, "name": kernel.manifest["name"],
                           "build": digest(build), "folder": str(place),
                           "keys": [dict(variant["key"]) for variant in build["variants"]],
-                          "launches": [one.path for one in kernel.launches if one.path not in {r["launch"] for r in more}],
-                          "objects": sum(len(variant["objects"]) for variant in build["variants"]),
+                          "launches": [one.path for one in kernel.all_launches if one.path not in {r["launch"] for r in more}],
+                          "objects": sum(len(one["objects"]) for variant in build["variants"]
+                                         for one in (variant, *variant.get("also", ()))),
                           "failed": sum(len(variant.get("failed", [])) for variant in build["variants"])})
     return built, refused
 

@@ -62,6 +62,7 @@ class Launch:
     variables: Mapping[str, str]  # of the program, which its Triton makes its key of
     image: str | None
     triton: str
+    is_further: bool  # another launch of the key was before it, of another specialisation
     path: str
     document: Mapping[str, Any]  # as it was recorded
 
@@ -183,7 +184,8 @@ def launch_of(document: Any, place: str) -> Launch:
     return Launch(reader.digest("closure"), dict(zip(names, values)), tuple(map(str, reader.take("key", list))),
                   tuple(arguments), () if refused else tuple(_config(one, f"{place}, /configs/{i}")
                                                              for i, one in enumerate(configs)),
-                  refused, reader.take("environment", dict), _options(reader), _variables(reader), document.get("image"), reader.take("triton", str), place, document)
+                  refused, reader.take("environment", dict), _options(reader), _variables(reader), document.get("image"),
+                  reader.take("triton", str), document.get("further") is True, place, document)
 
 
 def read_folder(folder: Path) -> Iterator[tuple[Function | None, list[Launch]]]:

@@ -8,7 +8,7 @@ are None, are launches of different kernels.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
 from ..canonical import canonical, digest, digest_bytes
@@ -33,13 +33,19 @@ class Refused(PackError):
 
 @dataclass(frozen=True)
 class CapturedKernel:
-    """`configs`: those of all launches, each with every name; `name`: document and version, as a kernel folder has them."""
+    """`launches`: one of each key; `configs`: those of all launches, each with every name; `name`: document and version, as a
+    kernel folder has them; `also`: by the path of a launch, further ones of its key, of which code is made."""
 
     function: Function
     launches: tuple[Launch, ...]
     manifest: Mapping[str, Any]
     configs: tuple[Mapping[str, Any], ...]
     source: str
+    also: Mapping[str, tuple[Launch, ...]] = field(default_factory=dict)
+
+    @property
+    def all_launches(self) -> list[Launch]:
+        return [one for first in self.launches for one in (first, *self.also.get(first.path, ()))]
 
     @property
     def hash(self) -> str:
@@ -59,8 +65,8 @@ def _class_of(launch: Launch) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def why_refused(launch: Launch) -> str | None:
-    """A sentence where the launch cannot be repeated by an agent."""
+def why_not_compiled(launch: Launch) -> str | None:
+    """A sentence where the launch's code cannot be made."""
     if launch.refused:
         return launch.refused[0]
     for name, value in launch.variables.items():
@@ -72,6 +78,16 @@ def why_refused(launch: Launch) -> str | None:
             return f"argument {name} is {argument['why']}"
         if kind == "tuple":
             return f"argument {name} is a tuple, which a build has no place for"
+    return None
+
+
+def why_refused(launch: Launch) -> str | None:
+    """A sentence where the launch cannot be repeated by an agent."""
+    why = why_not_compiled(launch)
+    if why is not None:
+        return why
+    for argument in launch.arguments:
+        name, kind = argument["name"], argument["kind"]
         if kind == "tensor" and argument["dtype"] not in _SHORT:
             return f"argument {name} is a tensor of {argument['dtype']}, which no dtype of a manifest is"
         if kind == "tensor" and any(abs(value) > EXACT_MAX for value in (argument["contents"] or {}).values()
@@ -150,19 +166,48 @@ def _manifest(function: Function, own: Sequence[tuple[str, str]], key_names: Seq
             "arguments": arguments}
 
 
-def kernels_of(function: Function, launches: Iterable[Launch], constexprs: set[str]) -> list[CapturedKernel]:
-    """The kernels that the launches of one function are of; `constexprs`: its parameters that are compiled in."""
+def by_key(launches: Sequence[Launch], constexprs: set[str]
+           ) -> tuple[list[Launch], dict[str, list[Launch]], list[tuple[Launch, str]]]:
+    """The launches of one function as (those that jobs are to measure, by the paths of these further ones that have their key,
+    refused ones and why). The program uses one config for a key, whatever it launches with it: the launch that it recorded
+    first is measured."""
+    firsts: dict[Any, Launch] = {}
+    also: dict[str, list[Launch]] = {}
+    left: list[tuple[Launch, str]] = []
+    for launch in sorted(launches, key=lambda one: one.is_further):
+        why, own = why_refused(launch), (launch.texts, canonical(dict(launch.key)))
+        place = own if launch.is_further else (*own, _class_of_passed(launch, constexprs))
+        first = firsts.get(place)
+        if first is not None and why_not_compiled(launch) is None:
+            also[first.path].append(launch)
+        elif why is not None:
+            left.append((launch, why))
+        else:
+            firsts.setdefault(own, launch)
+            firsts[(*own, _class_of_passed(launch, constexprs))] = launch
+            also[launch.path] = []
+    return [one for one in launches if one.path in also], also, left
+
+
+def _class_of_passed(launch: Launch, constexprs: set[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(one for one in _class_of(launch) if one[0] not in constexprs)
+
+
+def kernels_of(function: Function, launches: Iterable[Launch], also: Mapping[str, Sequence[Launch]],
+               constexprs: set[str]) -> list[CapturedKernel]:
+    """The kernels that the launches of one function are of; `constexprs`: its parameters that are compiled in; `also`: what
+    by_key() says."""
     classes: dict[tuple[Any, ...], list[Launch]] = {}
     for launch in launches:
-        own = tuple(one for one in _class_of(launch) if one[0] not in constexprs)
-        classes.setdefault((own, tuple(launch.key)), []).append(launch)
+        classes.setdefault((_class_of_passed(launch, constexprs), tuple(launch.key)), []).append(launch)
 
     source, found = _source(function), []
     for (own, key_names), members in sorted(classes.items(), key=repr):
         configs = filled(config.config for launch in members for config in launch.configs)
         passed = {name for name, kind in own if kind != "none"}
         manifest = _manifest(function, own, key_names, passed, source)
-        found.append(CapturedKernel(function, tuple(members), manifest, tuple(configs), source))
+        further = {one.path: tuple(also[one.path]) for one in members if also.get(one.path)}
+        found.append(CapturedKernel(function, tuple(members), manifest, tuple(configs), source, further))
     return found
 
 

@@ -1,8 +1,8 @@
 """Records launches, so that kernels can be built, tuned and restored without anybody describing them (docs/capture.md).
 
-In the program's threads: on an autotuner's miss, and at the first launch of each specialisation of the functions that
-$WAVETUNE_CAPTURE_FUNCTIONS names, the launch becomes a document (launch.py), and its integer tensors are copied. In the
-recorder's own thread: texts are collected (texts.py), contents are classed (contents.py), documents are written to the folder
+In the program's threads: on an autotuner's miss, when Triton makes another specialisation of a key, and at the first launch of
+each specialisation of the functions that $WAVETUNE_CAPTURE_FUNCTIONS names, the launch becomes a document (launch.py), and its
+integer tensors are copied. In the recorder's own thread: texts are collected (texts.py), contents are classed (contents.py), documents are written to the folder
 $WAVETUNE_CAPTURE_TO and posted to the server. Several processes may share one folder: files appear whole, by a rename.
 
 Nothing is raised into the program; what is not recorded is counted and logged. Nothing happens while a stream is captured.
@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from ..canonical import canonical, digest
 from . import counters, keys, restore
@@ -36,12 +36,15 @@ from .texts import name_of as function_name
 from .values import encode
 from .wire import BODY_MAX, Wire
 
-KEYS_MAX = 4096  # launches of one function
+KEYS_MAX = 4096  # launches of one function, those of all its keys and their specialisations
+SPECIALISATIONS_MAX = 16  # launches of one key
+LEFT_OUT_MAX = 4096  # launches that were not recorded, each of which is counted once
 QUEUE_MAX, QUEUE_BYTES_MAX = 256, 64 << 20
 LAST_S = 0.5
 POST_MAX = 64  # documents in a request
 GATHER_S, RETRY_S = 10.0, 30.0
-_JIT = "triton.runtime.jit"
+_JIT, _COMPILER = "triton.runtime.jit", "triton.compiler.compiler"
+FRAMES_MAX = 100  # from a compile up to its autotuner
 
 
 class Recorder:
@@ -62,6 +65,8 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._is_ended = self._is_busy = False
         self._seen: dict[str, set[str]] = {}  # names of launches by closure
+        self._keys: dict[tuple[str, tuple[str, ...]], list[Any]] = {}  # number of launches, and configs of the first one
+        self._left_out: set[tuple[str, str]] = set()  # launches that are counted as lost
         self._functions: dict[str, bool] = {}  # closures whose document was tried, and whether there is one
         self._places: dict[str, int] = {}  # launches in the folder by closure
         self._closures: dict[int, tuple[Any, str | None]] = {}  # of functions without an autotuner
@@ -90,6 +95,32 @@ class Recorder:
             counters.captures_lost += 1
             restore.surprised("capturing a launch", error)
 
+    def compiles(self, jit: Any, is_new: bool) -> None:
+        """Triton needs a specialisation of a function that this process did not have, for the launch that calls us; `is_new`:
+        and no cache has it. It is recorded where another launch of the autotuner's key was, and where the key has a choice
+        whose signed code lacks it. In the thread that launches; raises nothing."""
+        try:
+            found = _launch_of(jit)
+            if found is None:
+                return  # compiled by none of this autotuner's launches, or measured: missed() has that one
+            tuner, own = found.f_locals["self"], found.f_locals
+            cache, key, keywords = restore.cache_of(tuner), own.get("key"), own.get("kwargs")
+            closure_of, texts = (cache.closure(), keys.key_texts(key, cache.is_text)) if cache is not None and key is not None \
+                else (None, None)
+            if closure_of is None or texts is None or not isinstance(own.get("args"), tuple) or not isinstance(keywords, Mapping):
+                counters.captures_lost += 1
+                return
+            known = self._keys.get((closure_of, texts))
+            if known is None and not (is_new and self.settings.trusted_keys):
+                return
+            config = own.get("config")
+            configs = known[1] if known is not None else \
+                [config] if config is not None and tuner.early_config_prune is not None else tuner.configs
+            self._record(tuner, jit, closure_of, texts, dict(zip(tuner.arg_names, own["args"])), dict(keywords), configs, True)
+        except Exception as error:
+            counters.captures_lost += 1
+            restore.surprised("capturing a specialisation", error)
+
     def launched(self, jit: Any, positional: Mapping[str, Any], keywords: dict[str, Any]) -> None:
         """A function that $WAVETUNE_CAPTURE_FUNCTIONS names is launched with a specialisation that it was not launched with
         before. Its key is all that it is called with beside tensors."""
@@ -104,26 +135,30 @@ class Recorder:
         self._record(None, jit, own, texts or (), positional, keywords, [None])
 
     def _record(self, tuner: Any, jit: Any, own: str, texts: Sequence[str], positional: Mapping[str, Any],
-                keywords: dict[str, Any], configs: Sequence[Any]) -> None:
+                keywords: dict[str, Any], configs: Sequence[Any], is_further: bool = False) -> None:
+        """`is_further`: not the first launch of its key, so that it tells but what to compile."""
         given = given_to(tuner, jit, positional, keywords)
         name = name_of(texts, jit, given)
         with self._condition:
-            seen = self._seen.setdefault(own, set())
+            seen, of_key = self._seen.setdefault(own, set()), self._keys.get((own, tuple(texts)), [0, list(configs)])
             if name in seen:
                 return
-            if len(seen) >= KEYS_MAX:
-                counters.captures_lost += 1
+            if len(seen) >= KEYS_MAX or of_key[0] >= SPECIALISATIONS_MAX or is_capturing():
+                if (own, name) not in self._left_out:
+                    counters.captures_lost += 1
+                    if len(self._left_out) < LEFT_OUT_MAX:
+                        self._left_out.add((own, name))
                 return
-        if is_capturing():
-            counters.captures_lost += 1
-            return
-        seen.add(name)
+            seen.add(name)
+            self._keys[own, tuple(texts)] = of_key
+            is_further = is_further or of_key[0] > 0
+            of_key[0] += 1
 
         started = time.perf_counter()
         launch = Launch()
         found = configs_of(launch, tuner, jit, positional, keywords, configs)
         left_out = {name for config in configs if config is not None for name in config.kwargs}.union(launch.heuristics)
-        arguments = arguments_of(launch, jit, given, left_out)
+        arguments = arguments_of(launch, jit, given, left_out, not is_further)
         parameters = {parameter.name for parameter in jit.params}
         options = {name: _typed(value) for name, value in keywords.items()
                    if name not in parameters and name not in ("grid", "warmup")}
@@ -138,7 +173,8 @@ class Recorder:
             "environment": self.settings.environment(), "image": self.image,
             "triton": getattr(sys.modules.get("triton"), "__version__", None), "options": options, "variables": _variables(),
             "arguments": arguments, "configs": found,
-            "all": len(tuner.configs) if tuner is not None else 1, "refused": launch.refused}
+            "all": len(tuner.configs) if tuner is not None else 1, "refused": launch.refused, "specialisation": name,
+            "further": is_further}
         counters.capture_ms += (time.perf_counter() - started) * 1000
         try:
             cache_key = jit.cache_key  # which Triton makes next, and keeps
@@ -352,6 +388,41 @@ def is_capturing() -> bool:
     return cuda is not None and bool(cuda.is_initialized()) and bool(cuda.is_current_stream_capturing())
 
 
+# Further specialisations of an autotuner's key.
+
+def _launch_of(jit: Any) -> Any:
+    """The frame of the autotuner's run() that launches the function now; None where none does, or where it is measuring."""
+    frame, is_launched = sys._getframe(2), False
+    for _ in range(FRAMES_MAX):
+        if frame is None or frame.f_code.co_name == "_bench":
+            return None
+        if frame.f_code.co_name == "run":
+            own = frame.f_locals.get("self")
+            is_launched = is_launched or own is jit
+            if is_launched and len(getattr(own, "configs", ())) > 1 and jit_function(own) is jit:
+                return frame
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _patch_compiling(module: Any, holder: str, name: str, is_new: bool, recorder: Recorder) -> None:
+    """Calls the recorder before a method that Triton calls for each specialisation; `holder`: the class in the module."""
+    methods = getattr(module, holder, None)
+    method = getattr(methods, name, None)
+    if method is None or hasattr(method, "is_of_wavetune"):
+        if method is None:
+            log(f"further specialisations are not recorded: {module.__name__} has no {holder}.{name}")
+        return
+
+    @functools.wraps(method)
+    def watched(own: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder.compiles(getattr(own, "fn", None) if is_new else own, is_new)
+        return method(own, *args, **kwargs)
+
+    watched.is_of_wavetune = True  # type: ignore[attr-defined]
+    setattr(methods, name, watched)
+
+
 # Functions without an autotuner, by name.
 
 def _is_tuned() -> bool:
@@ -429,12 +500,19 @@ def start(settings: Settings, wire: Wire | None) -> None:
         return
     _recorder = Recorder(settings, wire if may_post else None)
     restore.captured = _recorder.missed
+    recorder = _recorder
+    # What the process does not have in memory, and what it has in no folder.
+    _when_there(_JIT, lambda module: _patch_compiling(module, "JITFunction", "_call_hook", False, recorder))
+    _when_there(_COMPILER, lambda module: _patch_compiling(module, "ASTSource", "make_ir", True, recorder))
     if settings.capture_functions:
-        recorder = _recorder
-        if _JIT in sys.modules:
-            _patch(sys.modules[_JIT], recorder)
-        else:
-            when_imported([_JIT], lambda module: _patch(module, recorder))
+        _when_there(_JIT, lambda module: _patch(module, recorder))
+
+
+def _when_there(name: str, call: Callable[[Any], None]) -> None:
+    if name in sys.modules:
+        call(sys.modules[name])
+    else:
+        when_imported([name], call)
 
 
 def after_fork() -> None:

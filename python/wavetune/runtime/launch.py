@@ -41,7 +41,7 @@ class Launch:
 def specialised(value: Any) -> list[Any]:
     """What Triton compiles other code for, about as its own key has it."""
     if is_tensor(value):
-        return ["tensor", str(value.dtype), value.data_ptr() % 16 == 0]
+        return ["tensor", str(value.dtype), value.data_ptr() % 16 == 0, _is_in_range(value)]
     if isinstance(value, bool):
         return ["bool"]
     if isinstance(value, int):
@@ -51,6 +51,13 @@ def specialised(value: Any) -> list[Any]:
     if isinstance(value, (tuple, list)):
         return ["tuple", *map(specialised, value)]
     return [str(type(value).__name__), str(value)[:200]]
+
+
+def _is_in_range(tensor: Any) -> bool:
+    try:
+        return int(tensor.untyped_storage().nbytes()) <= RANGE_BYTES
+    except Exception:
+        return True
 
 
 def name_of(texts: Sequence[str], jit: Any, given: Mapping[str, Any]) -> str:
@@ -79,8 +86,9 @@ def given_to(tuner: Any, jit: Any, positional: Mapping[str, Any], keywords: Mapp
     return found
 
 
-def arguments_of(launch: Launch, jit: Any, given: Mapping[str, Any], left_out: Any) -> list[dict[str, Any]]:
-    """`left_out`: names that configs or heuristics give."""
+def arguments_of(launch: Launch, jit: Any, given: Mapping[str, Any], left_out: Any, has_contents: bool) -> list[dict[str, Any]]:
+    """`left_out`: names that configs or heuristics give. `has_contents`: whether integer tensors are copied, which waits for the
+    device."""
     own = _Arguments(launch)
     documents = []
     for parameter in jit.params:
@@ -91,7 +99,8 @@ def arguments_of(launch: Launch, jit: Any, given: Mapping[str, Any], left_out: A
     missing = [parameter.name for parameter in jit.params if parameter.name not in given and parameter.name not in left_out]
     if missing:
         launch.refuse(f"nothing gives a value to {', '.join(missing)}")
-    own.copy_integers()
+    if has_contents:
+        own.copy_integers()
     return documents
 
 

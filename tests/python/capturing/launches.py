@@ -85,6 +85,38 @@ def plain():
         run(kernels.plain_kernel, x, n, 7, BLOCK=128, num_warps=2)
 
 
+def classed(sizes=(128, 1, 64, 100, 1, 128, 100)):
+    from package import kernels
+    for n in sizes:
+        run(kernels.classed_kernel, Tensor("float32", 128), n, 3)
+
+
+def misaligned():
+    from package import kernels
+    run(kernels.classed_kernel, Tensor("float32", 128, offset=1), 128, 3)
+
+
+def few_specialisations():
+    sys.modules["wavetune.runtime.capture"].SPECIALISATIONS_MAX = 2
+    classed()
+
+
+def unknown_frames():
+    """Autotuners whose run() keeps its arguments elsewhere."""
+    from package import kernels
+    classed((128,))
+    tuners = type(kernels.classed_kernel)
+    before = tuners.run
+    code = """def run(self, *given, **named):
+    return self.fn.run(*given, **named, BLOCK=64)
+"""
+    own = {}
+    exec(code, own)
+    tuners.run = own["run"]
+    classed((1,))
+    tuners.run = before
+
+
 def hooked():
     from package import kernels
     run(kernels.hooked_kernel, Tensor("float32", 64), 64)

@@ -77,3 +77,10 @@ def hooked_kernel(x_ptr, n, BLOCK: tl.constexpr):
 @triton.jit
 def calling_kernel(x_ptr, n, other, BLOCK: tl.constexpr):
     tl.store(x_ptr + tl.arange(0, BLOCK), 0.0, mask=tl.arange(0, BLOCK) < n)
+
+
+@triton.autotune(configs=configs(64, 128), key=["kind"])
+@triton.jit
+def classed_kernel(x_ptr, n, kind, BLOCK: tl.constexpr):
+    """Its key has a class of sizes: launches with one key may differ in what Triton compiles."""
+    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0, mask=tl.arange(0, BLOCK) < n)

@@ -121,6 +121,67 @@ def test_a_folder_without_captures_and_a_text_that_was_changed(world, tmp_path):
                if "calling" not in one["function"])
 
 
+@pytest.fixture(scope="module")
+def classed(tmp_path_factory):
+    """A key that was launched with several specialisations: (captures, the program's Triton cache, what was built, the report)"""
+    place = tmp_path_factory.mktemp("classed")
+    program("classed", "misaligned", cache=place / "cache", to=place / "captures",
+            WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": ARCH, "triton": triton.__version__}))
+    out, _ = wavetune("build", place / "captures", "--output", place / "built", "--json")
+    return place / "captures", place / "cache", place / "built", json.loads(out)
+
+
+def test_code_is_made_for_each_specialisation_of_a_key(classed):
+    report = classed[3]["built"]
+    assert classed[3]["refused"] == [] and len(report) == 1 and len(report[0]["launches"]) == 4
+    own = variant(kernels(classed, "classed_kernel")[0])
+    assert own["case"]["arguments"]["n"] == {"value": 128}, "the launch that was first is what jobs measure"
+    assert [len(one["objects"]) for one in (own, *own["also"])] == [4] * 4 and report[0]["objects"] == 16
+    assert [set(one) for one in own["also"]] == [{"signature", "objects"}] * 3
+    assert [sorted(one["signature"]) for one in own["also"] if "n" not in one["signature"]] == [["kind", "x_ptr"]], \
+        "1 is compiled in"
+    won, = [one["config"] for one in own["objects"] if (classed[1] / one["metadata"]["cache"]["folder"]).exists()]
+    folders = {one["metadata"]["cache"]["folder"] for code in (own, *own["also"]) for one in code["objects"]
+               if one["config"] == won}
+    assert len(folders) == 4 and all((classed[1] / folder).is_dir() for folder in folders)
+    names = {path.name for path in (kernels(classed, "classed_kernel")[0] / "build/objects").iterdir()}
+    assert {one["digest"][7:] for code in own["also"] for one in code["objects"]} <= names
+
+
+def test_a_further_specialisation_is_measured_where_the_first_cannot_be(classed, tmp_path):
+    captures = tmp_path / "captures"
+    shutil.copytree(classed[0], captures)
+    for path in list((captures / "launches").iterdir()):
+        document = json.loads(path.read_text())
+        if not document["further"]:
+            document["refused"] = ["it has a hook"]
+        elif document["arguments"][1]["value"] == 100:
+            document["configs"] = [{**one, "config": {**one["config"], "BLOCK": 512}} for one in document["configs"]]
+            path = path.rename(captures / "launches" / "z.json")
+        path.write_text(json.dumps(document))
+    out, _ = wavetune("build", captures, "--output", tmp_path / "out", "--json")
+    report = json.loads(out)
+    own = variant(next(place for place in (tmp_path / "out").iterdir() if place.is_dir()))
+    assert own["case"]["arguments"]["n"]["value"] in (1, 128) and len(own["also"]) == 1
+    assert sorted(one["why"] for one in report["refused"]) == [
+        "it has a hook", "its code cannot be made: it has no config of the key's first launch"]
+
+
+def test_two_images_with_one_key_are_one_variant(classed, tmp_path):
+    captures = tmp_path / "captures"
+    shutil.copytree(classed[0], captures)
+    for path in list((captures / "launches").iterdir()):
+        document = json.loads(path.read_text())
+        if not document["further"]:
+            (captures / "launches" / f"{path.stem[:-1]}.json").write_text(json.dumps({**document, "image": "another"}))
+        else:
+            path.unlink()
+    out, _ = wavetune("build", captures, "--output", tmp_path / "out", "--json")
+    built, = json.loads(out)["built"]
+    assert len(built["launches"]) == 2
+    assert "also" not in variant(next(place for place in (tmp_path / "out").iterdir() if place.is_dir()))
+
+
 TTIR = """module {
   tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32, %z: !tt.ptr<i32>) attributes {noinline = false} {
     %0 = tt.splat %x : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>

@@ -142,6 +142,44 @@ def test_a_builder_gets_what_it_can_compile_for(server, tokens):
     assert lease(server, tokens["builder"], arches=["sm_90", "gfx942"]).status == 200
 
 
+def test_launches_of_one_key_that_differ_in_specialisation_are_built_together(server, tokens, postgres):
+    first, further = launch(specialisation="1", further=False), launch(specialisation="2", further=True)
+    post(server, tokens["demand"], [function()], [first, launch(128, specialisation="3")])
+    mine = {one["launch"]["key_values"][0]: one for one in lease(server, tokens["builder"]).json["launches"]}
+    build = "decode(repeat('ab', 32), 'hex')"
+    postgres.sql(f"""INSERT INTO kernels (hash, name, language, manifest) VALUES ({build}, 'k', 'triton', '{{}}');
+                     INSERT INTO builds (digest, kernel, arch, triton, variants, build, head)
+                     VALUES ({build}, {build}, 'gfx942', '3.6.0', 1, '{{}}', '{{}}');
+                     INSERT INTO spaces (digest, space) VALUES ({build}, '{{}}');
+                     UPDATE captured_launches SET build = {build}, kernel = {build}, space_digest = {build}, configs = 1,
+                            leased_until = NULL""", conninfo=server.database)
+    own, = listed(server, tokens["reader"])
+    assert (own["keys"], own["built"], own["waiting"]) == (2, 2, 0)
+
+    assert post(server, tokens["demand"], [function()], [further]).json["launches"] == 1
+    own, = listed(server, tokens["reader"])
+    assert (own["keys"], own["built"], own["waiting"]) == (2, 1, 1), "it is no key of its own"
+    again = lease(server, tokens["builder"]).json["launches"]
+    assert sorted((one["launch"]["specialisation"], one["epoch"]) for one in again) == [("1", 2), ("2", 1)]
+    assert {one["id"] for one in again} & {one["id"] for one in mine.values()} == {mine[64]["id"]}, "the other key stays built"
+    own, = listed(server, tokens["reader"])
+    assert (own["keys"], own["built"], own["building"]) == (2, 1, 1)
+    assert results(server, tokens["builder"], *({"id": one["id"], "epoch": one["epoch"], "refused": "no"} for one in again)
+                   ).json == {"accepted": 2, "stale": 0}
+    assert lease(server, tokens["builder"]).status == 204
+
+
+def test_a_lease_has_whole_keys(server, tokens):
+    launches = [launch(n, specialisation=str(i)) for i in range(10) for n in range(16)]
+    assert post(server, tokens["demand"], [function()], launches).json["launches"] == 160
+    sizes = []
+    while (answer := lease(server, tokens["builder"])).status == 200:
+        found = [one["launch"]["key_values"][0] for one in answer.json["launches"]]
+        assert all(found.count(n) == 10 for n in found)
+        sizes.append(len(found))
+    assert sizes == [60, 60, 40]
+
+
 def test_an_expired_lease_is_given_to_another_and_its_results_are_stale(server, tokens, postgres):
     post(server, tokens["demand"], [function()], [launch()])
     old, = lease(server, tokens["builder"]).json["launches"]

@@ -78,6 +78,64 @@ Test(format_choices, keys_are_those_of_the_autotuner_and_code_is_named_by_digest
   shelf_release(&shelf);
 }
 
+#define FOLDER_2 "MJRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
+#define FOLDER_3 "NJRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
+#define OBJECT(block, folder, more)                                                                \
+  "{\"config\": {\"BLOCK\": " block "}, \"digest\": \"" DIGEST "\"" more                           \
+  ", \"metadata\": {\"cache\": {\"folder\": \"" folder "\", \"files\": {\"add.json\": \"" DIGEST   \
+  "\"}}}}"
+
+Test(format_choices, code_of_each_specialisation_of_a_captured_key_is_named) {
+  struct shelf shelf = {
+      .n_kernels = 1,
+      .kernels = {kernel_of(
+          "{\"name\": \"add/captured\", \"language\": \"triton\", \"entry\": \"add\", \"cases\": "
+          "\"build\", \"sources\": [{\"path\": \"add.py\", \"digest\": \"" DIGEST
+          "\"}], \"key\": [\"n\"], \"arguments\": [{\"name\": \"x\", \"dtype\": \"float16\", "
+          "\"kind\": "
+          "\"buffer\"}]}")}};
+  char hash[DIGEST_TEXT_SIZE], digest[DIGEST_TEXT_SIZE];
+  cleanup_json json_t *json =
+      json_of("{\"toolchain\": {\"triton\": \"3.6.0\"}, \"arch\": \"gfx942\", \"warp_size\": 64, "
+              "\"record\": " RECORD_OF(
+                  WITH_CLOSURE,
+                  "n") ", \"variants\": [{\"key\": {\"n\": 1}, \"case\": "
+                       "{\"arguments\": {\"x\": {\"elements\": 8, \"access\": \"readwrite\", "
+                       "\"fill\": \"normal\"}}}, "
+                       "\"signature\": {\"x\": \"*fp16\"}, \"objects\": [" OBJECT(
+                           "64", FOLDER,
+                           ", \"grid\": [1, 1, 1]") "], \"also\": [{\"signature\": {\"x\": "
+                                                    "\"*fp16\", \"n\": \"i32\"}, \"objects\": "
+                                                    "[" OBJECT("64", FOLDER_2,
+                                                               "") "]}, {\"signature\": {\"x\": "
+                                                                   "\"*fp32\"}, \"objects\": "
+                                                                   "[" OBJECT("128", FOLDER_3,
+                                                                              "") "]}]}]}");
+  json_put(json, "kernel", json_string(digest_format(&shelf.kernels[0]->hash, hash)));
+  struct error error;
+  cr_assert(build_parse(json, shelf.kernels[0], &shelf.builds[shelf.n_builds++], &error), "%s: %s",
+            error.pointer, error.message);
+  cleanup_free char *made = xasprintf("{\"origin\": \"tuned\", \"build\": \"%s\"}",
+                                      digest_format(&shelf.builds[0]->digest, digest));
+  cleanup_release struct release *release = release_of(
+      &(struct winner){shelf.kernels[0], "{\"n\": 1}", "{\"BLOCK\": 64}", made, 0, {0}}, 1);
+  cleanup_cache_files struct cache_files files = {0};
+  cr_assert(render(release, &shelf, NULL, &files, &error), "%s", error.message);
+  cleanup_json json_t *document = json_of(file_text(&files, "choices.json")),
+                      *code = json_of("{\"" FOLDER "\": {\"add.json\": \"" DIGEST "\"}, \"" FOLDER_2
+                                      "\": {\"add.json\": \"" DIGEST "\"}}"),
+                      *launchers =
+                          json_of("[{\"x\": \"*fp16\"}, {\"x\": \"*fp16\", \"n\": \"i32\"}]");
+  const json_t *function = json_object_get(json_object_get(document, "functions"), CLOSURE);
+  cr_expect(json_equal(json_object_get(document, "code"), code), "those of the winner's config: %s",
+            file_text(&files, "choices.json"));
+  cr_expect(json_equal(json_object_get(function, "launchers"), launchers));
+  cr_expect_str_eq(json_string_value(json_object_get(
+                       json_array_get(json_object_get(function, "choices"), 0), "code")),
+                   FOLDER);
+  shelf_release(&shelf);
+}
+
 Test(format_choices, the_images_function_names_the_choice) {
   struct shelf shelf = {.n_kernels = 1,
                         .kernels = {kernel_of(MANIFEST("add/triton", "triton", "[\"n\"]", ""))}};

@@ -9,6 +9,7 @@ extern const struct cache_format format_triton;
 #define FOLDER "LJRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
 #define REAL FOLDER "/add_kernel.autotune.json"
 #define CODE_FOLDER "AAAADJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
+#define FURTHER_FOLDER "BBBADJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
 #define DIGEST "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
 /* (4096, 'torch.float16') of the record below: with its own Triton, and with that and the variables
@@ -442,6 +443,59 @@ Test(format_triton, metadata_that_is_no_json_is_an_error) {
       !render(&(struct asked){.root = ROOT, .identity = OF_IMAGE("3.6.0k", ""), .metadata = "{"},
               &files, &error));
   cr_assert(strstr(error.message, "add.json, compiled metadata of a build: "), "%s", error.message);
+}
+
+Test(format_triton, code_of_each_specialisation_of_a_captured_key_stands_there) {
+  struct shelf shelf = {
+      .n_kernels = 1,
+      .kernels = {kernel_of(
+          "{\"name\": \"add/captured\", \"language\": \"triton\", \"entry\": \"add\", \"cases\": "
+          "\"build\", \"sources\": [{\"path\": \"add.py\", \"digest\": \"" DIGEST
+          "\"}], \"key\": [\"n\"], \"arguments\": [{\"name\": \"x\", \"dtype\": \"float16\", "
+          "\"kind\": "
+          "\"buffer\"}]}")}};
+  char kernel[DIGEST_TEXT_SIZE], of_metadata[DIGEST_TEXT_SIZE], of_code[DIGEST_TEXT_SIZE];
+  struct digest metadata_digest = digest_of(usual_metadata, strlen(usual_metadata)),
+                code_digest = digest_of(code, strlen(code));
+  json_t *config = json_of("{\"BLOCK\": 64, \"num_warps\": 4}"),
+         *cache = json_pack("{s:{s:s, s:{s:s, s:s}}}", "cache", "folder", CODE_FOLDER, "files",
+                            "add.json", digest_format(&metadata_digest, of_metadata), "add.hsaco",
+                            digest_format(&code_digest, of_code)),
+         *further = json_deep_copy(cache);
+  json_put(json_object_get(further, "cache"), "folder", json_string(FURTHER_FOLDER));
+  cleanup_json json_t *json = json_pack(
+      "{s:s, s:{s:s}, s:s, s:i, s:o, s:[{s:{s:i}, s:o, s:[{s:O, s:s, s:o, s:[iii]}], "
+      "s:[{s:{s:s}, s:[{s:o, s:s, s:o}]}]}]}",
+      "kernel", digest_format(&shelf.kernels[0]->hash, kernel), "toolchain", "triton", "3.6.0",
+      "arch", "gfx942", "warp_size", 64, "record", json_of(ADD_RECORD), "variants", "key", "n", 1,
+      "case",
+      json_of("{\"arguments\": {\"x\": {\"elements\": 8, \"access\": \"readwrite\", \"fill\": "
+              "\"normal\"}}}"),
+      "objects", "config", config, "digest", of_code, "metadata", cache, "grid", 1, 1, 1, "also",
+      "signature", "x", "*fp16", "objects", "config", config, "digest", of_code, "metadata",
+      further);
+  ALWAYS(json != NULL);
+  struct error error;
+  cr_assert(build_parse(json, shelf.kernels[0], &shelf.builds[shelf.n_builds++], &error), "%s: %s",
+            error.pointer, error.message);
+  shelf.blobs[shelf.n_blobs++] = usual_metadata;
+  shelf.blobs[shelf.n_blobs++] = code;
+  cleanup_free char *provenance = provenance_of(&shelf);
+  cleanup_release struct release *release = release_of(
+      &(struct winner){
+          shelf.kernels[0], "{\"n\": 1}", "{\"BLOCK\": 64, \"num_warps\": 4}", provenance, 0, {0}},
+      1);
+  struct cache_source source = shelf_source(&shelf);
+  cleanup_cache_files struct cache_files files = {0};
+  cr_assert(format_triton.render(
+                &(struct render_request){.release = release, .source = &source, .root = ROOT},
+                &files, &error),
+            "%s", error.message);
+  cr_expect_str_eq(file_text(&files, CODE_FOLDER "/add.hsaco"), code);
+  cr_expect_str_eq(file_text(&files, FURTHER_FOLDER "/add.hsaco"), code);
+  cr_expect(strstr(file_text(&files, FURTHER_FOLDER "/__grp__add.json"), ROOT "/" FURTHER_FOLDER));
+  cr_expect_eq(files.n_skipped, 0u);
+  shelf_release(&shelf);
 }
 
 /* Two keys of one function whose records make one path of them, and two that share an object. */

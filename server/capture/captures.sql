@@ -51,9 +51,9 @@ ON CONFLICT (function_id, digest) DO UPDATE
 SET seen_at = now(), seen = l.seen + 1
 RETURNING l.id;
 
--- `tuned`: keys of which a job found a winner. The launches of a key count as the one that is least
--- far, refused ones last. The policy's facts are those of the function's token and of all its images
--- together.
+-- `tuned`: keys of which a job found a winner. The launches of a key count as the one that is
+-- least far, refused ones last. The policy's facts are those of the function's token and of all its
+-- images together.
 -- name: captures_list
 SELECT f.id, f.closure, f.name, t.name AS owner, rfc3339(f.seen_at) AS seen_at, l.*,
        p.mode AS policy, COALESCE(t.name = ANY (p.tokens) AND t.revoked_at IS NULL, false) AS is_named,

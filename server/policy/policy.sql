@@ -65,8 +65,8 @@ FROM (SELECT w.id, j.job
 WHERE l.id = found.id;
 
 -- Captured keys that have a build and no job, those that were not tried yet first. Of launches that
--- would have the same job, the first. Triton and torch are those of the build. A key of which another
--- launch waits for a builder will have a build with the code of both.
+-- would have the same job, the first. Triton and torch are those of the build. Where another launch
+-- of the key waits for a builder, the job waits for a build with the code of both.
 -- name: policy_captures
 WITH recent AS MATERIALIZED (
     SELECT COALESCE(recent_config_us(), :config_us::float8) AS us

@@ -209,6 +209,23 @@ def test_a_job_that_exists_is_not_made_again_whoever_made_it(server):
     assert (function_item(server)["queued"], function_item(server)["job"]) == (1, by_hand.json["job"])
 
 
+def test_launches_of_one_key_that_differ_in_specialisation_have_one_job(server):
+    capture_and_build(server, 64, specialisation="1")
+    capture(server, 64, specialisation="2")
+    rule(server)
+    passes(server)
+    assert jobs(server) == [] and suggested(server) == [], "a build with the code of both comes first"
+    build(server)
+    wait_until(lambda: jobs(server), 30, "the job")
+    passes(server)
+    assert jobs(server) == [64]
+    tune(server)
+    capture_and_build(server, 64, specialisation="3")
+    passes(server)
+    own = function_item(server)
+    assert jobs(server) == [64] and (own["keys"], own["tuned"], own["without_job"] if "without_job" in own else 0) == (1, 1, 0)
+
+
 def test_the_days_budget_stops_it_and_the_next_day_goes_on(server, postgres):
     rule(server, device_seconds_per_day=25)
     capture_and_build(server, 64)

@@ -1,9 +1,10 @@
 """Records launches, so that kernels can be built, tuned and restored without anybody describing them (docs/capture.md).
 
 In the program's threads: on an autotuner's miss, when Triton makes another specialisation of a key, and at the first launch of
-each specialisation of the functions that $WAVETUNE_CAPTURE_FUNCTIONS names, the launch becomes a document (launch.py), and its
-integer tensors are copied. In the recorder's own thread: texts are collected (texts.py), contents are classed (contents.py), documents are written to the folder
-$WAVETUNE_CAPTURE_TO and posted to the server. Several processes may share one folder: files appear whole, by a rename.
+each specialisation of the functions that $WAVETUNE_CAPTURE_FUNCTIONS names, the launch becomes a document (launch.py). Integer
+tensors of the first launch of a key are copied. In the recorder's own thread: texts are collected (texts.py), contents are classed
+(contents.py), documents are written to the folder $WAVETUNE_CAPTURE_TO and posted to the server. Several processes may share one
+folder: files appear whole, by a rename.
 
 Nothing is raised into the program; what is not recorded is counted and logged. Nothing happens while a stream is captured.
 """

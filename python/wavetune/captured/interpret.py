@@ -177,9 +177,9 @@ class _Run:
                    if buffer.contents.is_float)
 
     def execute(self, fn: Any, arguments: dict[str, Any], scale: float, is_trial: bool
-                ) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
-        """(programs, what they wrote by buffer), with normal deviates of that scale. A program that does not write is not
-        counted. A trial ends with the first whose values are not moderate."""
+                ) -> tuple[list[Any], dict[str, tuple[Any, Any]], bool]:
+        """(programs, what they wrote by buffer, whether it is moderate), with normal deviates of that scale. A program that
+        does not write is not counted. A trial ends with the first whose values are not moderate."""
         import numpy as np
 
         from .memory import NotInterpreted
@@ -189,6 +189,7 @@ class _Run:
             buffer.take()  # what a program left that took too long
         done: list[Any] = []
         found: list[list[tuple[Any, Any, Any]]] = []
+        is_good = True
         for program in itertools.islice(programs(self.grid), TRIED_MAX):  # type: ignore[arg-type]
             try:
                 self.emulator.run(fn, arguments, self.grid, program)  # type: ignore[arg-type]
@@ -200,7 +201,8 @@ class _Run:
             if any(index.size for _, index, _ in taken):
                 done.append(list(program))
                 found.append(taken)
-            if len(done) == PROGRAMS_MAX or (is_trial and not self._is_moderate(taken)):
+            is_good = is_good and self._is_moderate(taken)
+            if len(done) == PROGRAMS_MAX or (is_trial and not is_good):
                 break
         if not done:
             raise NotInterpreted("none of the programs that were executed writes anything")
@@ -223,7 +225,7 @@ class _Run:
                 written[buffer.name] = index[first][is_alike], values[first][is_alike]
         if not written:
             raise NotInterpreted("programs write to the same elements, and not the same")
-        return done, written
+        return done, written, is_good
 
 
 def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
@@ -234,10 +236,11 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
     arguments = run.arguments(request, function.fn)
     contents = {buffer.name: buffer.contents for buffer in run.memory.buffers}
 
-    def execute(scale: float, is_trial: bool) -> tuple[Any, dict[str, tuple[Any, Any]]]:
-        done, written = run.execute(function.fn, arguments, scale, is_trial)
-        return (done, written), {name: (index, contents[name].widened(values)) for name, (index, values) in written.items()
-                                 if contents[name].is_float}
+    def execute(scale: float, is_trial: bool) -> tuple[Any, dict[str, tuple[Any, Any]], bool]:
+        done, written, is_good = run.execute(function.fn, arguments, scale, is_trial)
+        floats = {name: (index, contents[name].widened(values)) for name, (index, values) in written.items()
+                  if contents[name].is_float}
+        return (done, written), floats, is_good
 
     scale, (done, written) = find_scale(execute)
     head, parts = [], []

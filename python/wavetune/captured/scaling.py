@@ -35,9 +35,9 @@ def is_moderate(values: Any) -> bool:
 def _is_power(larger: Any, smaller: Any) -> bool:
     """Whether values could be a power of the inputs. `smaller`: with inputs a 16th as large."""
     is_finite = np.isfinite(larger)
-    if not np.array_equal(larger[~is_finite], smaller[~is_finite], equal_nan=True) or not np.isfinite(smaller[is_finite]).all():
+    if not np.array_equal(larger[~is_finite], smaller[~is_finite], equal_nan=True):
         return False
-    changes = is_finite & (larger != smaller)
+    changes = is_finite & np.isfinite(smaller) & (larger != smaller)
     largest, own = (float(np.abs(values[changes]).max(initial=0)) for values in (larger, smaller))
     return largest <= LARGE or largest <= own * STEP**DEGREE
 
@@ -51,17 +51,17 @@ def is_stable(larger: Written, smaller: Written) -> bool:
     return True
 
 
-def find_scale(execute: Callable[[float, bool], tuple[Found, Written]]) -> tuple[float, Found]:
-    """`execute` runs the programs with inputs of that scale, and also gives the floats that they wrote, widened to float64; with
-    True it ends with the first program whose values are not moderate."""
-    found, floats = execute(SCALES[0], True)
+def find_scale(execute: Callable[[float, bool], tuple[Found, Written, bool]]) -> tuple[float, Found]:
+    """`execute` runs the programs with inputs of that scale; it also gives the floats that they wrote, widened to float64, and
+    whether all are moderate. With True it ends with the first program whose values are not."""
+    found, floats, is_good = execute(SCALES[0], True)
     for scale, next_scale in zip(SCALES, SCALES[1:]):
-        if all(is_moderate(values) for _, values in floats.values()):
+        if is_good:
             return scale, found
-        next_found, smaller = execute(next_scale, True)
+        found, smaller, is_good = execute(next_scale, True)
         if is_stable(floats, smaller):
             return scale, execute(scale, False)[0]
-        found, floats = next_found, smaller
-    if all(is_moderate(values) for _, values in floats.values()):
+        floats = smaller
+    if is_good:
         return SCALES[-1], found
     raise NotInterpreted(f"its values overflow or grow with inputs of 1, of 1/{STEP} and of 1/{STEP**2}")

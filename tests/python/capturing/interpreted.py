@@ -80,6 +80,8 @@ def sized(x_ptr, y_ptr, MODE: tl.constexpr, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + at)
     if MODE == "log":
         x = tl.log(x)
+    elif MODE == "less":
+        x = tl.log(x - 0.5)
     elif MODE == "masked":
         x = tl.where(x > 0, x, -1e30)
     elif MODE == "powers":

@@ -4,9 +4,9 @@
  * Every config runs on AGREEMENT_SETS sets of inputs: those that are timed, others of the same
  * kind, and others whose normal deviates are AGREEMENT_LARGE times as large, or of the same kind
  * where the case scales them down (common/kernel/kernel_case.h); only on the first where memory
- * does not suffice for three. The default runs twice on each set: by how much it
- * differs from itself (atomic additions in another order) is the noise. NaN and infinity must be in
- * the same places, and for all other elements b of the default and a of another config
+ * does not suffice for three. The default runs twice on each set: by how much it differs from
+ * itself (atomic additions in another order) is the noise. NaN and infinity must be in the same
+ * places, and for all other elements b of the default and a of another config
  *   |a - b| <= atol * rms(b) + rtol * |b| + 4 * noise
  * where rms is over the output, noise the largest difference in it, and atol and rtol are
  *   bfloat16            1.6e-2, 1.6e-2      float32   1e-5, 1e-5      (tf32: 1e-3, 1e-3)

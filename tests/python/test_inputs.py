@@ -21,7 +21,9 @@ def agents(tmp_path, buffers, seed, scale):
     manifest = {"name": "a/b", "language": "triton", "entry": "f", "key": ["n"], "cases": "build",
                 "sources": [{"path": "f.py", "digest": DIGEST}],
                 "arguments": [{"name": f"a{i}", "dtype": dtype, "kind": "buffer"} for i, (dtype, _, _) in enumerate(buffers)]}
-    case = {"arguments": {f"a{i}": {"elements": n, "access": "read", "fill": fill} for i, (_, fill, n) in enumerate(buffers)}, **({"scale": scale} if scale != 1 else {})}
+    case = {"arguments": {f"a{i}": {"elements": n, "access": "read", "fill": fill} for i, (_, fill, n) in enumerate(buffers)}}
+    if scale != 1:
+        case["scale"] = scale
     for name, document in (("kernel", manifest), ("case", case)):
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
     (tmp_path / "blob").write_bytes(BLOB)

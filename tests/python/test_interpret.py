@@ -181,10 +181,11 @@ def test_a_kernel_that_diverges_with_every_input_has_no_values():
     assert found == "its values overflow or grow with inputs of 1, of 1/16 and of 1/256"
 
 
-@pytest.mark.parametrize("mode, scale", [("log", 1), ("less", 1), ("masked", 1), ("powers", 1), ("exp", 1 / 16), ("both", 1 / 16)])
+@pytest.mark.parametrize("mode, scale", [("log", 1), ("less", 1), ("masked", 1), ("powers", 1), ("exp", 1 / 16),
+                                         ("both", 1 / 16)])
 def test_only_what_the_size_of_inputs_makes_large_is_scaled(mode, scale):
-    trial = Trial("sized", {"x_ptr": ("float32", 4096, "normal", False), "y_ptr": ("float32", 4096, "zeros", True)}, [4, 1, 1],
-                  {"MODE": mode, "BLOCK": 1024})
+    trial = Trial("sized", {"x_ptr": ("float32", 4096, "normal", False), "y_ptr": ("float32", 4096, "zeros", True)},
+                  [4, 1, 1], {"MODE": mode, "BLOCK": 1024})
     index, values = trial.values("y_ptr", scale)
     is_finite = np.isfinite(values)
     assert index.size == 4096 and (np.abs(values[is_finite]).max() > 1e9) == (mode in ("masked", "powers"))

@@ -245,6 +245,14 @@ def test_launches_of_one_key_that_triton_compiles_other_code_for_are_recorded(ca
     print(f"{counters['capture_ms'] / 4:.2f} ms each")
 
 
+def test_what_heuristics_give_makes_another_specialisation(cache, tmp_path):
+    report = program("even", cache=cache, to=tmp_path)
+    found = {one["arguments"][1]["value"]: [config["constexprs"]["IS_EVEN"] for config in one["configs"]]
+             for one in folder(tmp_path)["launches"]}
+    assert found == {128: [True] * 4, 96: [True] * 2 + [False] * 2}
+    assert report["counters"]["captures_lost"] == report["counters"]["failures"] == 0
+
+
 def test_so_many_specialisations_of_a_key_are_recorded(cache, tmp_path):
     counters = program("few_specialisations", cache=cache, to=tmp_path)["counters"]
     assert len(folder(tmp_path)["launches"]) == counters["captures"] == 2 and counters["captures_lost"] >= 1

@@ -138,13 +138,18 @@ class Recorder:
     def _record(self, tuner: Any, jit: Any, own: str, texts: Sequence[str], positional: Mapping[str, Any],
                 keywords: dict[str, Any], configs: Sequence[Any], is_further: bool = False) -> None:
         """`is_further`: not the first launch of its key, so that it tells but what to compile."""
+        started, launch = time.perf_counter(), Launch()
         given = given_to(tuner, jit, positional, keywords)
-        name = name_of(texts, jit, given)
+        found: list[dict[str, Any]] = []
+        is_in_graph = is_capturing()
+        if not is_in_graph and tuner is not None and tuner.fn is not jit:  # heuristics may tell it from others
+            found = configs_of(launch, tuner, jit, positional, keywords, configs)
+        name = name_of(texts, jit, given, found)
         with self._condition:
             seen, of_key = self._seen.setdefault(own, set()), self._keys.get((own, tuple(texts)), [0, list(configs)])
             if name in seen:
                 return
-            if len(seen) >= KEYS_MAX or of_key[0] >= SPECIALISATIONS_MAX or is_capturing():
+            if len(seen) >= KEYS_MAX or of_key[0] >= SPECIALISATIONS_MAX or is_in_graph:
                 if (own, name) not in self._left_out:
                     counters.captures_lost += 1
                     if len(self._left_out) < LEFT_OUT_MAX:
@@ -155,9 +160,7 @@ class Recorder:
             is_further = is_further or of_key[0] > 0
             of_key[0] += 1
 
-        started = time.perf_counter()
-        launch = Launch()
-        found = configs_of(launch, tuner, jit, positional, keywords, configs)
+        found = found or configs_of(launch, tuner, jit, positional, keywords, configs)
         left_out = {name for config in configs if config is not None for name in config.kwargs}.union(launch.heuristics)
         arguments = arguments_of(launch, jit, given, left_out, not is_further)
         parameters = {parameter.name for parameter in jit.params}

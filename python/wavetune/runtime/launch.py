@@ -60,14 +60,15 @@ def _is_in_range(tensor: Any) -> bool:
         return True
 
 
-def name_of(texts: Sequence[str], jit: Any, given: Mapping[str, Any]) -> str:
-    """What tells launches of a function apart: 16 hex digits."""
+def name_of(texts: Sequence[str], jit: Any, given: Mapping[str, Any], configs: Sequence[Mapping[str, Any]] = ()) -> str:
+    """What tells launches of a function apart: 16 hex digits. `configs`: as configs_of() has them, where heuristics give values."""
     classes = []
     for parameter in jit.params:
         value = given.get(parameter.name)
         is_value = parameter.is_constexpr and not is_tensor(value)
         classes.append([parameter.name, *([str(value)[:1000]] if is_value else specialised(value))])
-    return hashlib.sha256(canonical([list(texts), classes]).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    constexprs = [[one["constexprs"]] for one in configs]
+    return hashlib.sha256(canonical([list(texts), classes, *constexprs]).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def is_tensor(value: Any) -> bool:

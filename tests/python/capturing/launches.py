@@ -96,6 +96,12 @@ def misaligned():
     run(kernels.classed_kernel, Tensor("float32", 128, offset=1), 128, 3)
 
 
+def even():
+    from package import kernels
+    for n in (128, 96, 256, 160, 128):  # all divisible by 16; some by 64, which the config that wins has
+        run(kernels.even_kernel, Tensor("float32", 256), n, 3)
+
+
 def few_specialisations():
     sys.modules["wavetune.runtime.capture"].SPECIALISATIONS_MAX = 2
     classed()

@@ -84,3 +84,11 @@ def calling_kernel(x_ptr, n, other, BLOCK: tl.constexpr):
 def classed_kernel(x_ptr, n, kind, BLOCK: tl.constexpr):
     """Its key has a class of sizes: launches with one key may differ in what Triton compiles."""
     tl.store(x_ptr + tl.arange(0, BLOCK), 0.0, mask=tl.arange(0, BLOCK) < n)
+
+
+@triton.autotune(configs=configs(32, 64), key=["kind"])
+@triton.heuristics({"IS_EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def even_kernel(x_ptr, n, kind, IS_EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, 0.0, mask=None if IS_EVEN else offsets < n)

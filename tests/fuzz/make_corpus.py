@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""Writes the first inputs of the targets whose inputs are whole documents: fuzz/corpus/{agent_server,agent_worker,
-agent_reference,fetch}. Files of the same name are overwritten; other files stay.
+"""Writes the first inputs of the targets whose inputs are whole documents or begin with a parser's name: fuzz/corpus/{agent_server,
+agent_worker,agent_reference,agent_files,documents,fetch,server_documents}. Files of the same name are overwritten; other files stay.
 
-    tests/fuzz/make_corpus.py"""
+    tests/fuzz/make_corpus.py [OPENAPI]   with a server's /openapi.json also an example of each record"""
 
+import base64
 import copy
+import hashlib
 import json
 import pathlib
 import struct
+import sys
 
 FUZZ = pathlib.Path(__file__).resolve().parent
 DIGEST = "sha256:" + "a" * 64
+PUBLIC_KEY = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")  # of RFC 8032's first test
 
 
 def put(target, name, data):
@@ -175,7 +179,147 @@ def fetch_documents():
     changed("signed", lambda d: d["entry"].update(signatures=[{"key": DIGEST, "signature": "A" * 86 + "=="}]))
 
 
+def named(target, parser, name, value):
+    data = value if isinstance(value, bytes) else text(value)
+    put(target, f"{parser}_{name}" if name else parser, parser.encode() + b"\n" + data)
+
+
+def shared_documents():
+    fetched = json.loads((FUZZ / "corpus/fetch/triton").read_text())
+    function = fetched["builds"][0]["record"]
+    named("documents", "identity", "", fetched["identity"])
+    named("documents", "identity", "tables", {"version": 1, "devices": 8, "moe_device_name": "AMD_Instinct_MI300X", "functions": [],
+                                              "variables": {"TRITON_F32_DEFAULT": "ieee"},
+                                              "tunableop": {"validators": [["PT_VERSION", "2.9.1"]]}})
+    named("documents", "identity", "path", {"version": 1, "moe_device_name": "../x", "functions": [function, function]})
+    named("documents", "function", "", function)
+    metadata = {"name": "add", "num_warps": 4, "shared": 1024, "warp_size": 64, "global_scratch_size": 0, "profile_scratch_size": 0,
+                "cluster_dims": [1, 1, 1], "launch_cooperative_grid": False, "grid": [4, 1, 1]}
+    named("documents", "launch", "", {"config": {}, "digest": DIGEST, "metadata": metadata})
+    named("documents", "launch", "none", {"metadata": {}})
+    named("documents", "launch", "huge", {"metadata": {**metadata, "num_warps": 2**62, "shared": -1, "cluster_dims": [2**31] * 3}})
+    key = "sha256:" + hashlib.sha256(PUBLIC_KEY).hexdigest()
+    signature = base64.b64encode(b"\1" * 64).decode()
+    named("documents", "signatures", "", [{"key": key, "signature": signature}, {"key": DIGEST, "signature": signature},
+                                          {"key": key, "signature": signature, "expires": "2099-12-31T23:59:59Z"}, 7])
+    named("documents", "signatures", "expires", {"expires": "1970-01-01T00:00:01Z"})
+    named("documents", "config", "", b"BLOCK: 256, waves_per_eu: 0, num_warps: 4, num_ctas: 1, num_stages: 2, maxnreg: None")
+    named("documents", "config", "odd", b"A: True, B: -1, C: 1.5, D: 1e400, E: nan, A: x: y, F: \xc3\xa4")
+    named("documents", "tuple", "", b"('16', 'torch.float16', 'it\\'s', \"a'b\", '\\n\\x07\\u2028')")
+    named("documents", "tuple", "one", b"('16',)")
+    der = bytes.fromhex("302a300506032b6570032100") + PUBLIC_KEY
+    private = bytes.fromhex("302e020100300506032b657004220420") + b"\2" * 32
+
+    def pem(kind, data):
+        return b"-----BEGIN %s-----\n%s\n-----END %s-----\n" % (kind, base64.b64encode(data), kind)
+
+    named("documents", "key", "public", pem(b"PUBLIC KEY", der))
+    named("documents", "key", "private", pem(b"PRIVATE KEY", private))
+    named("documents", "key", "two", pem(b"PUBLIC KEY", der) * 2)
+    named("documents", "key", "encrypted", pem(b"ENCRYPTED PRIVATE KEY", private))
+    named("documents", "key", "x25519", pem(b"PUBLIC KEY", der.replace(b"\x65\x70", b"\x65\x6e")))
+    named("documents", "key", "headers", pem(b"PUBLIC KEY", der).replace(b"-\n", b"-\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES,00\n\n", 1))
+    named("documents", "key", "text", base64.b64encode(PUBLIC_KEY))
+    named("documents", "key", "signature", signature.encode())
+    for name, value in {"time": "2026-11-21T07:05:00.25+02:30", "signed": "9999-12-31T23:59:59Z", "leap": "2024-02-29T23:59:60Z",
+                        "duration": "36500d", "digest": DIGEST, "channel": "stable-1.x", "version": "3.3.1+git1",
+                        "folder": "A" * 52}.items():
+        named("documents", "text", name, value.encode())
+
+
+def agent_files():
+    named("agent_files", "launch", "", {
+        "entry": "add", "arguments": ["a", "b"], "scratch": 2, "threads": 256, "shared_bytes": 8192, "grid": [64, 1, 1],
+        "cooperative": True, "cluster": 2, "resources": {"vgprs": 128, "agprs": 64, "sgprs": 32, "spills": 0, "lds_bytes": 4096}})
+    named("agent_files", "launch", "none", {})
+    named("agent_files", "launch", "ends", {"threads": 2**20 + 1, "grid": [2**31, 0.5, -1], "cluster": 17, "scratch": -1})
+
+    def record(value, number=0):
+        data = text(value)
+        return struct.pack("<IIQ8x", 0x57545350, len(data), number) + data
+
+    two = record({"seq": 1, "lease": "7"}) + record({"seq": 2})
+    for name, data in {"": b"0\n" + two, "acknowledged": b"1\n" + two, "torn": b"0\n" + two + record([1])[:30],
+                       "ahead": b"99\n" + two, "wrong": b"x\n" + two, "no_json": b"0\n" + struct.pack("<IIQ8x", 0, 3, 0) + b"{a}"}.items():
+        named("agent_files", "records", name, data)
+        named("agent_files", "spool", name, data)
+
+
+def server_documents():
+    environment = {"gpu": "AMD Instinct MI300X", "arch": "gfx942", "compute_units": 304, "rocm": "6.4.1", "partition": "SPX/NPS1"}
+    named("server_documents", "token", "publisher", {"name": "ci", "role": "publisher,submitter", "channels": ["stable", "test-*"],
+                                                     "expires": "7d"})
+    named("server_documents", "token", "enrol", {"name": "node", "role": "enrol", "uses": 3, "agent_name": "n*",
+                                                 "environment": {"gpu": "x"}, "expires": "2099-01-31T12:00:00Z"})
+    named("server_documents", "token", "certificate", {"name": "node", "role": "agent", "certificate": "DNS:node-17.example"})
+    pins = [{"kernel": DIGEST, "key": {"n": n}, "config": {"A": 1, "B": "x"}} for n in (2, 1)]
+    named("server_documents", "release", "", {
+        "environment": environment, "tag": "t", "regime": "warm", "kernels": [DIGEST], "as_of": "2026-01-31T12:00:00.5Z", "pins": pins,
+        "replaces": {"channel": "stable", "min_gain": 0.1}, "refuse_self_timed": True, "require_agreement": "bitwise"})
+    named("server_documents", "release", "twice", {"environment": environment, "pins": [pins[0], pins[0]]})
+    items = [{"name": "moe", "key": {"n": 1, "d": 0.5}, "hits": 1, "misses": 10**9, "tuning_ms": 1e-9, "kernel_ms": 0.25},
+             {"name": DIGEST, "key": {"n": 2}, "hits": 0, "misses": 1}]
+    named("server_documents", "demand", "", {"environment": environment, "image": "a/b:c", "tag": "t", "items": items})
+    config = {"kwargs": {"BLOCK": 64}, "num_warps": 4}
+    named("server_documents", "evidence", "", {
+        "environment": environment, "node": "n1", "tag": "t", "items": [
+            {"function": DIGEST, "name": "m:f", "key": ["16", "'torch.float16'"], "near": [config, {}], "configs": 2, "ms": 0.5,
+             "tuning_ms": 12}], "counters": {"hits": 1, "misses": 2, "unfit": 0, "failures": 0, "saved_ms": 3.5}})
+    named("server_documents", "compatibility", "", {"asked": {"rocm": "6.4.1"}, "served": {"rocm": "6.4.0"}, "reason": "same code"})
+    named("server_documents", "group", "", b'[["add.json", 2], ["add.hsaco", 3]]\n{}abc')
+    named("server_documents", "group", "short", b'[["add.json", 2]]\n{')
+    named("server_documents", "group", "huge", b'[["a", 9223372036854775807], ["b", 9223372036854775807]]\n{}')
+    named("server_documents", "group", "path", b'[["../x.so", 0], ["a", 0], ["a", 0]]\n')
+    for name, value in {"lease": "17", "lease_mac": "17.AAAAAAAAAAAAAAAAAAAAAA", "agreed": "3/4", "network": "2001:db8::/32",
+                        "forwarded": "192.0.2.7, [::1]:80, 127.0.0.1", "mapped": "::ffff:192.0.2.7",
+                        "der": base64.b64encode(b"0\x82\x01\x00" + b"x" * 300).decode(),
+                        "pem": "-----BEGIN%20CERTIFICATE-----%0AMAA%3D%0A-----END%20CERTIFICATE-----%0A",
+                        "hex": "a" * 64, "share": "token/image"}.items():
+        named("server_documents", "text", name, value.encode())
+
+
+def example(schema, document, depth=0):
+    """A value that fits a schema of /openapi.json, with all of its members."""
+    if "$ref" in schema:
+        target = document
+        for part in schema["$ref"].split("/")[1:]:
+            target = target[part]
+        schema = target
+    kinds = schema.get("type")
+    kind = kinds[0] if isinstance(kinds, list) else kinds
+    if "enum" in schema:
+        return schema["enum"][0]
+    for way in ("anyOf", "oneOf"):
+        if way in schema:
+            return example(schema[way][0], document, depth)
+    if kind == "object":
+        members = schema.get("properties", {})
+        wanted = members if depth < 4 else schema.get("required", [])
+        return {name: example(members[name], document, depth + 1) for name in wanted if name in members} or {"a": 1}
+    if kind == "array":
+        n = max(schema.get("minItems", 0), int(depth < 4))
+        return [example(schema.get("items", {"type": "integer"}), document, depth + 1) for _ in range(n)]
+    if kind == "string":
+        pattern = schema.get("pattern", "")
+        return DIGEST if "sha256" in pattern else "2026-01-31T12:00:00.000Z" if "T" in pattern else "1" * max(1, schema.get("minLength", 1))
+    return {"integer": max(1, schema.get("minimum", 1)), "number": max(0.5, schema.get("minimum", 0.5)), "boolean": True}.get(kind)
+
+
+def records(path):
+    """The schemas that are not written by hand are those of records."""
+    document = json.loads(pathlib.Path(path).read_text())
+    by_hand = json.loads((FUZZ.parents[1] / "server/http/openapi.json").read_text())["schemas"]
+    for name, schema in document["components"]["schemas"].items():
+        if name not in by_hand:
+            named("server_documents", name, "", example(schema, document))
+
+
 server_answers()
 worker_answers()
 reference_values()
 fetch_documents()
+shared_documents()
+agent_files()
+server_documents()
+if len(sys.argv) > 1:
+    records(sys.argv[1])

@@ -1,6 +1,6 @@
 /* Makes the OpenAPI document from the table of routes, the records, and openapi.json, which has
- * what is written by hand: the queries, bodies and answers of routes, and schemas that are not
- * records. */
+ * what is written by hand: the queries, bodies and answers of routes, the links between them, and
+ * schemas that are not records. */
 #include "server/records.h"
 
 #include "server/http/request_private.h"
@@ -93,6 +93,50 @@ static json_t *operation_make(const struct route *route, const json_t *all) {
   return made;
 }
 
+static bool link_names(const json_t *names, const char *name) {
+  size_t i;
+  const json_t *each;
+  json_array_foreach (names, i, each)
+    if (string_equal(json_string_value(each), name))
+      return true;
+  return false;
+}
+
+/* Adds the links to the answers of an operation: from each of "from" to each of "to", with
+ * parameters of its path or query, and members of its body, that the answer or its request has. An
+ * answer without a body has no link that needs one. */
+static void links_add(json_t *operation, const json_t *all) {
+  const char *id = json_string_value(json_object_get(operation, "operationId")), *status;
+  json_t *link, *response;
+  size_t i, k;
+  json_array_foreach (json_object_get(all, "links"), i, link) {
+    json_t *from, *to, *parameters = NULL, *body = NULL, *target;
+    if (json_unpack(link, "{s:o, s:o, s?o, s?o !}", "from", &from, "to", &to, "parameters",
+                    &parameters, "body", &body))
+      die("openapi.json: link %zu is not {from, to, parameters, body}", i);
+    if (!link_names(from, id))
+      continue;
+
+    cleanup_free char *text = json_dumps(link, 0);
+    json_object_foreach (json_object_get(operation, "responses"), status, response) {
+      if (status[0] != '2' || (!json_object_get(response, "content") && strstr(text, "$response")))
+        continue;
+      json_t *links = json_object_get(response, "links");
+      if (!links)
+        json_put(response, "links", links = json_object());
+      json_array_foreach (to, k, target) {
+        json_t *made = json_pack("{s:O}", "operationId", target);
+        if (parameters)
+          json_put(made, "parameters", json_incref(parameters));
+        if (body)
+          json_put(made, "requestBody", json_incref(body));
+        ALWAYS(!json_object_get(links, json_string_value(target)));
+        json_put(links, json_string_value(target), made);
+      }
+    }
+  }
+}
+
 static json_t *paths_make(const json_t *all) {
   json_t *paths = json_object();
   for (int id = 0; id < ROUTE_COUNT; id++) {
@@ -103,7 +147,9 @@ static json_t *paths_make(const json_t *all) {
 
     if (!json_object_get(paths, route->path))
       json_put(paths, route->path, json_object());
-    json_put(json_object_get(paths, route->path), method, operation_make(route, all));
+    json_t *operation = operation_make(route, all);
+    links_add(operation, all);
+    json_put(json_object_get(paths, route->path), method, operation);
   }
 
   return paths;

@@ -109,6 +109,127 @@ Test(openapi, a_path_has_exactly_the_parameters_in_its_braces) {
                    "digest");
 }
 
+static const json_t *resolved(const json_t *schema) {
+  for (const char *reference; (reference = json_string_value(json_object_get(schema, "$ref")));) {
+    cleanup_free char *path = xstrdup(reference);
+    char *rest = NULL;
+    schema = document;
+    for (char *part = strtok_r(path, "/", &rest); part; part = strtok_r(NULL, "/", &rest))
+      if (strcmp(part, "#") != 0)
+        schema = json_object_get(schema, part);
+  }
+  return schema;
+}
+
+/* Whether a schema describes what a JSON Pointer points at. An object of any members does. */
+static bool schema_has(const json_t *schema, const char *pointer) {
+  schema = resolved(schema);
+  const char *next = strchr(pointer, '/');
+  static const char *const ways[] = {"anyOf", "oneOf", NULL};
+  size_t i;
+  const json_t *each;
+  if (!schema || !next)
+    return schema != NULL;
+  for (const char *const *way = ways; *way; way++)
+    json_array_foreach (json_object_get(schema, *way), i, each)
+      if (schema_has(each, pointer))
+        return true;
+
+  cleanup_free char *name = xstrndup(next + 1, strcspn(next + 1, "/"));
+  const json_t *members = json_object_get(schema, "properties"),
+               *items = json_object_get(schema, "items");
+  if (items)
+    return strcmp(name, "0") == 0 && schema_has(items, next + 1);
+  if (!members)
+    return strcmp(json_string_value(json_object_get(schema, "type")), "object") == 0;
+  return json_object_get(members, name) && schema_has(json_object_get(members, name), next + 1);
+}
+
+static const json_t *body_schema(const json_t *with_content) {
+  void *first = json_object_iter(json_object_get(with_content, "content"));
+  return first ? json_object_get(json_object_iter_value(first), "schema") : NULL;
+}
+
+static bool has_parameter(const json_t *operation, const char *in, const char *name) {
+  size_t i;
+  const json_t *each;
+  json_array_foreach (json_object_get(operation, "parameters"), i, each)
+    if (string_equal(json_string_value(json_object_get(each, "name")), name) &&
+        (!in || string_equal(json_string_value(json_object_get(each, "in")), in)))
+      return true;
+  return false;
+}
+
+/* Whether the operation's answer or request has what an expression takes from it. */
+static bool expression_is_good(const json_t *operation, const json_t *response,
+                               const char *expression) {
+  static const char of_answer[] = "$response.body#", of_body[] = "$request.body#",
+                    of_path[] = "$request.path.", of_query[] = "$request.query.";
+#define BEHIND(start) (string_starts(expression, start) ? expression + strlen(start) : NULL)
+  const char *rest;
+  if ((rest = BEHIND(of_answer)))
+    return schema_has(body_schema(response), rest);
+  if ((rest = BEHIND(of_body)))
+    return schema_has(body_schema(json_object_get(operation, "requestBody")), rest);
+  if ((rest = BEHIND(of_path)))
+    return has_parameter(operation, "path", rest);
+  return (rest = BEHIND(of_query)) && has_parameter(operation, "query", rest);
+#undef BEHIND
+}
+
+static const struct route *route_of_id(const char *id) {
+  for (int i = 0; i < ROUTE_COUNT; i++)
+    if (string_equal(route_of((enum route_id)i)->name, id))
+      return route_of((enum route_id)i);
+  return NULL;
+}
+
+Test(openapi, each_link_leads_from_what_an_answer_has_to_an_operation_that_takes_it) {
+  size_t n = 0;
+  for (int id = 0; id < ROUTE_COUNT; id++) {
+    const json_t *operation = operation_of(route_of((enum route_id)id));
+    const char *status, *target, *name;
+    json_t *response, *link, *expression;
+    json_object_foreach (json_object_get(operation, "responses"), status, response)
+      json_object_foreach (json_object_get(response, "links"), target, link) {
+        const struct route *to =
+            route_of_id(json_string_value(json_object_get(link, "operationId")));
+        cr_assert_not_null(to, "%s: %s", route_of((enum route_id)id)->name, target);
+        json_object_foreach (json_object_get(link, "parameters"), name, expression)
+          cr_expect(has_parameter(operation_of(to), NULL, name) &&
+                        expression_is_good(operation, response, json_string_value(expression)),
+                    "%s to %s: %s", route_of((enum route_id)id)->name, target, name);
+        json_object_foreach (json_object_get(link, "requestBody"), name, expression) {
+          cleanup_free char *pointer = xasprintf("/%s", name);
+          const json_t *body = body_schema(json_object_get(operation_of(to), "requestBody"));
+          cr_expect(schema_has(body, pointer) &&
+                        expression_is_good(operation, response, json_string_value(expression)),
+                    "%s to %s: member %s", route_of((enum route_id)id)->name, target, name);
+        }
+        n++;
+      }
+  }
+  cr_expect_gt(n, 50);
+}
+
+Test(openapi, every_operation_on_a_thing_is_reached_by_a_link) {
+  for (int id = 0; id < ROUTE_COUNT; id++) {
+    const struct route *route = route_of((enum route_id)id);
+    if (!strchr(route->path, '{') || strcmp(route->method, "PUT") == 0)
+      continue;
+    bool is_reached = false;
+    for (int from = 0; from < ROUTE_COUNT; from++) {
+      const char *status;
+      json_t *response;
+      json_object_foreach (
+          json_object_get(operation_of(route_of((enum route_id)from)), "responses"), status,
+          response)
+        is_reached |= json_object_get(json_object_get(response, "links"), route->name) != NULL;
+    }
+    cr_expect(is_reached, "no link leads to %s", route->name);
+  }
+}
+
 Test(openapi, the_text_is_the_document) {
   cleanup_free char *text = openapi_text();
   cleanup_json json_t *read = NULL;

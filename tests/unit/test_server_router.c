@@ -42,6 +42,15 @@ Test(router, another_method_is_refused_with_those_allowed) {
   cr_expect_eq(find("get", "/v1/jobs"), ROUTE_NO_METHOD);
 }
 
+Test(router, a_path_of_words_is_not_one_of_an_id) {
+  cr_assert_eq(find("POST", "/v1/captures/leases"), ROUTE_FOUND);
+  cr_expect_eq(route->id, ROUTE_capture_lease);
+  cr_expect_eq(find("DELETE", "/v1/captures/leases"), ROUTE_NO_METHOD);
+  cr_expect_str_eq(allow, "POST");
+  cr_assert_eq(find("DELETE", "/v1/captures/7"), ROUTE_FOUND);
+  cr_expect_eq(route->id, ROUTE_capture_delete);
+}
+
 Test(router, a_path_that_is_nearly_a_route_does_not_match) {
   static const char *const paths[] = {"/",
                                       "/v1",

@@ -110,6 +110,11 @@ bool token_request_parse(const json_t *json, struct token_request *ret, struct e
   if (!record_read(&token_request_record, json, "", ret, error))
     return false;
 
+  if (ret->channels.n == 0) { /* an empty list names no channels, as an absent one */
+    free(ret->channels.all);
+    ret->channels.all = NULL;
+  }
+
   if (!token_name_is_good(ret->name))
     return error_at(error, "/name",
                     "a token's name is 1 to 64 of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"");

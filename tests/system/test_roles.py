@@ -126,6 +126,12 @@ def test_only_a_publishers_token_names_channels(shared, terms, pointer):
     assert answer.status == 422 and answer.json["pointer"] == pointer, answer
 
 
+def test_an_empty_list_of_channels_names_none(shared):
+    answer = shared.request("POST", "/v1/tokens", {"name": "no-channels", "role": "reader", "channels": []})
+    assert answer.status == 201, answer
+    assert next(t for t in shared.items("/v1/tokens") if t["name"] == "no-channels")["channels"] is None
+
+
 def test_a_publisher_moves_and_signs_the_channels_that_its_token_names_alone(shared):
     body = {"release": DIGEST}
     signature = {"environment": {"cpu": "gcc"}, "counter": 1,

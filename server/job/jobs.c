@@ -11,6 +11,7 @@
 #include "server/lease/lease_plan.h"
 
 #define ADVANCE_MAX 1000
+#define FINISH_ATTEMPTS 4
 
 #define X(id, name) name,
 const char *const job_state_names[] = {JOB_STATES(X) NULL};
@@ -388,18 +389,25 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
   if (!agreement_bind(worker, job, space, agreement, verdict, &parameters, error))
     return false;
 
-  size_t changed = 0;
-  int64_t n_flagged = 0;
-  if (!db_begin(worker->db, error))
-    return false;
-
-  bool ok = job_change_state(worker->db, &change, &changed, error) &&
-            (!changed || (db_run(worker->db, &sql_job_store_winner, &parameters, NULL, error) &&
-                          (job->has_reference || db_run(worker->db, &sql_job_store_disagreeing,
-                                                        &of_space, NULL, error)) &&
-                          winners_flag(worker, job, space, &n_flagged, error)));
-  if (!db_end(worker->db, ok, error))
-    return false;
+  /* It locks earlier jobs after this one, and the drain of a device that drifts locks jobs in the
+   * order of their ids: of the two, PostgreSQL ends one. */
+  size_t changed;
+  int64_t n_flagged;
+  bool ok = false;
+  for (int attempt = 1; !ok; attempt++) {
+    n_flagged = 0;
+    ok = db_begin(worker->db, error) &&
+         db_end(worker->db,
+                job_change_state(worker->db, &change, &changed, error) &&
+                    (!changed ||
+                     (db_run(worker->db, &sql_job_store_winner, &parameters, NULL, error) &&
+                      (job->has_reference ||
+                       db_run(worker->db, &sql_job_store_disagreeing, &of_space, NULL, error)) &&
+                      winners_flag(worker, job, space, &n_flagged, error))),
+                error);
+    if (!ok && (error->kind != ERROR_CONTENTION || attempt == FINISH_ATTEMPTS))
+      return false;
+  }
 
   counter_add(COUNTER_jobs_done, changed);
   counter_add(COUNTER_winners_flagged, (uint64_t)n_flagged);

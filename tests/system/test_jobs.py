@@ -164,3 +164,19 @@ def test_a_flag_that_was_not_committed_is_not_counted(server, hands, submit, pos
     wait_until(lambda: server.get(f"/v1/jobs/{later}")["state"] == "done", 30, "the job to be done")
     assert server.get(f"/v1/jobs/{earlier}")["flagged"]["job"] == later
     assert counters(server, "jobs_done", "winners_flagged") == [2, 1]
+
+
+def test_a_job_whose_end_meets_a_deadlock_ends_in_another_attempt(server, hands, submit, postgres, database):  # noqa: F811
+    """It locks an earlier job after its own, other transactions lock jobs in the order of their ids."""
+    space, hand = SMALL | {"default": {"A": 1}}, hands("a")
+    earlier = submit(space)
+    hand.work(ratios={0: 1.0, 1: 0.8, 2: 1.1}, rounds=12)
+    later = submit(space, run="later")
+    postgres.sql("create sequence once; create function deadlock() returns trigger language plpgsql as $$ begin "
+                 "if nextval('once') = 1 then raise sqlstate '40P01'; end if; return new; end $$; create trigger deadlock "
+                 "before update on winners for each row execute function deadlock()", conninfo=database)
+    hand.work(ratios={0: 0.9, 1: 1.0, 2: 1.1}, rounds=12)
+    assert server.get(f"/v1/jobs/{later}")["state"] == "done"
+    assert server.get(f"/v1/jobs/{earlier}")["flagged"]["job"] == later
+    assert postgres.sql("select last_value from once", conninfo=database) == "2"
+    assert counters(server, "jobs_done", "winners_flagged") == [2, 1]

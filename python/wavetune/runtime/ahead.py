@@ -58,6 +58,13 @@ def _is_path(value: Any) -> bool:
 
 def check(text: Any) -> dict[str, Any]:
     """A kernel of a list. Raises ValueError where it is none that this module writes."""
+    try:
+        return _checked(text)
+    except (TypeError, RecursionError) as error:  # no pair where one is expected; nested too deeply
+        raise ValueError(f"it is no kernel: {type(error).__name__}") from None
+
+
+def _checked(text: Any) -> dict[str, Any]:
     found = json.loads(text) if isinstance(text, str) and len(text) <= TEXT_MAX else None
     if not isinstance(found, dict) or set(found) != set(_MEMBERS) or \
             not all(isinstance(found[name], kind) for name, kind in _MEMBERS.items()):

@@ -51,7 +51,7 @@ def unpack(body: bytes) -> dict[str, bytes]:
     head, newline, rest = body.partition(b"\n")
     try:
         listed = json.loads(head) if newline else None
-    except ValueError:
+    except (ValueError, RecursionError):
         listed = None
     if not isinstance(listed, list) or not 0 < len(listed) <= GROUP_FILES_MAX:
         raise Bad("the group has no list of its files")
@@ -78,7 +78,7 @@ def check_metadata(data: bytes, key: str) -> None:
         if sorted(found["target"]) != ["arch", "backend", "warp_size"] or not all(name.isidentifier() for name in found):
             raise ValueError("target")
         folder = base64.b32encode(bytes.fromhex(found["hash"])).decode().rstrip("=")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise Bad(f"the kernel's metadata are not what Triton writes ({type(error).__name__}: {str(error)[:80]})") from None
     if folder != key:
         raise Bad("the kernel's metadata are of another folder")
@@ -96,7 +96,7 @@ def check_autotune(data: bytes) -> None:
             if not is_known or config.get("ir_override") is not None or config.get("pre_hook") is not None or \
                     not all(isinstance(ms, (int, float)) for ms in timing):
                 raise ValueError("a config")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise Bad(f"the file of autotuning is not what Triton writes ({type(error).__name__}: {str(error)[:80]})") from None
 
 

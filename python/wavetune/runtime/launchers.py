@@ -60,7 +60,7 @@ class Launcher(NamedTuple):
 
 def parse(value: Any) -> Launcher:
     """A launcher of JSON. Raises ValueError where it is none that Triton could make."""
-    if not isinstance(value, dict) or set(value) != set(Launcher._fields) or value["backend"] not in _CLASSES or \
+    if not isinstance(value, dict) or set(value) != set(Launcher._fields) or value["backend"] not in tuple(_CLASSES) or \
             type(value["warp_size"]) is not int or value["warp_size"] not in _WARP_SIZES:
         raise ValueError("it is no launcher")
     return Launcher(value["backend"], value["warp_size"], check_types(value["types"]))

@@ -56,7 +56,10 @@ class _Fetch:
 
 def read_list(body: bytes) -> tuple[list[Need], list[Launcher], list[str]]:
     """The needs, launchers and kernels of a list. Raises ValueError, Bad or KeyError where it is garbled."""
-    found = json.loads(body)
+    try:
+        found = json.loads(body)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found["files"], list) or \
             not isinstance(found["launchers"], list) or not isinstance(found.get("kernels", []), list):
         raise ValueError("it is no list of this version")

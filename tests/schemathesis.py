@@ -39,8 +39,16 @@ def program(folder):
     return folder / "venv/bin/schemathesis"
 
 
+CLOSURE = "sha256:" + "a" * 64
+FUNCTION = {"version": 1, "closure": CLOSURE, "name": "package.module:f", "globals": [], "autotune": None,
+            "parts": [{"module": "package.module", "qualname": "f", "line": 1, "text": "def f(): pass\n"}]}
+LAUNCH = {"version": 1, "closure": CLOSURE, "key": ["64"], "key_names": ["n"], "key_values": [64], "image": None, "triton": "3.6.0",
+          "environment": {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X", "arch": "gfx942", "triton": "3.6.0"}, "arguments": [],
+          "configs": [], "refused": []}
+
+
 def populate(server):
-    """A tuned job with its release and channel, a job whose leases are open, an agent, and a launch that was recorded."""
+    """A tuned job with its release and channel, a job whose leases are open, an agent, a launch that was recorded, a compatibility."""
     kernel = hands.register(server)
 
     def submit(n, space):
@@ -56,6 +64,10 @@ def populate(server):
     assert moved.status == 200, moved
     assert submit(128, {"parameters": {"A": list(range(512))}}).status == 201
     assert hand.pull().status == 200
+    captured = server.request("POST", "/v1/captures", {"functions": [FUNCTION], "launches": [LAUNCH]})
+    assert captured.status == 202 and captured.json["launches"] == 1, captured
+    declared = server.request("POST", "/v1/compatibilities", {"asked": {"cpu": "a"}, "served": {"cpu": "b"}, "reason": "the same code"})
+    assert declared.status == 201, declared
 
 
 def keep_token(postgres, server):
@@ -76,6 +88,15 @@ def answers(server):
     return counts
 
 
+def without_waits(document):
+    """No long poll waits."""
+    text = json.dumps(document)
+    wait = json.dumps(next(p["schema"] for p in document["paths"]["/v1/jobs/{id}/events"]["get"]["parameters"] if p["name"] == "wait"))
+    document = json.loads(text.replace(wait, json.dumps({"const": 0})))
+    document["components"]["schemas"]["LeaseRequest"]["properties"]["wait"] = {"const": 0}
+    return document
+
+
 def without_links(document):
     for operations in document["paths"].values():
         for operation in operations.values():
@@ -92,7 +113,7 @@ def report(before, after):
         reached += any(status[0] == "2" for status in counts)
         print(f"{route:24} " + "  ".join(f"{status} {n}" for status, n in sorted(counts.items())))
     print(f"{'all':24} " + "  ".join(f"{status} {n}" for status, n in sorted(total.items())))
-    print(f"{total.total()} requests; {reached} of {len(after)} operations answered 2xx")
+    print(f"{total.total()} requests; {reached} of {len(after.keys() - {'none'})} operations answered 2xx")
     return sum(n for status, n in total.items() if status[0] == "5")
 
 
@@ -112,15 +133,20 @@ def main():
         populate(server)
         keep_token(postgres, server)
         document = server.get("/openapi.json", token=None)
-        (folder / "openapi.json").write_text(json.dumps(without_links(document) if options.without_links else document))
+        if options.without_links:
+            document = without_links(document)
+        (folder / "openapi.json").write_text(json.dumps(document))
+        (folder / "unhurried.json").write_text(json.dumps(without_waits(document)))
         before = answers(server)
-        command = [program(folder), "run", folder / "openapi.json", "--url", server.url, "--header",
+        command = [program(folder), "run", "--url", server.url, "--header",
                    f"Authorization: Bearer {server.token}", "--max-examples", str(options.examples), "--seed", str(options.seed),
                    "--max-time", str(options.seconds // 2), "--exclude-checks", UNPROMISED, "--continue-on-failure",
                    "--request-timeout", "70", "--generation-database", "none", "--no-color", "--warnings", "off",
                    "--suppress-health-check", "all"]
         # Half of the time each, as the first phases would take all of it.
-        ends = [subprocess.run([*command, "--phases", phases], cwd=folder).returncode for phases in ("coverage,fuzzing", "stateful")]
+        ends = [subprocess.run([*command, *more], cwd=folder).returncode for more in (
+            (folder / "openapi.json", "--phases", "coverage,fuzzing"),
+            (folder / "unhurried.json", "--phases", "stateful", "--mode", "positive"))]
         failed = report(before, answers(server))
         ended = server.stop()
         print(f"schemathesis ended with {ends}, the server with {ended}; answers of 5xx: {failed}")

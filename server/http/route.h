@@ -1,4 +1,5 @@
-/* The table of routes: the router, roles, limits, /openapi.json, metrics and tests use it.
+/* The table of routes: the router, roles, limits, /openapi.json, metrics and tests use it. A path
+ * of words comes before one with a parameter that would fit it, too.
  *
  * ROUTE(id, method, path, roles that may call it, where it runs, body limit, summary)
  * The handler of a route is `void route_<id>(struct worker *worker, struct request *request)` for
@@ -181,14 +182,14 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "Report launches that a program recorded") \
   ROUTE(capture_list, "GET", "/v1/captures", MAY_READ, ROUTE_DATABASE, 0, \
         "List the functions of recorded launches, without their texts") \
-  ROUTE(capture_get, "GET", "/v1/captures/{id}", MAY_READ_CAPTURE, ROUTE_DATABASE, 0, \
-        "Read a captured function: its owner, builders, operators") \
-  ROUTE(capture_delete, "DELETE", "/v1/captures/{id}", MAY_REMOVE_CAPTURE, ROUTE_DATABASE, 0, \
-        "Remove a captured function with its launches") \
   ROUTE(capture_lease, "POST", "/v1/captures/leases", MAY_BUILD_CAPTURES, ROUTE_DATABASE, \
         16 * KIB, "Pull launches to build") \
   ROUTE(capture_results, "POST", "/v1/captures/results", MAY_BUILD_CAPTURES, ROUTE_DATABASE, \
         1 * MIB, "Post what became of leased launches") \
+  ROUTE(capture_get, "GET", "/v1/captures/{id}", MAY_READ_CAPTURE, ROUTE_DATABASE, 0, \
+        "Read a captured function: its owner, builders, operators") \
+  ROUTE(capture_delete, "DELETE", "/v1/captures/{id}", MAY_REMOVE_CAPTURE, ROUTE_DATABASE, 0, \
+        "Remove a captured function with its launches") \
   ROUTE(policy_get, "GET", "/v1/policy", MAY_OPERATE, ROUTE_DATABASE, 0, \
         "Read the policy that makes jobs of captures and demand") \
   ROUTE(policy_put, "PUT", "/v1/policy", MAY_OPERATE, ROUTE_DATABASE, 64 * KIB, \

@@ -123,7 +123,7 @@ const struct route *route_of(enum route_id id) { return &routes[id]; }
 
 /* Compares a pattern such as /v1/jobs/{id} with the segments of a path. */
 static bool path_matches(const char *pattern, const struct uri *uri,
-                         const char *segments[REQUEST_SEGMENTS_MAX], size_t *ret_n_captured) {
+                         const char *segments[REQUEST_SEGMENTS_MAX]) {
   size_t n_captured = 0;
   for (size_t i = 0; i < uri->n_segments; i++) {
     if (*pattern != '/')
@@ -141,24 +141,7 @@ static bool path_matches(const char *pattern, const struct uri *uri,
     }
   }
 
-  *ret_n_captured = n_captured;
   return *pattern == '\0';
-}
-
-/* Of the patterns that fit, the one with the fewest parameters: /v1/captures/leases is no capture.
- * NULL: there is none. */
-static const char *path_find(const struct uri *uri, const char *segments[REQUEST_SEGMENTS_MAX]) {
-  const char *found = NULL;
-  size_t n, least = SIZE_MAX;
-  for (size_t i = 0; i < ROUTE_COUNT && least > 0; i++) {
-    const char *captured[REQUEST_SEGMENTS_MAX] = {0};
-    if (!path_matches(routes[i].path, uri, captured, &n) || n >= least)
-      continue;
-    memcpy(segments, captured, sizeof captured);
-    found = routes[i].path;
-    least = n;
-  }
-  return found;
 }
 
 enum route_match route_find(const char *method, const struct uri *uri,
@@ -171,11 +154,16 @@ enum route_match route_find(const char *method, const struct uri *uri,
   if (strcmp(method, "HEAD") == 0)
     method = "GET";
 
+  /* The first path that fits: /v1/captures/leases is no capture. */
+  const char *path = NULL;
   allow[0] = '\0';
-  const char *path = path_find(uri, segments);
-  for (size_t i = 0; path && i < ROUTE_COUNT; i++) {
-    if (strcmp(routes[i].path, path) != 0)
+  for (size_t i = 0; i < ROUTE_COUNT; i++) {
+    const char *captured[REQUEST_SEGMENTS_MAX] = {0};
+    if (path ? strcmp(routes[i].path, path) != 0 : !path_matches(routes[i].path, uri, captured))
       continue;
+    if (!path)
+      memcpy(segments, captured, sizeof captured);
+    path = routes[i].path;
     if (strcmp(method, routes[i].method) == 0) {
       *ret_route = &routes[i];
       return ROUTE_FOUND;

@@ -12,6 +12,7 @@ busy, until `patience_s` have passed. A client is used by one thread. Only the s
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import ssl
@@ -233,19 +234,24 @@ class Client:
             return json.loads(text) if text else None
         except urllib.error.HTTPError as error:
             raise _refused(error) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ApiError("unreachable", f"{self.url} answered {method} {path} with what is no JSON: {error}") from None
+        except http.client.HTTPException as error:
+            raise ApiError("unreachable", f"{self.url} answered {method} {path} with what is no HTTP: {error!r}") from None
         except OSError as error:
             reason = getattr(error, "reason", error)
             raise ApiError("unreachable", f"the server at {self.url} does not answer: {reason}") from None
 
 
 def _refused(error: urllib.error.HTTPError) -> ApiError:
-    with error:
-        text = error.read(1 << 20)
+    try:
+        with error:
+            text = error.read(1 << 20)
+    except (OSError, http.client.HTTPException):
+        text = b""
     try:
         problem = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         problem = None
     if not isinstance(problem, dict):
         problem = {"kind": "unavailable" if error.code >= 500 else "invalid", "detail": text[:200].decode("utf-8", "replace")}

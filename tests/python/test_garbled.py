@@ -2,14 +2,18 @@
 exceptions that its callers expect, and a look-up of a choice raises none. $SEED repeats a run, $ROUNDS makes it longer."""
 
 import base64
+import contextlib
 import copy
 import hashlib
 import json
 import os
 import random
+import socket
+import threading
 
 import pytest
 from wavetune import helion, inductor
+from wavetune.client import ApiError, Client
 from wavetune.runtime import ahead, code, launchers, start, trust
 from wavetune.runtime.choices import Choice, Choices
 from wavetune.runtime.found import Bad
@@ -186,3 +190,52 @@ def test_a_reader_takes_a_document_or_refuses_it(name):
         except refusals:
             n_refused += 1
     assert 0 < n_refused < ROUNDS
+
+
+class Garbler:
+    """A server that answers each connection with the bytes of `answer`, whatever it is asked."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.answer, self.is_over = b"", False
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self):
+        while not self.is_over:
+            connection, _ = self.listener.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(1 << 16)
+                connection.sendall(self.answer)
+
+    def end(self):
+        self.is_over = True
+        socket.create_connection(self.listener.getsockname()).close()
+        self.thread.join()
+        self.listener.close()
+
+
+@pytest.fixture
+def garbler():
+    server = Garbler()
+    yield server
+    server.end()
+
+
+def test_the_client_returns_json_or_says_why_it_cannot(garbler):
+    client = Client(garbler.url, "wt_x", patience_s=0)
+    n_read = n_failed = 0
+    for rng in rounds("client"):
+        body = garbled(rng, DOCUMENT)
+        status = rng.choice([b"200 OK", b"204 No Content", b"404 Not Found", b"503 Away", b"302 Found", b"101 Other", b"999 X", b"-1"])
+        head = b"HTTP/1.1 " + status + b"\r\nContent-Type: application/json\r\nRetry-After: " + rng.choice([b"1", b"nan", b"-9", b"x"]) + \
+            b"\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+        garbler.answer = damaged(rng, head + body) if rng.random() < 0.7 else head + body
+        try:
+            client.request("GET", "/v1/policy", timeout_s=5)
+            n_read += 1
+        except ApiError as error:
+            assert str(error)
+            n_failed += 1
+    assert n_read and n_failed

@@ -21,7 +21,7 @@ TABLES = set().union(*(s.writes for s in STATEMENTS.values() if s.subject in SUB
 KEPT = sorted(TABLES | {"devices"})
 # Statements that write one of these tables and need no transaction here.
 EXEMPT = {"captures_results": "adds spaces that are not there yet, ON CONFLICT DO NOTHING, as spaces_store does"}
-WAITS_MS = 2  # before a session that does not answer is looked up in pg_locks
+WAITS_MS = 2  # before the database is asked whether a session that does not answer waits for a lock
 
 
 def make_world(postgres, database, start):

@@ -55,6 +55,7 @@ struct server_options {
   int64_t demand_per_hour; /* most jobs that DEMAND_AUTOMATIC queues in an hour, default 60 */
   bool require_enrolment;  /* refuse agents that do not have their own tokens */
   int64_t agent_token_ms;  /* lifetime of an agent's own token, 0: unlimited; default 30 days */
+  int64_t end_idle_s;      /* idle transactions of other programs are ended after this; 0: never */
   int64_t queue_max; /* most requests that wait; further ones are answered 503; default 10000 */
   enum request_log log_requests;
 };
@@ -67,12 +68,32 @@ static inline int64_t agent_live_ms(const struct server_options *options) {
 
 struct server;
 
-/* When the housekeeper last did each of its duties for leases, by clock_monotonic_ms; 0: not yet.
- */
+/* What keeps PostgreSQL from removing dead rows, as last read (server/health/). */
+#define HOT_TABLES(TABLE) TABLE(agents) TABLE(jobs) TABLE(leases) TABLE(measurements)
+enum hot_table {
+#define X(table) HOT_TABLE_##table,
+  HOT_TABLES(X)
+#undef X
+      HOT_TABLE_COUNT
+};
+#define IDLE_SESSIONS_MAX 8
+struct database_health {
+  int64_t dead_rows[HOT_TABLE_COUNT];
+  int64_t xmin_age;      /* transactions since the oldest one that vacuum respects */
+  double longest_idle_s; /* of a transaction that vacuum respects; 0: none is idle */
+  size_t n_sessions;     /* that have been idle for long, the longest first */
+  struct idle_session {
+    int64_t pid;
+    char application[64], role[64];
+    double idle_s;
+  } sessions[IDLE_SESSIONS_MAX];
+};
+
+/* The housekeeper's duties for leases, by clock_monotonic_ms; 0: not yet. */
 struct lease_clock {
-  int64_t looked_ms, expired_ms; /* checked the clock; expired leases */
-  int64_t resumed_ms;            /* noticed that the process had been paused */
-  int64_t swept_ms, ended_ms;
+  int64_t looked_ms;                              /* when it last checked the clock */
+  int64_t resumed_ms;                             /* when it noticed that the process had paused */
+  int64_t expire_ms, survey_ms, sweep_ms, end_ms; /* when each is due */
 };
 
 /* The context of a handler: the server and this worker's connection. */
@@ -116,6 +137,9 @@ struct agent_table *server_agents(struct server *server);
 /* Sets the number of live agents, those of all servers together, for /metrics. */
 void server_set_live_agents(struct server *server, size_t n);
 
+/* Sets what /metrics and /readyz state of PostgreSQL. */
+void server_set_database_health(struct server *server, const struct database_health *health);
+
 /* Wakes at most `most` requests that are parked under `key` (request_park), the longest parked
  * first. Any thread. */
 void park_wake(struct server *server, const char *key, size_t most);
@@ -133,5 +157,6 @@ void evidence_housekeep(struct worker *worker); /* removes old evidence */
 void captures_housekeep(struct worker *worker); /* removes old captures */
 void remote_housekeep(struct worker *worker);   /* removes compiled code that is no longer used */
 void fetches_housekeep(struct worker *worker);  /* writes which releases were fetched */
+void health_housekeep(struct worker *worker);   /* ends idle transactions, reads their effects */
 
 #endif

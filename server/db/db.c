@@ -143,6 +143,7 @@ int64_t db_set_run_ms(struct db *db, int64_t run_ms) {
 
 void db_set_deadline(struct db *db, int64_t until_ms) { db->work_until_ms = until_ms; }
 bool db_is_connected(const struct db *db) { return db->connection != NULL; }
+bool db_is_in_transaction(const struct db *db) { return db->in_transaction; }
 int64_t db_answered_ms(void) { return atomic_load(&answered_ms); }
 void db_stop(struct db *db) { atomic_store(&db->is_stopped, true); }
 

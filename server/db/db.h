@@ -133,6 +133,7 @@ must_check bool db_begin_now(struct db *db, struct error *error);
 /* Calls `done` after the transaction is committed, once for each `what`, with the sum of its `n`.
  */
 void db_at_commit(struct db *db, void (*done)(int what, uint64_t n), int what, uint64_t n);
+bool db_is_in_transaction(const struct db *db);
 must_check bool db_commit(struct db *db, struct error *error);
 void db_rollback(struct db *db);
 /* Commits when `is_good`; else rolls back, keeps *error and returns false. */

@@ -4,6 +4,7 @@
 #include "common/campaign/campaign.h"
 #include "server/db/db_record.h"
 #include "server/lease/lease.sql.h"
+#include "server/lease/lease_front.h"
 #include "server/lease/lease_losses.sql.h"
 
 static const struct field lease_fields[] = {
@@ -50,11 +51,15 @@ bool leases_insert(struct db *db, enum stage stage, int64_t round, const struct 
   if (n == 0)
     return true;
 
+  cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "stage", stage_name(stage));
   bind_integer(&parameters, "round", round);
   bind_records(&parameters, &new_record, leases, n);
-  return db_run(db, &sql_leases_insert, &parameters, NULL, error);
+  if (!db_run(db, &sql_leases_insert, &parameters, &rows, error))
+    return false;
+  lease_fronts_move_back(db, rows);
+  return true;
 }
 
 /* Cancels leases that were locked; the rows have their ids and states. */
@@ -143,9 +148,13 @@ bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct erro
   if (n == 0)
     return true;
 
+  cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integers(&parameters, "jobs", jobs, n);
-  return db_run(db, &sql_jobs_raise_leases, &parameters, NULL, error);
+  if (!db_run(db, &sql_jobs_raise_leases, &parameters, &rows, error))
+    return false;
+  lease_fronts_move_back(db, rows);
+  return true;
 }
 
 char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures,

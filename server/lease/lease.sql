@@ -1,8 +1,9 @@
 -- Leases. Every transaction locks its leases in the order of their ids, or skips those that are
 -- locked, and locks jobs after leases: none waits for a lease while it holds a job's row.
 
--- Changes leases that are locked and in from_state (struct lease_change). The last condition makes
--- the plan probe the index even when it was made while the table was small.
+-- Changes leases that are locked and in from_state (struct lease_change), and returns their places
+-- (lease_front.h). The last condition makes the plan probe the index even when it was made while the
+-- table was small.
 -- name: lease_change_state
 UPDATE leases l
 SET state = c.to_state::lease_state,
@@ -25,13 +26,15 @@ FROM unnest(:lease::bigint[], :from_state::text[], :to_state::text[], :less::int
      AS c(lease, from_state, to_state, less, more, is_split, posts, fruitless_less, device_us,
           opening_us, correct, compile, runtime, correctness, timeout, constraints)
 WHERE l.id = c.lease AND l.state = c.from_state::lease_state
-  AND l.id = ANY (:lease::bigint[]);
+  AND l.id = ANY (:lease::bigint[])
+RETURNING l.device_class, l.priority, l.job_id, l.id;
 
 -- Grants the best open lease that the device may have: of the highest priority, then of the oldest
 -- job, so that jobs end in the order in which they were submitted. Grants none to a nonce that
 -- holds a lease, and none to a drained agent or device. A device may have leases of two classes:
--- those of its hardware, and in older databases those of its whole environment. The inner LIMIT is
--- a number, so that the planner reads the index in order instead of sorting all open leases. An
+-- those of its hardware, and in older databases those of its whole environment. A class that has a
+-- front is searched from there (lease_front.h), any other from the start. The inner LIMIT is a
+-- number, so that the planner reads the index in order instead of sorting all open leases. An
 -- agent with trusted keys gets only code that one of them signed. No agent gets a lease that avoids
 -- it. Until apart_until no device gets a final of a job if it holds, or has completed, another
 -- final of that job. The UPDATE does not check again that the lease is open, because the subquery
@@ -56,11 +59,16 @@ WHERE id = (
     JOIN devices d ON d.agent = a.id AND d.device = :device
     JOIN environments e ON e.id = d.environment_id
     CROSS JOIN LATERAL (VALUES (e.hardware_digest), (e.digest)) AS c(class)
+    LEFT JOIN unnest(:front_classes::bytea[], :front_priorities::int[], :front_jobs::bigint[],
+                     :front_leases::bigint[]) AS f(class, priority, job, lease)
+         ON f.class = c.class
     CROSS JOIN LATERAL (
         SELECT o.id, o.priority, o.job_id
         FROM leases o
         WHERE o.device_class = c.class
           AND o.state = 'open'
+          AND (-o.priority, o.job_id, o.id)
+              >= (COALESCE(-f.priority, -10000), COALESCE(f.job, 0), COALESCE(f.lease, 0))
           AND NOT o.avoid_agents @> ARRAY[a.id]
           AND (a.trusted_keys IS NULL
                OR (SELECT j.is_plain AND is_signed(j.kernel, a.trusted_keys)
@@ -68,12 +76,12 @@ WHERE id = (
                    FROM jobs j
                    WHERE j.id = o.job_id))
           AND (o.apart_until IS NULL OR o.apart_until < now()
-               OR NOT EXISTS (SELECT FROM leases f
-                              WHERE f.job_id = o.job_id
-                                AND f.stage = 'final'
-                                AND f.state IN ('held', 'done')
-                                AND f.agent = a.id AND f.device = d.device))
-        ORDER BY o.priority DESC, o.job_id, o.id
+               OR NOT EXISTS (SELECT FROM leases x
+                              WHERE x.job_id = o.job_id
+                                AND x.stage = 'final'
+                                AND x.state IN ('held', 'done')
+                                AND x.agent = a.id AND x.device = d.device))
+        ORDER BY -o.priority, o.job_id, o.id
         LIMIT 1
         FOR UPDATE SKIP LOCKED) l
     WHERE a.id = :agent
@@ -104,11 +112,13 @@ LEFT JOIN devices d ON d.agent = a.id AND d.device = :device
 LEFT JOIN environments e ON e.id = d.environment_id
 WHERE a.id = :agent;
 
--- Whether no device of this hardware would get a lease now: none is open for the hardware, and this
--- device holds none that could be split for another one.
+-- Whether no device of this hardware would get a lease now: none is open for the hardware from its
+-- front on, and this device holds none that could be split for another one.
 -- name: lease_hardware_is_idle
 SELECT NOT EXISTS (SELECT FROM leases
-                   WHERE device_class = :hardware_digest::bytea AND state = 'open')
+                   WHERE device_class = :hardware_digest::bytea AND state = 'open'
+                     AND (-priority, job_id, id)
+                         >= (-:front_priority::int, :front_job::bigint, :front_lease::bigint))
        AND NOT EXISTS (SELECT FROM leases
                        WHERE device_class = :hardware_digest
                          AND state = 'held'
@@ -120,7 +130,7 @@ SELECT NOT EXISTS (SELECT FROM leases
 -- name: lease_held
 SELECT l.id, l.expires_at > now() AND l.device = :device AS is_live, l.granted_at = now() AS is_new,
        l.id::text AS lease, l.epoch, l.job_id AS job, l.remaining AS configs, l.stage, l.round,
-       l.process,
+       l.process, l.device_class,
        (extract(epoch FROM l.expires_at - clock_timestamp()) * 1000)::bigint AS expires_in_ms,
        l.config_us IS NOT NULL AS may_be_split,
        j.kernel, k.manifest, j.key, s.space, j.build, j.baseline, j.seed, j.regime, j.best_ratio,
@@ -163,19 +173,26 @@ SELECT FROM leases
 WHERE id = :lease::bigint;
 
 -- For 60 s a final with is_reserved is granted only to devices that have no final of the job.
+-- Returns the first lease of each job.
 -- name: leases_insert
-INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
-                    config_us, apart_until)
-SELECT j.id, :stage::stage, :round::int, r.process, r.configs, r.configs, j.device_class,
-       j.priority,
-       CASE WHEN r.is_large THEN j.config_us END,
-       CASE WHEN r.is_reserved THEN now() + interval '60 s' END
-FROM unnest(:job::bigint[], :process::int[], :configs::int8multirange[], :is_large::boolean[],
-            :is_reserved::boolean[])
-     WITH ORDINALITY AS r(job, process, configs, is_large, is_reserved, n)
-JOIN jobs j ON j.id = r.job
-ORDER BY r.n;
+WITH made AS (
+    INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
+                        config_us, apart_until)
+    SELECT j.id, :stage::stage, :round::int, r.process, r.configs, r.configs, j.device_class,
+           j.priority,
+           CASE WHEN r.is_large THEN j.config_us END,
+           CASE WHEN r.is_reserved THEN now() + interval '60 s' END
+    FROM unnest(:job::bigint[], :process::int[], :configs::int8multirange[], :is_large::boolean[],
+                :is_reserved::boolean[])
+         WITH ORDINALITY AS r(job, process, configs, is_large, is_reserved, n)
+    JOIN jobs j ON j.id = r.job
+    ORDER BY r.n
+    RETURNING device_class, priority, job_id, id)
+SELECT device_class, priority, job_id, min(id) AS id
+FROM made
+GROUP BY device_class, priority, job_id;
 
+-- Returns the first lease of each job, of those that were raised.
 -- name: jobs_raise_leases
 WITH below AS MATERIALIZED (
     SELECT l.id, j.priority
@@ -186,8 +203,13 @@ WITH below AS MATERIALIZED (
       AND l.priority < j.priority
     ORDER BY l.id
     FOR UPDATE OF l
+), raised AS (
+    UPDATE leases l
+    SET priority = below.priority
+    FROM below
+    WHERE l.id = below.id
+    RETURNING l.device_class, l.priority, l.job_id, l.id
 )
-UPDATE leases l
-SET priority = below.priority
-FROM below
-WHERE l.id = below.id;
+SELECT device_class, priority, job_id, min(id) AS id
+FROM raised
+GROUP BY device_class, priority, job_id;

@@ -96,7 +96,8 @@ INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_cl
 SELECT job_id, stage, round, process, :config::int8multirange, :config, device_class, priority,
        :agents::text[]
 FROM leases
-WHERE id = :lease::bigint;
+WHERE id = :lease::bigint
+RETURNING device_class, priority, job_id, id;
 
 -- The measurements that the server writes have negative seqs and no body, so that they never
 -- collide with an agent's.

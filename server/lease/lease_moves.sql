@@ -57,7 +57,7 @@ SELECT job_id, stage, round, process, :tail::int8multirange, :tail, device_class
        CASE WHEN :is_large::boolean THEN config_us END
 FROM leases
 WHERE id = :lease::bigint
-RETURNING id;
+RETURNING device_class, priority, job_id, id;
 
 -- The job's open screen leases with some of these configs; they are locked.
 -- name: lease_gather

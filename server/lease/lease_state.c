@@ -4,6 +4,7 @@
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/lease/lease.sql.h"
+#include "server/lease/lease_front.h"
 
 #define X(id, name) name,
 const char *const lease_state_names[LEASE_STATE_COUNT + 1] = {LEASE_STATES(X)};
@@ -61,6 +62,7 @@ bool lease_take(struct db *db, const struct lease_holder *holder, struct error *
   bind_text(&parameters, "nonce", holder->nonce);
   bind_integer(&parameters, "token", holder->token);
   bind_integer(&parameters, "lease_ms", holder->lease_ms);
+  bind_lease_fronts(&parameters, !holder->is_from_start);
   return db_send(db, &sql_lease_take, &parameters, DB_ANY_ROWS, error);
 }
 
@@ -72,15 +74,25 @@ bool lease_change_state(struct db *db, const struct lease_change *changes, size_
                                                                COUNTER_leases_cancelled};
   if (n == 0)
     return true;
+  bool opens = false;
   for (size_t i = 0; i < n; i++) {
     ALWAYS(lease_may_change(changes[i].from, changes[i].to));
     ALWAYS(changes[i].from == LEASE_HELD || changes[i].to != LEASE_HELD);
+    opens = opens || changes[i].to == LEASE_OPEN;
   }
 
+  cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_records(&parameters, &change_record, changes, n);
-  if (!db_send(db, &sql_lease_change_state, &parameters, (int64_t)n, error))
-    return false;
+  if (!opens) {
+    if (!db_send(db, &sql_lease_change_state, &parameters, (int64_t)n, error))
+      return false;
+  } else {
+    if (!db_run(db, &sql_lease_change_state, &parameters, &rows, error))
+      return false;
+    ALWAYS(db_affected(rows) == (int64_t)n);
+    lease_fronts_move_back(db, rows); /* also for those that were not opened: it does no harm */
+  }
 
   for (size_t i = 0; i < n; i++)
     if (changes[i].from != changes[i].to)

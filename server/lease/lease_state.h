@@ -39,7 +39,8 @@ enum lease_state lease_state_after(const struct config_ranges *remaining,
 struct lease_holder {
   const char *agent, *device, *nonce;
   int64_t token;
-  int64_t lease_ms; /* how long the grant lasts */
+  int64_t lease_ms;   /* how long the grant lasts */
+  bool is_from_start; /* searches from the start, not from the front (lease_front.h) */
 };
 
 /* Open to held: grants the best open lease that the device may have, unless the nonce holds one
@@ -66,7 +67,8 @@ struct lease_change {
 
 /* The caller has locked the rows (FOR UPDATE, in the order of their ids) in this transaction; each
  * lease occurs once. The changes are counted (counters.h) at commit. Aborts on a transition that
- * does not exist, on a grant, and when a row is not in `from`. The statement is sent (db_send). */
+ * does not exist, on a grant, and when a row is not in `from`. The statement is sent (db_send),
+ * unless a lease becomes open. */
 must_check bool lease_change_state(struct db *db, const struct lease_change *changes, size_t n,
                                    struct error *error);
 

@@ -364,7 +364,7 @@ def test_a_split_lease_that_the_splitting_device_does_not_get_wakes_another_devi
     holder, splitter, waiter = (Hand(server, name) for name in ("holder", "splitter", "waiter"))
     job, better = (server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": n}, "space": LARGE, "priority": priority,
                                                        "environment": ENVIRONMENT}).json["job"] for n, priority in ((64, 0), (65, 5)))
-    postgres.sql(f"update leases set device_class = '\\x00' where job_id = {better}", conninfo=database)
+    postgres.sql(f"update leases set device_class = sha256('') where job_id = {better}", conninfo=database)
     assert holder.pull().json["job"] == job
 
     answers = []

@@ -40,7 +40,7 @@ struct lease_granted {
   bool has_started;         /* its job became running with this grant */
   enum job_state job_state;
   bool is_search;
-  struct digest environment_digest;
+  struct digest environment_digest, device_class;
   size_t n_warm_starts;
   uint64_t warm_starts[WARM_STARTS_MAX];
   struct budget budget;

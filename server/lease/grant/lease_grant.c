@@ -10,6 +10,7 @@
 #include "server/lease/grant/grants.h"
 #include "server/lease/lease.h"
 #include "server/lease/lease.sql.h"
+#include "server/lease/lease_front.h"
 
 #define GRANT_ATTEMPTS 4
 #define WAIT_SECONDS_MAX 60
@@ -91,6 +92,7 @@ static bool held_read(struct db *db, const struct lease_wish *wish, struct lease
   ret->may_be_split = db_get_bool(rows, 0, "may_be_split");
   ret->is_search = db_get_bool(rows, 0, "is_search");
   ret->environment_digest = db_get_digest(rows, 0, "environment_digest");
+  ret->device_class = db_get_digest(rows, 0, "device_class");
   ret->n_warm_starts =
       ordinals_parse(db_get(rows, 0, "job_likely"), ret->warm_starts, WARM_STARTS_MAX);
   ret->final_devices = db_get_integer(rows, 0, "final_devices");
@@ -99,10 +101,14 @@ static bool held_read(struct db *db, const struct lease_wish *wish, struct lease
 
 /* Grants the best open lease unless the nonce holds one, and reads it. Both statements are sent
  * together. */
-static bool lease_obtain(struct worker *worker, const struct lease_wish *wish,
+static bool lease_obtain(struct worker *worker, const struct lease_wish *wish, bool is_from_start,
                          struct lease_granted *ret, bool *ret_is_stale, struct error *error) {
-  const struct lease_holder holder = {wish->agent, wish->device, wish->nonce, wish->token,
-                                      server_options(worker->server)->lease_ms};
+  const struct lease_holder holder = {wish->agent,
+                                      wish->device,
+                                      wish->nonce,
+                                      wish->token,
+                                      server_options(worker->server)->lease_ms,
+                                      is_from_start};
   return lease_take(worker->db, &holder, error) &&
          held_read(worker->db, wish, ret, ret_is_stale, error);
 }
@@ -112,6 +118,7 @@ static bool idleness_read(struct db *db, struct lease_wish *wish, struct error *
   cleanup_parameters struct db_parameters parameters = {0};
   bind_record(&parameters, &lease_wish_record, wish);
   bind_digest(&parameters, "hardware_digest", &wish->hardware_digest);
+  bind_lease_front(&parameters, &wish->hardware_digest);
   if (!db_run(db, &sql_lease_hardware_is_idle, &parameters, &rows, error))
     return false;
   wish->is_idle = db_get_bool(rows, 0, "is_idle");
@@ -177,9 +184,9 @@ static bool job_begin(struct worker *worker, const struct lease_wish *wish,
 /* *ret_split: the lease that was split off another one, or 0. */
 static bool grant_in(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
                      int64_t *ret_split, struct error *error) {
-  bool is_stale;
+  bool is_stale, moved_back;
   *ret_split = 0;
-  if (!lease_obtain(worker, wish, ret, &is_stale, error))
+  if (!lease_obtain(worker, wish, false, ret, &is_stale, error))
     return false;
 
   if (!ret->lease) {
@@ -187,13 +194,21 @@ static bool grant_in(struct worker *worker, struct lease_wish *wish, struct leas
       return false;
     if (is_stale || !wish->device_known || wish->drain_reason)
       return true;
+
+    /* Another server may have opened a lease before the front of this one. */
+    if (!lease_front_search(worker->db, &wish->hardware_digest, &moved_back, error) ||
+        (moved_back && !lease_obtain(worker, wish, false, ret, &is_stale, error)))
+      return false;
+  }
+
+  if (!ret->lease) {
     if (!lease_split(worker->db, wish, ret_split, error))
       return false;
 
     /* Which leases an agent with trusted keys may have does not follow from their class alone. */
     if (!*ret_split)
       return wish->wants_signatures || idleness_read(worker->db, wish, error);
-    if (!lease_obtain(worker, wish, ret, &is_stale, error))
+    if (!lease_obtain(worker, wish, true, ret, &is_stale, error))
       return false;
   }
 
@@ -211,6 +226,9 @@ static bool grant_once(struct worker *worker, struct lease_wish *wish, struct le
     return false;
 
   counter_add(COUNTER_leases_granted, ret->is_new);
+  struct error late;
+  if (ret->is_new && !lease_front_note_grant(worker->db, &ret->device_class, &late))
+    log_warning("leases: %s", late.message);
   if (ret->has_started)
     job_announce(worker, ret->grant.job);
   if (split) {

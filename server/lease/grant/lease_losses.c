@@ -5,12 +5,16 @@
 #include "server/job/jobs.h"
 #include "server/lease/grant/grants.h"
 #include "server/lease/lease.h"
+#include "server/lease/lease_front.h"
 #include "server/lease/lease_losses.sql.h"
 #include "server/server.h"
 
 #define EXPIRE_PACE_MS 500
+#define SURVEY_PACE_MS 250  /* leases that other servers opened */
 #define SWEEP_PACE_MS 5000  /* jobs that should have moved on, leases that avoid all agents */
 #define ENDED_PACE_MS 60000 /* leases of jobs that have ended */
+#define SWEEP_REST 20       /* times as long as it took */
+#define SWEEP_MOST_MS 60000
 #define PAGE 500
 
 static const struct field loss_fields[] = {
@@ -121,9 +125,13 @@ static bool config_separate(struct db *db, int64_t id, int64_t config, const cha
   cleanup_config_ranges struct config_ranges one = {0};
   config_ranges_add(&one, (uint64_t)config);
   bind_ranges(&parameters, "config", &one);
+  cleanup_rows struct db_rows *rows = NULL;
   struct lease_change change = {.lease = id, .from = LEASE_OPEN, .to = LEASE_OPEN, .less = one};
-  return lease_change_state(db, &change, 1, error) &&
-         db_run(db, &sql_lease_set_apart, &parameters, NULL, error);
+  if (!lease_change_state(db, &change, 1, error) ||
+      !db_run(db, &sql_lease_set_apart, &parameters, &rows, error))
+    return false;
+  lease_fronts_move_back(db, rows);
+  return true;
 }
 
 /* Applies the poison rule to a lost lease, which is open again. `facts` has a row about its config,
@@ -295,28 +303,44 @@ static bool unwanted_give_up(struct worker *worker, struct error *error) {
   return true;
 }
 
-static bool is_due(int64_t *last_ms, int64_t pace_ms) {
-  int64_t now_ms = clock_monotonic_ms();
-  if (*last_ms && now_ms - *last_ms < pace_ms)
-    return false;
-  *last_ms = now_ms;
-  return true;
+/* When a sweep that began then runs again. With a forgotten transaction a sweep passes over many
+ * dead rows: it rests in proportion, within a limit. */
+static int64_t next_ms(int64_t began_ms, int64_t pace_ms, int64_t most_ms) {
+  int64_t rest_ms = SWEEP_REST * (clock_monotonic_ms() - began_ms);
+  if (rest_ms > most_ms)
+    rest_ms = most_ms;
+  return began_ms + (rest_ms > pace_ms ? rest_ms : pace_ms);
 }
 
 void leases_housekeep(struct worker *worker) {
   struct lease_clock *clock = &worker->lease_clock;
+  int64_t lease_ms = server_options(worker->server)->lease_ms, began_ms = clock_monotonic_ms();
   struct error error;
-  bool ok = true, more = is_due(&clock->expired_ms, EXPIRE_PACE_MS);
-  while (ok && more)
-    ok = expire_page(worker, &more, &error);
-
-  if (ok && is_due(&clock->swept_ms, SWEEP_PACE_MS)) {
-    ok = unwanted_give_up(worker, &error);
-    jobs_advance(worker, NULL, 0);
+  bool ok = true, more = began_ms >= clock->expire_ms;
+  if (more) {
+    while (ok && more)
+      ok = expire_page(worker, &more, &error);
+    clock->expire_ms = next_ms(began_ms, EXPIRE_PACE_MS, lease_ms / 4);
   }
 
-  if (ok && is_due(&clock->ended_ms, ENDED_PACE_MS))
+  began_ms = clock_monotonic_ms();
+  if (ok && began_ms >= clock->survey_ms) {
+    ok = lease_fronts_survey(worker->db, &error);
+    clock->survey_ms = next_ms(began_ms, SURVEY_PACE_MS, SWEEP_MOST_MS);
+  }
+
+  began_ms = clock_monotonic_ms();
+  if (ok && began_ms >= clock->sweep_ms) {
+    ok = unwanted_give_up(worker, &error);
+    jobs_advance(worker, NULL, 0);
+    clock->sweep_ms = next_ms(began_ms, SWEEP_PACE_MS, SWEEP_MOST_MS);
+  }
+
+  began_ms = clock_monotonic_ms();
+  if (ok && began_ms >= clock->end_ms) {
     ok = leases_cancel_ended(worker->db, NULL, 0, &error);
+    clock->end_ms = began_ms + ENDED_PACE_MS;
+  }
   if (!ok)
     log_warning("leases: %s", error.message);
 }

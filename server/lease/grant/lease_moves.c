@@ -1,6 +1,7 @@
 /* Moving configs between the screen leases of a job. */
 #include "server/db/db_record.h"
 #include "server/lease/grant/grants.h"
+#include "server/lease/lease_front.h"
 #include "server/lease/lease_moves.sql.h"
 #include "server/lease/lease_plan.h"
 
@@ -40,6 +41,7 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
   if (!db_run(db, &sql_leases_split, &parameters, &made, error))
     return false;
 
+  lease_fronts_move_back(db, made);
   *ret_lease = db_get_integer(made, 0, "id");
   return true;
 }

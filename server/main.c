@@ -104,6 +104,9 @@ static int signals_wait(int also) {
    "lifetime of an agent's own token, which the agent replaces in time; 0: unlimited"}, \
   {"agent-token-ms", OPTION_INTEGER, "MS", "0", 0, 315360000000, \
    "the same in milliseconds, for tests; 0: --agent-token-days"}, \
+  {"end-idle-transactions", OPTION_INTEGER, "SECONDS", "0", 0, 86400, \
+   "end other programs' database sessions that have been idle in a transaction for this long and " \
+   "keep PostgreSQL from removing dead rows; 0: never"}, \
   {"queue-max", OPTION_INTEGER, "N", "10000", 1, 1000000, \
    "how many requests may wait; further ones are answered 503"}, \
   OPTION_LOG_FORMAT, \
@@ -156,6 +159,7 @@ static bool serve_options(const struct options *options, const char *database,
       .require_enrolment = option_flag(options, "require-enrolment"),
       .agent_token_ms =
           token_ms ? token_ms : option_integer(options, "agent-token-days") * 24 * 60 * 60 * 1000,
+      .end_idle_s = option_integer(options, "end-idle-transactions"),
       .queue_max = option_integer(options, "queue-max"),
       .log_requests = log_requests,
   };

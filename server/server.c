@@ -145,10 +145,10 @@ static void *housekeep_main(void *context) {
   static const struct {
     void (*run)(struct worker *);
     int64_t every_ms; /* 0: the duty decides when it is due */
-  } duties[] = {{tokens_housekeep, 2000},   {channels_housekeep, 0},     {agents_look_up, 0},
-                {agents_housekeep, 1000},   {leases_housekeep, 0},       {demand_housekeep, 10000},
-                {fetches_housekeep, 0},     {evidence_housekeep, 60000}, {remote_housekeep, 60000},
-                {captures_housekeep, 60000}};
+  } duties[] = {{tokens_housekeep, 2000},    {channels_housekeep, 0},     {agents_look_up, 0},
+                {agents_housekeep, 1000},    {leases_housekeep, 0},       {demand_housekeep, 10000},
+                {fetches_housekeep, 0},      {evidence_housekeep, 60000}, {remote_housekeep, 60000},
+                {captures_housekeep, 60000}, {health_housekeep, 5000}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
@@ -237,6 +237,7 @@ static struct server *server_new(const struct server_options *options) {
   server->started_ms = clock_monotonic_ms();
   pthread_mutex_init(&server->stop_lock, NULL);
   pthread_mutex_init(&server->reason_lock, NULL);
+  pthread_mutex_init(&server->health_lock, NULL);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&server->stop_signal, &attributes);
@@ -354,6 +355,7 @@ void server_stop(struct server *server) {
   agent_table_free(server->agents);
   pthread_mutex_destroy(&server->stop_lock);
   pthread_mutex_destroy(&server->reason_lock);
+  pthread_mutex_destroy(&server->health_lock);
   pthread_cond_destroy(&server->stop_signal);
   trusted_keys_release(&server->publisher_keys);
   for (size_t i = 0; i < server->n_remote_shares; i++)
@@ -392,4 +394,17 @@ const uint8_t *server_lease_secret(const struct server *server) {
 struct agent_table *server_agents(struct server *server) { return server->agents; }
 void server_set_live_agents(struct server *server, size_t n) {
   atomic_store(&server->n_live_agents, n);
+}
+
+void server_set_database_health(struct server *server, const struct database_health *health) {
+  pthread_mutex_lock(&server->health_lock);
+  server->health = *health;
+  pthread_mutex_unlock(&server->health_lock);
+}
+
+struct database_health server_database_health(struct server *server) {
+  pthread_mutex_lock(&server->health_lock);
+  struct database_health health = server->health;
+  pthread_mutex_unlock(&server->health_lock);
+  return health;
 }

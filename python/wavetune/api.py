@@ -1065,6 +1065,7 @@ Stage = Literal['screen', 'halving', 'final']
 Status = TypedDict("Status", {
     "status": str,
     "version": str,
+    "warnings": List[str],
 }, total=False)
 
 Text = str

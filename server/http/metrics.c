@@ -271,6 +271,7 @@ void route_metrics_get(struct server *server, struct request *request) {
   programs_write(out);
 
   struct queue_state state = queue_state(server->queue);
+  struct database_health health = server_database_health(server);
   const struct {
     const char *name, *help;
     double value;
@@ -285,11 +286,29 @@ void route_metrics_get(struct server *server, struct request *request) {
       {"wavetune_ready", "1 when the database answers and is migrated", server_is_ready(server)},
       {"wavetune_uptime_seconds", "Time since this process started to serve",
        (double)(clock_monotonic_ms() - server->started_ms) / 1e3},
+      {"wavetune_database_idle_transaction_seconds",
+       "How long another program's session has been idle in a transaction that keeps vacuum from "
+       "removing dead rows",
+       health.longest_idle_s},
+      {"wavetune_database_xmin_age",
+       "Transactions since the oldest one that keeps vacuum from removing dead rows",
+       (double)health.xmin_age},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(gauges); i++) {
     head_write(out, gauges[i].name, "gauge", gauges[i].help);
     fprintf(out, "%s %.17g\n", gauges[i].name, gauges[i].value);
   }
+
+  static const char dead_rows[] = "wavetune_database_dead_rows";
+  static const char *const tables[] = {
+#define X(table) #table,
+      HOT_TABLES(X)
+#undef X
+  };
+  head_write(out, dead_rows, "gauge",
+             "Rows that vacuum has not yet removed, by table, as PostgreSQL estimates it");
+  for (size_t i = 0; i < HOT_TABLE_COUNT; i++)
+    fprintf(out, "%s{table=\"%s\"} %" PRId64 "\n", dead_rows, tables[i], health.dead_rows[i]);
 
   /* One pass for each family: Prometheus wants the samples of a family together. */
   struct statement_family families[] = {
@@ -314,9 +333,30 @@ void route_healthz_get(struct server *server, struct request *request) {
                       json_pack("{s:s, s:s}", "status", "ok", "version", WAVETUNE_VERSION));
 }
 
+/* What is wrong although the server is ready; NULL: nothing. */
+static json_t *warnings_make(struct server *server) {
+  struct database_health health = server_database_health(server);
+  if (!health.n_sessions)
+    return NULL;
+
+  json_t *warnings = json_array();
+  for (size_t i = 0; i < health.n_sessions; i++) {
+    const struct idle_session *session = &health.sessions[i];
+    cleanup_free char *text = xasprintf(
+        "the database session with pid %" PRId64 " (application \"%s\", role %s) has "
+        "been idle in a transaction for %.0f s, so PostgreSQL cannot remove dead rows and "
+        "becomes slow: end it, or start the server with --end-idle-transactions",
+        session->pid, session->application, session->role, session->idle_s);
+    json_push(warnings, json_string(text));
+  }
+  return warnings;
+}
+
 void route_readyz_get(struct server *server, struct request *request) {
   if (server_is_ready(server)) {
-    request_answer_json(request, MHD_HTTP_OK, json_pack("{s:s}", "status", "ready"));
+    json_t *warnings = roles_may(request->roles, MAY_OPERATE) ? warnings_make(server) : NULL;
+    request_answer_json(request, MHD_HTTP_OK,
+                        json_pack("{s:s, s:o*}", "status", "ready", "warnings", warnings));
   } else if (roles_may(request->roles, MAY_OPERATE)) {
     cleanup_free char *reason = server_not_ready_reason(server);
     request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "not ready: %s", reason);

@@ -1,0 +1,100 @@
+/* What keeps PostgreSQL from removing dead rows: sessions of other programs that are idle in a
+ * transaction. They are named in the log, /readyz and /metrics, and ended when
+ * --end-idle-transactions says so.
+ *
+ * Memory: what a duty makes lives as long as it runs. Threads: the housekeeper's. */
+#include <inttypes.h>
+
+#include "common/base/log.h"
+#include "server/db/db.h"
+#include "server/health/health.sql.h"
+#include "server/server.h"
+
+/* A session that is idle for this long is named. */
+#define NAMED_S 10
+
+static const char *const tables[] = {
+#define X(table) #table,
+    HOT_TABLES(X)
+#undef X
+};
+
+/* Ends a session. Why that failed is logged: the role may lack the right. */
+static void session_end(struct worker *worker, const struct idle_session *session) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  struct error error;
+  bind_integer(&parameters, "pid", session->pid);
+  bind_integer(&parameters, "idle_ms", server_options(worker->server)->end_idle_s * 1000);
+  if (!db_run(worker->db, &sql_health_end_session, &parameters, &rows, &error))
+    log_warning("database: cannot end session pid=%" PRId64 " application=%s idle_s=%.0f: %s "
+                "(grant pg_signal_backend to the server's role)",
+                session->pid, session->application, session->idle_s, error.message);
+  else if (db_count(rows) && db_get_bool(rows, 0, "is_ended"))
+    log_warning("database: ended session pid=%" PRId64 " application=%s role=%s idle_s=%.0f, which "
+                "was idle in a transaction",
+                session->pid, session->application, session->role, session->idle_s);
+}
+
+static bool sessions_read(struct worker *worker, struct database_health *health,
+                          struct error *error) {
+  int64_t end_idle_s = server_options(worker->server)->end_idle_s;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "limit", IDLE_SESSIONS_MAX);
+  if (!db_run(worker->db, &sql_health_sessions, &parameters, &rows, error))
+    return false;
+
+  for (int row = 0; row < db_count(rows); row++) {
+    struct idle_session session = {.pid = db_get_integer(rows, row, "pid"),
+                                   .idle_s = db_get_double(rows, row, "idle_s")};
+    snprintf(session.application, sizeof session.application, "%s",
+             db_get(rows, row, "application_name"));
+    snprintf(session.role, sizeof session.role, "%s", db_get(rows, row, "role"));
+    if (session.idle_s > health->longest_idle_s)
+      health->longest_idle_s = session.idle_s;
+    if (end_idle_s && session.idle_s >= (double)end_idle_s)
+      session_end(worker, &session);
+    else if (session.idle_s >= NAMED_S)
+      health->sessions[health->n_sessions++] = session;
+  }
+
+  static int64_t logged_pid; /* the housekeeper's: each session is logged once */
+  const struct idle_session *longest = &health->sessions[0];
+  if (health->n_sessions && longest->pid != logged_pid) {
+    logged_pid = longest->pid;
+    log_warning("database: session pid=%" PRId64 " application=%s role=%s idle_s=%.0f is idle in a "
+                "transaction, so PostgreSQL cannot remove dead rows",
+                longest->pid, longest->application, longest->role, longest->idle_s);
+  }
+  return true;
+}
+
+static bool effects_read(struct db *db, struct database_health *health, struct error *error) {
+  cleanup_rows struct db_rows *dead = NULL, *age = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  struct db_array names;
+  db_array_init(&names);
+  for (size_t i = 0; i < HOT_TABLE_COUNT; i++)
+    db_array_text(&names, tables[i]);
+  bind_array(&parameters, "tables", &names);
+  if (!db_run(db, &sql_health_dead_rows, &parameters, &dead, error) ||
+      !db_run(db, &sql_health_xmin_age, NULL, &age, error))
+    return false;
+
+  for (int row = 0; row < db_count(dead); row++)
+    for (size_t i = 0; i < HOT_TABLE_COUNT; i++)
+      if (string_equal(db_get(dead, row, "relname"), tables[i]))
+        health->dead_rows[i] = db_get_integer(dead, row, "n_dead_tup");
+  health->xmin_age = db_get_integer(age, 0, "age");
+  return true;
+}
+
+void health_housekeep(struct worker *worker) {
+  struct database_health health = {0};
+  struct error error;
+  if (!sessions_read(worker, &health, &error) || !effects_read(worker->db, &health, &error))
+    log_warning("database: %s", error.message);
+  else
+    server_set_database_health(worker->server, &health);
+}

@@ -30,8 +30,10 @@
 /* A server is not ready when PostgreSQL has not answered it for this long. The housekeeper's check
  * runs a query every second, so an idle server has recent answers too. */
 #define READY_STALE_MS 10000
-/* How long running requests may take to end when the server stops. */
+/* How long running requests may take to end when the server stops; and all threads. An attempt to
+ * connect cannot be interrupted, and takes 5 s for each address and longer to resolve a name. */
 #define STOP_GRACE_S 3
+#define STOP_S 8
 #define FILES_EVERY_MS 1000
 #define RESPONSE_CACHE_BYTES_MAX (128 * (size_t)MIB)
 #define BLOB_CACHE_BYTES_MAX (128 * (size_t)MIB)
@@ -320,16 +322,21 @@ void server_stop(struct server *server) {
   pthread_cond_broadcast(&server->stop_signal);
   pthread_mutex_unlock(&server->stop_lock);
 
-  struct timespec until;
+  struct timespec until, end;
   clock_gettime(CLOCK_REALTIME, &until);
+  end = until;
   until.tv_sec += STOP_GRACE_S;
+  end.tv_sec += STOP_S;
   for (int i = 0; i < server->n_threads; i++) {
     struct worker_thread *thread = &server->threads[i];
     if (pthread_timedjoin_np(thread->thread, NULL, &until)) {
       /* Running statements fail: of all threads, for one may wait for another (documents_begin). */
       for (int other = i; other < server->n_threads; other++)
         db_stop(server->threads[other].worker.db);
-      pthread_join(thread->thread, NULL);
+      if (pthread_timedjoin_np(thread->thread, NULL, &end)) {
+        log_warning("server: a thread still connects to the database; the process ends without it");
+        _exit(0); /* all that was acknowledged is in the database */
+      }
     }
     db_free(thread->worker.db);
   }

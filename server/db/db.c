@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <libpq-fe.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "common/base/log.h"
@@ -36,6 +37,8 @@ static const char server_options_format[] =
 #define ROLLBACK_MS 2000
 /* Statements whose answers are not read yet: BEGIN, those of db_send, and db_run's or COMMIT. */
 #define SENT_MAX 8
+/* The class of SQLSTATEs of missing resources: the disk is full, memory ran out. */
+#define SQLSTATE_SHORTAGE "53"
 /* Different counters in one transaction. */
 #define AT_COMMIT_MAX 8
 
@@ -52,6 +55,12 @@ static struct statistic {
   atomic_uint_fast64_t values[DB_STATISTICS];
 } statistics[STATEMENTS_MAX];
 static atomic_int_fast64_t answered_ms;
+
+static struct {
+  pthread_mutex_t lock;
+  char text[DB_SHORTAGE_SIZE];
+  int64_t at_ms;
+} shortage = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct db {
   PGconn *connection; /* NULL: none */
@@ -145,6 +154,21 @@ void db_set_deadline(struct db *db, int64_t until_ms) { db->work_until_ms = unti
 bool db_is_connected(const struct db *db) { return db->connection != NULL; }
 bool db_is_in_transaction(const struct db *db) { return db->in_transaction; }
 int64_t db_answered_ms(void) { return atomic_load(&answered_ms); }
+int64_t db_shortage(char ret_text[DB_SHORTAGE_SIZE]) {
+  pthread_mutex_lock(&shortage.lock);
+  memcpy(ret_text, shortage.text, DB_SHORTAGE_SIZE);
+  int64_t at_ms = shortage.at_ms;
+  pthread_mutex_unlock(&shortage.lock);
+  return at_ms;
+}
+
+static void shortage_note(const struct error *error) {
+  pthread_mutex_lock(&shortage.lock);
+  snprintf(shortage.text, sizeof shortage.text, "%.*s", DB_SHORTAGE_SIZE - 1, error->message);
+  shortage.at_ms = clock_monotonic_ms();
+  pthread_mutex_unlock(&shortage.lock);
+}
+
 void db_stop(struct db *db) { atomic_store(&db->is_stopped, true); }
 
 static void connection_close(struct db *db) {
@@ -286,8 +310,12 @@ static bool result_failure(struct db *db, const char *what, const PGresult *resu
     return false;
   }
 
-  return failure_set(kind_of_state(PQresultErrorField(result, PG_DIAG_SQLSTATE)), what,
-                     result ? PQresultErrorMessage(result) : PQerrorMessage(db->connection), error);
+  const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  failure_set(kind_of_state(state), what,
+              result ? PQresultErrorMessage(result) : PQerrorMessage(db->connection), error);
+  if (state && string_starts(state, SQLSTATE_SHORTAGE))
+    shortage_note(error);
+  return false;
 }
 
 static bool result_is_good(const PGresult *result) {

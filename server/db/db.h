@@ -42,6 +42,11 @@ bool db_is_connected(const struct db *db);
  * thread. */
 int64_t db_answered_ms(void);
 
+/* What PostgreSQL last said when it lacked a resource, such as room on its disk, and when, by
+ * clock_monotonic_ms; "" and 0: never. Any thread. */
+#define DB_SHORTAGE_SIZE 256
+int64_t db_shortage(char ret_text[DB_SHORTAGE_SIZE]);
+
 /* The present run and later ones fail within 100 ms. Any thread. */
 void db_stop(struct db *db);
 

@@ -17,6 +17,7 @@
 #define SLOW_NS 1000000000LL
 #define LINES_PER_SECOND 20
 #define LINES_BURST 100
+#define SHORTAGE_SHOWN_MS 60000 /* how long /readyz warns of a full disk after it was reported */
 
 /* Each counter has its own cache line, so that threads do not slow each other down. */
 static struct {
@@ -336,10 +337,15 @@ void route_healthz_get(struct server *server, struct request *request) {
 /* What is wrong although the server is ready; NULL: nothing. */
 static json_t *warnings_make(struct server *server) {
   struct database_health health = server_database_health(server);
-  if (!health.n_sessions)
+  char shortage[DB_SHORTAGE_SIZE];
+  int64_t short_ms = db_shortage(shortage);
+  bool is_short = short_ms && clock_monotonic_ms() - short_ms < SHORTAGE_SHOWN_MS;
+  if (!health.n_sessions && !is_short)
     return NULL;
 
   json_t *warnings = json_array();
+  if (is_short)
+    json_push(warnings, json_sprintf("PostgreSQL lacks a resource: %s", shortage));
   for (size_t i = 0; i < health.n_sessions; i++) {
     const struct idle_session *session = &health.sessions[i];
     cleanup_free char *text = xasprintf(

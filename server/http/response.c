@@ -9,6 +9,10 @@
 #include "server/http/request_private.h"
 #include "server/server_private.h"
 
+/* Limits of the lines that state why answers were 503. */
+#define REASONS_PER_SECOND 1
+#define REASONS_BURST 10
+
 _Thread_local uint64_t requests_settled;
 
 void response_header(struct MHD_Response *response, const char *name, const char *value) {
@@ -223,7 +227,18 @@ void request_problem(struct request *request, int status, const char *format, ..
   request_problem_extra(request, status, &error, NULL);
 }
 
-void answer_failure_extra(struct request *request, const struct error *error, json_t *extra) {
+/* Logs why an answer is 503, within limits: an outage of the database concerns every request. */
+static void unavailable_log(const struct error *error) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static struct rate rate;
+  pthread_mutex_lock(&lock);
+  bool may = rate_take(&rate, clock_monotonic_ms(), REASONS_PER_SECOND, REASONS_BURST);
+  pthread_mutex_unlock(&lock);
+  if (may)
+    log_warning("request: %s", error->message);
+}
+
+static void failure_answer(struct request *request, const struct error *error, json_t *extra) {
   struct error shown = *error;
   int status = error_http_status(error->kind);
   if (status == MHD_HTTP_INTERNAL_SERVER_ERROR) {
@@ -234,6 +249,12 @@ void answer_failure_extra(struct request *request, const struct error *error, js
   }
 
   request_problem_extra(request, status, &shown, extra);
+}
+
+void answer_failure_extra(struct request *request, const struct error *error, json_t *extra) {
+  if (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_DEADLINE)
+    unavailable_log(error);
+  failure_answer(request, error, extra);
 }
 
 void answer_failure(struct request *request, const struct error *error) {
@@ -247,7 +268,7 @@ void answer_refusal(struct request *request, enum error_kind kind, const char *p
   va_start(arguments, format);
   error_format(&error, kind, pointer, format, arguments);
   va_end(arguments);
-  answer_failure(request, &error);
+  failure_answer(request, &error, NULL);
 }
 
 bool answer_id(struct request *request, const char *what, int64_t *ret_id) {

@@ -81,27 +81,35 @@ static void handle_cached(struct worker *worker, struct request_private *taken) 
   }
 }
 
-/* Sets the deadline of a request's statements. A request has --database-timeout-ms, of which it may
- * spend half in the queue; one that was parked has that time again. False: it was refused. */
-static bool deadline_set(struct worker *worker, struct request_private *taken) {
-  int64_t timeout_ms = worker->server->options.database_timeout_ms, now_ms = clock_monotonic_ms();
-  int64_t from_ms = taken->request.is_parked_before ? now_ms : taken->complete_ns / 1000000;
-  db_set_deadline(worker->db, from_ms + timeout_ms);
-  if (now_ms - from_ms <= timeout_ms / 2)
-    return true;
+/* When the time of a request began: when its headers were read, or its body if it has one; again
+ * when it was parked. */
+static int64_t began_ms(const struct request_private *request) {
+  if (request->request.is_parked_before)
+    return clock_monotonic_ms();
+  bool had_body = request->complete_ns && (request->body_declared || request->is_chunked);
+  return had_body ? request->complete_ns / 1000000 : request->request.arrived_ms;
+}
+
+/* A request has --database-timeout-ms, of which it may spend half in the queue. True: it waited for
+ * longer, and was refused. */
+static bool is_refused_late(struct request_private *request, int64_t timeout_ms) {
+  int64_t waited_ms = clock_monotonic_ms() - began_ms(request);
+  if (waited_ms <= timeout_ms / 2)
+    return false;
 
   counter_add(COUNTER_queue_late, 1);
-  request_problem(&taken->request, MHD_HTTP_SERVICE_UNAVAILABLE,
-                  "no database worker was free for %lld ms; try again",
-                  (long long)(now_ms - from_ms));
-  return false;
+  request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE,
+                  "no database worker was free for %lld ms; try again", (long long)waited_ms);
+  return true;
 }
 
 /* Runs the handler of a request, unless it waited for too long, or its client has left or its token
  * has ended while the request was parked. */
 static void run(struct worker *worker, struct request_private *taken) {
   struct request *request = &taken->request;
-  if (!deadline_set(worker, taken))
+  int64_t timeout_ms = worker->server->options.database_timeout_ms;
+  db_set_deadline(worker->db, began_ms(taken) + timeout_ms);
+  if (is_refused_late(taken, timeout_ms))
     return;
 
   taken->cache_generation = response_cache_generation(worker->server->response_cache);
@@ -134,6 +142,25 @@ static void run(struct worker *worker, struct request_private *taken) {
         (unsigned long long)(requests_settled - settled));
 }
 
+/* Looks up the tokens of requests, by the earliest of their deadlines. */
+static void look_up(struct worker *worker, struct request_private *taken[], size_t n) {
+  int64_t timeout_ms = worker->server->options.database_timeout_ms, first_ms = INT64_MAX;
+  size_t n_kept = 0;
+  for (size_t i = 0; i < n; i++) {
+    struct request_private *request = taken[i]; /* freed once it is refused */
+    int64_t from_ms = began_ms(request);
+    if (is_refused_late(request, timeout_ms))
+      continue;
+    taken[n_kept++] = request;
+    first_ms = from_ms < first_ms ? from_ms : first_ms;
+  }
+
+  if (!n_kept)
+    return;
+  db_set_deadline(worker->db, first_ms + timeout_ms);
+  tokens_look_up(worker, taken, n_kept);
+}
+
 void *work_main(void *context) {
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
@@ -143,12 +170,10 @@ void *work_main(void *context) {
 
   MAGIC_CHECK(worker->server, SERVER_MAGIC);
   while ((n = queue_take(worker->server->queue, taken, &for_tokens, &worker->wake_generation))) {
-    if (!for_tokens) {
+    if (for_tokens)
+      look_up(worker, taken, n);
+    else
       run(worker, taken[0]);
-      continue;
-    }
-    db_set_deadline(worker->db, clock_monotonic_ms() + worker->server->options.database_timeout_ms);
-    tokens_look_up(worker, taken, n);
   }
 
   return NULL;

@@ -58,7 +58,8 @@ WHERE id = (
     FROM agents a
     JOIN devices d ON d.agent = a.id AND d.device = :device
     JOIN environments e ON e.id = d.environment_id
-    CROSS JOIN LATERAL (VALUES (e.hardware_digest), (e.digest)) AS c(class)
+    CROSS JOIN LATERAL (VALUES (e.hardware_digest), (nullif(e.digest, e.hardware_digest)))
+        AS c(class)
     LEFT JOIN unnest(:front_classes::bytea[], :front_priorities::int[], :front_jobs::bigint[],
                      :front_leases::bigint[]) AS f(class, priority, job, lease)
          ON f.class = c.class

@@ -9,8 +9,14 @@
 /* Classes beyond this have no front: their grants search from the start. A fleet has one class for
  * each kind of GPU. */
 #define FRONTS_MAX 32
-/* After how many grants a front moves on: a search passes over that many granted leases. */
+/* After how many grants a front moves on: a search passes over that many granted leases. After
+ * fewer grants when the leases are of another job than the front, or at once when the front was
+ * moved back, because many granted leases may be in between. */
 #define GRANTS_MAX 32
+#define GRANTS_MAX_OF_OTHER 4
+/* A search from the start that takes longer rests afterwards, for FRONT_REST times as long. */
+#define FRONT_CHEAP_MS 50
+#define FRONT_REST 20
 
 /* Priorities are from -1000 to 1000. */
 static const struct lease_place start = {.priority = 10000}, end = {.priority = -10000};
@@ -23,6 +29,7 @@ static struct fronts {
     struct lease_place place;
     uint64_t moved_back; /* times: a search that began before must not move it on */
     uint64_t grants;     /* since it moved on */
+    bool is_back;        /* it was moved back since it moved on */
     int64_t rests_until_ns;
   } all[FRONTS_MAX];
 } fronts = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -64,7 +71,15 @@ static bool move_back(struct front *front, const struct lease_place *place) {
   if (!lease_place_is_before(place, &front->place))
     return false;
   front->place = *place;
+  front->is_back = true;
   return true;
+}
+
+/* Under the lock. */
+static void front_move_on(struct front *front, const struct lease_place *place) {
+  front->place = *place;
+  front->is_back = false;
+  front->grants = 0;
 }
 
 static struct lease_place place_read(const struct db_rows *rows, int row) {
@@ -180,17 +195,26 @@ static bool search(struct db *db, const struct digest *class, bool from_start, b
   if (lease_place_is_before(&found, &front->place))
     *ret_moved_back = move_back(front, &found);
   else if (front->moved_back == moved_back)
-    front->place = found;
-  if (from_start)
+    front_move_on(front, &found);
+  if (from_start && now_ns - began_ns > FRONT_CHEAP_MS * 1000000LL)
     front->rests_until_ns = now_ns + FRONT_REST * (now_ns - began_ns);
   pthread_mutex_unlock(&fronts.lock);
   return true;
 }
 
-bool lease_front_note_grant(struct db *db, const struct digest *class, struct error *error) {
+bool lease_front_note_grant(struct db *db, const struct digest *class, int64_t job,
+                            struct error *error) {
+  bool is_due = false;
   pthread_mutex_lock(&fronts.lock);
   struct front *front = front_of(class);
-  bool is_due = front && ++front->grants % GRANTS_MAX == 0;
+  if (front) {
+    bool is_other = job != front->place.job;
+    front->grants++;
+    is_due = front->grants >= GRANTS_MAX ||
+             (is_other && (front->is_back || front->grants >= GRANTS_MAX_OF_OTHER));
+    if (is_due)
+      front->grants = 0; /* other threads do not search meanwhile */
+  }
   pthread_mutex_unlock(&fronts.lock);
 
   bool moved_back;

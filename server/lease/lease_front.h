@@ -39,8 +39,9 @@ void bind_lease_front(struct db_parameters *parameters, const struct digest *cla
  * visible. */
 void lease_fronts_move_back(struct db *db, const struct db_rows *rows);
 
-/* Call it after a grant of the class was committed: now and then it moves the front on. */
-must_check bool lease_front_note_grant(struct db *db, const struct digest *class,
+/* Call it after a lease of the class and of this job was granted and committed: now and then it
+ * moves the front on. */
+must_check bool lease_front_note_grant(struct db *db, const struct digest *class, int64_t job,
                                        struct error *error);
 
 /* Searches the class from the start unless that rests, and moves its front back or on.

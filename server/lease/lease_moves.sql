@@ -13,7 +13,8 @@ SELECT l.id, l.remaining
 FROM agents a
 JOIN devices d ON d.agent = a.id AND d.device = :device
 JOIN environments e ON e.id = d.environment_id
-CROSS JOIN LATERAL (VALUES (e.hardware_digest), (e.digest)) AS c(class)
+CROSS JOIN LATERAL (VALUES (e.hardware_digest), (nullif(e.digest, e.hardware_digest)))
+    AS c(class)
 CROSS JOIN LATERAL (
     SELECT h.id, h.remaining, predicted.us
     FROM leases h

@@ -5,7 +5,9 @@ import concurrent.futures
 import contextlib
 import os
 import pathlib
+import select
 import signal
+import socket
 import time
 
 import harness
@@ -64,9 +66,10 @@ def test_requests_that_wait_for_a_worker_are_answered_in_time_too(postgres, star
     server = start(harness.Server, database, options=("--database-timeout-ms", str(TIMEOUT_MS), "--workers", "1"))
     assert server.request("GET", "/v1/jobs").status == 200
 
-    def seconds(_):
+    def seconds(n):
         began = time.monotonic()
-        assert server.request("GET", "/v1/jobs").status == 503
+        answer = server.request("GET", "/v1/jobs", token="admin" if n % 2 else f"wt_new{n}")  # or one that must be looked up
+        assert answer.status == 503 and int(answer.headers["Retry-After"]) >= 1, answer
         return time.monotonic() - began
 
     with hanging(postgres), concurrent.futures.ThreadPoolExecutor(20) as pool:
@@ -82,6 +85,21 @@ def test_a_server_ends_while_postgresql_hangs(postgres, start, database):
         began = time.monotonic()
         assert server.stop(seconds=30) == 0
         assert time.monotonic() - began < 10 * PATIENCE
+
+
+def test_a_server_ends_while_it_connects_to_hosts_that_do_not_answer(start, tmp_path):
+    """Each address has its own time."""
+    with contextlib.ExitStack() as sockets:
+        first, *rest = [sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(8)]
+        ports = [listener.getsockname()[1] for listener in (first, *rest)]
+        hosts = f"host={','.join(['127.0.0.1'] * len(ports))} port={','.join(map(str, ports))} dbname=none user=none"
+        program = start(harness.Program, [harness.BUILD / "wavetune-server", "serve", "--port", "0", "--database", hosts])
+        wait_until(lambda: "listening" in program.output, 30, "the server to start")
+        assert select.select([first], [], [], 60)[0], "it connects"
+        began = time.monotonic()
+        assert program.stop(seconds=30) == 0
+        assert time.monotonic() - began < 10 * PATIENCE
+        assert "still connects to the database" in program.messages
 
 
 def test_a_statement_that_takes_too_long_is_ended_by_postgresql_and_its_connection_stays(postgres, server):

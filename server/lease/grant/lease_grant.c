@@ -227,7 +227,7 @@ static bool grant_once(struct worker *worker, struct lease_wish *wish, struct le
 
   counter_add(COUNTER_leases_granted, ret->is_new);
   struct error late;
-  if (ret->is_new && !lease_front_note_grant(worker->db, &ret->device_class, &late))
+  if (ret->is_new && !lease_front_note_grant(worker->db, &ret->device_class, ret->grant.job, &late))
     log_warning("leases: %s", late.message);
   if (ret->has_started)
     job_announce(worker, ret->grant.job);

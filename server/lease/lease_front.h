@@ -11,7 +11,7 @@
  * What this process opens (inserts, hands back, raises) moves the front back, when it is written
  * and again when it is committed. What another server opens before the front is found by a survey
  * of all open leases, and by a search from the start when a device would get no lease otherwise.
- * Both rest after they ran for FRONT_REST times as long as they took.
+ * With many old entries both are slow, and rest in proportion.
  *
  * Memory: the fronts are static, because a process serves one database. Threads: any; they have a
  * lock. */
@@ -20,8 +20,6 @@
 
 #include "common/base/digest.h"
 #include "server/db/db.h"
-
-#define FRONT_REST 20
 
 struct lease_place {
   int64_t priority, job, lease;

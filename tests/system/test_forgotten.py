@@ -171,12 +171,12 @@ def test_a_job_of_higher_priority_is_granted_before_older_ones(server, hands, su
     assert [hand.pull().json["job"] for _ in range(4)] == [raised] * 3 + [older]
 
 
-def test_what_another_server_opened_is_granted_at_once_when_there_is_no_other_work(server, hands, submit, start, database):  # noqa: F811
+def test_what_another_server_opened_is_granted_when_there_is_no_other_work(server, hands, submit, start, database):  # noqa: F811
     other = start(harness.Server, database, options=harness.UNHURRIED)
     here, there = hands("a"), Hand(other, "b")
-    for _ in range(3):
-        submit({"parameters": {"A": list(range(8))}}, key={"n": 1 + _})  # at the first server
-        lease = there.pull()
+    for n in range(3):
+        submit({"parameters": {"A": list(range(8))}}, key={"n": 1 + n})  # at the first server
+        lease = there.pull(wait=60)
         assert lease.status == 200, lease
         assert there.post(lease.json).status == 200
         there.work()

@@ -10,7 +10,7 @@
 #include "server/server.h"
 
 #define EXPIRE_PACE_MS 500
-#define SURVEY_PACE_MS 250  /* leases that other servers opened */
+#define SURVEY_PACE_MS 500  /* leases that other servers opened */
 #define SWEEP_PACE_MS 5000  /* jobs that should have moved on, leases that avoid all agents */
 #define ENDED_PACE_MS 60000 /* leases of jobs that have ended */
 #define SWEEP_REST 20       /* times as long as it took */

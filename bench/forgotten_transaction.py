@@ -36,8 +36,9 @@ class Side:
         return self.bench.postgres.sql(text, conninfo=self.server.database)
 
     def submit(self, leases):
-        jobs = -(-leases // LEASES_A_JOB)
-        driver.submit(self.server, self.kernel, [{"n": n + 1} for n in range(jobs)], driver.space_of(LEASES_A_JOB * CONFIGS))
+        keys = [{"n": n + 1} for n in range(-(-leases // LEASES_A_JOB))]
+        for first in range(0, len(keys), 200):  # a request has at most 4 MiB
+            driver.submit(self.server, self.kernel, keys[first:first + 200], driver.space_of(LEASES_A_JOB * CONFIGS))
 
     def entries_read(self):
         """What scans of the indexes of leases returned, entries of dead rows included."""

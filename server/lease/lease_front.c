@@ -8,7 +8,7 @@
 
 /* Classes beyond this have no front: their grants search from the start. A fleet has one class for
  * each kind of GPU. */
-#define FRONTS_MAX 32
+#define FRONTS_MAX 64
 /* After how many grants a front moves on: a search passes over that many granted leases. After
  * fewer grants when the leases are of another job than the front, or at once when the front was
  * moved back, because many granted leases may be in between. */
@@ -53,13 +53,20 @@ bool lease_place_is_before(const struct lease_place *a, const struct lease_place
   return a->lease < b->lease;
 }
 
-/* The front of a class, which is made when there is room; NULL: there is none. Under the lock. */
-static struct front *front_of(const struct digest *class) {
+/* The front of a class; NULL: none. Under the lock. */
+static struct front *front_find(const struct digest *class) {
   for (size_t i = 0; i < fronts.n; i++)
     if (digest_equal(&fronts.all[i].class, class))
       return &fronts.all[i];
-  if (fronts.n == FRONTS_MAX)
-    return NULL;
+  return NULL;
+}
+
+/* The front of a class that a device has requested leases of: it is made when there is room. Under
+ * the lock. */
+static struct front *front_of(const struct digest *class) {
+  struct front *found = front_find(class);
+  if (found || fronts.n == FRONTS_MAX)
+    return found;
   struct front *front = &fronts.all[fronts.n++];
   *front = (struct front){.class = *class, .place = start};
   return front;
@@ -123,7 +130,7 @@ static void opened_apply(int what, uint64_t n) {
   (void)what, (void)n;
   pthread_mutex_lock(&fronts.lock);
   for (size_t i = 0; i < opened.n; i++) {
-    struct front *front = front_of(&opened.all[i].class);
+    struct front *front = front_find(&opened.all[i].class);
     if (front)
       move_back(front, &opened.all[i].place);
   }
@@ -155,7 +162,7 @@ void lease_fronts_move_back(struct db *db, const struct db_rows *rows) {
   for (int row = 0; row < db_count(rows); row++) {
     struct digest class = db_get_digest(rows, row, "device_class");
     struct lease_place place = place_read(rows, row);
-    struct front *front = front_of(&class);
+    struct front *front = front_find(&class);
     if (front)
       move_back(front, &place);
     if (db_is_in_transaction(db))

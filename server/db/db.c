@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "common/base/log.h"
+#include "server/db/failpoints.h"
 
 /* Slots of the statements that this process has run: an open hash by address. There are about
  * 150. */
@@ -558,12 +559,30 @@ static bool sent_finish(struct db *db, PGresult **ret_result, struct error *erro
   return is_good;
 }
 
+/* A place where a test makes this program fail. What was sent is done first, so that a failure is
+ * between two statements. */
+static bool failpoint_pass(struct db *db, enum failpoint_place place, const char *statement,
+                           struct error *error) {
+  struct failpoint failpoint = failpoint_choose(place, statement);
+  if (failpoint.action == FAILPOINT_NONE)
+    return true;
+  if (db->n_sent && !sent_finish(db, NULL, error))
+    return false;
+
+  failpoint_act(&failpoint);
+  if (failpoint.action != FAILPOINT_DROP)
+    return true;
+  connection_close(db);
+  return away_set(ERROR_UNAVAILABLE, "a failpoint dropped the connection", error);
+}
+
 /* Sends the statement, prepared, without reading its answer. */
 static bool queue(struct db *db, const struct statement *statement,
                   const struct db_parameters *parameters, int64_t rows, struct error *error) {
   bool *is_prepared = &db->prepared[statement_slot(statement)];
   run_start(db);
-  bool is_good = connection_ensure(db, error);
+  bool is_good = connection_ensure(db, error) &&
+                 failpoint_pass(db, FAILPOINT_BEFORE_STATEMENT, statement->name, error);
   /* Two entries stay free, for BEGIN and COMMIT. A statement is prepared outside of the pipeline.
    */
   if (is_good && db->n_sent && (!*is_prepared || db->n_sent >= SENT_MAX - 2))
@@ -611,6 +630,11 @@ bool db_run(struct db *db, const struct statement *statement,
     bool was_stale = db->connection && !db->prepared[statement_slot(statement)];
     if (is_again || db->in_transaction || !was_stale)
       return false;
+  }
+
+  if (!failpoint_pass(db, FAILPOINT_AFTER_STATEMENT, statement->name, error)) {
+    PQclear(result);
+    return false;
   }
 
   if (ret_rows) {
@@ -678,6 +702,7 @@ bool db_commit(struct db *db, struct error *error) {
     PGresult *result = NULL;
     run_start(db);
     is_good = connection_ensure(db, error) &&
+              failpoint_pass(db, FAILPOINT_BEFORE_COMMIT, "commit", error) &&
               ((pipeline_begin(db) && plain_send(db, &statement_commit)) ||
                result_failure(db, "commit", NULL, error)) &&
               sent_finish(db, &result, error);
@@ -686,6 +711,7 @@ bool db_commit(struct db *db, struct error *error) {
       is_good =
           failure_set(ERROR_INTERNAL, "commit", "a statement of the transaction had failed", error);
     PQclear(result);
+    is_good = is_good && failpoint_pass(db, FAILPOINT_AFTER_COMMIT, "commit", error);
   }
 
   if (!is_good) {

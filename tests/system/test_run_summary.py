@@ -155,8 +155,8 @@ def test_a_ctest_that_is_killed_fails_the_run_and_what_had_passed_is_counted(run
 
 def test_the_minutes_of_suites_and_the_slowest_tests_are_printed(run):
     lines = run("^(fuzz/hangs|lint/clean)$")
-    assert lines[1].split() == ["unit", "system", "python", "fuzz", "lint", "all"]
-    assert lines[2].split()[0] == "dev" and lines[2].split()[1:4] == ["0.0"] * 3
+    assert lines[1].split() == ["unit", "system", "faults", "python", "fuzz", "lint", "all"]
+    assert lines[2].split()[0] == "dev" and lines[2].split()[1:5] == ["0.0"] * 4
     slowest = lines.index("the 10 slowest tests, seconds:")
     assert lines[slowest + 1].split()[1:] == ["dev", "fuzz/hangs"]
 

@@ -94,6 +94,9 @@ struct lease_clock {
   int64_t looked_ms;                              /* when it last checked the clock */
   int64_t resumed_ms;                             /* when it noticed that the process had paused */
   int64_t expire_ms, survey_ms, sweep_ms, end_ms; /* when each is due */
+  bool has_ahead; /* how far the database's clock is ahead of this one: at least and at most */
+  int64_t ahead_least_ms, ahead_most_ms;
+  bool must_shorten; /* leases, because that clock was stepped back */
 };
 
 /* The context of a handler: the server and this worker's connection. */

@@ -17,6 +17,22 @@ JOIN jobs j ON j.id = gone.job_id
 JOIN environments e ON e.id = j.environment_id
 ORDER BY gone.id;
 
+-- The clock by which leases expire.
+-- name: leases_clock
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms;
+
+-- Leases that last longer than a lease time, because the clock was stepped back.
+-- name: leases_shorten
+UPDATE leases
+SET expires_at = clock_timestamp() + :lease_ms::bigint * interval '1 ms'
+WHERE id IN (
+    SELECT id
+    FROM leases
+    WHERE state = 'held'
+      AND expires_at > clock_timestamp() + :lease_ms::bigint * interval '1 ms'
+    ORDER BY id
+    FOR UPDATE);
+
 -- The leases that an agent held when it was restarted; they are locked.
 -- name: leases_reclaim
 WITH gone AS MATERIALIZED (

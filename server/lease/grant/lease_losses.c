@@ -256,19 +256,60 @@ static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
          now_ms - db_connected_since_ms(worker->db) >= lease_ms;
 }
 
+/* Leases expire by the database's clock, which may be stepped: forward all would expire at once,
+ * and back those of agents that died would last longer by the step. So after a step none expires
+ * for one lease time, and after one back none lasts longer than that. */
+static bool clock_check(struct worker *worker, int64_t lease_ms, struct error *error) {
+  struct lease_clock *clock = &worker->lease_clock;
+  cleanup_rows struct db_rows *rows = NULL;
+  int64_t before_ms = clock_monotonic_ms();
+  if (!db_run(worker->db, &sql_leases_clock, NULL, &rows, error))
+    return false;
+
+  int64_t now_ms = clock_monotonic_ms(), database_ms = db_get_integer(rows, 0, "now_ms");
+  int64_t least_ms = database_ms - now_ms, most_ms = database_ms - before_ms;
+  int64_t forward_ms = least_ms - clock->ahead_most_ms, back_ms = clock->ahead_least_ms - most_ms;
+  bool is_stepped = clock->has_ahead && (forward_ms > lease_ms / 2 || back_ms > lease_ms / 2);
+  clock->has_ahead = true;
+  clock->ahead_least_ms = least_ms;
+  clock->ahead_most_ms = most_ms;
+  if (!is_stepped)
+    return true;
+
+  clock->resumed_ms = now_ms;
+  clock->must_shorten = back_ms > 0;
+  log_warning("leases: the database's clock was stepped %s by %lld ms; no lease expires for one "
+              "lease time",
+              back_ms > 0 ? "back" : "forward", (long long)(back_ms > 0 ? back_ms : forward_ms));
+  return true;
+}
+
+static bool leases_shorten(struct db *db, int64_t lease_ms, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "lease_ms", lease_ms);
+  return db_run(db, &sql_leases_shorten, &parameters, NULL, error);
+}
+
 /* Expires one page. Agents must not lose their leases because a server or a database was
  * unavailable. */
 static bool expire_page(struct worker *worker, bool *ret_more, struct error *error) {
   cleanup_losses struct lease_losses losses = {0};
   *ret_more = false;
 
-  /* The transaction takes now() before this server reads its clock, so that a pause of the database
-   * is noticed. */
+  /* The transaction takes now() before this server reads its clock and the database's, so that a
+   * pause of the database, and a step of its clock, are noticed. */
+  struct lease_clock *clock = &worker->lease_clock;
+  int64_t lease_ms = server_options(worker->server)->lease_ms;
   if (!db_begin_now(worker->db, error))
     return false;
-  if (!renewals_had_time(worker, server_options(worker->server)->lease_ms)) {
-    db_rollback(worker->db);
-    return true;
+  bool is_good = clock_check(worker, lease_ms, error);
+  if (is_good && clock->must_shorten)
+    is_good = leases_shorten(worker->db, lease_ms, error);
+  if (!is_good || !renewals_had_time(worker, lease_ms)) {
+    is_good = db_end(worker->db, is_good, error);
+    if (is_good)
+      clock->must_shorten = false;
+    return is_good;
   }
 
   if (!db_end(worker->db, leases_expire(worker, PAGE, &losses, error), error))

@@ -7,7 +7,7 @@ import collections
 import signal
 import subprocess
 
-from world import AGENTS, LEASE_MS, POSTGRES_PORT, SERVERS, send
+from world import AGENTS, LEASE_MS, POSTGRES_PORT, SERVERS, harness, send
 
 TABLE = "faults"  # of nftables, in the run's own network namespace
 Fault = collections.namedtuple("Fault", "name weight do needs")
@@ -58,7 +58,7 @@ class Faults:
             process = program.process
             process.send_signal(signal.SIGTERM)
 
-            def start(patience=20):
+            def start(patience=10 * harness.PATIENCE):
                 if process.poll() is None and patience:
                     return 1, lambda: start(patience - 1)  # later
                 status = process.poll()

@@ -16,6 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 import harness  # noqa: E402
@@ -27,6 +28,7 @@ POSTGRES_PORT = 7432
 SERVERS, AGENTS = 2, 3
 SQL_S = 20  # for a statement of the test; PostgreSQL may be stopped
 LEASE_MS = 4000
+RESTART_S = 0.5  # between attempts to start PostgreSQL
 
 # Each committed change of a state, in its order: a row's changes are ordered by its lock.
 TRIGGERS = """
@@ -82,7 +84,7 @@ class Postgres:
         self.faketime = found[0] if found else None
         subprocess.run([*self.as_postgres, harness.postgres_bin() / "initdb", "-D", self.data, "-A", "trust", "-U", "postgres",
                         "-E", "UTF8", "--locale=C", "--no-instructions"], check=True, capture_output=True, cwd="/")
-        self.process, self.is_wanted, self.down_since, self.hogs, self.filler = None, True, None, [], None
+        self.process, self.is_wanted, self.hogs, self.filler = None, True, [], None
         self.start()
 
     def clock_set(self, offset):
@@ -92,6 +94,7 @@ class Postgres:
         new.rename(self.clock)
 
     def start(self):
+        self.started = time.monotonic()
         faked = ["env", f"LD_PRELOAD={self.faketime}", f"FAKETIME_TIMESTAMP_FILE={self.clock}", "FAKETIME_DONT_FAKE_MONOTONIC=1",
                  "FAKETIME_CACHE_DURATION=1", "NO_FAKE_STAT=1"] if self.faketime else []
         addresses = ",".join(["127.0.0.1", *map(self.address, range(SERVERS))]) if self.isolated else ""
@@ -183,7 +186,7 @@ class Postgres:
 
     def tend(self):
         """Starts it again when it ended and should be up. Stopped processes of the one before would keep its memory in use."""
-        if not self.is_wanted or self.process.poll() is None:
+        if not self.is_wanted or self.process.poll() is None or time.monotonic() < self.started + RESTART_S:
             return
         for pid in self.processes():
             send(pid, signal.SIGCONT)

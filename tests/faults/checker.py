@@ -14,7 +14,8 @@ Kinds of events, who writes them, and their members:
     answer        clients    who, what, status, detail; an answer that no client may get
     live          sampler    leases: [[id, job, stage, round, process, ranges], …] open or held in one snapshot
     change        trigger    row, id, was, now: a row of leases, jobs or channels before and after, in the order of changes;
-                             was null: made; now null: deleted
+                             was null: made; now null: deleted. Of measurements only those that count at an epoch (now) that
+                             their lease (id) did not have (was)
     died          run.py     who, status; a program that ended although no fault ended it
     exit          run.py     who, status (null: it did not end); after SIGTERM
     spool         run.py     agent, pending, refused: records left, and reasons of records that the server refused for good
@@ -144,6 +145,11 @@ def leases_move_along_their_machine(kinds):
         last[c["id"]] = now
 
 
+def nothing_counts_at_another_epoch(kinds):
+    for c in changes_of(kinds, "measurements"):
+        yield f"seq {c['now']['seq']} of lease {c['id']} counts at epoch {c['now']['epoch']}, and the epoch was {c['was']['epoch']}"
+
+
 def channels_move_by_if_match_only(kinds):
     entries = {e["counter"]: e["release"] for e in kinds["entry"]}
     if sorted(entries) != list(range(1, len(kinds["entry"]) + 1)):
@@ -250,9 +256,9 @@ def something_happened(kinds):
 
 
 RULES = [acknowledged_results_are_stored, nothing_is_accepted_twice, no_config_is_in_two_live_leases,
-         jobs_move_along_their_machine, leases_move_along_their_machine, channels_move_by_if_match_only, versions_only_grow,
-         acknowledged_jobs_are_stored_and_end, jobs_are_complete, spools_drain, programs_end_when_told_and_only_then,
-         no_answer_is_a_defect, something_happened]
+         jobs_move_along_their_machine, leases_move_along_their_machine, nothing_counts_at_another_epoch,
+         channels_move_by_if_match_only, versions_only_grow, acknowledged_jobs_are_stored_and_end, jobs_are_complete,
+         spools_drain, programs_end_when_told_and_only_then, no_answer_is_a_defect, something_happened]
 
 
 def check(events):

@@ -108,6 +108,7 @@ def test_a_history_in_which_nothing_happened_fails():
     ("leases_move_along_their_machine", [*GOOD, change("leases", "7", lease("held", 1), lease("done", 1))]),
     ("leases_move_along_their_machine", [*GOOD, change("leases", "8", None, lease("open", 0)),
                                          change("leases", "8", lease("open", 0), lease("held", 0))]),
+    ("nothing_counts_at_another_epoch", [*GOOD, change("measurements", "7", {"epoch": 2}, {"epoch": 1, "seq": 8})]),
     ("channels_move_by_if_match_only", with_changed({"kind": "entry", "counter": 2}, counter=3)),
     ("channels_move_by_if_match_only", with_changed({"kind": "entry", "counter": 1}, release="b")),
     ("channels_move_by_if_match_only", [*GOOD, {"kind": "entry", "counter": 3, "release": "a"}]),

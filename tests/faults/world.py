@@ -53,6 +53,19 @@ BEGIN
 END $$;
 CREATE TRIGGER faults_{table} AFTER INSERT OR UPDATE OR DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION faults_{table}();
 """
+# Measurements that count for a lease whose epoch is another by then.
+STALE_TRIGGER = """
+CREATE FUNCTION faults_stale() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE now_at bigint := (SELECT epoch FROM leases WHERE id = NEW.lease_id);
+BEGIN
+  IF NOT NEW.late AND now_at IS DISTINCT FROM NEW.epoch THEN
+    INSERT INTO faults_changes (what, id, was, now)
+    VALUES ('measurements', NEW.lease_id, json_build_object('epoch', now_at), json_build_object('epoch', NEW.epoch, 'seq', NEW.seq));
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER faults_stale AFTER INSERT ON measurements FOR EACH ROW EXECUTE FUNCTION faults_stale();
+"""
 
 
 def send(pid, signal_):
@@ -270,6 +283,7 @@ class World:
         self.postgres.sql(TRIGGERS)
         for table, row in (("jobs", "job"), ("leases", "lease"), ("channels", "channel")):
             self.postgres.sql(TRIGGER.format(table=table, row=row))
+        self.postgres.sql(STALE_TRIGGER)
         self.admin = harness.make_token(database, "admin", "admin")
         # The first keeps this token; the second gets one of its own by enrolling.
         self.played = [harness.make_token(database, "shared", "agent"),

@@ -302,10 +302,10 @@ static bool expire_page(struct worker *worker, bool *ret_more, struct error *err
   int64_t lease_ms = server_options(worker->server)->lease_ms;
   if (!db_begin_now(worker->db, error))
     return false;
-  bool is_good = clock_check(worker, lease_ms, error);
-  if (is_good && clock->must_shorten)
+  bool is_good = clock_check(worker, lease_ms, error), must_shorten = clock->must_shorten;
+  if (is_good && must_shorten)
     is_good = leases_shorten(worker->db, lease_ms, error);
-  if (!is_good || !renewals_had_time(worker, lease_ms)) {
+  if (!is_good || !renewals_had_time(worker, lease_ms) || must_shorten) {
     is_good = db_end(worker->db, is_good, error);
     if (is_good)
       clock->must_shorten = false;

@@ -44,6 +44,7 @@ VARIABLES = {
     "WAVETUNE_DEBUG_AGENT": ("wavetune-agent", "the library of ROCm's debug agent, where it is not found by itself"),
     "WAVETUNE_DISPLACEMENT_BYTES": ("wavetune-agent", "bytes to touch before a cold launch, instead of what the device's caches need"),
     "WAVETUNE_DUMPABLE": ("all programs", "`1` permits core dumps and debuggers of the same user"),
+    "WAVETUNE_FAILPOINTS": ("wavetune-server", "for tests, in debug builds only: the file of rules by which it fails"),
     "WAVETUNE_FETCH_STATUS": ("entrypoint", "set for the container's program: the exit code of `wavetune fetch`"),
     "WAVETUNE_FORMATS": ("entrypoint", "the formats to render, separated by blanks (default `triton`)"),
     "WAVETUNE_HIP_COMPILER": ("wavetune-agent", "`hiprtc`, the path of a clang, or the path of hiprtc's library"),

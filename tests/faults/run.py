@@ -265,8 +265,14 @@ def main():
             world.postgres.stop()
             if isolated:
                 subprocess.run(["umount", "-l", world.postgres.folder], check=False)
-    kinds = collections.Counter(event["kind"] for event in history.read(record.path))
+    kinds, acknowledged, late = collections.Counter(), 0, 0
+    for event in history.read(record.path):
+        kinds[event["kind"]] += 1
+        if event["kind"] == "post" and event["status"] == 200:
+            acknowledged += len(event["measurements"])
+        late += event["kind"] == "measurement" and event["late"]
     print("\n".join(summary))
+    print(f"{acknowledged} measurements were acknowledged, some again; {kinds['measurement']} are stored, {late} of them late")
     print("history: " + listed(kinds))
     is_good = checker.report(checker.check(history.read(record.path)))
     print(f"{'GOOD' if is_good else 'BAD'}, seed {options.seed}")

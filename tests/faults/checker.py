@@ -223,7 +223,8 @@ def jobs_are_complete(kinds):
                 yield f"{name} has {events.count(once)} events \"{once}\""
         if job["state"] in JOB_ENDED and events.count(job["state"]) != 1:
             yield f"{name} is {job['state']} without an event that says so"
-        if job["state"] == "failed":
+        # Agents that are killed again and again while they measure the baseline look like a baseline that kills them.
+        if job["state"] == "failed" and "poisoned" not in events:
             yield f"{name} failed, and no fault is a reason for that"
 
 

@@ -73,6 +73,11 @@ def test_the_good_history_breaks_no_rule():
     assert broken(GOOD) == []
 
 
+def test_a_job_may_fail_when_the_agents_that_measured_a_config_were_killed():
+    assert broken([*GOOD, {"kind": "job", "id": "3", "state": "failed", "configs": 2, "events": 3,
+                           "kinds": ["queued", "poisoned", "failed"], "winner": False}]) == []
+
+
 def with_changed(members, **changed):
     events = copy.deepcopy(GOOD)
     find(events, **members).update(changed)

@@ -15,9 +15,8 @@ Fault = collections.namedtuple("Fault", "name weight do needs")
 
 class Faults:
     def __init__(self, world, random):
-        self.world, self.random, self.rules = world, random, 0
+        self.world, self.random = world, random
         self.skipped = self._missing()
-        self.recoveries = []  # (what, when it should be back)
 
     def _missing(self):
         """Need -> why it is not there."""
@@ -211,7 +210,6 @@ class Faults:
 
     def partition(self, match, what):
         """Packets that match are dropped, in one direction: nobody gets an error."""
-        self.rules += 1
         done = subprocess.run(["nft", "--echo", "--handle", "add", "rule", "ip", TABLE, "lost", *match.split(), "drop"],
                               capture_output=True, text=True, check=True)
         handle = done.stdout.split("handle")[-1].split()[0]

@@ -534,16 +534,17 @@ static bool sent_finish(struct db *db, PGresult **ret_result, struct error *erro
 
   db->n_sent = 0;
 
-  if (db->connection) { /* the answer to the sync; nothing comes after it */
-    bool is_synced = answer_wait(db);
-    if (is_synced)
-      PQclear(PQgetResult(db->connection));
-    if (!is_synced || !PQexitPipelineMode(db->connection)) {
-      db->is_late = !is_synced;
+  /* The answer to the sync; nothing comes after it. An error in its place is of the commit of a
+   * statement outside of a transaction, or of a connection that PostgreSQL ends. */
+  if (db->connection) {
+    db->is_late = !answer_wait(db);
+    PGresult *synced = db->is_late ? NULL : PQgetResult(db->connection);
+    if (PQresultStatus(synced) != PGRES_PIPELINE_SYNC || !PQexitPipelineMode(db->connection)) {
       if (is_good)
-        is_good = result_failure(db, "sync", NULL, error);
+        is_good = result_failure(db, "sync", synced, error);
       connection_close(db);
     }
+    PQclear(synced);
   }
 
   if (stale && db->connection && !db->in_transaction) {

@@ -109,6 +109,12 @@ static int signals_wait(int also) {
    "keep PostgreSQL from removing dead rows; 0: never"}, \
   {"queue-max", OPTION_INTEGER, "N", "10000", 1, 1000000, \
    "how many requests may wait; further ones are answered 503"}, \
+  {"head-timeout-ms", OPTION_INTEGER, "MS", "30000", 100, 600000, \
+   "how long a client may take to send the head of a request"}, \
+  {"body-timeout-ms", OPTION_INTEGER, "MS", "30000", 100, 600000, \
+   "how long a client may take to send a body, besides its bytes at --body-rate"}, \
+  {"body-rate", OPTION_INTEGER, "BYTES", "16384", 1, 1073741824, \
+   "bytes a second that a body must arrive, and an answer be read, at least"}, \
   OPTION_LOG_FORMAT, \
   {"log-requests", OPTION_TEXT, "WHICH", "errors", \
    .help = \
@@ -162,6 +168,9 @@ static bool serve_options(const struct options *options, const char *database,
       .end_idle_s = option_integer(options, "end-idle-transactions"),
       .queue_max = option_integer(options, "queue-max"),
       .log_requests = log_requests,
+      .head_timeout_ms = option_integer(options, "head-timeout-ms"),
+      .body_timeout_ms = option_integer(options, "body-timeout-ms"),
+      .body_rate = option_integer(options, "body-rate"),
   };
 
   ret->n_remote_shares = option_list(options, "remote-share", &ret->remote_shares);

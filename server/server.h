@@ -58,6 +58,10 @@ struct server_options {
   int64_t end_idle_s;      /* idle transactions of other programs are ended after this; 0: never */
   int64_t queue_max; /* most requests that wait; further ones are answered 503; default 10000 */
   enum request_log log_requests;
+  /* How long clients may take for the head of a request and, with what body_rate allows for its
+   * bytes, for its body (http/deadlines.h). */
+  int64_t head_timeout_ms, body_timeout_ms; /* default 30000 */
+  int64_t body_rate;                        /* bytes a second, default 16384 */
 };
 
 /* An agent that has sent no heartbeat for this long is lost: three intervals, and time to store the

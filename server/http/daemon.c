@@ -20,7 +20,6 @@
 
 #define CONNECTIONS_WANTED 16384
 #define DESCRIPTORS_RESERVED 256 /* for the database, logs, epoll */
-#define IDLE_TIMEOUT_S 75        /* of a keep-alive connection; suspended ones do not time out */
 #define BACKLOG 4096
 #define SLOW_TURN_NS 1000000000 /* all connections of the thread waited so long */
 /* A connection's memory for headers and its read buffer. libmicrohttpd clears it after every
@@ -133,11 +132,21 @@ static void *event_main(void *context) {
   struct pollfd ready[] = {{.fd = epoll->epoll_fd, .events = POLLIN},
                            {.fd = thread->wake_fd, .events = POLLIN}};
   bool is_quiescent = false;
+  int64_t enforce_ms = 0;
 
   while (!atomic_load(&daemon->is_stopping)) {
     MHD_UNSIGNED_LONG_LONG wait_ms;
     bool has_limit = MHD_get_timeout(thread->mhd, &wait_ms) == MHD_YES;
-    poll(ready, ARRAY_LENGTH(ready), !has_limit ? -1 : wait_ms < INT_MAX ? (int)wait_ms : INT_MAX);
+    int limit_ms = !has_limit ? -1 : wait_ms < INT_MAX ? (int)wait_ms : INT_MAX;
+    if (!TAILQ_EMPTY(&thread->deadlines) && (limit_ms < 0 || limit_ms > DEADLINE_EVERY_MS))
+      limit_ms = DEADLINE_EVERY_MS;
+    poll(ready, ARRAY_LENGTH(ready), limit_ms);
+
+    thread->now_ms = clock_monotonic_ms();
+    if (thread->now_ms >= enforce_ms) {
+      deadlines_enforce(thread);
+      enforce_ms = thread->now_ms + DEADLINE_EVERY_MS;
+    }
 
     eventfd_t wakes;
     eventfd_read(thread->wake_fd, &wakes); /* before the turn that does what it asks for */
@@ -181,6 +190,7 @@ static bool event_thread_start(struct daemon *daemon, struct server *server, uns
                                struct error *error) {
   struct event_thread *thread = &daemon->threads[daemon->n];
   *thread = (struct event_thread){.magic = EVENT_THREAD_MAGIC, .server = server, .daemon = daemon};
+  TAILQ_INIT(&thread->deadlines);
   thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (thread->wake_fd < 0)
     return error_set(error, "cannot start the HTTP server: %s", strerror(errno));

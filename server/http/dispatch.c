@@ -24,6 +24,7 @@ void dispatch_connection(void *event_thread, struct MHD_Connection *mhd, void **
   if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
     MAGIC_CHECK(connection, CONNECTION_MAGIC);
     ALWAYS(connection->request == NULL);
+    deadline_none(connection);
     connection->magic = 0;
     free(connection->target);
     free(connection->certificate);
@@ -40,6 +41,7 @@ void dispatch_connection(void *event_thread, struct MHD_Connection *mhd, void **
   connection->mhd = mhd;
   connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
   client_connected(connection);
+  deadline_connected(connection);
 }
 
 void *dispatch_target(void *server, const char *target, struct MHD_Connection *mhd) {
@@ -51,6 +53,7 @@ void *dispatch_target(void *server, const char *target, struct MHD_Connection *m
   free(connection->target);
   connection->target = xstrdup(target);
   connection->is_read = connection->is_begun = false;
+  deadline_head(connection);
 
   /* The query is parsed by uri_parse. libmicrohttpd parses it too, into the connection's memory,
    * and when some 250 arguments have filled that, it neither answers nor closes. So the query in
@@ -71,6 +74,7 @@ void dispatch_completed(void *server, struct MHD_Connection *mhd, void **context
     return;
 
   MAGIC_CHECK(connection, CONNECTION_MAGIC);
+  deadline_completed(connection);
   free(TAKE(connection->target));
   struct request_private *request = TAKE(connection->request);
   if (!request)
@@ -244,7 +248,7 @@ static void credentials_read(struct connection *connection, struct credentials *
 
 static enum MHD_Result send_response(struct request_private *request) {
   struct MHD_Response *response = TAKE(request->response);
-  const struct connection *connection = request->connection;
+  struct connection *connection = request->connection;
   int64_t from_ns = request->complete_ns ? request->complete_ns : connection->began_ns;
 
   metrics_note_answer(
@@ -255,6 +259,7 @@ static enum MHD_Result send_response(struct request_private *request) {
                             .waited_ns = request->parked_ns,
                             .token_name = request->request.token_name,
                             .connection = connection});
+  deadline_answer(connection, request->bytes);
   enum MHD_Result result = MHD_queue_response(connection->mhd, request->status, response);
   MHD_destroy_response(response);
   return result;
@@ -264,6 +269,7 @@ static enum MHD_Result send_response(struct request_private *request) {
 static enum MHD_Result refused(struct request_private *request) {
   if (!request->is_chunked && request->body_declared && request->body_declared <= DISCARD_MAX) {
     request->state = REQUEST_DISCARDING;
+    deadline_body(request->connection);
     return MHD_YES;
   }
   return send_response(request);
@@ -273,6 +279,7 @@ static enum MHD_Result refused(struct request_private *request) {
 static enum MHD_Result hand_over(struct request_private *request, bool for_token) {
   struct server *server = request->request.server;
   request->is_suspended = true;
+  deadline_none(request->connection);
   atomic_fetch_add(&server->n_suspended, 1);
   MHD_suspend_connection(request->connection->mhd);
   enum queue_answer answer = queue_add(server->queue, request, for_token);
@@ -344,7 +351,10 @@ static enum MHD_Result begin_body(struct request_private *request) {
   }
 
   request->state = REQUEST_READING;
-  return has_body(request->connection) ? MHD_YES : body_complete(request);
+  if (!has_body(request->connection))
+    return body_complete(request);
+  deadline_body(request->connection);
+  return MHD_YES;
 }
 
 void request_set_token(struct request_private *request, const struct auth_token *token) {
@@ -405,6 +415,7 @@ static void send_cached(void *context, const struct cached_answer *cached) {
                                             .work_ns = clock_monotonic_ns() - connection->began_ns,
                                             .token_name = connection->token.name,
                                             .connection = connection});
+  deadline_answer(connection, cached->size);
   response_header(cached->response, REQUEST_ID_HEADER, connection->request_id);
   MHD_queue_response(connection->mhd, cached->status, cached->response);
   MHD_destroy_response(cached->response);
@@ -486,6 +497,7 @@ static enum MHD_Result body_arrives(struct request_private *request, const char 
   struct request *view = &request->request;
   size_t n = *size;
   *size = 0;
+  deadline_body_arrived(request->connection, n);
   if (request->state == REQUEST_READING && n > request->route->body_max - view->body_size) {
     request_problem(view, MHD_HTTP_CONTENT_TOO_LARGE, "the body has more than %zu bytes",
                     request->route->body_max);

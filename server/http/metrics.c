@@ -39,7 +39,7 @@ static struct {
   atomic_uint_fast64_t work_ns;
 } routes[ROUTE_COUNT + 1]; /* the last: requests without a route */
 
-static atomic_uint_fast64_t refusals[TOKEN_REFUSALS];
+static atomic_uint_fast64_t refusals[TOKEN_REFUSALS], ends[CONNECTION_END_COUNT];
 
 static void count(atomic_uint_fast64_t *counter, uint64_t n) {
   atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
@@ -48,6 +48,7 @@ static void count(atomic_uint_fast64_t *counter, uint64_t n) {
 void counter_add(enum counter counter, uint64_t n) { count(&counters[counter].value, n); }
 
 void metrics_note_refusal(enum token_refusal refusal) { count(&refusals[refusal], 1); }
+void metrics_note_end(enum connection_end reason) { count(&ends[reason], 1); }
 
 static struct {
   pthread_mutex_t lock;
@@ -158,6 +159,14 @@ static void head_write(FILE *out, const char *name, const char *type, const char
   fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
+/* A counter with one label. */
+static void labelled_write(FILE *out, const char *name, const char *help, const char *label,
+                           const char *const *values, atomic_uint_fast64_t *counts, size_t n) {
+  head_write(out, name, "counter", help);
+  for (size_t i = 0; i < n; i++)
+    fprintf(out, "%s{%s=\"%s\"} %" PRIu64 "\n", name, label, values[i], atomic_load(&counts[i]));
+}
+
 static const char *route_name(size_t route) {
   return route < ROUTE_COUNT ? route_of((enum route_id)route)->name : "none";
 }
@@ -253,6 +262,11 @@ void route_metrics_get(struct server *server, struct request *request) {
       [REFUSED_MISSING] = "missing", [REFUSED_UNKNOWN] = "unknown",   [REFUSED_EXPIRED] = "expired",
       [REFUSED_ROLE] = "role",       [REFUSED_IDENTITY] = "identity",
   };
+  static const char *const end_names[] = {
+#define X(id, name) name,
+      CONNECTION_ENDS(X)
+#undef X
+  };
   char *text = NULL;
   size_t size;
   FILE *out = open_memstream(&text, &size);
@@ -262,12 +276,13 @@ void route_metrics_get(struct server *server, struct request *request) {
     fprintf(out, "%s %" PRIu64 "\n", descriptions[i].name, atomic_load(&counters[i].value));
   }
 
-  static const char refused[] = "wavetune_tokens_refused_total";
   answers_write(out);
-  head_write(out, refused, "counter", "Requests refused for their token, by reason");
-  for (size_t i = 0; i < TOKEN_REFUSALS; i++)
-    fprintf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", refused, refusal_names[i],
-            atomic_load(&refusals[i]));
+  labelled_write(out, "wavetune_tokens_refused_total",
+                 "Requests refused for their token, by reason", "reason", refusal_names, refusals,
+                 TOKEN_REFUSALS);
+  labelled_write(out, "wavetune_http_connections_closed_total",
+                 "Connections that the server closed before their client did, by reason", "reason",
+                 end_names, ends, CONNECTION_END_COUNT);
 
   programs_write(out);
 

@@ -13,6 +13,8 @@
 #include <pthread.h>
 
 #include "common/program/error_codes.h"
+#include "server/http/connections.h"
+#include "server/http/deadlines.h"
 #include "server/http/queue.h"
 #include "server/http/router.h"
 #include "server/http/tokens.h"
@@ -27,6 +29,9 @@ struct event_thread {
   struct MHD_Daemon *mhd;
   pthread_t thread;
   int wake_fd; /* an eventfd */
+  /* Its own: */
+  int64_t now_ms; /* clock_monotonic_ms when its turn began */
+  struct deadlines deadlines;
 };
 /* Makes it take a turn: after a connection was resumed. Threads: any. */
 void event_thread_wake(struct event_thread *thread);
@@ -67,8 +72,14 @@ struct connection {
   int n_headers[HEADER_COUNT];
   const char *headers[HEADER_COUNT];
   bool is_chunked, has_bad_length;
-  uint64_t length;                        /* Content-Length */
-  bool is_proxy;                          /* the peer is a trusted proxy */
+  uint64_t length; /* Content-Length */
+  bool is_proxy;   /* the peer is a trusted proxy */
+  /* Of deadlines.c: */
+  TAILQ_ENTRY(connection) with_deadline;
+  int64_t deadline_ms; /* 0: none */
+  enum connection_end deadline_reason;
+  int64_t body_began_ms;
+  uint64_t body_arrived;
   struct client_certificate *certificate; /* the last one that was checked; NULL: none */
   /* The access handler is called with the headers, with each piece of the body, and at the end. An
    * answer in the first call makes libmicrohttpd close the connection, so a request without a body
@@ -225,5 +236,7 @@ enum token_refusal {
   TOKEN_REFUSALS
 };
 void metrics_note_refusal(enum token_refusal refusal);
+/* Counts a connection that the server closed. Any thread. */
+void metrics_note_end(enum connection_end reason);
 
 #endif

@@ -1,0 +1,181 @@
+"""Clients that send slowly, hold connections, send too much or too often: the server closes or refuses what exceeds its limits,
+and goes on serving the others."""
+
+import contextlib
+import hashlib
+import json
+import re
+import socket
+import time
+
+import harness
+import pytest
+from harness import wait_until
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture
+def serve(start, database):
+    """Starts a server with these options."""
+    return lambda *options: start(harness.Server, database, options=(*harness.UNHURRIED, *map(str, options)))
+
+
+def metric(server, name):
+    """The value of a metric, with its labels as /metrics writes them."""
+    lines = server.request("GET", "/metrics").body.decode().splitlines()
+    return next(float(line.rsplit(None, 1)[1]) for line in lines if line.startswith(f"{name} "))
+
+
+def closed(server, reason):
+    return metric(server, f'wavetune_http_connections_closed_total{{reason="{reason}"}}')
+
+
+def connect(server, source="127.0.0.1"):
+    return socket.create_connection(("127.0.0.1", server.port), timeout=300, source_address=(source, 0))
+
+
+def head(server, method, path, *lines, token=None):
+    lines = (f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {token or server.token}", *lines)
+    return "\r\n".join((*lines, "", "")).encode()
+
+
+def received(connection):
+    """All that the server sends until it closes."""
+    got = b""
+    with contextlib.suppress(ConnectionResetError):
+        while chunk := connection.recv(65536):
+            got += chunk
+    return got
+
+
+def statuses(got):
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", got)]
+
+
+def drip(connections, piece=b"x", every=0.2):
+    """Sends a piece on each connection now and then, until the server has closed all; the bytes that were sent on each."""
+    sent, left = 0, list(connections)
+    deadline = time.monotonic() + 60 * harness.PATIENCE
+    while left:
+        assert time.monotonic() < deadline, f"{len(left)} connections are still open"
+        for connection in list(left):
+            try:
+                connection.sendall(piece)
+                if connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"":
+                    left.remove(connection)
+            except BlockingIOError:
+                pass
+            except OSError:
+                left.remove(connection)
+        sent += len(piece)
+        time.sleep(every)
+    return sent
+
+
+# Deadlines
+
+SLOW_HEADS = {
+    "nothing": b"",
+    "half a request line": b"GET /hea",
+    "half a header": b"GET /healthz HTTP/1.1\r\nX-Slow: ",
+    "headers without an end": b"GET /healthz HTTP/1.1\r\nHost: x\r\n",
+}
+
+
+@pytest.mark.parametrize("what", SLOW_HEADS)
+def test_a_head_that_is_not_complete_in_time_ends_the_connection_whatever_is_sent(serve, what):
+    server = serve("--head-timeout-ms", 1000)
+    connections = [connect(server) for _ in range(50)]
+    for connection in connections:
+        connection.sendall(SLOW_HEADS[what])
+    drip(connections, b"X-More: y\r\n" if what.startswith("headers") else b"x" if SLOW_HEADS[what] else b"\r\n")
+    assert closed(server, "head") == 50
+    assert metric(server, "wavetune_http_open") <= 1, "this request alone"
+
+
+def test_the_second_request_of_a_connection_has_a_deadline_too(serve):
+    server = serve("--head-timeout-ms", 1000)
+    connection = connect(server)
+    connection.sendall(HEALTH)
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+    drip([connection])
+    assert closed(server, "head") == 1
+
+
+@pytest.mark.parametrize("line", ["Content-Length: 1000000", "Transfer-Encoding: chunked"])
+def test_a_body_that_arrives_too_slowly_ends_the_connection(serve, line):
+    server = serve("--body-timeout-ms", 1000, "--body-rate", 1000)
+    connections = [connect(server) for _ in range(20)]
+    for connection in connections:
+        connection.sendall(head(server, "PUT", "/v1/blobs/sha256:" + "0" * 64, line))
+    drip(connections, b"1\r\nx\r\n" if "chunked" in line else b"x")
+    assert closed(server, "body") == 20
+
+
+def test_the_body_of_a_refused_request_has_the_deadline_too(serve):
+    server = serve("--body-timeout-ms", 1000, "--body-rate", 1000)
+    connection = connect(server)
+    connection.sendall(head(server, "POST", "/v1/kernels", "Content-Length: 60000", token="nobody"))
+    drip([connection])
+    assert closed(server, "body") == 1
+
+
+def test_a_body_with_steady_progress_may_take_far_longer_than_the_timeout(serve):
+    server = serve("--body-timeout-ms", 1000, "--body-rate", 1000)
+    body = bytes(range(256)) * 120
+    connection = connect(server)
+    digest = hashlib.sha256(body).hexdigest()
+    connection.sendall(head(server, "PUT", f"/v1/blobs/sha256:{digest}", f"Content-Length: {len(body)}", "Connection: close"))
+    for at in range(0, len(body), 2560):  # 12 pieces, 10 times the rate
+        connection.sendall(body[at:at + 2560])
+        time.sleep(0.25)
+    assert statuses(received(connection)) == [201]
+    assert closed(server, "body") == 0
+
+
+@pytest.fixture
+def reading(serve):
+    """A server, and a function that requests a large file on a connection with a small buffer."""
+    server = serve("--body-timeout-ms", 1000, "--body-rate", 4 << 20)
+    body = bytes(8 << 20)
+    path = f"/v1/blobs/sha256:{hashlib.sha256(body).hexdigest()}"
+    assert server.request("PUT", path, body).status == 201
+
+    def request():
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", server.port))
+        connection.settimeout(300)
+        connection.sendall(head(server, "GET", path, "Connection: close"))
+        return connection
+
+    return server, request
+
+
+def test_an_answer_that_is_not_read_ends_the_connection(reading):
+    server, request = reading
+    connection = request()
+    wait_until(lambda: closed(server, "answer") == 1, 30, "the server to close the connection")
+    assert len(received(connection)) < 8 << 20
+
+
+def test_an_answer_that_is_read_after_a_pause_is_complete(reading):
+    server, request = reading
+    connection = request()
+    time.sleep(0.5)
+    assert len(received(connection)) > 8 << 20
+    assert closed(server, "answer") == 0
+
+
+def test_a_long_poll_is_not_ended_by_a_deadline(serve):
+    server = serve("--head-timeout-ms", 500, "--body-timeout-ms", 500, "--poll-ms", 100)
+    enrolled = server.request("POST", "/v1/agents", {"boot": "b", "name": "n", "version": "1", "devices": [
+        {"device": "cpu0", "backend": "cpu",
+         "environment": {"cpu": "gcc 12", "gpu": "test", "arch": "x86_64", "compute_units": 1, "partition": ""}}]})
+    body = json.dumps({"agent": enrolled.json["agent"], "device": "cpu0", "nonce": "n", "wait": 3}).encode()
+    connection = connect(server)
+    connection.sendall(head(server, "POST", "/v1/leases", f"Content-Length: {len(body)}", "Connection: close") + body)
+    assert statuses(received(connection)) == [204]
+    assert closed(server, "head") == closed(server, "body") == 0

@@ -115,6 +115,10 @@ static int signals_wait(int also) {
    "how long a client may take to send a body, besides its bytes at --body-rate"}, \
   {"body-rate", OPTION_INTEGER, "BYTES", "16384", 1, 1073741824, \
    "bytes a second that a body must arrive, and an answer be read, at least"}, \
+  {"connections", OPTION_INTEGER, "N", "16384", 16, 1048576, \
+   "how many connections may be open; those without a token may have three quarters"}, \
+  {"connections-per-address", OPTION_INTEGER, "N", "2048", 1, 1048576, \
+   "how many connections without a token one address may have, unless it is a trusted proxy's"}, \
   OPTION_LOG_FORMAT, \
   {"log-requests", OPTION_TEXT, "WHICH", "errors", \
    .help = \
@@ -171,6 +175,8 @@ static bool serve_options(const struct options *options, const char *database,
       .head_timeout_ms = option_integer(options, "head-timeout-ms"),
       .body_timeout_ms = option_integer(options, "body-timeout-ms"),
       .body_rate = option_integer(options, "body-rate"),
+      .connections = option_integer(options, "connections"),
+      .connections_per_address = option_integer(options, "connections-per-address"),
   };
 
   ret->n_remote_shares = option_list(options, "remote-share", &ret->remote_shares);

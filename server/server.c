@@ -13,6 +13,7 @@
 #include "server/choice/documents.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
+#include "server/http/connections.h"
 #include "server/http/flights.h"
 #include "server/http/rates.h"
 #include "server/http/response_cache.h"
@@ -347,6 +348,7 @@ void server_stop(struct server *server) {
   if (server->daemon)
     daemon_stop(server->daemon);
 
+  connections_free(server->connections);
   queue_free(server->queue);
   auth_free(server->auth);
   response_cache_free(server->response_cache);

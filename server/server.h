@@ -62,6 +62,8 @@ struct server_options {
    * bytes, for its body (http/deadlines.h). */
   int64_t head_timeout_ms, body_timeout_ms; /* default 30000 */
   int64_t body_rate;                        /* bytes a second, default 16384 */
+  /* In all, and of strangers of an address (http/connections.h). */
+  int64_t connections, connections_per_address;
 };
 
 /* An agent that has sent no heartbeat for this long is lost: three intervals, and time to store the

@@ -17,6 +17,7 @@
 struct agent_table;
 struct auth;
 struct blob_cache;
+struct connections;
 struct daemon;
 struct documents;
 struct fetches;
@@ -50,6 +51,7 @@ struct server {
   struct networks trusted_proxies;
   struct tls *tls; /* NULL: neither a certificate nor authorities of client certificates */
   struct daemon *daemon;
+  struct connections *connections;
   char *openapi;                     /* the document's text */
   atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */
   int n_threads;                     /* that were started */

@@ -163,6 +163,14 @@ void client_connected(struct connection *connection) {
   connection->certificate = NULL;
 }
 
+bool client_peer(const struct connection *connection, uint8_t ret[16]) {
+  memset(ret, 0, 16);
+  if (!connection->is_proxy && address_bytes(peer_of(connection), ret) &&
+      memcmp(ret, four_prefix, sizeof four_prefix) != 0)
+    memset(ret + 8, 0, 8);
+  return !connection->is_proxy;
+}
+
 bool client_certificate(struct connection *connection, const struct client_certificate **ret,
                         struct error *error) {
   struct client_certificate *known = connection->certificate;

@@ -50,6 +50,10 @@ struct client_certificate {
 /* Notes whether the new connection is a trusted proxy's. */
 void client_connected(struct connection *connection);
 
+/* The address of the connection's peer, of IPv6 the network of 64 bits; IPv4 is mapped. False: it
+ * is a trusted proxy, which has the connections of many clients. */
+must_check bool client_peer(const struct connection *connection, uint8_t ret[16]);
+
 /* The certificate of the client; *ret is NULL when there is none. A trusted proxy's client has it
  * in the header, any other client in its handshake. False: it is refused. */
 must_check bool client_certificate(struct connection *connection,

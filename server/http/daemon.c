@@ -18,9 +18,10 @@
 #include "server/http/tls.h"
 #include "server/server_private.h"
 
-#define CONNECTIONS_WANTED 16384
 #define DESCRIPTORS_RESERVED 256 /* for the database, logs, epoll */
 #define BACKLOG 4096
+/* Connections that were closed and whose descriptors are open until their thread's next turn. */
+#define CONNECTIONS_ENDING 128
 #define SLOW_TURN_NS 1000000000 /* all connections of the thread waited so long */
 /* A connection's memory for headers and its read buffer. libmicrohttpd clears it after every
  * request, and each of 10,000 waiting connections has it. */
@@ -69,14 +70,14 @@ static bool socket_open(const char *address, int port, int *ret_fd, int *ret_por
   return true;
 }
 
-/* Raises the limit of descriptors as far as wanted and possible; returns how many connections fit.
- */
-static unsigned connections_max(void) {
+/* Raises the limit of descriptors as far as `most` connections need and possible; returns how many
+ * connections fit. */
+static unsigned connections_max(unsigned most) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-    return 1024 - DESCRIPTORS_RESERVED;
+    return most < 1024 - DESCRIPTORS_RESERVED ? most : 1024 - DESCRIPTORS_RESERVED;
 
-  rlim_t wanted = CONNECTIONS_WANTED + DESCRIPTORS_RESERVED;
+  rlim_t wanted = most + DESCRIPTORS_RESERVED;
   if (limit.rlim_cur < wanted) {
     limit.rlim_cur =
         limit.rlim_max == RLIM_INFINITY || limit.rlim_max > wanted ? wanted : limit.rlim_max;
@@ -84,14 +85,14 @@ static unsigned connections_max(void) {
     (void)!getrlimit(RLIMIT_NOFILE, &limit);
   }
 
-  rlim_t most = limit.rlim_cur > DESCRIPTORS_RESERVED * 2 ? limit.rlim_cur - DESCRIPTORS_RESERVED
-                                                          : limit.rlim_cur / 2;
-  if (most < CONNECTIONS_WANTED)
+  rlim_t fit = limit.rlim_cur > DESCRIPTORS_RESERVED * 2 ? limit.rlim_cur - DESCRIPTORS_RESERVED
+                                                         : limit.rlim_cur / 2;
+  if (fit < most)
     log_warning("http: only %llu connections fit into this process's limit of open files; raise it "
                 "(ulimit -n, LimitNOFILE=) to %llu for thousands of agents",
-                (unsigned long long)most, (unsigned long long)wanted);
+                (unsigned long long)fit, (unsigned long long)wanted);
 
-  return most < CONNECTIONS_WANTED ? (unsigned)most : CONNECTIONS_WANTED;
+  return fit < most ? (unsigned)fit : most;
 }
 
 static printf_like(2, 0) void library_log(void *context, const char *format, va_list arguments) {
@@ -181,9 +182,9 @@ static struct MHD_Daemon *mhd_start(struct event_thread *thread, int listen_fd,
       MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_ARRAY, tls, MHD_OPTION_SIGPIPE_HANDLED_BY_APP,
       1, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
       (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
-      MHD_OPTION_CONNECTION_LIMIT, connections, MHD_OPTION_NOTIFY_CONNECTION, dispatch_connection,
-      thread, MHD_OPTION_NOTIFY_COMPLETED, dispatch_completed, server, MHD_OPTION_URI_LOG_CALLBACK,
-      dispatch_target, server, MHD_OPTION_END);
+      MHD_OPTION_CONNECTION_LIMIT, connections + CONNECTIONS_ENDING, MHD_OPTION_NOTIFY_CONNECTION,
+      dispatch_connection, thread, MHD_OPTION_NOTIFY_COMPLETED, dispatch_completed, server,
+      MHD_OPTION_URI_LOG_CALLBACK, dispatch_target, server, MHD_OPTION_END);
 }
 
 static bool event_thread_start(struct daemon *daemon, struct server *server, unsigned connections,
@@ -220,7 +221,8 @@ bool daemon_start(struct server *server, struct daemon **ret_daemon, struct erro
   }
 
   MHD_set_panic_func(library_panic, NULL);
-  unsigned connections = connections_max() / (unsigned)n;
+  unsigned connections = connections_max((unsigned)options->connections);
+  server->connections = connections_new(connections, (size_t)options->connections_per_address);
   for (size_t i = 0; i < n; i++)
     if (!event_thread_start(daemon, server, connections, error)) {
       daemon_stop(daemon);

@@ -76,6 +76,6 @@ void deadlines_enforce(struct event_thread *thread) {
     if (connection->deadline_ms > thread->now_ms)
       continue;
     deadline_none(connection);
-    connection_end(connection, connection->deadline_reason);
+    connection_end(connection->server->connections, connection, connection->deadline_reason);
   }
 }

@@ -25,6 +25,7 @@ void dispatch_connection(void *event_thread, struct MHD_Connection *mhd, void **
     MAGIC_CHECK(connection, CONNECTION_MAGIC);
     ALWAYS(connection->request == NULL);
     deadline_none(connection);
+    connections_remove(connection->server->connections, connection);
     connection->magic = 0;
     free(connection->target);
     free(connection->certificate);
@@ -42,6 +43,10 @@ void dispatch_connection(void *event_thread, struct MHD_Connection *mhd, void **
   connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
   client_connected(connection);
   deadline_connected(connection);
+
+  uint8_t peer[16];
+  connections_add(connection->server->connections, connection,
+                  client_peer(connection, peer) ? peer : NULL);
 }
 
 void *dispatch_target(void *server, const char *target, struct MHD_Connection *mhd) {
@@ -246,6 +251,15 @@ static void credentials_read(struct connection *connection, struct credentials *
     connection_set_token(connection, &token);
 }
 
+/* After a request whose token has these roles; TOKEN_ANYONE: it was refused for its token. */
+static void class_set(struct connection *connection, unsigned roles) {
+  enum connection_class class = !roles ? CLASS_STRANGER
+                                : roles & (TOKEN_AGENT | TOKEN_OPERATOR | TOKEN_ADMIN)
+                                    ? CLASS_FLEET
+                                    : CLASS_CLIENT;
+  connections_set_class(connection->server->connections, connection, class);
+}
+
 static enum MHD_Result send_response(struct request_private *request) {
   struct MHD_Response *response = TAKE(request->response);
   struct connection *connection = request->connection;
@@ -259,6 +273,8 @@ static enum MHD_Result send_response(struct request_private *request) {
                             .waited_ns = request->parked_ns,
                             .token_name = request->request.token_name,
                             .connection = connection});
+  if (request->status == MHD_HTTP_UNAUTHORIZED)
+    class_set(connection, TOKEN_ANYONE);
   deadline_answer(connection, request->bytes);
   enum MHD_Result result = MHD_queue_response(connection->mhd, request->status, response);
   MHD_destroy_response(response);
@@ -308,6 +324,8 @@ static enum MHD_Result body_complete(struct request_private *request) {
 static enum MHD_Result begin_body(struct request_private *request) {
   const struct route *route = request->route;
   struct request *view = &request->request;
+  if (view->roles)
+    class_set(request->connection, view->roles);
   if (!roles_may(view->roles, route->roles)) {
     cleanup_free char *needed = roles_text(route->roles, " or "),
                       *held = roles_text(view->roles, ",");
@@ -434,6 +452,7 @@ static bool answer_cached(struct connection *connection, const struct credential
           CACHE_ANSWERED)
     return false;
 
+  class_set(connection, token->roles);
   counter_add(COUNTER_requests, 1);
   counter_add(COUNTER_responses_cached, 1);
   return true;

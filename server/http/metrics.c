@@ -267,6 +267,11 @@ void route_metrics_get(struct server *server, struct request *request) {
       CONNECTION_ENDS(X)
 #undef X
   };
+  static const char *const class_names[] = {
+#define X(id, name) name,
+      CONNECTION_CLASSES(X)
+#undef X
+  };
   char *text = NULL;
   size_t size;
   FILE *out = open_memstream(&text, &size);
@@ -285,6 +290,14 @@ void route_metrics_get(struct server *server, struct request *request) {
                  end_names, ends, CONNECTION_END_COUNT);
 
   programs_write(out);
+
+  size_t n[CONNECTION_CLASS_COUNT];
+  connections_count(server->connections, n);
+  head_write(out, "wavetune_http_connections", "gauge",
+             "Open connections, by whose token was on them last: stranger (none), client, fleet "
+             "(agents, operators, admins)");
+  for (size_t i = 0; i < CONNECTION_CLASS_COUNT; i++)
+    fprintf(out, "wavetune_http_connections{class=\"%s\"} %zu\n", class_names[i], n[i]);
 
   struct queue_state state = queue_state(server->queue);
   struct database_health health = server_database_health(server);

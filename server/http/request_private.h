@@ -74,6 +74,11 @@ struct connection {
   bool is_chunked, has_bad_length;
   uint64_t length; /* Content-Length */
   bool is_proxy;   /* the peer is a trusted proxy */
+  /* Of connections.c: */
+  TAILQ_ENTRY(connection) in_strangers, in_peer;
+  enum connection_class class; /* changed by its event thread alone */
+  bool has_peer, is_ended;     /* under the lock of the connections */
+  uint8_t peer[16];            /* its address, or the first 64 bits of it */
   /* Of deadlines.c: */
   TAILQ_ENTRY(connection) with_deadline;
   int64_t deadline_ms; /* 0: none */

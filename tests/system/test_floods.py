@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import re
+import select
 import socket
 import time
 
@@ -53,24 +54,28 @@ def statuses(got):
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", got)]
 
 
+def is_open(connection):
+    """Whether the server has not closed it."""
+    poll = select.poll()  # a Python socket with a timeout would wait for bytes
+    poll.register(connection, select.POLLIN)
+    if not poll.poll(0):
+        return True
+    try:
+        return connection.recv(1, socket.MSG_PEEK) != b""
+    except OSError:
+        return False
+
+
 def drip(connections, piece=b"x", every=0.2):
-    """Sends a piece on each connection now and then, until the server has closed all; the bytes that were sent on each."""
-    sent, left = 0, list(connections)
+    """Sends a piece on each connection now and then, until the server has closed all."""
+    left = list(connections)
     deadline = time.monotonic() + 60 * harness.PATIENCE
-    while left:
+    while left := [connection for connection in left if is_open(connection)]:
         assert time.monotonic() < deadline, f"{len(left)} connections are still open"
-        for connection in list(left):
-            try:
+        for connection in left:
+            with contextlib.suppress(OSError):
                 connection.sendall(piece)
-                if connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"":
-                    left.remove(connection)
-            except BlockingIOError:
-                pass
-            except OSError:
-                left.remove(connection)
-        sent += len(piece)
         time.sleep(every)
-    return sent
 
 
 # Deadlines
@@ -179,3 +184,77 @@ def test_a_long_poll_is_not_ended_by_a_deadline(serve):
     connection.sendall(head(server, "POST", "/v1/leases", f"Content-Length: {len(body)}", "Connection: close") + body)
     assert statuses(received(connection)) == [204]
     assert closed(server, "head") == closed(server, "body") == 0
+
+
+# Connections
+
+def open_of(server, name):
+    return metric(server, f'wavetune_http_connections{{class="{name}"}}')
+
+
+def ask(connection, text):
+    """The status of the answer to a request on this connection."""
+    connection.sendall(text)
+    return statuses(connection.recv(65536))[:1]
+
+
+def test_a_flood_of_strangers_keeps_no_agent_and_no_operator_out(serve, database):
+    server = serve("--connections", 200, "--event-threads", 2)
+    agent, operator = (harness.make_token(database, role, role) for role in ("agent", "operator"))
+    early = connect(server)
+    assert ask(early, head(server, "GET", "/v1/kernels", token=operator)) == [200]
+    enrolled = server.request("POST", "/v1/agents", {"boot": "b", "name": "n", "version": "1", "devices": [
+        {"device": "cpu0", "backend": "cpu",
+         "environment": {"cpu": "gcc 12", "gpu": "test", "arch": "x86_64", "compute_units": 1, "partition": ""}}]}, token=agent)
+    body = json.dumps({"agent": enrolled.json["agent"], "device": "cpu0", "nonce": "n", "wait": 60}).encode()
+    waiting = connect(server)
+    waiting.sendall(head(server, "POST", "/v1/leases", f"Content-Length: {len(body)}", token=agent) + body)
+    wait_until(lambda: metric(server, "wavetune_parked") == 1, 30, "the agent to wait for work")
+
+    strangers = []
+    for i in range(1000):
+        strangers.append(connect(server, f"127.0.0.{1 + i % 50}"))
+        strangers[-1].sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+        if i % 100 == 99:
+            assert server.request("GET", "/readyz", token=operator).status == 200
+            beat = f"/v1/agents/{enrolled.json['agent']}/heartbeat"
+            assert server.request("POST", beat, {"boot": "b"}, token=agent).status < 300
+            assert ask(early, head(server, "GET", "/readyz", token=operator)) == [200]
+    wait_until(lambda: sum(map(is_open, strangers)) <= 150, 30, "three quarters of the places at most")
+    assert open_of(server, "stranger") <= 150 and open_of(server, "fleet") >= 2
+    assert closed(server, "places") >= 850 and closed(server, "address") == 0
+    assert is_open(strangers[-1]) and not is_open(strangers[0]), "the oldest are closed"
+    assert is_open(waiting) and is_open(early)
+
+
+def test_one_address_has_a_limit_for_strangers(serve, database):
+    server = serve("--connections-per-address", 20)
+    reader = harness.make_token(database, "reader", "reader")
+    known = []
+    for _ in range(30):
+        known.append(connect(server, "127.0.0.2"))
+        assert ask(known[-1], head(server, "GET", "/v1/kernels", token=reader)) == [200]
+    strangers = [connect(server, "127.0.0.2") for _ in range(50)]
+    wait_until(lambda: sum(map(is_open, strangers)) == 20, 30, "the limit")
+    assert closed(server, "address") == 30 and all(map(is_open, known))
+    assert open_of(server, "client") == 30
+    assert ask(strangers[-1], HEALTH) == [200]
+    assert ask(connect(server, "127.0.0.3"), HEALTH) == [200], "another address"
+
+
+def test_a_connection_whose_token_was_refused_is_a_strangers(serve, database):
+    server = serve("--connections-per-address", 5)
+    reader = harness.make_token(database, "reader", "reader")
+    connection = connect(server, "127.0.0.2")
+    assert ask(connection, head(server, "GET", "/v1/kernels", token=reader)) == [200]
+    assert ask(connection, head(server, "GET", "/v1/kernels", token="wt_unknown")) == [401]
+    later = [connect(server, "127.0.0.2") for _ in range(5)]
+    wait_until(lambda: not is_open(connection), 30, "it to make room")
+    assert all(map(is_open, later))
+
+
+def test_a_trusted_proxy_may_have_many_connections(serve):
+    server = serve("--connections-per-address", 5, "--trusted-proxy", "127.0.0.2")
+    connections = [connect(server, "127.0.0.2") for _ in range(50)]
+    assert [ask(connection, HEALTH) for connection in connections] == [[200]] * 50
+    assert closed(server, "address") == 0

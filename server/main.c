@@ -57,6 +57,9 @@ static int signals_wait(int also) {
   {"database", OPTION_TEXT, "CONNINFO", .help = "libpq connection string or postgresql:// URI"}
 #define JSON_OPTION {"json", OPTION_FLAG, .help = "answer in JSON"}
 
+#define LIMIT_OPTION(id, name, fallback, most, noun, help)                                         \
+  {name, OPTION_INTEGER, "N", fallback, 0, most, help},
+
 /* Options of every command that serves. */
 /* clang-format off */
 #define SERVE_OPTIONS \
@@ -119,6 +122,7 @@ static int signals_wait(int also) {
    "how many connections may be open; those without a token may have three quarters"}, \
   {"connections-per-address", OPTION_INTEGER, "N", "2048", 1, 1048576, \
    "how many connections without a token one address may have, unless it is a trusted proxy's"}, \
+  LIMITS(LIMIT_OPTION) \
   OPTION_LOG_FORMAT, \
   {"log-requests", OPTION_TEXT, "WHICH", "errors", \
    .help = \
@@ -178,6 +182,10 @@ static bool serve_options(const struct options *options, const char *database,
       .connections = option_integer(options, "connections"),
       .connections_per_address = option_integer(options, "connections-per-address"),
   };
+
+#define X(id, name, ...) ret->limits[LIMIT_##id] = option_integer(options, name);
+  LIMITS(X)
+#undef X
 
   ret->n_remote_shares = option_list(options, "remote-share", &ret->remote_shares);
   ret->n_publisher_keys = option_list(options, "publisher-key", &ret->publisher_keys);

@@ -228,6 +228,7 @@ static struct server *server_new(const struct server_options *options) {
   server->evidence_rates = token_rates_new(EVIDENCE_POSTS_PER_MINUTE);
   server->capture_rates = token_rates_new(CAPTURE_POSTS_PER_MINUTE);
   server->counters_rates = token_rates_new(COUNTERS_POSTS_PER_MINUTE);
+  server->request_rates = request_rates_new();
   server->documents = documents_new();
   server->agreed = documents_new();
   server->response_cache =
@@ -358,6 +359,7 @@ void server_stop(struct server *server) {
   token_rates_free(server->evidence_rates);
   token_rates_free(server->capture_rates);
   token_rates_free(server->counters_rates);
+  request_rates_free(server->request_rates);
   documents_free(server->documents);
   documents_free(server->agreed);
   blob_cache_free(server->blobs);

@@ -10,6 +10,7 @@
 #define WAVETUNE_SERVER_SERVER_H
 
 #include "common/base/error.h"
+#include "server/http/limits.h"
 
 /* How the server treats keys that deployments report as missing (server/demand/demand.h). */
 enum demand_policy { DEMAND_OFF, DEMAND_SUGGEST, DEMAND_AUTOMATIC };
@@ -64,6 +65,7 @@ struct server_options {
   int64_t body_rate;                        /* bytes a second, default 16384 */
   /* In all, and of strangers of an address (http/connections.h). */
   int64_t connections, connections_per_address;
+  int64_t limits[LIMIT_COUNT]; /* of each token; 0: none */
 };
 
 /* An agent that has sent no heartbeat for this long is lost: three intervals, and time to store the

@@ -23,6 +23,7 @@ struct documents;
 struct fetches;
 struct flights;
 struct migrations;
+struct request_rates;
 struct response_cache;
 struct tls;
 struct token_rates;
@@ -42,6 +43,7 @@ struct server {
   struct fetches *fetches;
   /* Of the POSTs of demand, evidence (and of evidence with counters alone), captures. */
   struct token_rates *demand_rates, *evidence_rates, *counters_rates, *capture_rates;
+  struct request_rates *request_rates;
   struct documents *documents, *agreed; /* of releases; of what containers agree on */
   struct agent_table *agents;
   atomic_size_t n_live_agents; /* those of all servers, as last read from the database */

@@ -12,6 +12,7 @@
 #include "server/cache/environments.h"
 #include "server/db/db_record.h"
 #include "server/http/client.h"
+#include "server/http/limits.h"
 #include "server/http/request.h"
 #include "server/http/tokens.h"
 #include "server/lease/grant/grants.h"
@@ -344,6 +345,25 @@ static bool admit_by_other_token(struct worker *worker, struct enrolling *enroll
   return machine_check(enrolling, enrolling->id, &before, error);
 }
 
+/* In the transaction that stored a new agent with its devices. Enrolment tokens state how many
+ * agents they enrol. */
+static bool agents_check(struct worker *worker, const struct enrolling *enrolling,
+                         struct error *error) {
+  struct request *request = enrolling->request;
+  const struct author *author = request_author(request);
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (request->roles != TOKEN_AGENT || *request->token_agent)
+    return true;
+
+  bind_integer(&parameters, "token", request->token_id);
+  return db_run(worker->db, &sql_agents_of_token, &parameters, &rows, error) &&
+         limit_check(worker->server, author, LIMIT_AGENTS, db_get_integer(rows, 0, "agents"),
+                     error) &&
+         limit_check(worker->server, author, LIMIT_DEVICES, db_get_integer(rows, 0, "devices"),
+                     error);
+}
+
 /* Stores the agent with exactly these devices, takes its leases back when an earlier process of it
  * held them, and gives it its own token. */
 static bool agent_write(struct worker *worker, struct enrolling *enrolling, struct error *error) {
@@ -368,6 +388,8 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
     return false;
 
   enrolling->boot_before = xstrdup(db_get(rows, 0, "boot_before"));
+  if (!*enrolling->boot_before && !agents_check(worker, enrolling, error))
+    return false;
   bool is_restarted =
       *enrolling->boot_before && strcmp(enrolling->boot_before, enrolment->boot) != 0;
   if (is_restarted && !leases_reclaim(worker, enrolling->id, &enrolling->losses, error))

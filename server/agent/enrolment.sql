@@ -53,6 +53,13 @@ WITH before AS MATERIALIZED (
 )
 SELECT COALESCE((SELECT boot FROM before), '') AS boot_before;
 
+-- name: agents_of_token
+SELECT count(DISTINCT a.id) AS agents, count(d.device) AS devices
+FROM agents a
+LEFT JOIN devices d ON d.agent = a.id
+WHERE a.token_id = :token::bigint
+  AND a.last_seen > now() - interval '1 day';
+
 -- Replaces the agent's devices.
 -- name: agent_devices
 WITH device AS MATERIALIZED (

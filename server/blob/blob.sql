@@ -6,6 +6,11 @@ INSERT INTO blobs (digest, size, put_by, put_by_id)
 VALUES (:digest::bytea, :size::bigint, :author, :author_id::bigint)
 ON CONFLICT DO NOTHING;
 
+-- name: blob_usage
+SELECT COALESCE(sum(bytes), 0)::bigint AS bytes
+FROM blob_usage
+WHERE token_id = :token::bigint;
+
 -- name: blob_chunk_insert
 INSERT INTO blob_chunks (digest, ordinal, bytes)
 VALUES (:digest::bytea, :ordinal::integer, :bytes::bytea);

@@ -7,6 +7,7 @@
 #include "server/audit/audit.h"
 #include "server/blob/blob.sql.h"
 #include "server/db/db_record.h"
+#include "server/http/limits.h"
 #include "server/http/request.h"
 #include "server/records.h"
 #include "server/server_private.h"
@@ -86,6 +87,19 @@ static void cache_add(struct blob_cache *cache, struct blob *blob) {
   pthread_mutex_unlock(&cache->lock);
 }
 
+/* In the transaction that stored a file. */
+static bool usage_check(struct db *db, struct request *request, struct error *error) {
+  const struct author *author = request_author(request);
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!limit_of(request->server, author, LIMIT_FILES))
+    return true;
+  bind_integer(&parameters, "token", author->token);
+  return db_run(db, &sql_blob_usage, &parameters, &rows, error) &&
+         limit_check(request->server, author, LIMIT_FILES,
+                     (db_get_integer(rows, 0, "bytes") + MIB - 1) / MIB, error);
+}
+
 /* Stores the request's body, in a transaction of the caller's. *ret_is_new is false when the file
  * was stored already. */
 static bool blob_store(struct db *db, struct request *request, const struct digest *digest,
@@ -103,6 +117,8 @@ static bool blob_store(struct db *db, struct request *request, const struct dige
   *ret_is_new = db_affected(rows) == 1;
   if (!*ret_is_new)
     return true;
+  if (!usage_check(db, request, error))
+    return false;
 
   size_t bound = ZSTD_compressBound(CHUNK_SIZE);
   cleanup_free uint8_t *compressed = xmalloc(bound);

@@ -350,6 +350,9 @@ static enum MHD_Result begin_body(struct request_private *request) {
     return refused(request);
   }
 
+  if (route->place == ROUTE_DATABASE && !request_may_run(view))
+    return refused(request);
+
   if (route->body_max == 0 && (request->body_declared || request->is_chunked)) {
     request_problem(view, MHD_HTTP_CONTENT_TOO_LARGE, "%s %s takes no body", route->method,
                     route->path);

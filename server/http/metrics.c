@@ -39,7 +39,8 @@ static struct {
   atomic_uint_fast64_t work_ns;
 } routes[ROUTE_COUNT + 1]; /* the last: requests without a route */
 
-static atomic_uint_fast64_t refusals[TOKEN_REFUSALS], ends[CONNECTION_END_COUNT];
+static atomic_uint_fast64_t refusals[TOKEN_REFUSALS], ends[CONNECTION_END_COUNT],
+    limited[LIMIT_COUNT];
 
 static void count(atomic_uint_fast64_t *counter, uint64_t n) {
   atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
@@ -48,6 +49,7 @@ static void count(atomic_uint_fast64_t *counter, uint64_t n) {
 void counter_add(enum counter counter, uint64_t n) { count(&counters[counter].value, n); }
 
 void metrics_note_refusal(enum token_refusal refusal) { count(&refusals[refusal], 1); }
+void metrics_note_limit(enum limit limit) { count(&limited[limit], 1); }
 void metrics_note_end(enum connection_end reason) { count(&ends[reason], 1); }
 
 static struct {
@@ -267,6 +269,11 @@ void route_metrics_get(struct server *server, struct request *request) {
       CONNECTION_ENDS(X)
 #undef X
   };
+  static const char *const limit_names[] = {
+#define X(id, option, ...) option,
+      LIMITS(X)
+#undef X
+  };
   static const char *const class_names[] = {
 #define X(id, name) name,
       CONNECTION_CLASSES(X)
@@ -288,6 +295,9 @@ void route_metrics_get(struct server *server, struct request *request) {
   labelled_write(out, "wavetune_http_connections_closed_total",
                  "Connections that the server closed before their client did, by reason", "reason",
                  end_names, ends, CONNECTION_END_COUNT);
+  labelled_write(out, "wavetune_limits_refused_total",
+                 "Requests refused because of a limit of their token, by option", "limit",
+                 limit_names, limited, LIMIT_COUNT);
 
   programs_write(out);
 

@@ -15,6 +15,7 @@
 #include "common/program/error_codes.h"
 #include "server/http/connections.h"
 #include "server/http/deadlines.h"
+#include "server/http/limits.h"
 #include "server/http/queue.h"
 #include "server/http/router.h"
 #include "server/http/tokens.h"
@@ -241,6 +242,8 @@ enum token_refusal {
   TOKEN_REFUSALS
 };
 void metrics_note_refusal(enum token_refusal refusal);
+/* Counts what was refused because of a limit of tokens. Any thread. */
+void metrics_note_limit(enum limit limit);
 /* Counts a connection that the server closed. Any thread. */
 void metrics_note_end(enum connection_end reason);
 

@@ -13,6 +13,10 @@
 #define REASONS_PER_SECOND 1
 #define REASONS_BURST 10
 
+/* After a refusal because of what a token has: it has less when jobs are done, or files are
+ * removed. */
+#define LIMITED_RETRY_S "60"
+
 _Thread_local uint64_t requests_settled;
 
 void response_header(struct MHD_Response *response, const char *name, const char *value) {
@@ -78,6 +82,14 @@ void request_add_header(struct request *request, const char *name, const char *v
   ALWAYS(private_->n_headers < REQUEST_HEADERS_MAX);
   private_->headers[private_->n_headers].name = xstrdup(name);
   private_->headers[private_->n_headers++].value = xstrdup(value);
+}
+
+static bool has_header(const struct request *request, const char *name) {
+  const struct request_private *private_ = request_private_of(request);
+  for (size_t i = 0; i < private_->n_headers; i++)
+    if (string_equal(private_->headers[i].name, name))
+      return true;
+  return false;
 }
 
 void request_answer_text(struct request *request, int status, const char *content_type, char *body,
@@ -207,6 +219,8 @@ void request_problem_extra(struct request *request, int status, const struct err
     response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
   if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
     response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+  if (status == MHD_HTTP_TOO_MANY_REQUESTS && !has_header(request, MHD_HTTP_HEADER_RETRY_AFTER))
+    response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, LIMITED_RETRY_S);
   request_finish(request, status, response, size);
 }
 

@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "server/db/db_record.h"
+#include "server/http/limits.h"
 #include "server/job/jobs.h"
 #include "server/job/submit.sql.h"
 #include "server/kernel/kernels.h"
@@ -604,12 +605,30 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
          jobs_note(db, jobs, n, author, error);
 }
 
+/* In the transaction that stored the jobs. */
+static bool open_jobs_check(struct worker *worker, struct submission *const *jobs, size_t n,
+                            const struct author *author, struct error *error) {
+  bool any_created = false;
+  for (size_t i = 0; i < n; i++)
+    any_created = any_created || jobs[i]->known.created;
+  if (!any_created || !limit_of(worker->server, author, LIMIT_OPEN_JOBS))
+    return true;
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "token", author->token);
+  return db_run(worker->db, &sql_jobs_open_of, &parameters, &rows, error) &&
+         limit_check(worker->server, author, LIMIT_OPEN_JOBS, db_get_integer(rows, 0, "n"), error);
+}
+
 bool submissions_store(struct worker *worker, struct submission *const *jobs, size_t n,
                        const struct author *author, struct error *error) {
   bool ok = n == 0;
   for (int attempt = 0; !ok; attempt++) {
-    ok = db_begin(worker->db, error) &&
-         db_end(worker->db, jobs_insert(worker->db, jobs, n, author, error), error);
+    ok = db_begin(worker->db, error) && db_end(worker->db,
+                                               jobs_insert(worker->db, jobs, n, author, error) &&
+                                                   open_jobs_check(worker, jobs, n, author, error),
+                                               error);
     if (!ok && (error->kind != ERROR_CONTENTION || attempt + 1 == STORE_ATTEMPTS))
       return false;
   }

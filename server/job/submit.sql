@@ -76,6 +76,12 @@ FROM input i
 JOIN stored s ON (s.kernel, s.key_digest, s.space_digest, s.environment_id, s.tag, s.run, s.regime)
                = (i.kernel, i.key_digest, i.space_digest, i.environment_id, i.tag, i.run, i.regime);
 
+-- name: jobs_open_of
+SELECT count(*) AS n
+FROM jobs
+WHERE submitted_by_id = :token::bigint
+  AND state IN ('queued', 'running');
+
 -- The warm-start configs of a job that has none.
 -- name: job_set_likely
 UPDATE jobs

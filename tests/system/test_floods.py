@@ -9,6 +9,7 @@ import select
 import socket
 import time
 
+import hands
 import harness
 import pytest
 from harness import wait_until
@@ -258,3 +259,110 @@ def test_a_trusted_proxy_may_have_many_connections(serve):
     connections = [connect(server, "127.0.0.2") for _ in range(50)]
     assert [ask(connection, HEALTH) for connection in connections] == [[200]] * 50
     assert closed(server, "address") == 0
+
+
+# Limits of tokens
+
+def limited(answer, option):
+    """Whether it was refused because of this limit, with a sentence that names the option."""
+    return (answer.status == 429 and answer.json["kind"] == "rate" and f"--{option}" in answer.json["detail"]
+            and int(answer.headers["Retry-After"]) >= 1)
+
+
+def refused(server, option):
+    return metric(server, f'wavetune_limits_refused_total{{limit="{option}"}}')
+
+
+@pytest.fixture
+def tokens(database):
+    """Names and makes tokens: tokens("agent") is one of that role."""
+    return lambda role, name=None: harness.make_token(database, name or role, role)
+
+
+def put(server, content, token):
+    return server.request("PUT", f"/v1/blobs/sha256:{hashlib.sha256(content).hexdigest()}", content, token=token)
+
+
+def test_a_token_that_sends_too_many_requests_waits_and_others_do_not(serve, tokens):
+    server = serve("--token-requests", 2)
+    eager, calm, operator = tokens("reader"), tokens("reader", "calm"), tokens("operator")
+    answers = [server.request("GET", "/v1/jobs", token=eager) for _ in range(300)]
+    passed = [answer for answer in answers if answer.status == 200]
+    assert 6 <= len(passed) < 300 and all(limited(answer, "token-requests") for answer in answers if answer.status != 200)
+    assert [answer.status for answer in answers[:6]] == [200] * 6, "a burst"
+    assert refused(server, "token-requests") == 300 - len(passed)
+    assert server.request("GET", "/v1/jobs", token=calm).status == 200
+    assert [server.request("GET", "/v1/jobs", token=operator).status for _ in range(50)] == [200] * 50
+    wait_until(lambda: server.request("GET", "/v1/jobs", token=eager).status == 200, 10, "its bucket to be filled")
+
+
+def test_a_refused_upload_is_not_read(serve, tokens):
+    server = serve("--token-requests", 1)
+    agent = tokens("agent")
+    while server.request("GET", "/v1/kernels", token=agent).status == 200:
+        pass
+    connection = connect(server)
+    connection.sendall(head(server, "PUT", "/v1/blobs/sha256:" + "0" * 64, f"Content-Length: {64 << 20}", token=agent))
+    assert statuses(received(connection)) == [429]
+
+
+def test_a_token_may_store_only_so_many_bytes_of_files(serve, tokens, postgres):
+    server = serve("--token-files-mib", 1)
+    agent, other = tokens("agent"), tokens("submitter")
+    first = bytes(600 << 10)
+    assert put(server, first, agent).status == 201
+    assert limited(put(server, b"1" + first, agent), "token-files-mib")
+    assert put(server, first, agent).status == 200, "it is stored already"
+    assert put(server, b"2" + first, other).status == 201, "another token"
+    assert put(server, b"3" + bytes(3 << 20), "admin").status == 201, "an admin"
+    assert refused(server, "token-files-mib") == 1
+    stored = postgres.sql("select count(*), sum(size) from blobs", conninfo=server.database)
+    assert stored == f"3|{len(first) * 2 + 2 + (3 << 20)}", "nothing of what was refused"
+
+    postgres.sql("update blobs set created_at = now() - interval '40 days'", conninfo=server.database)
+    assert server.request("POST", "/v1/gc", {}).json["files"]["n"] == 3
+    assert put(server, b"1" + first, agent).status == 201, "removed files do not count"
+
+
+def test_one_token_may_enrol_only_so_many_agents_and_devices(serve, tokens):
+    server = serve("--token-agents", 3, "--token-devices", 5)
+    agent = tokens("agent")
+
+    def enrol(n_devices, token=agent, boot="b", known=None):
+        devices = [{"device": f"cpu{i}", "backend": "cpu", "environment": hands.ENVIRONMENT} for i in range(n_devices)]
+        return server.request("POST", "/v1/agents", {"boot": boot, "name": "n", "version": "1", "devices": devices}
+                              | ({"agent": known} if known else {}), token=token)
+
+    first = enrol(1)
+    assert [first.status, enrol(3).status] == [201, 201]
+    assert limited(enrol(2), "token-devices")
+    assert enrol(1).status == 201
+    assert limited(enrol(1), "token-agents")
+    assert enrol(1, boot="b2", known=first.json["agent"]).status == 200, "a known agent"
+    assert enrol(1, token=tokens("agent", "other")).status == 201
+    assert len(server.items("/v1/agents")) == 4
+    enrolment = server.request("POST", "/v1/tokens", {"name": "image", "role": "enrol", "uses": 9}).json["token"]
+    assert [enrol(1, token=enrolment, boot=f"b{i}").status for i in range(9)] == [201] * 9, "it states its own number"
+
+
+def test_one_token_may_have_only_so_many_open_jobs(serve, tokens):
+    server = serve("--token-open-jobs", 3)
+    kernel, submitter = hands.register(server), tokens("submitter")
+    hands.Hand(server, "node")
+
+    def submit(n, count=1, **more):
+        jobs = [{"kernel": kernel, "key": {"n": 64 + i}, "space": hands.SMALL, "environment": hands.ENVIRONMENT} | more
+                for i in range(n, n + count)]
+        return server.request("POST", "/v1/jobs", {"jobs": jobs} if count > 1 else jobs[0], token=submitter)
+
+    first = submit(0)
+    assert [first.status, submit(1).status] == [201, 201]
+    assert limited(submit(2, 2), "token-open-jobs")
+    assert len(server.items("/v1/jobs")) == 2, "none of a batch that is too large"
+    assert submit(2).status == 201
+    assert limited(submit(3), "token-open-jobs")
+    assert submit(2, priority=5).status == 200, "a known job"
+    assert server.request("DELETE", f"/v1/jobs/{first.json['job']}", token=submitter).status in (200, 202, 204)
+    assert submit(3).status == 201
+    assert server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 1}, "space": hands.SMALL,
+                                               "environment": hands.ENVIRONMENT}).status == 201, "an admin"

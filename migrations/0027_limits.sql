@@ -1,5 +1,6 @@
 -- What each token has, for the limits of tokens: how much it stored, its agents, its open jobs. Each connection counts files in
--- one of 16 rows of the token, because writes that change the same row wait for each other's commit.
+-- one of 16 rows of the token, because writes that change the same row wait for each other's commit. A file counts 4 KiB more than
+-- its size, for its rows.
 CREATE TABLE blob_usage (
     token_id bigint NOT NULL,
     part int NOT NULL,
@@ -10,7 +11,7 @@ CREATE TABLE blob_usage (
 CREATE FUNCTION blobs_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO blob_usage AS u (token_id, part, bytes)
-        SELECT put_by_id, pg_backend_pid() % 16, sum(size) * CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END
+        SELECT put_by_id, pg_backend_pid() % 16, sum(size + 4096) * CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END
         FROM changed
         WHERE put_by_id IS NOT NULL
         GROUP BY put_by_id
@@ -27,7 +28,7 @@ CREATE TRIGGER blobs_removed AFTER DELETE ON blobs
 
 -- After the triggers, whose making waits for all writes.
 INSERT INTO blob_usage (token_id, part, bytes)
-    SELECT put_by_id, 0, sum(size)
+    SELECT put_by_id, 0, sum(size + 4096)
     FROM blobs
     WHERE put_by_id IS NOT NULL
     GROUP BY put_by_id;

@@ -151,7 +151,7 @@ static void *housekeep_main(void *context) {
   } duties[] = {{tokens_housekeep, 2000},    {channels_housekeep, 0},     {agents_look_up, 0},
                 {agents_housekeep, 1000},    {leases_housekeep, 0},       {demand_housekeep, 10000},
                 {fetches_housekeep, 0},      {evidence_housekeep, 60000}, {remote_housekeep, 60000},
-                {captures_housekeep, 60000}, {health_housekeep, 5000}};
+                {captures_housekeep, 60000}, {health_housekeep, 5000},    {files_housekeep, 0}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;

@@ -66,6 +66,7 @@ struct server_options {
   /* In all, and of strangers of an address (http/connections.h). */
   int64_t connections, connections_per_address;
   int64_t limits[LIMIT_COUNT]; /* of each token; 0: none */
+  int64_t unused_file_days;    /* how long files are kept that nothing names; 0: for ever */
 };
 
 /* An agent that has sent no heartbeat for this long is lost: three intervals, and time to store the
@@ -114,6 +115,7 @@ struct worker {
   struct db *db;
   uint64_t wake_generation;       /* taken before the handler runs; see request_park */
   struct lease_clock lease_clock; /* the housekeeper's */
+  int64_t files_due_ms;           /* the housekeeper's: when files_housekeep is due */
 };
 
 must_check bool server_start(const struct server_options *options, struct server **ret_server,
@@ -167,6 +169,7 @@ void demand_housekeep(struct worker *worker);   /* makes jobs for reported misse
 void evidence_housekeep(struct worker *worker); /* removes old evidence */
 void captures_housekeep(struct worker *worker); /* removes old captures */
 void remote_housekeep(struct worker *worker);   /* removes compiled code that is no longer used */
+void files_housekeep(struct worker *worker);    /* removes files that nothing names */
 void fetches_housekeep(struct worker *worker);  /* writes which releases were fetched */
 void health_housekeep(struct worker *worker);   /* ends idle transactions, reads their effects */
 

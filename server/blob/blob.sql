@@ -1,10 +1,15 @@
 -- Content-addressed files (blobs.h), and the removal of unneeded releases, files and demand
 -- (collect.c).
 
+-- A file that is stored already and sent again is about to be named, so it is kept as long as a new
+-- one.
 -- name: blob_insert
-INSERT INTO blobs (digest, size, put_by, put_by_id)
+INSERT INTO blobs AS b (digest, size, put_by, put_by_id)
 VALUES (:digest::bytea, :size::bigint, :author, :author_id::bigint)
-ON CONFLICT DO NOTHING;
+ON CONFLICT (digest) DO UPDATE
+SET created_at = now()
+WHERE b.created_at < now() - interval '1 hour'
+RETURNING xmax = 0 AS is_new;
 
 -- name: blob_usage
 SELECT COALESCE(sum(bytes), 0)::bigint AS bytes
@@ -77,6 +82,7 @@ WHERE digest IN (SELECT digest FROM due)
   AND (NOT :remove OR digest IN (SELECT digest FROM gone))
 ORDER BY id;
 
+-- The time is compared again under the lock, because the file may have been sent again meanwhile.
 -- name: collect_files
 WITH due AS (
     SELECT digest, size
@@ -92,6 +98,7 @@ WITH due AS (
     FROM blobs
     WHERE :remove::bool
       AND digest IN (SELECT digest FROM due)
+      AND created_at < now() - make_interval(days => :keep_days)
     ORDER BY digest
     FOR UPDATE
 ), gone AS (

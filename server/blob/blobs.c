@@ -114,7 +114,7 @@ static bool blob_store(struct db *db, struct request *request, const struct dige
   bind_author(&parameters, author);
   if (!db_run(db, &sql_blob_insert, &parameters, &rows, error))
     return false;
-  *ret_is_new = db_affected(rows) == 1;
+  *ret_is_new = db_count(rows) == 1 && db_get_bool(rows, 0, "is_new");
   if (!*ret_is_new)
     return true;
   if (!usage_check(db, request, error))

@@ -1,4 +1,5 @@
-/* POST /v1/gc: removes releases, files and demand that are no longer needed.
+/* POST /v1/gc: removes releases, files and demand that are no longer needed; the housekeeper
+ * removes files that nothing named for --unused-file-days.
  *
  * A release is needed while a channel points at it, while it is one of the last COLLECT_ENTRIES
  * that a channel pointed at (to roll back to; renewals count once), and for keep_days after it was
@@ -17,6 +18,10 @@
 #define COLLECT_AT_ONCE 1000 /* releases, and files, of one call */
 #define COLLECT_KEEP_DAYS 30 /* unless the request states another number */
 #define ATTEMPTS 16
+/* The housekeeper has other duties, so it removes few files at a time. */
+#define HOUSEKEEP_AT_ONCE 64
+#define HOUSEKEEP_EVERY_MS (60 * 60 * 1000)
+#define HOUSEKEEP_AGAIN_MS 5000 /* while there are more */
 
 struct collect_request {
   bool is_dry;
@@ -75,24 +80,35 @@ static void collection_release(struct collection *collection) {
 }
 #define cleanup_collection __attribute__((cleanup(collection_release)))
 
+static bool files_collect(struct db *db, const struct collect_request *request, int64_t at_once,
+                          struct collected_files *ret, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_bool(&parameters, "remove", !request->is_dry);
+  bind_integer(&parameters, "keep_days", request->keep_days);
+  bind_integer(&parameters, "at_once", at_once);
+  if (!db_run(db, &sql_collect_files, &parameters, &rows, error))
+    return false;
+  *ret = (struct collected_files){db_get_integer(rows, 0, "n"), db_get_integer(rows, 0, "bytes")};
+  return true;
+}
+
 /* In the caller's transaction; adds a row to the audit table when something was removed. */
 static bool collect(struct db *db, const struct collect_request *request,
                     const struct author *author, struct collection *ret, struct error *error) {
-  cleanup_rows struct db_rows *releases = NULL, *files = NULL, *demand = NULL;
+  cleanup_rows struct db_rows *releases = NULL, *demand = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_bool(&parameters, "remove", !request->is_dry);
   bind_integer(&parameters, "keep_days", request->keep_days);
   bind_taken(&parameters, "at_once", xasprintf("%d", COLLECT_AT_ONCE), true);
   bind_taken(&parameters, "entries", xasprintf("%d", COLLECT_ENTRIES), true);
   if (!db_run(db, &sql_collect_releases, &parameters, &releases, error) ||
-      !db_run(db, &sql_collect_files, &parameters, &files, error) ||
+      !files_collect(db, request, COLLECT_AT_ONCE, &ret->files, error) ||
       !db_run(db, &sql_collect_demand, &parameters, &demand, error))
     return false;
 
   ret->request = *request;
   ret->releases.all = db_read_all(releases, &release_record, &ret->releases.n);
-  ret->files.n = db_get_integer(files, 0, "n");
-  ret->files.bytes = db_get_integer(files, 0, "bytes");
   ret->demand = db_get_integer(demand, 0, "n");
   ret->has_more = ret->releases.n == COLLECT_AT_ONCE || ret->files.n == COLLECT_AT_ONCE;
   if (request->is_dry || (!ret->releases.n && !ret->files.n && !ret->demand))
@@ -133,4 +149,41 @@ void route_gc_post(struct worker *worker, struct request *request) {
       return;
     }
   }
+}
+
+static bool unused_files_remove(struct db *db, const struct collect_request *request,
+                                struct collected_files *ret, struct error *error) {
+  if (!files_collect(db, request, HOUSEKEEP_AT_ONCE, ret, error))
+    return false;
+  if (!ret->n)
+    return true;
+
+  cleanup_free char *object = xasprintf("older than %lld days", (long long)request->keep_days);
+  return audit_note(db, &author_server, AUDIT_COLLECT, object,
+                    json_pack("{s:I}", "files", (json_int_t)ret->n), error);
+}
+
+void files_housekeep(struct worker *worker) {
+  struct collect_request request = {.keep_days = server_options(worker->server)->unused_file_days};
+  struct collected_files files = {0};
+  struct error error;
+  int64_t now_ms = clock_monotonic_ms();
+  if (!request.keep_days || now_ms < worker->files_due_ms)
+    return;
+
+  worker->files_due_ms = now_ms + HOUSEKEEP_EVERY_MS;
+  if (!db_begin(worker->db, &error) ||
+      !db_end(worker->db, unused_files_remove(worker->db, &request, &files, &error), &error)) {
+    /* A request may have named one of the files: the next attempt sees that. */
+    worker->files_due_ms = now_ms + HOUSEKEEP_AGAIN_MS;
+    if (error.kind != ERROR_REFERENCE)
+      log_warning("gc: %s", error.message);
+    return;
+  }
+
+  if (files.n)
+    log_info("gc: removed files that nothing names files=%lld bytes=%lld", (long long)files.n,
+             (long long)files.bytes);
+  if (files.n == HOUSEKEEP_AT_ONCE)
+    worker->files_due_ms = now_ms + HOUSEKEEP_AGAIN_MS;
 }

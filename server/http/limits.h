@@ -16,7 +16,7 @@
         "at once; 0: no limit, like for the other --token-… options, which do not apply to " \
         "operators and admins") \
   LIMIT(FILES, "token-files-mib", "16384", 1073741824, "MiB of stored files", \
-        "how many MiB of files (/v1/blobs) of one token may be stored") \
+        "how many MiB of files (/v1/blobs) of one token may be stored; each counts 4 KiB more") \
   LIMIT(AGENTS, "token-agents", "1024", 1000000, "agents a day", \
         "how many agents one token of the role agent may have enrolled that were live within a " \
         "day") \

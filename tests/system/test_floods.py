@@ -366,3 +366,29 @@ def test_one_token_may_have_only_so_many_open_jobs(serve, tokens):
     assert submit(3).status == 201
     assert server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 1}, "space": hands.SMALL,
                                                "environment": hands.ENVIRONMENT}).status == 201, "an admin"
+
+
+def test_files_that_nothing_names_are_removed_in_time(serve, tokens, postgres):
+    server = serve("--unused-file-days", 2)
+    kernel, agent = hands.register(server), tokens("agent")
+    contents = [b"unused %d" % i for i in range(200)]
+    assert all(put(server, content, agent).status == 201 for content in contents)
+    young = b"young"
+    postgres.sql("update blobs set created_at = now() - interval '3 days'", conninfo=server.database)
+    assert put(server, young, agent).status == 201
+    other = serve("--unused-file-days", 0, "--poll-ms", 100)
+    assert put(other, contents[0], agent).status == 200, "stored, and as a new one from now on"
+    count = "select count(*) from blobs"
+    assert postgres.sql(count, conninfo=server.database) == "203", "the server looks once an hour, the other one never"
+
+    cleaner = serve("--unused-file-days", 2)
+    wait_until(lambda: postgres.sql(count, conninfo=server.database) == "4", 60, "199 of the files to be removed")
+    assert put(cleaner, young, agent).status == put(cleaner, contents[0], agent).status == 200
+    assert put(cleaner, contents[1], agent).status == 201
+    assert cleaner.request("GET", f"/v1/kernels/{kernel}").status == 200
+    audit = cleaner.items("/v1/audit?action=collect")
+    assert sum(row["detail"]["files"] for row in audit) == 199 and {row["token"] for row in audit} == {"(server)"}
+    usage = postgres.sql("select sum(bytes) from blob_usage join tokens t on t.id = token_id where t.name = 'agent'",
+                         conninfo=server.database)
+    kept = (young, contents[0], contents[1])
+    assert int(usage) == sum(map(len, kept)) + 4096 * len(kept)

@@ -22,6 +22,8 @@
   COUNTER(queue_shed, "wavetune_queue_shed_total", "Requests refused because the queue was full") \
   COUNTER(queue_late, "wavetune_queue_late_total", \
           "Requests refused because no database worker was free for half of their time") \
+  COUNTER(bodies_refused, "wavetune_bodies_refused_total", \
+          "Requests refused because of the memory that their bodies take") \
   COUNTER(choices_rendered, "wavetune_choices_rendered_total", \
           "Releases whose choices were rendered") \
   COUNTER(leases_granted, "wavetune_leases_granted_total", "Leases granted") \

@@ -122,6 +122,8 @@ static int signals_wait(int also) {
    "how many connections may be open; those without a token may have three quarters"}, \
   {"connections-per-address", OPTION_INTEGER, "N", "2048", 1, 1048576, \
    "how many connections without a token one address may have, unless it is a trusted proxy's"}, \
+  {"bodies-mib", OPTION_INTEGER, "MIB", "1024", 128, 1048576, \
+   "how much memory the bodies of requests, and the JSON values made of them, may take together"}, \
   LIMITS(LIMIT_OPTION) \
   {"unused-file-days", OPTION_INTEGER, "DAYS", "7", 0, 36500, \
    "after how long a stored file that no kernel, build or measurement names is removed; 0: never"}, \
@@ -189,6 +191,7 @@ static bool serve_options(const struct options *options, const char *database,
   LIMITS(X)
 #undef X
 
+  ret->bodies_bytes = option_integer(options, "bodies-mib") * MIB;
   ret->unused_file_days = option_integer(options, "unused-file-days");
   ret->n_remote_shares = option_list(options, "remote-share", &ret->remote_shares);
   ret->n_publisher_keys = option_list(options, "publisher-key", &ret->publisher_keys);

@@ -2,6 +2,7 @@
 #include "server/server.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <time.h>
 
 #include "common/base/log.h"
@@ -13,6 +14,7 @@
 #include "server/choice/documents.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
+#include "server/http/bodies.h"
 #include "server/http/connections.h"
 #include "server/http/flights.h"
 #include "server/http/rates.h"
@@ -229,6 +231,7 @@ static struct server *server_new(const struct server_options *options) {
   server->capture_rates = token_rates_new(CAPTURE_POSTS_PER_MINUTE);
   server->counters_rates = token_rates_new(COUNTERS_POSTS_PER_MINUTE);
   server->request_rates = request_rates_new();
+  server->bodies = bodies_new((size_t)options->bodies_bytes);
   server->documents = documents_new();
   server->agreed = documents_new();
   server->response_cache =
@@ -291,6 +294,8 @@ bool server_start(const struct server_options *options, struct server **ret_serv
     return false;
 
   json_object_seed(0); /* before threads make objects at the same time */
+  /* Fixed, because else it grows to 32 MiB, and freed bodies of that size would be kept. */
+  mallopt(M_MMAP_THRESHOLD, 1 * MIB);
   struct server *server = server_new(options);
   server->migrations = TAKE(migrations);
 
@@ -360,6 +365,7 @@ void server_stop(struct server *server) {
   token_rates_free(server->capture_rates);
   token_rates_free(server->counters_rates);
   request_rates_free(server->request_rates);
+  bodies_free(server->bodies);
   documents_free(server->documents);
   documents_free(server->agreed);
   blob_cache_free(server->blobs);

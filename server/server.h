@@ -66,6 +66,7 @@ struct server_options {
   /* In all, and of strangers of an address (http/connections.h). */
   int64_t connections, connections_per_address;
   int64_t limits[LIMIT_COUNT]; /* of each token; 0: none */
+  int64_t bodies_bytes;        /* memory for the bodies of open requests (http/bodies.h) */
   int64_t unused_file_days;    /* how long files are kept that nothing names; 0: for ever */
 };
 

@@ -17,6 +17,7 @@
 struct agent_table;
 struct auth;
 struct blob_cache;
+struct bodies;
 struct connections;
 struct daemon;
 struct documents;
@@ -44,6 +45,7 @@ struct server {
   /* Of the POSTs of demand, evidence (and of evidence with counters alone), captures. */
   struct token_rates *demand_rates, *evidence_rates, *counters_rates, *capture_rates;
   struct request_rates *request_rates;
+  struct bodies *bodies;
   struct documents *documents, *agreed; /* of releases; of what containers agree on */
   struct agent_table *agents;
   atomic_size_t n_live_agents; /* those of all servers, as last read from the database */

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "server/counters.h"
+#include "server/http/bodies.h"
 #include "server/http/client.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
@@ -91,6 +92,8 @@ void dispatch_completed(void *server, struct MHD_Connection *mhd, void **context
   uri_release(&request->uri);
   json_decref(request->request.json);
   free(request->request.body);
+  bodies_give(request->request.server->bodies, request->request.token_id,
+              request->body_counted + request->json_counted);
   free(request->author_roles);
   if (request->response)
     MHD_destroy_response(request->response);
@@ -371,6 +374,10 @@ static enum MHD_Result begin_body(struct request_private *request) {
     return refused(request);
   }
 
+  if (request->body_declared > BODY_UNCOUNTED &&
+      !request_take_memory(request, request->body_declared, &request->body_counted))
+    return refused(request);
+
   request->state = REQUEST_READING;
   if (!has_body(request->connection))
     return body_complete(request);
@@ -538,6 +545,11 @@ static enum MHD_Result body_arrives(struct request_private *request, const char 
     /* The body is at most as long as Content-Length. */
     if (request->has_length && capacity > request->body_declared + 1)
       capacity = request->body_declared + 1;
+    if (!request->has_length && capacity > BODY_UNCOUNTED &&
+        !request_take_memory(request, capacity - request->body_counted, &request->body_counted)) {
+      request->state = REQUEST_DISCARDING;
+      return MHD_YES;
+    }
     view->body = xreallocarray(view->body, capacity, 1);
     request->body_capacity = capacity;
   }

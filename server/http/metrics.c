@@ -7,6 +7,7 @@
 #include "common/verdict/verdict.h"
 #include "server/counters.h"
 #include "server/db/db.h"
+#include "server/http/bodies.h"
 #include "server/http/client.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
@@ -319,6 +320,8 @@ void route_metrics_get(struct server *server, struct request *request) {
       {"wavetune_parked", "Requests that wait for an event (long polls)", (double)state.parked},
       {"wavetune_suspended", "Requests that are queued, parked or run by a database worker",
        (double)server->n_suspended},
+      {"wavetune_bodies_bytes", "Memory that the larger bodies of open requests take",
+       (double)bodies_used(server->bodies)},
       {"wavetune_http_open", "Requests that are being read or answered", (double)server->n_open},
       {"wavetune_agents", "Live agents of all servers, as last read from the database",
        (double)server->n_live_agents},

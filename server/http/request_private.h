@@ -132,9 +132,10 @@ struct request_private {
   bool has_length, is_chunked;
   uint64_t body_declared; /* Content-Length */
   size_t body_capacity, discarded;
-  int64_t complete_ns;  /* when its body was read; 0: it was refused before */
-  int64_t parked_ns;    /* time in the park in total */
-  int64_t parked_at_ns; /* when it was parked; 0: it is not */
+  size_t body_counted, json_counted; /* taken of the budget (bodies.h) */
+  int64_t complete_ns;               /* when its body was read; 0: it was refused before */
+  int64_t parked_ns;                 /* time in the park in total */
+  int64_t parked_at_ns;              /* when it was parked; 0: it is not */
   int64_t answered_ns;
   unsigned status;
   uint64_t bytes;                /* of the answer's body */
@@ -172,7 +173,8 @@ void dispatch_completed(void *server, struct MHD_Connection *mhd, void **connect
 /* Copies the members of the token that handlers read into the request. */
 void request_set_token(struct request_private *request, const struct auth_token *token);
 
-/* Parses the body of a JSON route, once; answers 400 and returns false when it is not JSON. */
+/* Parses the body of a JSON route, once. When it is not JSON, or would take too much memory,
+ * answers and returns false. */
 must_check bool request_body_parse(struct request_private *request);
 /* Runs the route's handler. `worker` is NULL on an event thread. */
 void request_handle(struct worker *worker, struct request *request);
@@ -181,6 +183,10 @@ void request_handle(struct worker *worker, struct request *request);
  * thread send it. Unlike for the request_answer… functions, a header may be in the response. */
 void request_finish(struct request *request, int status, struct MHD_Response *response,
                     size_t size);
+
+/* Takes `bytes` more of the budget of bodies for this request and adds them to *counted. False: it
+ * was answered 503 or 429. */
+must_check bool request_take_memory(struct request_private *request, size_t bytes, size_t *counted);
 
 /* Resumes the connection of a request, if it is suspended: its event thread continues. */
 void request_resume(struct request_private *request);

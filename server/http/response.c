@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/program/error_codes.h"
 #include "server/counters.h"
+#include "server/http/bodies.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/server_private.h"
@@ -71,10 +72,39 @@ void request_finish(struct request *answered, int status, struct MHD_Response *r
   requests_settled++;
   counter_add(COUNTER_requests, 1);
 
-  /* Freed by this thread, because its handler may hold references to values of it. */
+  /* Freed by this thread, because its handler may hold references to values of it; and before the
+   * answer is sent, because the client may read that slowly. */
   json_decref(TAKE(answered->json));
+  free(TAKE(answered->body));
+  bodies_give(answered->server->bodies, answered->token_id,
+              request->body_counted + request->json_counted);
+  request->body_counted = request->json_counted = 0;
   /* From here on the event thread may send the response and free the request. */
   request_resume(request);
+}
+
+bool request_take_memory(struct request_private *request, size_t bytes, size_t *counted) {
+  struct request *view = &request->request;
+  struct bodies *bodies = view->server->bodies;
+  enum bodies_answer answer = bodies_take(bodies, view->token_id, bytes);
+  if (answer == BODIES_TAKEN) {
+    *counted += bytes;
+    return true;
+  }
+
+  counter_add(COUNTER_bodies_refused, 1);
+  if (answer == BODIES_FULL) {
+    request_problem(view, MHD_HTTP_SERVICE_UNAVAILABLE,
+                    "the bodies of requests take all memory that --bodies-mib allows; try again");
+    return false;
+  }
+
+  request_add_header(view, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+  request_problem(view, MHD_HTTP_TOO_MANY_REQUESTS,
+                  "the bodies of requests of the token \"%s\" may take at most %zu MiB together "
+                  "(half of serve --bodies-mib); send fewer at once, or in parts",
+                  view->token_name, bodies_most_of_token(bodies) / MIB);
+  return false;
 }
 
 void request_add_header(struct request *request, const char *name, const char *value) {

@@ -2,22 +2,47 @@
  *
  * Memory: a request is its runner's until it is answered or parked (request.h). */
 #include <inttypes.h>
+#include <malloc.h>
 
 #include "common/base/log.h"
 #include "common/cache/text.h"
 #include "server/counters.h"
 #include "server/db/db.h"
+#include "server/http/bodies.h"
 #include "server/http/flights.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/http/response_cache.h"
 #include "server/server_private.h"
 
+/* After a body of more bytes, freed memory is given back to the system. The allocator keeps it for
+ * the values of another such body, which may never come. */
+#define TRIM_BYTES (1 * MIB)
+
 bool request_body_parse(struct request_private *request) {
   struct request *view = &request->request;
   struct error error;
-  if (!request->route->is_json || view->json ||
-      json_parse(view->body ? view->body : "", view->body_size, &view->json, &error))
+  if (!request->route->is_json || view->json)
+    return true;
+
+  const char *text = view->body ? view->body : "";
+  struct json_extent extent = json_measure(text, view->body_size);
+  size_t most = request->route->body_max * JSON_FACTOR,
+         of_token = bodies_most_of_token(view->server->bodies);
+  most = most < of_token ? most : of_token;
+  if (extent.memory > most && extent.depth <= JSON_DEPTH_MAX) {
+    counter_add(COUNTER_bodies_refused, 1);
+    request_problem(view, MHD_HTTP_CONTENT_TOO_LARGE,
+                    "the values of this body would take about %zu MiB of memory; the limit is %zu "
+                    "MiB (at most half of serve --bodies-mib): send it in parts",
+                    extent.memory / MIB, most / MIB);
+    return false;
+  }
+  if (extent.depth <= JSON_DEPTH_MAX && extent.memory > JSON_UNCOUNTED &&
+      !request_take_memory(request, extent.memory, &request->json_counted))
+    return false;
+
+  if (json_parse(text, view->body_size, &view->json, &error))
     return true;
   request_problem_extra(view, MHD_HTTP_BAD_REQUEST, &error, NULL);
   return false;
@@ -125,8 +150,12 @@ static void run(struct worker *worker, struct request_private *taken) {
     return;
   }
 
-  if (!request_body_parse(taken))
+  bool is_large = request->body_size > TRIM_BYTES;
+  if (!request_body_parse(taken)) {
+    if (is_large)
+      malloc_trim(0);
     return;
+  }
 
   /* Once the request is answered, the event thread may free it. */
   const struct route *route = taken->route;
@@ -137,6 +166,8 @@ static void run(struct worker *worker, struct request_private *taken) {
   else
     request_handle(worker, request);
   log_set_request(NULL);
+  if (is_large)
+    malloc_trim(0);
   if (requests_settled - settled != 1)
     die("%s answered its request %llu times", route->name,
         (unsigned long long)(requests_settled - settled));

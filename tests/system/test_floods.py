@@ -4,6 +4,7 @@ and goes on serving the others."""
 import contextlib
 import hashlib
 import json
+import os
 import re
 import select
 import socket
@@ -392,3 +393,95 @@ def test_files_that_nothing_names_are_removed_in_time(serve, tokens, postgres):
                          conninfo=server.database)
     kept = (young, contents[0], contents[1])
     assert int(usage) == sum(map(len, kept)) + 4096 * len(kept)
+
+
+# Memory
+
+# The allocators of sanitizers keep freed memory.
+KEEPS_MEMORY = {"ASAN_OPTIONS", "TSAN_OPTIONS"} & os.environ.keys()
+
+
+def memory_mib(server):
+    status = open(f"/proc/{server.process.pid}/status").read()
+    return {name: int(re.search(rf"{name}:\s+(\d+) kB", status).group(1)) / 1024 for name in ("VmHWM", "VmRSS")}
+
+
+IMPORT = b'{"format": "json", "environment": {}, "kernels": [%s]}'
+BOMBS = {"arrays": b"[],", "numbers": b"0,", "objects": b"{},", "texts": b'"",', "nested": b"[[[[[[1]]]]]],"}
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_a_body_whose_values_would_fill_the_memory_is_refused_unparsed(serve, what, tokens):
+    server = serve()
+    body = IMPORT % (BOMBS[what] * ((62 << 20) // len(BOMBS[what])) + b"0")
+    before = memory_mib(server)["VmRSS"]
+    answer = server.request("POST", "/v1/imports", body, token=tokens("submitter"))
+    assert answer.status == 413 and "in parts" in answer.json["detail"], answer
+    assert KEEPS_MEMORY or memory_mib(server)["VmHWM"] < before + 62 * 3, "the body, and what reading it takes"
+    assert metric(server, "wavetune_bodies_refused_total") == 1
+    assert metric(server, "wavetune_bodies_bytes") == 0
+
+
+@pytest.mark.parametrize("ends", [b"0", b"]]"])
+def test_memory_of_a_large_body_is_given_back(serve, tokens, ends):
+    """Also when it is not JSON at its end."""
+    server = serve()
+    before = memory_mib(server)["VmRSS"]
+    answer = server.request("POST", "/v1/imports", IMPORT % (b"[]," * 1_500_000 + ends), token=tokens("submitter"))
+    assert answer.status == (422 if ends == b"0" else 400), answer
+    assert memory_mib(server)["VmHWM"] > before + 150, "it was parsed"
+    wait_until(lambda: KEEPS_MEMORY or memory_mib(server)["VmRSS"] < before + 50, 20, "the memory to be given back")
+
+
+@pytest.fixture
+def uploads(serve, tokens):
+    """A server with 128 MiB for bodies, and a function that begins an upload and sends all but its last byte."""
+    server = serve("--bodies-mib", 128)
+    named = {name: tokens("agent", name) for name in ("first", "second", "third")}
+    body = bytes(range(256)) * (30 << 12)
+    path = f"/v1/blobs/sha256:{hashlib.sha256(body).hexdigest()}"
+
+    def begin(name, chunked=False):
+        connection = connect(server)
+        line = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}"
+        connection.sendall(head(server, "PUT", path, line, "Connection: close", token=named[name]))
+        with contextlib.suppress(OSError):
+            connection.sendall(b"%x\r\n" % len(body) + body if chunked else body[:-1])
+        return connection
+
+    return server, begin, body
+
+
+def test_bodies_that_are_held_open_have_a_budget_of_memory(uploads):
+    server, begin, body = uploads
+    held = [begin("first"), begin("first")]
+    wait_until(lambda: metric(server, "wavetune_bodies_bytes") == 2 * len(body), 30, "two uploads")
+    answer = received(begin("first"))
+    assert statuses(answer) == [429] and b"half of serve --bodies-mib" in answer and b"Retry-After" in answer
+    held += [begin("second"), begin("second")]
+    wait_until(lambda: metric(server, "wavetune_bodies_bytes") == 4 * len(body), 30, "four uploads")
+    answer = received(begin("third"))
+    assert statuses(answer) == [503] and b"--bodies-mib" in answer and b"Retry-After" in answer
+    assert server.request("POST", "/v1/tokens", {"name": "small", "role": "reader"}).status == 201, "small bodies are not counted"
+
+    held.pop().close()
+    wait_until(lambda: metric(server, "wavetune_bodies_bytes") == 3 * len(body), 30, "an aborted one to be given back")
+    held.append(begin("third"))
+    for connection in held:
+        connection.sendall(body[-1:])
+        assert statuses(received(connection))[0] in (200, 201)
+    assert metric(server, "wavetune_bodies_bytes") == 0
+    assert metric(server, "wavetune_bodies_refused_total") == 2
+
+
+def test_chunked_bodies_count_as_they_arrive(uploads):
+    server, begin, _ = uploads
+    held = [begin("first", chunked=True) for _ in range(2)]
+    wait_until(lambda: metric(server, "wavetune_bodies_bytes") == 64 << 20, 30, "two uploads, in buffers that doubled")
+    with contextlib.closing(begin("first", chunked=True)) as third:
+        wait_until(lambda: not is_open(third), 30, "a third one to be closed")
+    assert metric(server, "wavetune_bodies_refused_total") == 1
+    for connection in held:
+        connection.sendall(b"\r\n0\r\n\r\n")
+        assert statuses(received(connection))[0] in (200, 201)
+    assert metric(server, "wavetune_bodies_bytes") == 0

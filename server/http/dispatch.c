@@ -9,6 +9,7 @@
 #include "server/counters.h"
 #include "server/http/bodies.h"
 #include "server/http/client.h"
+#include "server/http/head.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/http/response_cache.h"
@@ -58,6 +59,7 @@ void *dispatch_target(void *server, const char *target, struct MHD_Connection *m
   connection->target_size = strlen(target);
   free(connection->target);
   connection->target = xstrdup(target);
+  connection->target_at = target;
   connection->is_read = connection->is_begun = false;
   deadline_head(connection);
 
@@ -135,6 +137,11 @@ static bool has_body(const struct connection *connection) {
 /* Refuses headers that a proxy and this server could read as different requests (RFC 9112, 6 and
  * 11.2). */
 static bool headers_check(const struct connection *connection, struct error *error) {
+  if (*connection->bad_head.message) {
+    *error = connection->bad_head;
+    return false;
+  }
+
   static const enum known_header single[] = {HEADER_HOST, HEADER_AUTHORIZATION,
                                              HEADER_CLIENT_CERTIFICATE, HEADER_LENGTH};
   for (size_t i = 0; i < ARRAY_LENGTH(single); i++)
@@ -153,7 +160,7 @@ static bool headers_check(const struct connection *connection, struct error *err
          error_set(error, "a request has either Content-Length or Transfer-Encoding, not both");
 }
 
-static void headers_read(struct connection *connection, const char *method) {
+static void headers_read(struct connection *connection, const char *method, const char *version) {
   connection->is_read = true;
   connection->began_ns = clock_monotonic_ns();
   memset(connection->headers, 0, sizeof connection->headers);
@@ -162,6 +169,10 @@ static void headers_read(struct connection *connection, const char *method) {
   connection->has_bad_length = false;
   MHD_get_connection_values(connection->mhd, MHD_HEADER_KIND, header_note, connection);
   connection->is_chunked = connection->headers[HEADER_TRANSFER_ENCODING] != NULL;
+
+  const struct head head = {method, connection->target_at, version, connection->target_size};
+  connection->bad_head.message[0] = '\0';
+  (void)!head_check(connection->mhd, &head, &connection->bad_head);
 
   snprintf(connection->method, sizeof connection->method, "%s", method);
   const char *id = connection->headers[HEADER_REQUEST_ID];
@@ -561,9 +572,10 @@ static enum MHD_Result body_arrives(struct request_private *request, const char 
 }
 
 static enum MHD_Result access_continue(struct connection *connection, const char *method,
-                                       const char *upload_data, size_t *upload_data_size) {
+                                       const char *version, const char *upload_data,
+                                       size_t *upload_data_size) {
   if (!connection->is_read) {
-    headers_read(connection, method);
+    headers_read(connection, method, version);
     return has_body(connection) ? begin(connection) : MHD_YES;
   }
   if (!connection->is_begun)
@@ -592,12 +604,13 @@ static enum MHD_Result access_continue(struct connection *connection, const char
 enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const char *url,
                                 const char *method, const char *version, const char *upload_data,
                                 size_t *upload_data_size, void **context) {
-  (void)server, (void)mhd, (void)url, (void)version;
+  (void)server, (void)mhd, (void)url;
   struct connection *connection = *context;
   MAGIC_CHECK(connection, CONNECTION_MAGIC);
   if (connection->is_read)
     log_set_request(connection->request_id);
-  enum MHD_Result result = access_continue(connection, method, upload_data, upload_data_size);
+  enum MHD_Result result =
+      access_continue(connection, method, version, upload_data, upload_data_size);
   log_set_request(NULL);
   return result;
 }

@@ -196,6 +196,57 @@ def test_a_request_that_two_programs_would_read_differently_is_refused_and_close
     assert len(statuses(received)) <= 1, (what, received)
 
 
+HEAD_BYTES = {
+    "a blank before the colon of Transfer-Encoding": b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "a blank before the colon of Content-Length": b"Content-Length : 5\r\n\r\nhello",
+    "a tab before the colon": b"Content-Length\t: 5\r\n\r\nhello",
+    "a blank in a name": b"X Note: one\r\nContent-Length: 2\r\n\r\n{}",
+    "a folded Transfer-Encoding beside Content-Length": b"Content-Length: 5\r\nTransfer-Encoding: x,\r\n chunked\r\n\r\n0\r\n\r\n",
+    "a folded header": b"Content-Length: 2\r\nX-Note: one,\r\n two\r\n\r\n{}",
+    "a header folded by a tab": b"Content-Length: 2\r\nX-Note: one,\r\n\ttwo\r\n\r\n{}",
+    "a folded line of blanks": b"Content-Length: 2\r\nX-Note: one\r\n  \r\nX-Other: y\r\n\r\n{}",
+    "a folded last line": b"X-Note: one\r\n \r\n\r\n",
+    "NUL in a value": b"X-Note: one\0Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n{}",
+    "a line without CR": b"X-Note: one\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("what", HEAD_BYTES)
+def test_bytes_of_a_head_that_no_field_explains_are_refused_and_the_connection_closed(server, what):
+    head = b"POST /v1/kernels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n"
+    received = exchange(server.port, head + HEAD_BYTES[what] + HEALTH)
+    assert statuses(received) == [400] and b"application/problem+json" in received, received
+    assert b"header field" in received or b"belong to no field" in received
+
+
+@pytest.mark.parametrize("line", [b"GET /healthz\0/v1/jobs HTTP/1.1", b"GET /healthz?a=1\0&b=2 HTTP/1.1", b"GET  /healthz HTTP/1.1"])
+def test_a_request_line_with_more_bytes_than_its_three_words_is_refused(server, line):
+    assert statuses(exchange(server.port, line + b"\r\nHost: x\r\n\r\n" + HEALTH)) in ([400], [])
+
+
+FINE_HEADS = {
+    "no blank behind the colon": b"X-Note:one\r\nX-Empty:\r\n",
+    "several blanks": b"X-Note:   one two\t \r\nX-Empty:  \r\nX-Last: \t1\r\n",
+    "a long value": b"X-Note: " + b"y" * 6000 + b"\r\n",
+    "many fields": b"".join(b"X-%d: %d\r\n" % (i, i) for i in range(80)),
+    "cookies": b"Cookie: a=1; b=\"2\"; c\r\n",
+    "all characters of names": b"X!#$%&'*+-.^_`|~: 1\r\n",
+    "characters beyond ASCII": b"X-Note: \xe9\xff\r\n",
+}
+
+
+@pytest.mark.parametrize("what", FINE_HEADS)
+def test_a_head_that_its_fields_explain_is_accepted(server, what):
+    """Also in pieces, and as the second one of a connection, when libmicrohttpd has moved its buffer."""
+    plain = b"GET /%68ealthz?%61=+&b HTTP/1.1\r\nHost: x\r\n" + FINE_HEADS[what]
+    assert statuses(exchange(server.port, (plain + b"\r\n") * 3 + plain + CLOSE)) == [200] * 4
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as connection:
+        for at in range(0, len(plain), 700):
+            connection.sendall(plain[at:at + 700])
+        connection.sendall(CLOSE)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
 def test_a_small_body_that_is_refused_is_read_and_the_connection_stays_open(server):
     received = exchange(server.port, b"POST /v1/kernels HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello" + HEALTH)
     assert statuses(received) == [401, 200]

@@ -364,7 +364,8 @@ static enum MHD_Result begin_body(struct request_private *request) {
     return refused(request);
   }
 
-  if (route->place == ROUTE_DATABASE && !request_may_run(view))
+  /* Where answers are cached, the worker counts those that are not. */
+  if (route->place == ROUTE_DATABASE && !route->is_cached && !request_may_run(view))
     return refused(request);
 
   if (route->body_max == 0 && (request->body_declared || request->is_chunked)) {

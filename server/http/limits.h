@@ -12,7 +12,7 @@
 /* clang-format off */
 #define LIMITS(LIMIT) \
   LIMIT(REQUESTS, "token-requests", "1000", 1000000, "requests a second", \
-        "how many requests a second of one token may need the database, and three times as many " \
+        "how many requests a second of one token may need the database, and five times as many " \
         "at once; 0: no limit, like for the other --token-… options, which do not apply to " \
         "operators and admins") \
   LIMIT(FILES, "token-files-mib", "16384", 1073741824, "MiB of stored files", \
@@ -33,7 +33,7 @@ enum limit {
       LIMIT_COUNT
 };
 
-#define LIMIT_BURST_S 3 /* how many seconds' requests may come at once */
+#define LIMIT_BURST_S 5 /* how many seconds' requests may come at once */
 
 struct author;
 struct server;

@@ -98,7 +98,8 @@ static void handle_cached(struct worker *worker, struct request_private *taken) 
     return;
   }
 
-  if (!request_answer_from_cache(request))
+  /* Only a request that makes an answer counts: of a thousand that start together, a few. */
+  if (!request_answer_from_cache(request) && request_may_run(request))
     request_handle(worker, request);
   if (flight == FLIGHT_LEADS) {
     flights_end(server->flights, key);

@@ -224,6 +224,22 @@ def test_a_request_line_with_more_bytes_than_its_three_words_is_refused(server, 
     assert statuses(exchange(server.port, line + b"\r\nHost: x\r\n\r\n" + HEALTH)) in ([400], [])
 
 
+@pytest.mark.parametrize("lines, status", [
+    (b"Host: x\r\nContent-Length: +5\r\n\r\nhello", 400),
+    (b"X-No: host\r\n\r\n", 400),
+    (b"Host: x\r\nContent-Length: 99999999999999999999\r\n\r\n", 413),
+    (b"Host: x\r\nCookie: " + b"a=b; " * 3000 + b"\r\n\r\n", 431),
+    (b"Host: x\r\n" + b"X-A: b\r\n" * 5000 + b"\r\n", 431),
+])
+def test_what_libmicrohttpd_refuses_itself_ends_the_connection(server, lines, status):
+    """In HTML, and for some of them the status line and fields stand once more at the beginning of the body."""
+    head, _, body = exchange(server.port, b"GET /healthz HTTP/1.1\r\n" + lines + HEALTH).partition(b"\r\n\r\n")
+    assert statuses(head) == [status] and b"Connection: close" in head
+    html = body.removeprefix(head + b"\r\n\r\n")
+    assert int(re.search(rb"Content-Length: (\d+)", head).group(1)) == len(html)
+    assert html.startswith(b"<html>") and html.endswith(b"</html>"), "nothing after it is read as a request"
+
+
 FINE_HEADS = {
     "no blank behind the colon": b"X-Note:one\r\nX-Empty:\r\n",
     "several blanks": b"X-Note:   one two\t \r\nX-Empty:  \r\nX-Last: \t1\r\n",

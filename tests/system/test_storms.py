@@ -104,6 +104,15 @@ def test_shared_code_that_many_containers_request_at_once_is_read_once(server, r
     assert runs_of(server, "remote_read") == runs_of(server, "remote_of_build") == 1
 
 
+@SHARED
+def test_answers_from_memory_do_not_count_in_the_limit_of_a_token(start, database, options):  # noqa: F811
+    server = start(harness.Server, database, options=(*options, "--token-requests", "1"))  # noqa: F811
+    reader = harness.make_token(database, "container", "reader,demand")  # noqa: F811
+    assert put(server, reader).status == 204
+    for _ in range(3):  # with put, at_once's own requests and the first answer: the five of a burst
+        assert unanswered(at_once(server, reader, place())) == 0
+
+
 def test_choices_that_many_programs_request_at_once_are_looked_up_once(server, reader, publish):  # noqa: F811
     release = publish(1)
     for path, statement in ((f"/v1/choices?{query()}", "choices_signatures"), (f"/v1/releases/{release}", "release_load")):

@@ -24,14 +24,14 @@ Test(limits, a_token_has_a_burst_and_then_its_rate) {
 }
 
 Test(limits, tokens_have_buckets_of_their_own) {
-  cr_expect_eq(take(1, 1000, 100), 30);
-  cr_expect_eq(take(2, 1000, 100), 30);
+  cr_expect_eq(take(1, 1000, 100), 10 * LIMIT_BURST_S);
+  cr_expect_eq(take(2, 1000, 100), 10 * LIMIT_BURST_S);
 }
 
 Test(limits, two_tokens_of_one_slot_share_it_until_it_is_full_again) {
   int64_t other = 1 + 16384;
-  cr_expect_eq(take(1, 1000, 100), 30);
+  cr_expect_eq(take(1, 1000, 100), 10 * LIMIT_BURST_S);
   cr_expect_eq(take(other, 1000, 100), 0, "else the two would empty it in turn");
-  cr_expect_eq(take(other, 1000 + LIMIT_BURST_S * 1000, 100), 30);
+  cr_expect_eq(take(other, 1000 + LIMIT_BURST_S * 1000, 100), 10 * LIMIT_BURST_S);
   cr_expect_eq(take(1, 1000 + LIMIT_BURST_S * 1000, 100), 0);
 }

@@ -1,5 +1,5 @@
-/* The queue of the database workers, and the park: a hash of keys, each with a list of items, and a
- * timer wheel. */
+/* The queue of the database workers: a list of the tokens with requests, each with a FIFO. And the
+ * park: a hash of keys, each with a list of items, and a timer wheel. */
 #include "server/http/queue.h"
 
 #include <pthread.h>
@@ -155,6 +155,18 @@ bool park_was_woken(const struct park *park, const char *key, uint64_t since_gen
   return park->wakes[key_hash(key) % PARK_WAKES] > since_generation;
 }
 
+STAILQ_HEAD(fifo, request_private);
+
+/* The requests of one token; removed when it has none. */
+struct flow {
+  int64_t token;
+  struct flow *next; /* in its bucket */
+  TAILQ_ENTRY(flow) in_turns;
+  struct fifo requests;
+};
+
+#define FLOW_BUCKETS 1024
+
 struct queue {
   pthread_mutex_t lock;
   pthread_cond_t work;
@@ -163,7 +175,9 @@ struct queue {
   bool is_stopping;
   size_t length;
   uint64_t n_appended;
-  STAILQ_HEAD(fifo, request_private) requests, tokens; /* tokens: those that need a look-up */
+  TAILQ_HEAD(turns, flow) turns; /* the first is served next, and goes to the end */
+  struct flow *flows[FLOW_BUCKETS];
+  struct fifo tokens; /* requests whose token needs a look-up */
   struct park *park;
 };
 
@@ -181,7 +195,7 @@ struct queue *queue_new(int64_t length_max, int64_t poll_ms) {
   queue->poll_ms = poll_ms;
   queue->jitter = 0x9e3779b97f4a7c15u;
   queue->park = park_new();
-  STAILQ_INIT(&queue->requests);
+  TAILQ_INIT(&queue->turns);
   STAILQ_INIT(&queue->tokens);
   return queue;
 }
@@ -196,27 +210,66 @@ void queue_free(struct queue *queue) {
   free(queue);
 }
 
+/* The flow of the token, or where to put it. */
+static struct flow **flow_find(struct queue *queue, int64_t token) {
+  struct flow **at = &queue->flows[(uint64_t)token % FLOW_BUCKETS];
+  while (*at && (*at)->token != token)
+    at = &(*at)->next;
+  return at;
+}
+
+static struct fifo *flow_fifo(struct queue *queue, int64_t token) {
+  struct flow **at = flow_find(queue, token);
+  if (!*at) {
+    *at = xcalloc(1, sizeof **at);
+    (*at)->token = token;
+    STAILQ_INIT(&(*at)->requests);
+    TAILQ_INSERT_TAIL(&queue->turns, *at, in_turns);
+  }
+  return &(*at)->requests;
+}
+
 static void append(struct queue *queue, struct request_private *request, bool for_token) {
-  struct fifo *fifo = for_token ? &queue->tokens : &queue->requests;
+  struct fifo *fifo = for_token ? &queue->tokens : flow_fifo(queue, request->request.token_id);
   request->state = for_token ? REQUEST_AUTHORISING : REQUEST_QUEUED;
   STAILQ_INSERT_TAIL(fifo, request, next);
   queue->length++;
   request->number = ++queue->n_appended;
 }
 
-/* The list with the oldest request; when both are empty, either. */
-static struct fifo *fifo_choose(struct queue *queue) {
-  const struct request_private *request = STAILQ_FIRST(&queue->requests),
-                               *token = STAILQ_FIRST(&queue->tokens);
-  return token && (!request || token->number < request->number) ? &queue->tokens : &queue->requests;
+/* Whether look-ups of tokens are due before the next request. */
+static bool tokens_are_due(const struct queue *queue) {
+  const struct flow *flow = TAILQ_FIRST(&queue->turns);
+  const struct request_private *token = STAILQ_FIRST(&queue->tokens);
+  return token && (!flow || token->number < STAILQ_FIRST(&flow->requests)->number);
 }
 
-static struct request_private *pop(struct queue *queue, struct fifo *fifo) {
-  struct request_private *request = STAILQ_FIRST(fifo);
-  if (!request)
+static struct request_private *pop_token(struct queue *queue) {
+  struct request_private *request = STAILQ_FIRST(&queue->tokens);
+  if (request) {
+    STAILQ_REMOVE_HEAD(&queue->tokens, next);
+    queue->length--;
+  }
+  return request;
+}
+
+/* Takes the oldest request of the token whose turn it is. */
+static struct request_private *pop_request(struct queue *queue) {
+  struct flow *flow = TAILQ_FIRST(&queue->turns);
+  if (!flow)
     return NULL;
-  STAILQ_REMOVE_HEAD(fifo, next);
+
+  struct request_private *request = STAILQ_FIRST(&flow->requests);
+  STAILQ_REMOVE_HEAD(&flow->requests, next);
   queue->length--;
+
+  TAILQ_REMOVE(&queue->turns, flow, in_turns);
+  if (!STAILQ_EMPTY(&flow->requests)) {
+    TAILQ_INSERT_TAIL(&queue->turns, flow, in_turns);
+  } else {
+    *flow_find(queue, flow->token) = flow->next;
+    free(flow);
+  }
   return request;
 }
 
@@ -269,10 +322,9 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
   }
 
   if (!queue->is_stopping) {
-    struct fifo *fifo = fifo_choose(queue);
-    *ret_for_tokens = fifo == &queue->tokens;
+    *ret_for_tokens = tokens_are_due(queue);
     size_t most = *ret_for_tokens ? QUEUE_TOKENS_MAX : 1;
-    while (n < most && (requests[n] = pop(queue, fifo)))
+    while (n < most && (requests[n] = *ret_for_tokens ? pop_token(queue) : pop_request(queue)))
       requests[n++]->state = REQUEST_RUNNING;
     *ret_generation = queue->park->generation;
     /* One signal may announce several requests that came from the park. */
@@ -350,7 +402,7 @@ void queue_stop(struct queue *queue) {
     struct park_item *parked;
     while ((parked = park_take_any(queue->park)))
       unpark(queue, parked, 0);
-    request = pop(queue, fifo_choose(queue));
+    request = tokens_are_due(queue) ? pop_token(queue) : pop_request(queue);
     if (!request)
       break;
 

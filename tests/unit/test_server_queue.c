@@ -72,3 +72,59 @@ Test(queue, what_is_parked_while_the_other_workers_wait_is_run_in_time) {
   cr_expect(first.request.deadline_passed && second.request.deadline_passed);
   cr_expect(!queue_state(queue).parked && !queue_state(queue).queued);
 }
+
+/* The number of the token whose request is taken next. */
+static int64_t token_taken(struct queue *queue, bool *ret_for_tokens) {
+  struct worker_trial worker = {.queue = queue};
+  uint64_t generation;
+  worker.n = queue_take(queue, worker.taken, ret_for_tokens, &generation);
+  cr_assert_eq(worker.n, 1);
+  return worker.taken[0]->request.token_id;
+}
+
+Test(queue, tokens_are_served_in_turn) {
+  static const int64_t added[] = {1, 1, 1, 1, 2, 1 + 1024, 2, 1},
+                       taken[] = {1, 2, 1025, 1, 2, 1, 1, 1};
+  struct queue *queue = queue_new(100, 60000);
+  struct request_private requests[ARRAY_LENGTH(added)] = {0};
+  bool for_tokens;
+  for (size_t i = 0; i < ARRAY_LENGTH(added); i++) {
+    requests[i].request.token_id = added[i];
+    cr_assert_eq(queue_add(queue, &requests[i], false), QUEUE_ADDED);
+  }
+  for (size_t i = 0; i < ARRAY_LENGTH(taken); i++)
+    cr_expect_eq(token_taken(queue, &for_tokens), taken[i], "%zu", i);
+  cr_expect_eq(queue_state(queue).queued, 0);
+  queue_stop(queue);
+  queue_free(queue);
+}
+
+Test(queue, requests_of_one_token_are_served_in_their_order) {
+  struct queue *queue = queue_new(100, 60000);
+  struct request_private requests[5] = {0};
+  struct worker_trial worker = {.queue = queue};
+  for (size_t i = 0; i < ARRAY_LENGTH(requests); i++)
+    cr_assert_eq(queue_add(queue, &requests[i], false), QUEUE_ADDED);
+  for (size_t i = 0; i < ARRAY_LENGTH(requests); i++) {
+    take(&worker);
+    cr_expect_eq(worker.taken[0], &requests[i]);
+  }
+  queue_stop(queue);
+  queue_free(queue);
+}
+
+Test(queue, a_look_up_of_a_token_waits_for_older_requests_only) {
+  struct queue *queue = queue_new(100, 60000);
+  struct request_private requests[4] = {0};
+  bool for_tokens;
+  for (size_t i = 0; i < ARRAY_LENGTH(requests); i++) {
+    requests[i].request.token_id = (int64_t)i + 1;
+    cr_assert_eq(queue_add(queue, &requests[i], i == 1), QUEUE_ADDED);
+  }
+  for (size_t i = 0; i < ARRAY_LENGTH(requests); i++) {
+    cr_expect_eq(token_taken(queue, &for_tokens), (int64_t)i + 1);
+    cr_expect_eq(for_tokens, i == 1);
+  }
+  queue_stop(queue);
+  queue_free(queue);
+}

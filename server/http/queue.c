@@ -160,12 +160,16 @@ STAILQ_HEAD(fifo, request_private);
 /* The requests of one token; removed when it has none. */
 struct flow {
   int64_t token;
+  int left;          /* requests before its turn ends */
   struct flow *next; /* in its bucket */
   TAILQ_ENTRY(flow) in_turns;
   struct fifo requests;
 };
 
 #define FLOW_BUCKETS 1024
+/* How many requests in one turn a token of agents, operators or admins may have; others have one.
+ */
+#define FLEET_TURN 4
 
 struct queue {
   pthread_mutex_t lock;
@@ -218,11 +222,17 @@ static struct flow **flow_find(struct queue *queue, int64_t token) {
   return at;
 }
 
-static struct fifo *flow_fifo(struct queue *queue, int64_t token) {
+static int turn_of(const struct request_private *request) {
+  return request->request.roles & (TOKEN_AGENT | TOKEN_OPERATOR | TOKEN_ADMIN) ? FLEET_TURN : 1;
+}
+
+static struct fifo *flow_fifo(struct queue *queue, const struct request_private *request) {
+  int64_t token = request->request.token_id;
   struct flow **at = flow_find(queue, token);
   if (!*at) {
     *at = xcalloc(1, sizeof **at);
     (*at)->token = token;
+    (*at)->left = turn_of(request);
     STAILQ_INIT(&(*at)->requests);
     TAILQ_INSERT_TAIL(&queue->turns, *at, in_turns);
   }
@@ -230,7 +240,7 @@ static struct fifo *flow_fifo(struct queue *queue, int64_t token) {
 }
 
 static void append(struct queue *queue, struct request_private *request, bool for_token) {
-  struct fifo *fifo = for_token ? &queue->tokens : flow_fifo(queue, request->request.token_id);
+  struct fifo *fifo = for_token ? &queue->tokens : flow_fifo(queue, request);
   request->state = for_token ? REQUEST_AUTHORISING : REQUEST_QUEUED;
   STAILQ_INSERT_TAIL(fifo, request, next);
   queue->length++;
@@ -263,12 +273,17 @@ static struct request_private *pop_request(struct queue *queue) {
   STAILQ_REMOVE_HEAD(&flow->requests, next);
   queue->length--;
 
+  bool is_empty = STAILQ_EMPTY(&flow->requests);
+  if (--flow->left > 0 && !is_empty)
+    return request;
+
   TAILQ_REMOVE(&queue->turns, flow, in_turns);
-  if (!STAILQ_EMPTY(&flow->requests)) {
-    TAILQ_INSERT_TAIL(&queue->turns, flow, in_turns);
-  } else {
+  if (is_empty) {
     *flow_find(queue, flow->token) = flow->next;
     free(flow);
+  } else {
+    TAILQ_INSERT_TAIL(&queue->turns, flow, in_turns);
+    flow->left = turn_of(request);
   }
   return request;
 }

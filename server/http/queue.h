@@ -2,11 +2,11 @@
  * an event.
  *
  * Each token has a FIFO, and the tokens are served in turn, so that one that sends many requests
- * delays the others by one request each. A worker takes one request; if the oldest one waits for a
- * look-up of its token, the worker takes all that do, because one statement serves them. A request
- * that leaves the park goes to the end of its token's FIFO. Memory: the links are in the requests, which
- * the queue does not own. Threads: any; one lock, held for constant time, and neither libmicrohttpd
- * nor libpq is called under it. */
+ * delays the others by one request each. A token of agents or operators has four in each turn. A
+ * worker takes one request; if the oldest one waits for a look-up of its token, the worker takes
+ * all that do, because one statement serves them. A request that leaves the park goes to the end of
+ * its token's FIFO. Memory: the links are in the requests, which the queue does not own. Threads:
+ * any; one lock, held for constant time, and neither libmicrohttpd nor libpq is called under it. */
 #ifndef WAVETUNE_SERVER_HTTP_QUEUE_H
 #define WAVETUNE_SERVER_HTTP_QUEUE_H
 

@@ -99,6 +99,23 @@ Test(queue, tokens_are_served_in_turn) {
   queue_free(queue);
 }
 
+Test(queue, agents_and_operators_have_several_requests_in_a_turn) {
+  static const int64_t taken[] = {1, 2, 2, 2, 2, 1, 2, 2, 1, 1, 1, 1};
+  struct queue *queue = queue_new(100, 60000);
+  struct request_private requests[12] = {0};
+  bool for_tokens;
+  for (size_t i = 0; i < ARRAY_LENGTH(requests); i++) {
+    bool is_agent = i % 2;
+    requests[i].request.token_id = is_agent ? 2 : 1;
+    requests[i].request.roles = is_agent ? TOKEN_AGENT : TOKEN_READER;
+    cr_assert_eq(queue_add(queue, &requests[i], false), QUEUE_ADDED);
+  }
+  for (size_t i = 0; i < ARRAY_LENGTH(taken); i++)
+    cr_expect_eq(token_taken(queue, &for_tokens), taken[i], "%zu", i);
+  queue_stop(queue);
+  queue_free(queue);
+}
+
 Test(queue, requests_of_one_token_are_served_in_their_order) {
   struct queue *queue = queue_new(100, 60000);
   struct request_private requests[5] = {0};

@@ -163,11 +163,14 @@ void client_connected(struct connection *connection) {
   connection->certificate = NULL;
 }
 
-bool client_peer(const struct connection *connection, uint8_t ret[16]) {
+void address_group(const struct sockaddr *address, uint8_t ret[16]) {
   memset(ret, 0, 16);
-  if (!connection->is_proxy && address_bytes(peer_of(connection), ret) &&
-      memcmp(ret, four_prefix, sizeof four_prefix) != 0)
+  if (address_bytes(address, ret) && memcmp(ret, four_prefix, sizeof four_prefix) != 0)
     memset(ret + 8, 0, 8);
+}
+
+bool client_peer(const struct connection *connection, uint8_t ret[16]) {
+  address_group(peer_of(connection), ret);
   return !connection->is_proxy;
 }
 

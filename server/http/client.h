@@ -50,8 +50,11 @@ struct client_certificate {
 /* Notes whether the new connection is a trusted proxy's. */
 void client_connected(struct connection *connection);
 
-/* The address of the connection's peer, of IPv6 the network of 64 bits; IPv4 is mapped. False: it
- * is a trusted proxy, which has the connections of many clients. */
+/* What limits by address count together: an address of IPv4, mapped; of IPv6 a network of 64 bits,
+ * because a client usually has one; all zeros for other families. */
+void address_group(const struct sockaddr *address, uint8_t ret[16]);
+/* The group of the connection's peer. False: it is a trusted proxy, which has the connections of
+ * many clients. */
 must_check bool client_peer(const struct connection *connection, uint8_t ret[16]);
 
 /* The certificate of the client; *ret is NULL when there is none. A trusted proxy's client has it

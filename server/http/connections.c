@@ -2,6 +2,7 @@
  * connections.h. */
 #include "server/http/connections.h"
 
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include "common/cache/text.h"
@@ -21,6 +22,7 @@ struct connections {
   pthread_mutex_t lock;
   size_t most, per_address, most_of_class[CONNECTION_CLASS_COUNT], n[CONNECTION_CLASS_COUNT];
   struct strangers strangers;
+  uint8_t secret[16]; /* so that nobody can choose addresses of one bucket */
   struct peer *peers[ADDRESS_BUCKETS];
 };
 
@@ -33,6 +35,8 @@ struct connections *connections_new(size_t most, size_t per_address) {
       most - most / 4;
   connections->most_of_class[CLASS_FLEET] = most;
   TAILQ_INIT(&connections->strangers);
+  ALWAYS(getrandom(connections->secret, sizeof connections->secret, 0) ==
+         sizeof connections->secret);
   return connections;
 }
 
@@ -47,7 +51,10 @@ void connections_free(struct connections *connections) {
 
 /* The entry of the connection's address, or where to put it. */
 static struct peer **peer_find(struct connections *connections, const uint8_t address[16]) {
-  struct peer **at = &connections->peers[text_hash((const char *)address, 16) % ADDRESS_BUCKETS];
+  char mixed[16];
+  for (size_t i = 0; i < sizeof mixed; i++)
+    mixed[i] = (char)(address[i] ^ connections->secret[i]);
+  struct peer **at = &connections->peers[text_hash(mixed, sizeof mixed) % ADDRESS_BUCKETS];
   while (*at && memcmp((*at)->address, address, 16) != 0)
     at = &(*at)->next;
   return at;

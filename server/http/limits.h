@@ -12,9 +12,8 @@
 /* clang-format off */
 #define LIMITS(LIMIT) \
   LIMIT(REQUESTS, "token-requests", "1000", 1000000, "requests a second", \
-        "how many requests a second of one token may need the database, and five times as many " \
-        "at once; 0: no limit, like for the other --token-… options, which do not apply to " \
-        "operators and admins") \
+        "how many requests of one token a second may use the database, and five times as many at " \
+        "once; 0: no limit. No limit of --token-… applies to operators and admins") \
   LIMIT(FILES, "token-files-mib", "16384", 1073741824, "MiB of stored files", \
         "how many MiB of files (/v1/blobs) of one token may be stored; each counts 4 KiB more") \
   LIMIT(AGENTS, "token-agents", "1024", 1000000, "agents a day", \

@@ -2,6 +2,7 @@
 clients."""
 
 import base64
+import contextlib
 import hashlib
 import http.client
 import os
@@ -269,6 +270,28 @@ def test_a_proxy_refuses_tricks_with_headers(proxy, server, authority, trick):
 def metric(server, name):
     lines = server.request("GET", "/metrics").body.decode().splitlines()
     return sum(float(line.rsplit(None, 1)[1]) for line in lines if line.startswith(f"{name} "))
+
+
+@pytest.mark.parametrize("name", ["nginx", "haproxy"])
+def test_a_slow_body_through_a_proxy_ends(name, start, database, authority, tmp_path):
+    """A proxy waits for as long as some bytes come; the server has a deadline, and closes its connection to the proxy."""
+    program(name)
+    server = start(harness.Server, database, options=(*harness.UNHURRIED, "--trusted-proxy", "127.0.0.1", "--body-timeout-ms",
+                                                      "1000", "--body-rate", "1000"))
+    proxy = Proxy(name, tmp_path, server, authority)
+    head = (f"PUT /v1/blobs/sha256:{'0' * 64} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+            "Content-Length: 1000000\r\n\r\n")
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=300) as plain, \
+            Client(authority).context.wrap_socket(plain, server_hostname="localhost") as connection:
+        connection.sendall(head.encode())
+
+        def has_ended():
+            with contextlib.suppress(OSError):
+                connection.sendall(b"x")
+            return metric(server, 'wavetune_http_connections_closed_total{reason="body"}') == 1
+
+        wait_until(has_ended, 60, "the server to end what the proxy forwards")
+    proxy.kill()
 
 
 def test_bodies_go_through_a_proxy_up_to_the_limit(proxy, server, authority):

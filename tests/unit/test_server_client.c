@@ -120,3 +120,26 @@ Test(forwarded, each_name_of_a_certificate_has_its_own_digest) {
   cr_expect_not(digest_equal(&uri, &other), "URIs have");
   cr_expect_not(digest_equal(&uri, &token), "a token with the text of the name is another one");
 }
+
+static bool are_one_group(const char *one, const char *other) {
+  const char *texts[] = {one, other};
+  uint8_t groups[2][16];
+  for (size_t i = 0; i < 2; i++) {
+    struct sockaddr_in four = {.sin_family = AF_INET};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+    bool is_four = inet_pton(AF_INET, texts[i], &four.sin_addr) == 1;
+    cr_assert(is_four || inet_pton(AF_INET6, texts[i], &six.sin6_addr) == 1);
+    address_group(is_four ? (const struct sockaddr *)&four : (const struct sockaddr *)&six,
+                  groups[i]);
+  }
+  return memcmp(groups[0], groups[1], sizeof groups[0]) == 0;
+}
+
+Test(address_group, is_an_address_of_ipv4_or_a_network_of_ipv6) {
+  cr_expect(are_one_group("192.0.2.1", "::ffff:192.0.2.1"));
+  cr_expect(!are_one_group("192.0.2.1", "192.0.2.2"));
+  cr_expect(!are_one_group("::ffff:192.0.2.1", "::ffff:192.0.2.2"));
+  cr_expect(are_one_group("2001:db8:0:1::1", "2001:db8:0:1:ffff:ffff:ffff:ffff"));
+  cr_expect(!are_one_group("2001:db8:0:1::1", "2001:db8:0:2::1"));
+  cr_expect(!are_one_group("2001:db8:0:1::1", "192.0.2.1"));
+}

@@ -71,6 +71,8 @@ Test(queue, what_is_parked_while_the_other_workers_wait_is_run_in_time) {
   cr_expect((got == &first && other == &second) || (got == &second && other == &first));
   cr_expect(first.request.deadline_passed && second.request.deadline_passed);
   cr_expect(!queue_state(queue).parked && !queue_state(queue).queued);
+  queue_stop(queue);
+  queue_free(queue);
 }
 
 /* The number of the token whose request is taken next. */

@@ -137,10 +137,8 @@ static bool has_body(const struct connection *connection) {
 /* Refuses headers that a proxy and this server could read as different requests (RFC 9112, 6 and
  * 11.2). */
 static bool headers_check(const struct connection *connection, struct error *error) {
-  if (*connection->bad_head.message) {
-    *error = connection->bad_head;
-    return false;
-  }
+  if (connection->head_fault)
+    return error_set(error, "%s", connection->head_fault);
 
   static const enum known_header single[] = {HEADER_HOST, HEADER_AUTHORIZATION,
                                              HEADER_CLIENT_CERTIFICATE, HEADER_LENGTH};
@@ -171,8 +169,7 @@ static void headers_read(struct connection *connection, const char *method, cons
   connection->is_chunked = connection->headers[HEADER_TRANSFER_ENCODING] != NULL;
 
   const struct head head = {method, connection->target_at, version, connection->target_size};
-  connection->bad_head.message[0] = '\0';
-  (void)!head_check(connection->mhd, &head, &connection->bad_head);
+  connection->head_fault = head_fault(connection->mhd, &head);
 
   snprintf(connection->method, sizeof connection->method, "%s", method);
   const char *id = connection->headers[HEADER_REQUEST_ID];

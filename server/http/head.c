@@ -2,8 +2,6 @@
  * for colons and ends of lines, which it made NUL. Later versions refuse such heads themselves. */
 #include "server/http/head.h"
 
-#include "common/base/base.h"
-
 bool field_name_is_valid(const char *name) {
   static const char others[] = "!#$%&'*+-.^_`|~";
   size_t i = 0;
@@ -34,7 +32,7 @@ static enum MHD_Result field_walk(void *context, enum MHD_ValueKind kind, const 
   return walk->at ? MHD_YES : MHD_NO;
 }
 
-bool head_check(struct MHD_Connection *mhd, const struct head *head, struct error *error) {
+const char *head_fault(struct MHD_Connection *mhd, const struct head *head) {
   const union MHD_ConnectionInfo *info =
       MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
   struct walk walk = {.at = head->version + strlen(head->version) + 2};
@@ -42,12 +40,11 @@ bool head_check(struct MHD_Connection *mhd, const struct head *head, struct erro
   MHD_get_connection_values(mhd, MHD_HEADER_KIND, field_walk, &walk);
 
   if (walk.has_bad_name)
-    return error_set(error, "the name of a header field has a blank, or another character that "
-                            "is not allowed in it");
+    return "the name of a header field has a blank, or another character that is not allowed in it";
   if (!is_known || (head->method + strlen(head->method) + 1 == head->target &&
                     head->target + head->target_size + 1 == head->version && walk.at &&
                     walk.at + 2 == head->method + info->header_size))
-    return true;
-  return error_set(error, "the head of the request has bytes that belong to no field: a folded "
-                          "line, a NUL, or a line that does not end with CR LF");
+    return NULL;
+  return "the head of the request has bytes that belong to no field: a folded line, a NUL, or a "
+         "line that does not end with CR LF";
 }

@@ -10,7 +10,7 @@
 
 #include <microhttpd.h>
 
-#include "common/base/error.h"
+#include "common/base/base.h"
 
 /* `target` is the request target where libmicrohttpd stores it, of `target_size` bytes when it was
  * read; method and version are those of the access handler's first call. */
@@ -18,8 +18,8 @@ struct head {
   const char *method, *target, *version;
   size_t target_size;
 };
-must_check bool head_check(struct MHD_Connection *mhd, const struct head *head,
-                           struct error *error);
+/* NULL, or a sentence that says what is wrong with it; static. */
+const char *head_fault(struct MHD_Connection *mhd, const struct head *head);
 
 /* Whether it is a token of RFC 9110, 5.6.2. */
 must_check bool field_name_is_valid(const char *name);

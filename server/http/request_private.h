@@ -97,8 +97,8 @@ struct connection {
   char method[METHOD_SIZE];
   char *target; /* the request target as it was sent */
   size_t target_size;
-  const char *target_at; /* in libmicrohttpd's buffer */
-  struct error bad_head; /* "": the head is what libmicrohttpd shows of it */
+  const char *target_at;  /* in libmicrohttpd's buffer */
+  const char *head_fault; /* of the present request; NULL: none (head.h) */
   /* The last token, valid while the generation of the tokens is the same (0: not valid), and the
    * Authorization header that it came in. */
   uint64_t auth_generation;

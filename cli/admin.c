@@ -115,14 +115,16 @@ static int command_audit(struct options *options) {
 static int command_gc(struct options *options) {
   bool is_dry = option_flag(options, "dry-run");
   cleanup_json json_t *answer = NULL,
-                      *body = json_pack("{s:b, s:I}", "dry_run", is_dry, "keep_days",
-                                        (json_int_t)option_integer(options, "keep-days"));
+                      *body = json_pack("{s:b, s:I, s:b}", "dry_run", is_dry, "keep_days",
+                                        (json_int_t)option_integer(options, "keep-days"),
+                                        "measurements", option_flag(options, "measurements"));
   int code = cli_request_or_json(options, "POST", "/v1/gc", body, &answer);
   if (!answer)
     return code;
 
   const json_t *files = json_object_get(answer, "files"),
-               *releases = json_object_get(answer, "releases");
+               *releases = json_object_get(answer, "releases"),
+               *measurements = json_object_get(answer, "measurements");
   size_t index;
   json_t *release;
 
@@ -135,6 +137,11 @@ static int command_gc(struct options *options) {
          is_dry ? "would remove" : "removed", json_array_size(releases), cli_integer(files, "n"),
          cli_integer(files, "bytes"), cli_integer(answer, "demand"),
          json_is_true(json_object_get(answer, "more")) ? "; there is more: call again" : "");
+  if (option_flag(options, "measurements"))
+    printf("%s the measurements of %" JSON_INTEGER_FORMAT " jobs (%" JSON_INTEGER_FORMAT
+           " bytes) but those that served winners need\n",
+           is_dry ? "would remove" : "removed", cli_integer(measurements, "jobs"),
+           cli_integer(measurements, "bytes"));
 
   return EXIT_OK;
 }
@@ -173,6 +180,7 @@ static const struct option_spec gc_options[] = {
     CLI_FLAG("dry-run", "print what would be removed, and remove nothing"),
     CLI_INTEGER("keep-days", "DAYS", "30", 1, 36500,
                 "keep what was made or fetched in the last DAYS days"),
+    CLI_FLAG("measurements", "also remove the measurements of jobs that ended before"),
     SERVER_OPTIONS,
 };
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
@@ -186,5 +194,7 @@ CLI_COMMAND(gc, "gc", "", gc_options, "remove releases and files that are not ne
                            "last 8 that a channel pointed at, and for --keep-days after it was "
                            "made or fetched. A file stays while a kernel, a build or a "
                            "measurement names it. Demand stays for --keep-days after it was "
-                           "reported last. Jobs, measurements, kernels, builds and the history of "
-                           "channels stay.");
+                           "reported last. --measurements removes those of a range of jobs once "
+                           "all of them ended before --keep-days, but keeps the finals of winners "
+                           "that a release has or the next one may have; call again while there "
+                           "is more. Jobs, kernels, builds and the history of channels stay.");

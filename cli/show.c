@@ -78,7 +78,7 @@ static size_t device_index(json_t *devices, const json_t *row) {
 }
 
 /* Gets the measurements of the final stage that were not late, of configs that were correct in
- * every process. Returns an exit code. */
+ * every process; refuses when there are none. Returns an exit code. */
 static int samples_load(struct http_client *client, const json_t *job, struct samples *ret) {
   cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", cli_member(job, "job"));
   cleanup_json json_t *measurements = NULL;
@@ -115,6 +115,11 @@ static int samples_load(struct http_client *client, const json_t *job, struct sa
       json_put(json_array_get(ret->devices, device), "quarantined", json_true());
   }
 
+  const char *id = cli_member(job, "job"), *removed_at = cli_member(job, "measurements_removed_at");
+  if (ret->n == 0)
+    return cli_refuse(EXIT_FAILED,
+                      "the samples of job %s %s%s; `wavetune show %s` prints its verdict", id,
+                      *removed_at ? "were removed at " : "are not stored any more", removed_at, id);
   return EXIT_OK;
 }
 
@@ -185,7 +190,8 @@ static int winner_print(struct http_client *client, const json_t *job) {
 int job_print(struct http_client *client, const json_t *job) {
   const char *state = cli_member(job, "state"), *reason = cli_member(job, "reason"),
              *waiting = cli_member(job, "waiting"), *submitted_by = cli_member(job, "submitted_by"),
-             *cancelled_by = cli_member(job, "cancelled_by");
+             *cancelled_by = cli_member(job, "cancelled_by"),
+             *removed_at = cli_member(job, "measurements_removed_at");
   printf("job %s  %s  %s", cli_member(job, "job"), cli_member(job, "name"), state);
   if (string_equal(state, "running"))
     printf(" (%s, %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " configs measured)",
@@ -197,6 +203,9 @@ int job_print(struct http_client *client, const json_t *job) {
     printf("submitted by %s at %s\n", submitted_by, cli_member(job, "created_at"));
   if (*cancelled_by)
     printf("cancelled by %s at %s\n", cancelled_by, cli_member(job, "finished_at"));
+  if (*removed_at)
+    printf("its measurements were removed at %s, but for the final of a served winner\n",
+           removed_at);
 
   if (json_is_object(json_object_get(job, "winner")))
     return winner_print(client, job);
@@ -372,11 +381,6 @@ static int job_print_devices(struct http_client *client, const json_t *job, bool
   if (!verdict_by_device(samples.items, samples.n, (uint64_t)json_integer_value(winner), &ratios,
                          &error))
     return cli_fail(EXIT_FAILED, &error);
-  if (ratios.n == 0)
-    return cli_refuse(
-        EXIT_FAILED,
-        "the samples of job %s are not stored any more; `wavetune show %s` prints its verdict", id,
-        id);
 
   devices_name(samples.devices, agents);
   ratios_add(samples.devices, &ratios);

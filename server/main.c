@@ -110,6 +110,9 @@ static int signals_wait(int also) {
   {"end-idle-transactions", OPTION_INTEGER, "SECONDS", "0", 0, 86400, \
    "end other programs' database sessions that have been idle in a transaction for this long and " \
    "keep PostgreSQL from removing dead rows; 0: never"}, \
+  {"keep-days", OPTION_INTEGER, "DAYS", "0", 0, 36500, \
+   "once a day remove the measurements of jobs that ended more than DAYS days ago, and what " \
+   "\"wavetune gc\" removes; 0: never"}, \
   {"queue-max", OPTION_INTEGER, "N", "10000", 1, 1000000, \
    "how many requests may wait; further ones are answered 503"}, \
   {"head-timeout-ms", OPTION_INTEGER, "MS", "30000", 100, 600000, \
@@ -178,6 +181,7 @@ static bool serve_options(const struct options *options, const char *database,
       .agent_token_ms =
           token_ms ? token_ms : option_integer(options, "agent-token-days") * 24 * 60 * 60 * 1000,
       .end_idle_s = option_integer(options, "end-idle-transactions"),
+      .keep_days = option_integer(options, "keep-days"),
       .queue_max = option_integer(options, "queue-max"),
       .log_requests = log_requests,
       .head_timeout_ms = option_integer(options, "head-timeout-ms"),

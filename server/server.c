@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "server/agent/agents.h"
 #include "server/blob/blobs.h"
+#include "server/blob/collect.h"
 #include "server/cache/fetches.h"
 #include "server/capture/captures.h"
 #include "server/choice/choices.h"
@@ -190,17 +191,17 @@ static void *housekeep_main(void *context) {
   return NULL;
 }
 
-/* The workers, the threads that prepare choices and follow the policy, and, last, the
- * housekeeper. */
+/* The workers, the threads that collect (with --keep-days), prepare choices and follow the policy,
+ * and, last, the housekeeper. */
 static bool threads_start(struct server *server, struct error *error) {
-  int n = server->options.workers + 3;
+  void *(*const others[])(void *) = {collect_main, prepare_main, policy_main, housekeep_main};
+  int n_workers = server->options.workers, first = server->options.keep_days ? 0 : 1,
+      n = n_workers + (int)ARRAY_LENGTH(others) - first;
   server->threads = xcalloc((size_t)n, sizeof *server->threads);
   while (server->n_threads < n) {
     struct worker_thread *thread = &server->threads[server->n_threads];
-    void *(*run)(void *) = server->n_threads < n - 3    ? work_main
-                           : server->n_threads == n - 3 ? prepare_main
-                           : server->n_threads == n - 2 ? policy_main
-                                                        : housekeep_main;
+    void *(*run)(void *) =
+        server->n_threads < n_workers ? work_main : others[server->n_threads - n_workers + first];
     thread->worker.server = server;
     thread->worker.db = db_new(server->options.database, "wavetune-server");
     db_set_run_ms(thread->worker.db, server->options.database_timeout_ms);

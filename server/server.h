@@ -57,6 +57,7 @@ struct server_options {
   bool require_enrolment;  /* refuse agents that do not have their own tokens */
   int64_t agent_token_ms;  /* lifetime of an agent's own token, 0: unlimited; default 30 days */
   int64_t end_idle_s;      /* idle transactions of other programs are ended after this; 0: never */
+  int64_t keep_days; /* older measurements, and what is not needed, are removed daily; 0: never */
   int64_t queue_max; /* most requests that wait; further ones are answered 503; default 10000 */
   enum request_log log_requests;
   /* How long clients may take for the head of a request and, with what body_rate allows for its

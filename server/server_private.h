@@ -59,7 +59,7 @@ struct server {
   char *openapi;                     /* the document's text */
   atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */
   int n_threads;                     /* that were started */
-  struct worker_thread *threads;     /* the workers' and three more (threads_start) */
+  struct worker_thread *threads;     /* the workers' and up to four more (threads_start) */
   pthread_mutex_t stop_lock;
   pthread_cond_t stop_signal;
   bool is_stopping;

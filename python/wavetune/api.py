@@ -459,6 +459,7 @@ GcAnswer = TypedDict("GcAnswer", {
     "releases": Union[List[Dict[str, Any]], None],
     "files": Union[Dict[str, Any], None],
     "demand": Union[int, None],
+    "measurements": Union[Dict[str, Any], None],
     "more": bool,
     "dry_run": bool,
     "keep_days": Union[int, None],
@@ -467,6 +468,7 @@ GcAnswer = TypedDict("GcAnswer", {
 GcRequest = TypedDict("GcRequest", {
     "dry_run": bool,
     "keep_days": int,
+    "measurements": bool,
 }, total=False)
 
 HandBackRequest = TypedDict("HandBackRequest", {
@@ -592,6 +594,7 @@ Job = TypedDict("Job", {
     "space": "Space",
     "flagged": Union["Flagged", None],
     "quarantined": Union[str, None],
+    "measurements_removed_at": Union["Time", None],
 })
 
 JobAnswer = TypedDict("JobAnswer", {

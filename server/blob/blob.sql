@@ -130,3 +130,13 @@ SELECT CASE WHEN :remove
             ELSE (SELECT count(*) FROM demand
                   WHERE last_at < now() - make_interval(days => :keep_days))
        END AS n;
+
+-- The update finds no row unless a collection is due: of several servers one gets it.
+-- name: collection_claim
+UPDATE collection_due
+SET at = now() + interval '1 day'
+WHERE at <= now();
+
+-- name: collection_postpone
+UPDATE collection_due
+SET at = now() + make_interval(mins => :minutes::int);

@@ -1,36 +1,48 @@
-/* POST /v1/gc: removes releases, files and demand that are no longer needed; the housekeeper
- * removes files that nothing named for --unused-file-days.
+/* POST /v1/gc, and the thread of --keep-days: removes releases, files and demand that are no longer
+ * needed, and old measurements (measurement/retention.h). The housekeeper removes files that
+ * nothing named for --unused-file-days.
  *
  * A release is needed while a channel points at it, while it is one of the last COLLECT_ENTRIES
  * that a channel pointed at (to roll back to; renewals count once), and for keep_days after it was
  * made or fetched. A file is needed while a kernel, a build or a measurement names it, and for
  * keep_days after it was stored (a request may be about to name it). Demand is kept for keep_days
- * after its last report. Measurements, jobs, kernels, builds and the history of channels are never
- * collected. */
+ * after its last report. Measurements are removed on request only; jobs, kernels, builds and the
+ * history of channels never. */
+#include "server/blob/collect.h"
+
 #include "common/base/log.h"
 #include "server/audit/audit.h"
 #include "server/blob/blob.sql.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
+#include "server/measurement/retention.h"
 #include "server/records.h"
+#include "server/server_private.h"
 
 #define COLLECT_ENTRIES 8
 #define COLLECT_AT_ONCE 1000 /* releases, and files, of one call */
 #define COLLECT_KEEP_DAYS 30 /* unless the request states another number */
 #define ATTEMPTS 16
+#define LOOK_EVERY_MS 50
+#define POLLS 10 /* every so many --poll-ms the thread checks whether it is due */
+#define THREAD_RUN_MS (60 * 60 * 1000LL)
+#define RETRY_MINUTES 10 /* after a failure */
 /* The housekeeper has other duties, so it removes few files at a time. */
 #define HOUSEKEEP_AT_ONCE 64
 #define HOUSEKEEP_EVERY_MS (60 * 60 * 1000)
 #define HOUSEKEEP_AGAIN_MS 5000 /* while there are more */
 
 struct collect_request {
-  bool is_dry;
+  bool is_dry, measurements;
   int64_t keep_days;
 };
 static const struct field request_fields[] = {
     {"dry_run", FIELD_BOOL, offsetof(struct collect_request, is_dry), FIELD_NOT_NULL},
     RECORD_FIELD(INTEGER, struct collect_request, keep_days, FIELD_NOT_NULL, .least = 1,
                  .most = 36500, .about = "default: 30"),
+    RECORD_FIELD(BOOL, struct collect_request, measurements, FIELD_NOT_NULL,
+                 .about = "also those of jobs that ended more than keep_days ago, a partition a "
+                          "call"),
 };
 const struct record gc_request_record = RECORD("GcRequest", struct collect_request, request_fields);
 
@@ -56,7 +68,8 @@ struct collection {
     int64_t n, bytes;
   } files;
   int64_t demand; /* keys */
-  bool has_more;  /* COLLECT_AT_ONCE releases or files were found: there may be more */
+  struct retention measurements;
+  bool has_more; /* COLLECT_AT_ONCE releases or files were found, or another partition is due */
   struct collect_request request;
 };
 static const struct field files_fields[] = {
@@ -69,6 +82,7 @@ static const struct field answer_fields[] = {
     RECORD_FIELD(RECORDS, struct collection, releases, FIELD_ANSWER, .of = &release_record),
     RECORD_FIELD(RECORD, struct collection, files, FIELD_ANSWER, .of = &files_record),
     RECORD_FIELD(INTEGER, struct collection, demand, FIELD_ANSWER),
+    RECORD_FIELD(RECORD, struct collection, measurements, FIELD_ANSWER, .of = &retention_record),
     {"more", FIELD_BOOL, offsetof(struct collection, has_more), FIELD_ANSWER},
     {"dry_run", FIELD_BOOL, offsetof(struct collection, request.is_dry), FIELD_ANSWER},
     {"keep_days", FIELD_INTEGER, offsetof(struct collection, request.keep_days), FIELD_ANSWER},
@@ -93,9 +107,11 @@ static bool files_collect(struct db *db, const struct collect_request *request, 
   return true;
 }
 
-/* In the caller's transaction; adds a row to the audit table when something was removed. */
-static bool collect(struct db *db, const struct collect_request *request,
-                    const struct author *author, struct collection *ret, struct error *error) {
+/* Collects releases, files and demand, in the caller's transaction; adds a row to the audit table
+ * when something was removed. */
+static bool unneeded_collect(struct db *db, const struct collect_request *request,
+                             const struct author *author, struct collection *ret,
+                             struct error *error) {
   cleanup_rows struct db_rows *releases = NULL, *demand = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_bool(&parameters, "remove", !request->is_dry);
@@ -121,34 +137,115 @@ static bool collect(struct db *db, const struct collect_request *request,
                     error);
 }
 
+/* When another transaction names a file or a release that is being removed, the database refuses
+ * the removal (ERROR_REFERENCE); the next attempt sees the new reference. Measurements have a
+ * transaction of their own, because the removal of their partition locks more. */
+static bool collect(struct db *db, const struct collect_request *request,
+                    const struct author *author, struct collection *ret, struct error *error) {
+  for (int attempt = 1;; attempt++) {
+    if (db_begin(db, error) && db_end(db, unneeded_collect(db, request, author, ret, error), error))
+      break;
+    if (error->kind != ERROR_REFERENCE || attempt == ATTEMPTS)
+      return false;
+    collection_release(ret);
+  }
+
+  if (!request->measurements)
+    return true;
+  if (request->is_dry)
+    return retention_list(db, request->keep_days, &ret->measurements, error);
+
+  bool has_more;
+  if (!retention_remove(db, request->keep_days, author, &ret->measurements, &has_more, error))
+    return false;
+  ret->has_more |= has_more;
+  return true;
+}
+
+static void collection_log(const struct collection *collection, const char *by) {
+  log_info("gc: %s removed %zu releases, %lld files and the measurements of %lld jobs", by,
+           collection->releases.n, (long long)collection->files.n,
+           (long long)collection->measurements.jobs);
+}
+
 void route_gc_post(struct worker *worker, struct request *request) {
   struct collect_request given = {.keep_days = COLLECT_KEEP_DAYS};
+  cleanup_collection struct collection collection = {0};
   struct error error;
   if (!request_query_only(request, NULL))
     return;
-  if (!record_read(&gc_request_record, request->json, "", &given, &error)) {
+
+  if (!record_read(&gc_request_record, request->json, "", &given, &error) ||
+      !collect(worker->db, &given, request_author(request), &collection, &error)) {
     answer_failure(request, &error);
     return;
   }
 
-  /* When another transaction names a file or a release that is being removed, the database refuses
-   * the removal (ERROR_REFERENCE); the next attempt sees the new reference. */
-  for (int attempt = 1;; attempt++) {
+  if (!given.is_dry)
+    collection_log(&collection, request->token_name);
+  request_answer_json(request, 200, record_write(&gc_answer_record, &collection));
+}
+
+/* The thread of --keep-days */
+
+/* Whether a day has passed since one of the servers collected: true for one server only, which then
+ * has to collect. */
+static bool due_claim(struct db *db, bool *ret_is_due, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, &sql_collection_claim, NULL, &rows, error))
+    return false;
+
+  *ret_is_due = db_affected(rows) > 0;
+  return true;
+}
+
+static void due_postpone(struct db *db) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  struct error error;
+  bind_integer(&parameters, "minutes", RETRY_MINUTES);
+  if (!db_run(db, &sql_collection_postpone, &parameters, NULL, &error))
+    log_warning("gc: the next try is in a day: %s", error.message);
+}
+
+/* Collects until nothing is left or the server stops. */
+static bool all_collect(struct worker *worker, struct error *error) {
+  const struct collect_request request = {.measurements = true,
+                                          .keep_days = server_options(worker->server)->keep_days};
+  bool has_more = true;
+  while (has_more && server_pause(worker->server, 0)) {
     cleanup_collection struct collection collection = {0};
-    struct db *db = worker->db;
-    if (db_begin(db, &error) &&
-        db_end(db, collect(db, &given, request_author(request), &collection, &error), &error)) {
-      if (!given.is_dry)
-        log_info("gc: %s removed %zu releases and %lld files", request->token_name,
-                 collection.releases.n, (long long)collection.files.n);
-      request_answer_json(request, 200, record_write(&gc_answer_record, &collection));
-      return;
-    }
-    if (error.kind != ERROR_REFERENCE || attempt == ATTEMPTS) {
-      answer_failure(request, &error);
-      return;
+    if (!collect(worker->db, &request, &author_server, &collection, error))
+      return false;
+    collection_log(&collection, author_server.name);
+    has_more = collection.has_more;
+  }
+
+  return true;
+}
+
+void *collect_main(void *worker_thread) {
+  struct worker_thread *thread = worker_thread;
+  struct worker *worker = &thread->worker;
+  struct server *server = worker->server;
+  int64_t next_ms = 0;
+  MAGIC_CHECK(server, SERVER_MAGIC);
+  db_set_run_ms(worker->db, THREAD_RUN_MS);
+  while (server_pause(server, LOOK_EVERY_MS)) {
+    struct error error;
+    bool is_due = false;
+    if (!server_is_ready(server) || clock_monotonic_ms() < next_ms)
+      continue;
+
+    next_ms = clock_monotonic_ms() + POLLS * server_options(server)->poll_ms;
+    if (!due_claim(worker->db, &is_due, &error)) {
+      log_warning("gc: %s", error.message);
+    } else if (is_due && !all_collect(worker, &error)) {
+      log_warning("gc: %s; it tries again in %d minutes", error.message, RETRY_MINUTES);
+      due_postpone(worker->db);
     }
   }
+
+  return NULL;
 }
 
 static bool unused_files_remove(struct db *db, const struct collect_request *request,

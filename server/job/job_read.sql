@@ -44,11 +44,16 @@ SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_
                 conditions
             FROM measurements m
             LEFT JOIN measurement_objects o ON o.job_id = m.job_id AND o.measurement = m.id
-            WHERE m.job_id = j.id AND stage = 'final' AND NOT late AND outcome = 'correct'
+            WHERE m.job_id = :job::bigint AND stage = 'final' AND NOT late AND outcome = 'correct'
             ORDER BY config, process DESC
         ) last)
     END AS winner_resources,
     w.flagged, w.quarantined, s.space::json AS space,
+    (SELECT rfc3339(CASE WHEN j.id < p.end_job THEN p.emptied_at END)
+     FROM measurement_partitions p
+     WHERE p.first_job <= j.id
+     ORDER BY p.first_job DESC
+     LIMIT 1) AS measurements_removed_at,
     CASE
         WHEN j.state NOT IN ('queued', 'running')
             OR NOT EXISTS (SELECT FROM leases l WHERE l.job_id = j.id AND is_open(l.state))
@@ -80,7 +85,7 @@ CROSS JOIN LATERAL (
       AND a.last_seen > now() - :live_ms::bigint * interval '1 ms'
       AND j.state IN ('queued', 'running')
 ) d
-WHERE j.id = :job;
+WHERE j.id = :job::bigint;
 
 -- No row: there is no such job. One row without an event: there is no newer event.
 -- name: job_events_list

@@ -57,7 +57,7 @@ struct job_summary {
   struct job_winner winner;
   /* Of a single job: */
   json_t *space, *flagged;
-  char *waiting, *quarantined;
+  char *waiting, *quarantined, *measurements_removed_at;
 };
 
 /* clang-format off */
@@ -121,6 +121,9 @@ static const struct field job_fields[] = {
     FIELD(JSON, space, ALWAYS_THERE, .schema = "{\"$ref\": \"#/components/schemas/Space\"}"),
     FIELD(JSON, flagged, FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Flagged\"}"),
     FIELD(TEXT, quarantined, FIELD_ANSWER),
+    FIELD(TIME, measurements_removed_at, FIELD_ANSWER,
+          .about = "when its measurements were removed, but for the final of a winner that may be "
+                   "served"),
 };
 const struct record job_record = RECORD("Job", struct job_summary, job_fields);
 

@@ -103,7 +103,7 @@ VALUES (:job, :config, :config_values::json, :verdict::json, :agreement, :interp
 WITH measured AS MATERIALIZED (
     SELECT a.*, a.config = COALESCE(j.default_config, j.baseline) AS is_default
     FROM jobs j
-    CROSS JOIN LATERAL job_agreement(j.id) a
+    CROSS JOIN job_agreement(:job::bigint) a
     WHERE j.id = :job::bigint
 ), found AS (
     SELECT range_agg(int8range(config, config + 1)) AS configs
@@ -151,13 +151,14 @@ SELECT EXISTS (
            WHERE later.id = now.id) AS has_earlier,
        (SELECT count(*)
         FROM leases l
-        JOIN measurements q ON q.lease_id = l.id
-        WHERE l.job_id = now.id AND l.stage = 'final' AND q.quarantined AND q.late
+        JOIN measurements q ON q.job_id = :job::bigint AND q.lease_id = l.id
+        WHERE l.job_id = :job::bigint AND l.stage = 'final' AND q.quarantined AND q.late
           AND NOT EXISTS (
               SELECT
               FROM measurements m
-              WHERE (m.job_id, m.stage, m.round, m.process, m.config)
-                    = (q.job_id, q.stage, q.round, q.process, q.config)
+              WHERE m.job_id = :job::bigint
+                AND (m.stage, m.round, m.process, m.config)
+                    = (q.stage, q.round, q.process, q.config)
                 AND NOT m.late)) AS n_lacking
 FROM jobs now
 WHERE now.id = :job::bigint;

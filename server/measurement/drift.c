@@ -296,10 +296,11 @@ void drift_note_release(struct drift_note *note) {
   note->lease = 0;
 }
 
-bool drift_note(struct db *db, int64_t lease, int64_t epoch, struct drift_note *ret,
+bool drift_note(struct db *db, int64_t job, int64_t lease, int64_t epoch, struct drift_note *ret,
                 struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
   bind_integer(&parameters, "lease", lease);
   bind_integer(&parameters, "epoch", epoch);
   bind_integer(&parameters, "history", DRIFT_HISTORY_MAX + DRIFT_LEASES - 1);

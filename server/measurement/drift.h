@@ -64,9 +64,10 @@ struct drift_note {
 };
 void drift_note_release(struct drift_note *note);
 
-/* Stores what the baseline took in a lease that ended, in the transaction that ends it. */
-must_check bool drift_note(struct db *db, int64_t lease, int64_t epoch, struct drift_note *ret,
-                           struct error *error);
+/* Stores what the baseline took in a lease of the job that ended, in the transaction that ends
+ * it. */
+must_check bool drift_note(struct db *db, int64_t job, int64_t lease, int64_t epoch,
+                           struct drift_note *ret, struct error *error);
 
 /* Drains the device if it drifts, with all that follows. Call it after that transaction and before
  * the job is advanced. A failure is logged: the device's next lease is judged again. */

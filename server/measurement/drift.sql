@@ -2,19 +2,17 @@
 -- (server/measurement/drift.h).
 
 -- Stores what the baseline took in a lease that ended, and returns it with the history that it is
--- compared with, its own value last. Only the first 64 measurements of a lease are used. They are
--- read as a range of one key in the order of the unique index, so that the plan probes the index
--- even when it was made while the table was small. The history does not have the new row yet: a
--- statement does not see what it inserts.
+-- compared with, its own value last. Only the first 64 measurements of a lease are used. The job is
+-- that of the lease: of the partitions only one is read. The history does not have the new row yet:
+-- a statement does not see what it inserts.
 -- name: drift_note
 WITH timed AS MATERIALIZED (
     SELECT m.job_id, m.agent, m.device, m.stage, m.regime, m.timer,
            percentile_cont(0.5) WITHIN GROUP (ORDER BY us) AS median_us
     FROM (SELECT *
           FROM measurements
-          WHERE (lease_id, epoch) >= (:lease::bigint, :epoch::bigint)
-            AND (lease_id, epoch) <= (:lease::bigint, :epoch::bigint)
-          ORDER BY lease_id, epoch, seq
+          WHERE job_id = :job::bigint AND lease_id = :lease::bigint AND epoch = :epoch::bigint
+          ORDER BY seq
           LIMIT 64) m,
          unnest(m.baseline_us) us
     WHERE NOT m.late AND m.outcome = 'correct'

@@ -16,18 +16,16 @@ WHERE l.id = :lease::bigint
 FOR UPDATE OF l;
 
 -- It is not part of the statement that locks: its snapshot contains what an earlier post of the
--- lease stored while this one waited. Each seq is looked up as a range of one key, so that the plan
--- probes the unique index even when it was made, and kept, while the table was small enough for a
--- sequential scan.
+-- lease stored while this one waited. The job is that of the lease: of the partitions only one is
+-- read.
 -- name: results_known
 SELECT p.seq, m.body_digest
 FROM unnest(:seq::bigint[]) AS p(seq)
 CROSS JOIN LATERAL (
     SELECT body_digest
     FROM measurements
-    WHERE (lease_id, epoch, seq) >= (:lease::bigint, :epoch::bigint, p.seq)
-      AND (lease_id, epoch, seq) <= (:lease::bigint, :epoch::bigint, p.seq)
-    ORDER BY lease_id, epoch, seq
+    WHERE job_id = :job::bigint AND lease_id = :lease::bigint AND epoch = :epoch::bigint
+      AND seq = p.seq
     LIMIT 1
 ) m;
 
@@ -131,7 +129,7 @@ LEFT JOIN LATERAL (
     FROM (
         SELECT *
         FROM measurements
-        WHERE job_id = j.id AND id > :after::bigint
+        WHERE job_id = :job::bigint AND id > :after::bigint
         ORDER BY id
         LIMIT :limit::bigint
     ) page

@@ -311,7 +311,7 @@ static const struct field known_fields[] = {
 };
 static const struct record known_record = RECORD(NULL, struct known_measurement, known_fields);
 
-bool results_known(struct db *db, int64_t lease, const struct results *results,
+bool results_known(struct db *db, int64_t job, int64_t lease, const struct results *results,
                    struct known_measurement **ret, size_t *ret_n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -320,6 +320,7 @@ bool results_known(struct db *db, int64_t lease, const struct results *results,
   for (size_t i = 0; i < results->measurements.n; i++)
     db_array_integer(&seqs, RESULTS_MEASUREMENT(results, i)->seq);
   bind_array(&parameters, "seq", &seqs);
+  bind_integer(&parameters, "job", job);
   bind_integer(&parameters, "lease", lease);
   bind_integer(&parameters, "epoch", results->epoch);
   if (!db_run(db, &sql_results_known, &parameters, &rows, error))
@@ -415,7 +416,7 @@ bool results_store(struct db *db, const struct posted_lease *lease, const struct
   if (judgement->is_change && !lease_change_state(db, &judgement->change, 1, error))
     return false;
   if (post_ends_lease(judgement) &&
-      !drift_note(db, judgement->change.lease, results->epoch, note, error))
+      !drift_note(db, lease->job, judgement->change.lease, results->epoch, note, error))
     return false;
 
   cleanup_parameters struct db_parameters parameters = {0};

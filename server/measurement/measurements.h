@@ -104,9 +104,10 @@ must_check bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease
 void posted_lease_init(struct posted_lease *lease);
 void posted_lease_release(struct posted_lease *lease);
 
-/* Those of the posted measurements that are stored already. */
-must_check bool results_known(struct db *db, int64_t lease, const struct results *results,
-                              struct known_measurement **ret, size_t *ret_n, struct error *error);
+/* Those of the posted measurements that are stored already; `job` is the lease's. */
+must_check bool results_known(struct db *db, int64_t job, int64_t lease,
+                              const struct results *results, struct known_measurement **ret,
+                              size_t *ret_n, struct error *error);
 
 /* Stores the new measurements, what they change of the lease and its job, and, if it is no longer
  * held, the time of its baseline; in the transaction that locked the lease. */

@@ -59,7 +59,7 @@ static bool post_store(struct db *db, struct post *post, struct error *error) {
 
   bool is_good = posted_lease_lock(db, post->id, &post->lease, &is_lease, error);
   if (is_good && is_lease && post->lease.posts)
-    is_good = results_known(db, post->id, results, &known, &n_known, error);
+    is_good = results_known(db, post->lease.job, post->id, results, &known, &n_known, error);
   if (is_good)
     post->judgement =
         results_judge(results, post->id, is_lease ? &post->lease : NULL, known, n_known);

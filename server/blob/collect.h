@@ -1,0 +1,13 @@
+/* The thread that collects once a day (serve --keep-days).
+ *
+ * One of the servers that share a database does it: it sets the time of the next collection first.
+ * A server that ends meanwhile has collected a part; the rest waits for the next day.
+ *
+ * Memory and threads: collect_main has a thread and a connection of its own. */
+#ifndef WAVETUNE_SERVER_BLOB_COLLECT_H
+#define WAVETUNE_SERVER_BLOB_COLLECT_H
+
+/* The thread's main function: takes a struct worker_thread. */
+void *collect_main(void *worker_thread);
+
+#endif

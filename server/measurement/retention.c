@@ -1,0 +1,86 @@
+/* Lists and empties the partitions of measurements that are due. */
+#include "server/measurement/retention.h"
+
+#include "server/audit/audit.h"
+#include "server/db/db_record.h"
+#include "server/measurement/retention.sql.h"
+
+#define REMOVE_ATTEMPTS 3
+
+static const struct field retention_fields[] = {
+    RECORD_FIELD(INTEGER, struct retention, partitions, FIELD_ANSWER),
+    RECORD_FIELD(INTEGER, struct retention, jobs, FIELD_ANSWER),
+    RECORD_FIELD(INTEGER, struct retention, bytes, FIELD_ANSWER),
+    RECORD_FIELD(INTEGER, struct retention, kept, FIELD_ANSWER,
+                 .about = "measurements of finals; null in a dry run"),
+};
+const struct record retention_record = RECORD(NULL, struct retention, retention_fields);
+
+static bool due_read(struct db *db, int64_t keep_days, struct db_rows **ret_rows,
+                     struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "keep_days", keep_days);
+  return db_run(db, &sql_retention_due, &parameters, ret_rows, error);
+}
+
+bool retention_list(struct db *db, int64_t keep_days, struct retention *ret, struct error *error) {
+  cleanup_rows struct db_rows *due = NULL;
+  if (!due_read(db, keep_days, &due, error))
+    return false;
+
+  *ret = (struct retention){.partitions = db_count(due), .kept = FIELD_NONE};
+  for (int row = 0; row < db_count(due); row++) {
+    ret->jobs += db_get_integer(due, row, "jobs");
+    ret->bytes += db_get_integer(due, row, "bytes");
+  }
+  return true;
+}
+
+/* In the caller's transaction. */
+static bool oldest_remove(struct db *db, int64_t keep_days, const struct author *author,
+                          struct retention *ret, bool *ret_more, struct error *error) {
+  cleanup_rows struct db_rows *due = NULL, *removed = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  *ret = (struct retention){0};
+  *ret_more = false;
+  if (!due_read(db, keep_days, &due, error))
+    return false;
+  if (!db_count(due))
+    return true;
+
+  *ret_more = db_count(due) > 1;
+  int64_t first_job = db_get_integer(due, 0, "first_job");
+  bind_integer(&parameters, "first_job", first_job);
+  bind_integer(&parameters, "keep_days", keep_days);
+  if (!db_run(db, &sql_retention_remove, &parameters, &removed, error))
+    return false;
+  if (!db_count(removed)) /* another server was faster */
+    return true;
+
+  *ret =
+      (struct retention){1, db_get_integer(removed, 0, "jobs"), db_get_integer(removed, 0, "bytes"),
+                         db_get_integer(removed, 0, "kept")};
+  cleanup_free char *object = xasprintf("older than %lld days", (long long)keep_days);
+  return audit_note(db, author, AUDIT_COLLECT, object,
+                    json_pack("{s:{s:I, s:I, s:I, s:I, s:I}}", "measurements", "from_job",
+                              (json_int_t)first_job, "before_job",
+                              (json_int_t)db_get_integer(due, 0, "end_job"), "jobs",
+                              (json_int_t)ret->jobs, "bytes", (json_int_t)ret->bytes, "kept",
+                              (json_int_t)ret->kept),
+                    error);
+}
+
+bool retention_remove(struct db *db, int64_t keep_days, const struct author *author,
+                      struct retention *ret, bool *ret_more, struct error *error) {
+  for (int attempt = 1;; attempt++) {
+    if (db_begin(db, error) &&
+        db_end(db, oldest_remove(db, keep_days, author, ret, ret_more, error), error))
+      return true;
+    if (error->kind != ERROR_CONTENTION)
+      return false;
+    if (attempt == REMOVE_ATTEMPTS)
+      return error_of(error, ERROR_CONTENTION,
+                      "the measurements are in use, perhaps by a backup: none were removed; try "
+                      "again later");
+  }
+}

@@ -27,7 +27,7 @@ class Side:
         self.server = bench.server(options=(*harness.UNHURRIED, *harness.LEASES_OF_8))
         self.kernel = driver.register(self.server)
         self.agents = driver.enrol(self.server, CONNECTIONS)
-        for table in TABLES:
+        for table in ("jobs", "leases", *self.sql("select partition from measurement_partitions").split()):
             self.sql(f"alter table {table} set (autovacuum_enabled = off)")
 
     def sql(self, text):

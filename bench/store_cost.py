@@ -82,12 +82,14 @@ def variants(table):
     found["without its checks"] = (
         "".join(f"alter table measurements drop constraint {name}; " for name, _ in checks),
         "".join(f"alter table measurements add constraint {name} {text}; " for name, text in checks))
-    for name, text in (line.split("|") for line in table.sql(
-            "select indexname, indexdef from pg_indexes where tablename = 'measurements' order by indexname").splitlines()):
+    # Those of the whole table, and the key that each partition has for itself.
+    for name, text, of in (line.split("|") for line in table.sql(
+            "select indexname, indexdef, tablename from pg_indexes where tablename = 'measurements' or indexname ="
+            " 'measurements_0_lease_id_epoch_seq_key' order by indexname").splitlines()):
         is_key = table.sql(f"select pg_get_constraintdef(oid) from pg_constraint where conname = '{name}'")
         found[f"without the index {name}"] = (
-            (f"alter table measurements drop constraint {name} cascade", f"alter table measurements add constraint {name} {is_key}")
-            if is_key else (f"drop index {name}", text))
+            (f"alter table {of} drop constraint {name} cascade", f"alter table {of} add constraint {name} {is_key}")
+            if is_key else (f"drop index {name}", text.replace(" ON ONLY ", " ON ")))
     return found
 
 

@@ -14,10 +14,15 @@ OPEN_LEASES = OPEN_JOBS * LEASES_A_JOB
 WATCHED = ("jobs", "leases", "measurements")
 # The rows that a statement may read in one run: a few jobs with all their leases, not all open leases nor those of all jobs.
 ROWS_MAX, BLOCKS_MAX = 1000, 4000
-ROWS_MAX_OF = {"leases_cancel_all_ended": OPEN_LEASES + 1000,  # a sweep: all live leases, but no ended ones
+ROWS_MAX_OF = {"results_known": 20, "drift_note": 20,  # of a lease, where its job has hundreds
+               "leases_cancel_all_ended": OPEN_LEASES + 1000,  # a sweep: all live leases, but no ended ones
                "jobs_list": 100 * LEASES_A_JOB + 1000}  # a page of jobs, with the times of their leases
 # It writes thousands of leases; and PostgreSQL may read the mean of 16 jobs' leases from a whole table that is not much larger.
 NOT_JUDGED = {"leases_insert", "kernels_pace"}
+# Statements of one job, which read one partition of the measurements however many there are.
+OF_ONE_JOB = {"results_known", "drift_note", "job_measurements_list", "job_get", "flag_facts", "measurements_screen_ranked",
+              "measurements_screen_outcomes", "measurements_final", "results_insert"}
+PARTITIONS = 7
 EXPLAIN = {"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_analyze": "on",
            "auto_explain.log_timing": "off", "auto_explain.log_buffers": "on", "auto_explain.log_format": "json",
            "log_min_duration_statement": "0"}
@@ -55,10 +60,11 @@ def plans_since(log, offset):
 
 
 def scans(node):
-    """(table, how it was read, rows that were touched) of every scan."""
-    if node.get("Relation Name") in WATCHED and node["Node Type"] != "ModifyTable":
+    """(table or partition, how it was read, rows that were touched) of every scan that was executed."""
+    table = node.get("Relation Name", "")
+    if table.startswith(WATCHED) and node["Node Type"] != "ModifyTable" and node["Actual Loops"]:
         rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
-        yield node["Relation Name"], f"{node['Node Type']} {node.get('Index Name', '')}".strip(), rows * node["Actual Loops"]
+        yield table, f"{node['Node Type']} {node.get('Index Name', '')}".strip(), rows * node["Actual Loops"]
     for child in node.get("Plans", ()):
         yield from scans(child)
 
@@ -72,7 +78,12 @@ class Stale:
         name = database.split("dbname=")[1]
         postgres.sql("; ".join(f"alter database {name} set {setting} = '{value}'" for setting, value in EXPLAIN.items()),
                      database="postgres")
-        for table in WATCHED:
+        for _ in range(PARTITIONS - 1):
+            self.sql("select measurement_partition_follow(max(end_job)) from measurement_partitions")
+        self.sql("select setval(pg_get_serial_sequence('jobs', 'id'), 960)")  # jobs of several partitions
+        partitions = self.sql("select partition from measurement_partitions").split()
+        assert len(partitions) == PARTITIONS
+        for table in ("jobs", "leases", *partitions):
             self.sql(f"alter table {table} set (autovacuum_enabled = off)")
         self.server = start(harness.Server, database, options=(*harness.UNHURRIED, "--poll-ms", "200", *harness.LEASES_OF_8))
         self.kernel, self.hand = register(self.server), Hand(self.server, "a")
@@ -128,7 +139,7 @@ def first_hour(stale):
     keeps one from the sixth run on."""
     for table in WATCHED:
         stale.sql(f"vacuum analyze {table}")
-    stale.submit([1], leases=20)
+    stale.submit([1], leases=40)
     for _ in range(20):
         stale.cycle()
 
@@ -157,7 +168,8 @@ def test_statements_read_what_they_need_when_statistics_are_stale(prepare, start
                                         "space": {"parameters": {"A": list(range(LEASES_A_JOB * 8))}},
                                         "budget": {"device_seconds": 100}})
     server.get("/v1/jobs")
-    server.get(f"/v1/jobs/{lease['job']}/measurements")
+    for job in (lease["job"], stale.sql("select min(id) from jobs")):
+        server.get(f"/v1/jobs/{job}/measurements")
     Hand(server, "a", boot="b2", agent=stale.hand.id)
     assert server.request("DELETE", f"/v1/jobs/{lease['job']}").status == 200
     lease = stale.hand.pull().json
@@ -167,13 +179,16 @@ def test_statements_read_what_they_need_when_statistics_are_stale(prepare, start
     swept = {"jobs_ready_all", "leases_cancel_all_ended", "leases_unwanted"}  # by the housekeeper, in its own time
     wait_until(lambda: swept <= {name for name, _ in plans_since(postgres.folder / "log", began)}, 30, "the sweeps")
 
-    ran, wrong = set(), []
+    ran, wrong, read_partitions = set(), [], {}
     for name, plan in plans_since(postgres.folder / "log", began):
         ran.add(name)
         blocks = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
         read = [scan for scan in scans(plan) if scan[2] > ROWS_MAX_OF.get(name, ROWS_MAX)]
-        if name not in NOT_JUDGED and (read or blocks > BLOCKS_MAX):
-            wrong.append((name, read, f"{blocks} blocks"))
+        partitions = {scan[0] for scan in scans(plan) if scan[0].startswith("measurements_")}
+        if name in OF_ONE_JOB:
+            read_partitions.setdefault(name, set()).update(partitions)
+        if name not in NOT_JUDGED and (read or blocks > BLOCKS_MAX or (name in OF_ONE_JOB and len(partitions) > 1)):
+            wrong.append((name, read, f"{blocks} blocks", partitions))
     needed = {"lease_take", "lease_asker", "lease_lock", "lease_change_state", "lease_hardware_is_idle", "leases_split_choose",
               "lease_held", "leases_renew", "results_lock", "results_known", "results_insert", "leases_reclaim", "leases_expire",
               "leases_cancel_over_budget", "leases_cancel_ended", "jobs_ready", "jobs_raise_leases", "job_change_state",
@@ -181,6 +196,7 @@ def test_statements_read_what_they_need_when_statistics_are_stale(prepare, start
     needed |= {"lease_gather"} if prepare is quiet_time else set()
     assert needed <= ran, needed - ran
     assert not wrong, "\n".join(map(str, wrong))
+    assert len(set().union(*read_partitions.values())) > 1, "the jobs are of several partitions"
 
 
 @pytest.mark.parametrize("function", INLINED)

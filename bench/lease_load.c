@@ -7,9 +7,9 @@
  *
  * AGENTS is a file with an agent's id on each line; connection i acts as agent i modulo their
  * number. Prints one line of JSON: cycles (lease + complete) and measurements, per second, and the
- * latency of a granted lease request. A turn that is due while its connection is busy waits, and
- * its latency counts from when it was due. Threads: one, with epoll. Memory: everything ends with
- * the process. */
+ * latencies of granted lease requests and of posts of results. A turn that is due while its
+ * connection is busy waits, and its latency counts from when it was due. Threads: one, with epoll.
+ * Memory: everything ends with the process. */
 #include "bench/load.h"
 
 enum doing { IDLE, LEASE, RESULTS };
@@ -26,7 +26,7 @@ struct figures {
   int64_t began_ns;
   uint64_t next_turn;
   uint64_t cycles, measurements, empty, failed, busy;
-  struct latencies leases;
+  struct latencies leases, results;
 };
 
 /* `turn_ns`: when the request was due; 0: now. */
@@ -64,6 +64,7 @@ static void results_answered(const struct load *load, struct figures *figures, s
   if (answer->status == 200) {
     figures->cycles++;
     figures->measurements += hand->posted;
+    latency_add(&figures->results, hand->connection.asked_ns);
   } else {
     figures->failed++;
   }
@@ -130,14 +131,16 @@ int main(int argc, char **argv) {
 
   double elapsed = (double)(clock_monotonic_ns() - figures.began_ns) * 1e-9;
   latencies_sort(&figures.leases);
+  latencies_sort(&figures.results);
   printf("{\"seconds\": %.3f, \"cycles\": %" PRIu64 ", \"measurements\": %" PRIu64
          ", \"empty\": %" PRIu64 ", \"failed\": %" PRIu64 ", \"busy\": %" PRIu64
          ", \"cycles_per_s\": %.1f, \"measurements_per_s\": %.1f"
          ", \"leases\": %zu, \"lease_p50_us\": %.0f, \"lease_p99_us\": %.0f, \"lease_max_us\": "
-         "%.0f}\n",
+         "%.0f, \"results_p50_us\": %.0f, \"results_p99_us\": %.0f}\n",
          elapsed, figures.cycles, figures.measurements, figures.empty, figures.failed, figures.busy,
          (double)figures.cycles / elapsed, (double)figures.measurements / elapsed, figures.leases.n,
          latencies_percentile(&figures.leases, 50), latencies_percentile(&figures.leases, 99),
-         latencies_percentile(&figures.leases, 100));
+         latencies_percentile(&figures.leases, 100), latencies_percentile(&figures.results, 50),
+         latencies_percentile(&figures.results, 99));
   return figures.failed ? 1 : 0;
 }

@@ -63,8 +63,8 @@ class Postgres:
     """One private cluster; PostgreSQL refuses root, so root runs it as the user postgres. Without `durable` it survives a
     kill of its processes, not of the machine, and a database is made ten times as fast: for tests, not for benchmarks."""
 
-    def __init__(self, durable=True):
-        self.durable = durable
+    def __init__(self, durable=True, shared_buffers="64MB"):
+        self.durable, self.shared_buffers = durable, shared_buffers
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="wt-pg-", dir="/tmp" if durable else scratch()))
         self.user = None
         if os.geteuid() == 0:
@@ -105,7 +105,7 @@ class Postgres:
         self.process = subprocess.Popen(
             self._command("postgres", "-D", f"{self.folder}/data", "-k", str(self.folder), "-c", "listen_addresses=",
                           "-c", f"fsync={'on' if self.durable else 'off'}", "-c", "max_connections=60", "-c",
-                          "log_statement=none", "-c", "shared_buffers=64MB"),
+                          "log_statement=none", "-c", f"shared_buffers={self.shared_buffers}"),
             stdout=log, stderr=log, cwd="/")
         wait_until(lambda: self.sql("select 1", database="postgres", check=False) == "1", 20, "PostgreSQL to answer")
 

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import threading
@@ -459,6 +460,20 @@ def test_a_collection_that_fails_is_tried_again_within_minutes(history, start, d
     wait_until(lambda: "it tries again in 10 minutes" in server.messages, 60, "the server to give up")
     wait_until(lambda: sql("select at < now() + interval '1 h' from collection_due") == "t", 60, "it to be postponed")
     assert sql("select at > now() from collection_due") == "t"
+
+
+def test_a_failure_is_logged_when_the_next_collection_cannot_be_read_or_postponed(history, start, database, session, sql):
+    sql("alter table collection_due rename to hidden")
+    server = start(harness.Server, database, options=("--keep-days", "90", "--poll-ms", "20", *harness.UNHURRIED))
+    wait_until(lambda: re.search(r"gc: .*collection_due", server.messages), 60, "it to say that it cannot read when it is due")
+    sql("create function refuse() returns trigger language plpgsql as $$ begin if new.at < now() + interval '1 h' then"
+        " raise exception 'no postponement'; end if; return new; end $$;"
+        " create trigger refuse before update on hidden for each row execute function refuse()")
+    reader = session()
+    reader.run("select count(*) from measurements")
+    sql("alter table hidden rename to collection_due")
+    wait_until(lambda: re.search("gc: the next try is in a day: .*no postponement", server.messages), 60, "it to say so")
+    assert history.measurements()[history.superseded]
 
 
 def test_a_serving_role_makes_partitions_and_removes_measurements_but_drops_no_table(postgres, start, tmp_path):

@@ -150,6 +150,7 @@ static bool collect(struct db *db, const struct collect_request *request,
     collection_release(ret);
   }
 
+  ret->measurements = (struct retention){0};
   if (!request->measurements)
     return true;
   if (request->is_dry)

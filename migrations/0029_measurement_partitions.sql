@@ -186,6 +186,8 @@ DECLARE
     from_job bigint;
     before_job bigint;
     name text;
+    needed bigint[];
+    unended bigint[];
     n bigint;
 BEGIN
     PERFORM FROM measurement_partitions p WHERE p.first_job = of_first_job FOR UPDATE;
@@ -206,30 +208,35 @@ BEGIN
     END LOOP;
 
     -- A job that was added to an emptied range later may not have ended: it keeps everything.
+    unended := ARRAY(
+        SELECT id
+        FROM jobs j
+        WHERE j.id >= from_job AND j.id < before_job
+          AND (j.finished_at IS NULL
+               OR j.finished_at >= now() - make_interval(days => keep_days)));
+    needed := ARRAY(
+        SELECT measurements_needed(from_job, before_job)
+        EXCEPT
+        SELECT unnest(unended));
     name := 'measurements_kept_' || from_job || '_' || before_job;
     PERFORM measurement_table_make(name, from_job, before_job);
     EXECUTE format(
         'INSERT INTO %I
          SELECT m.*
-         FROM jobs j
-         JOIN measurements_needed($1, $2) AS needed (job_id) ON needed.job_id = j.id
+         FROM unnest($3) AS job (id)
          CROSS JOIN LATERAL (
              SELECT *
              FROM measurements
              WHERE job_id >= $1 AND job_id < $2
-               AND job_id = j.id AND stage = ''final'' AND NOT late) m
-         WHERE j.finished_at < now() - make_interval(days => $3)
+               AND job_id = job.id AND stage = ''final'' AND NOT late) m
          UNION ALL
          SELECT m.*
-         FROM jobs j
+         FROM unnest($4) AS job (id)
          CROSS JOIN LATERAL (
              SELECT *
              FROM measurements
-             WHERE job_id >= $1 AND job_id < $2 AND job_id = j.id) m
-         WHERE j.id >= $1 AND j.id < $2
-           AND (j.finished_at IS NULL OR j.finished_at >= now() - make_interval(days => $3))',
-        name)
-    USING from_job, before_job, keep_days;
+             WHERE job_id >= $1 AND job_id < $2 AND job_id = job.id) m', name)
+    USING from_job, before_job, needed, unended;
     GET DIAGNOSTICS n = ROW_COUNT;
     EXECUTE format('ANALYZE %I', name);
     EXECUTE format(

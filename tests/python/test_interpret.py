@@ -198,9 +198,10 @@ def written(*values):
 
 
 @pytest.mark.parametrize("larger, smaller, is_stable", [
-    ([1e9, 2], [1e9 / 16**6, 2], True), ([1e9, 2], [1e9 / 16**7, 2], False), ([1e5, 2], [1e-30, 2], True),
+    ([1e9, 2], [1e9 / 16**4, 2], True), ([1e9, 2], [1e9 / 16**5, 2], False), ([1, 2], [1e-30, 2], True),
+    ([700, 2], [1e-3, 2], False),
     ([math.nan, -math.inf], [math.nan, -math.inf, 7], True), ([math.inf, 2], [-math.inf, 2], False),
-    ([math.nan, 2], [2, 2], False), ([2, 2], [2, math.nan], True), ([1e30, 1e9], [1e30, 1e9 / 16**7], False),
+    ([math.nan, 2], [2, 2], False), ([2, 2], [2, math.nan], True), ([1e30, 1e9], [1e30, 1e9 / 16**5], False),
     ([2, 2], [2], False)])
 def test_values_that_shrink_as_powers_of_the_inputs_are_stable(larger, smaller, is_stable):
     assert scaling.is_stable(written(*larger), written(*smaller)) == is_stable

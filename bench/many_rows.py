@@ -242,9 +242,9 @@ def read_in_turn(sides, dice):
             side.ask("its measurements", "GET", f"/v1/jobs/{job}/measurements?limit=1000")
     environment = json.loads(sides[0].sql(f"select e.identity from jobs j join environments e on e.id = j.environment_id"
                                           f" where j.id = {sides[0].first}"))
-    for i in range(PUBLISHES):
+    for i in range(PUBLISHES):  # of tags that both have, so that a release is new, or made again, on both sides
+        tag = f"filled-{dice.randrange(min(side.jobs for side in sides) // OF_TAG)}"
         for side in sides if i % 2 else sides[::-1]:
-            tag = f"filled-{dice.randrange(side.jobs // OF_TAG)}"
             made = side.ask("publish", "POST", "/v1/releases", {"environment": environment, "tag": tag})
             assert len(made["included"]) == OF_TAG, made
     for i in range(LISTS):

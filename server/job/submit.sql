@@ -89,33 +89,38 @@ SET likely = :likely::bigint[]
 WHERE id = :job
   AND likely = '{}';
 
+-- A kernel's newest jobs are read as a range of one key in the order of jobs_kernel_done. Ordered by
+-- the id alone, they would be searched among the newest jobs of all kernels. The LIMIT keeps the
+-- lookup of a winner from becoming a join that reads all winners.
 -- name: winners_past
 SELECT r.n, j.key, e.digest AS environment, w.config_values
 FROM unnest(:kernel::bytea[]) WITH ORDINALITY AS r(kernel, n)
 CROSS JOIN LATERAL (
     SELECT id, key, environment_id
     FROM jobs
-    WHERE kernel = r.kernel AND state = 'done'
-    ORDER BY id DESC
+    WHERE (kernel, id) >= (r.kernel, 0) AND (kernel, id) <= (r.kernel, 9223372036854775807)
+      AND state = 'done'
+    ORDER BY kernel DESC, id DESC
     LIMIT :limit
 ) j
-JOIN winners w ON w.job_id = j.id
+CROSS JOIN LATERAL (SELECT config_values FROM winners WHERE job_id = j.id LIMIT 1) w
 JOIN environments e ON e.id = j.environment_id
 ORDER BY r.n, j.id DESC;
 
--- Mean device time of a config in the screens of each kernel's newest jobs.
+-- Mean device time of a config in the screens of each kernel's newest jobs, which are read as above.
 -- name: kernels_pace
 SELECT r.n, (sum(l.device_us) / nullif(sum(l.n), 0))::bigint AS config_us
 FROM unnest(:kernel::bytea[]) WITH ORDINALITY AS r(kernel, n)
 CROSS JOIN LATERAL (
     SELECT id
     FROM jobs
-    WHERE kernel = r.kernel AND state = 'done'
-    ORDER BY id DESC
+    WHERE (kernel, id) >= (r.kernel, 0) AND (kernel, id) <= (r.kernel, 9223372036854775807)
+      AND state = 'done'
+    ORDER BY kernel DESC, id DESC
     LIMIT :limit
 ) j
 CROSS JOIN LATERAL (
-    SELECT device_us, (SELECT sum(o) FROM unnest(outcomes) o) AS n
+    SELECT sum(device_us) AS device_us, sum((SELECT sum(o) FROM unnest(outcomes) o)) AS n
     FROM leases
     WHERE job_id = j.id AND stage = 'screen'
 ) l

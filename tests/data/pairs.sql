@@ -10,7 +10,7 @@ JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdroppe
                    AND a.attgenerated = ''
 WHERE c.relnamespace = 'public'::regnamespace
   AND c.relname = ANY (:tables)
-  AND c.relkind = 'r'
+  AND c.relkind IN ('r', 'p')
 GROUP BY c.relname;
 
 DO $$

@@ -176,6 +176,7 @@ class Ahead:
         text = self._text(source, target, options) if target is not None and isinstance(options, dict) else None
         if text is not None:
             self.on_compiled(text)
+            source.hash()  # before the threads' compilers hash callees, on which Triton's key of this function depends
         self._begin(target, text)
         with self._lock:
             job = self._jobs.pop(text or "", None)

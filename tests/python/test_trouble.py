@@ -177,7 +177,7 @@ def test_nothing_is_printed_unless_it_is_asked_for(server, tmp_path):
     server.trouble = TROUBLES["500"]
     tuned(4096, cache=tmp_path / "cache", patience=0, server=server)  # asserts that stderr is empty
     (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=server, WAVETUNE_LOG="info")
-    assert report["counters"]["failures"] == 1
+    assert report["counters"]["failures"] in (1, 2)  # the list of starts may be requested beside the choices
 
 
 # The client itself

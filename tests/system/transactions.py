@@ -55,16 +55,20 @@ def cancelled(rows):
     return changes(*({"lease": row["id"], "from_state": row["state"], "to_state": "cancelled"} for row in rows))
 
 
+# A server that has no fronts (server/lease/lease_front.h) searches all open leases.
+NO_FRONTS = {f"front_{of}": [] for of in ("classes", "priorities", "jobs", "leases")}
+
+
 @transaction
 def grant(w):
-    yield "lease_take", {"agent": w.idle, "device": "cpu0", "nonce": "grant", "token": 1, "lease_ms": 60000}
+    yield "lease_take", {"agent": w.idle, "device": "cpu0", "nonce": "grant", "token": 1, "lease_ms": 60000, **NO_FRONTS}
 
 
 @transaction
 def begin(w):
     """The first lease of a job gets its warm-start configs from the others."""
     wish = {"agent": w.other, "device": "cpu0", "nonce": "begin"}
-    yield "lease_take", {**wish, "token": 1, "lease_ms": 60000}
+    yield "lease_take", {**wish, "token": 1, "lease_ms": 60000, **NO_FRONTS}
     held = yield "lease_held", wish
     if not held or held[0]["job"] != w.queued:
         return
@@ -96,7 +100,7 @@ def results(w, lease, epoch, wanted, first_seq, rows):
     is_current = row["state"] == "held" and int(row["epoch"]) == epoch
     remaining = configs(row["remaining"]) if is_current else set()
     seqs = list(range(first_seq, first_seq + len(wanted)))
-    known = (yield "results_known", {"seq": seqs, "lease": lease, "epoch": epoch}) if int(row["posts"]) else []
+    known = (yield "results_known", {"job": row["job_id"], "seq": seqs, "lease": lease, "epoch": epoch}) if int(row["posts"]) else []
     fresh = [(seq, config) for seq, config in zip(seqs, wanted) if str(seq) not in {k["seq"] for k in known}]
     if not fresh:
         return {}
@@ -151,6 +155,12 @@ def lose(rows):
     members = ("id", "job_id", "epoch", "agent", "device", "config")
     yield "leases_note_losses", {m: [row[m] or None for row in rows] for m in members}
     return {"losses": sum(row["config"] != "" for row in rows)}
+
+
+@transaction
+def shorten(w):
+    """After the database's clock was stepped back."""
+    yield "leases_shorten", {"lease_ms": 30000}
 
 
 @transaction

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long leases take while somebody else's session has forgotten to end its transaction, against before it began.
+"""How long leases take while another program's session leaves its transaction open, against before it began.
 
 Such a session (BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1, then nothing) keeps PostgreSQL from removing the old versions of
 rows, of which every grant and every post of results makes some: what looks for the next open lease must not pass over them all.

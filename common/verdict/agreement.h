@@ -45,7 +45,7 @@ struct agreement_facts {
 /* Adds the conditions of a measurement, which may be NULL. */
 void agreement_facts_add(struct agreement_facts *facts, const json_t *conditions);
 
-/* The class, which stands for both facts. */
+/* The class of both facts. */
 const char *agreement_class(const struct agreement_facts *facts);
 /* Writes "agreement", unless the class is none, and "interpreted", true, where that agrees; and
  * reads them again, from any JSON object or NULL. */

@@ -22,7 +22,7 @@ struct connections {
   pthread_mutex_t lock;
   size_t most, per_address, most_of_class[CONNECTION_CLASS_COUNT], n[CONNECTION_CLASS_COUNT];
   struct strangers strangers;
-  uint8_t secret[16]; /* so that nobody can choose addresses of one bucket */
+  uint8_t secret[16]; /* so that clients cannot choose addresses of one bucket */
   struct peer *peers[ADDRESS_BUCKETS];
 };
 

@@ -6,17 +6,16 @@
 #include "agent/measure/check.h"
 #include "agent/measure/element.h"
 #include "agent/measure/expected.h"
-#include "agent/measure/float8.h"
+#include "agent/measure/nudge.h"
+#include "agent/measure/outputs.h"
 #include "common/kernel/kernel_case.h"
 
 #define NOISE_TIMES 4
+#define SENSITIVITY_MOST 0.05 /* of rms: with more, results that are wrong would pass */
 #define LARGE_SET (AGREEMENT_SETS - 1)
 #define FLOAT8_SHARE 1000 /* one in so many may be the next value */
 
-struct tolerance {
-  double atol, rtol; /* of the output's rms; of each element */
-};
-
+/* atol: of the output's rms. */
 static struct tolerance tolerance_of_type(enum dtype dtype, bool is_tf32) {
   switch (dtype) {
   case DTYPE_BFLOAT16:
@@ -101,114 +100,13 @@ static bool set_place(struct problem *problem, size_t set, struct error *error) 
   return true;
 }
 
+/* What is allowed of an output beside the tolerance of its type. */
+static double noise_allowed(const struct agreed *agreed) {
+  return NOISE_TIMES * fmax(agreed->noise, agreed->sensitivity);
+}
+
 static bool is_output(const struct problem *problem, size_t i) {
   return problem->operands[i].written != NULL;
-}
-
-/* An output that is compared with the default's, in pieces. */
-struct comparison {
-  enum dtype dtype;
-  int64_t elements;
-  const void *expected, *bytes; /* of the default; of the config */
-  struct tolerance tolerance;   /* atol absolute */
-  int64_t *far;                 /* of each piece: the first element that is far; -1: none */
-  double *sums;                 /* of each piece: of squares, or the largest difference */
-  int64_t *counts; /* of each piece: the finite elements, or those that are the next value */
-};
-
-static int64_t piece_end(const struct comparison *comparison, size_t piece) {
-  int64_t end = (int64_t)(piece + 1) * SCAN_ELEMENTS;
-  return end < comparison->elements ? end : comparison->elements;
-}
-
-static void piece_square(void *context, size_t piece) {
-  const struct comparison *comparison = context;
-  int64_t first = (int64_t)piece * SCAN_ELEMENTS;
-  comparison->sums[piece] =
-      elements_square_sum(comparison->dtype, comparison->expected, first,
-                          piece_end(comparison, piece) - first, &comparison->counts[piece]);
-}
-
-/* The largest difference between finite elements. Others must be the same: else the piece is far.
- */
-static void piece_differ(void *context, size_t piece) {
-  const struct comparison *comparison = context;
-  comparison->far[piece] = -1;
-  for (int64_t k = (int64_t)piece * SCAN_ELEMENTS; k < piece_end(comparison, piece); k++) {
-    double a = element_get(comparison->dtype, comparison->bytes, k),
-           b = element_get(comparison->dtype, comparison->expected, k);
-    bool is_same = a == b || (isnan(a) && isnan(b));
-    if (!is_same && (!isfinite(a) || !isfinite(b)) && comparison->far[piece] < 0)
-      comparison->far[piece] = k;
-    if (isfinite(a) && isfinite(b) && fabs(a - b) > comparison->sums[piece])
-      comparison->sums[piece] = fabs(a - b);
-  }
-}
-
-/* Elements of 8-bit floats, of which few may be the next value: codes count upwards. */
-static void piece_compare_float8(const struct comparison *comparison, size_t piece) {
-  const uint8_t *bytes = comparison->bytes, *expected = comparison->expected;
-  for (int64_t k = (int64_t)piece * SCAN_ELEMENTS;
-       k < piece_end(comparison, piece) && comparison->far[piece] < 0; k++) {
-    if (bytes[k] == expected[k])
-      continue;
-    double a = element_get(comparison->dtype, bytes, k),
-           b = element_get(comparison->dtype, expected, k);
-    if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= comparison->tolerance.atol)
-      continue;
-    bool is_next = isfinite(a) && isfinite(b) && (bytes[k] & 0x80) == (expected[k] & 0x80) &&
-                   abs(bytes[k] - expected[k]) == 1;
-    comparison->counts[piece] += is_next;
-    if (!is_next)
-      comparison->far[piece] = k;
-  }
-}
-
-static void piece_compare(void *context, size_t piece) {
-  const struct comparison *comparison = context;
-  int64_t from = (int64_t)piece * SCAN_ELEMENTS, n = piece_end(comparison, piece) - from;
-  comparison->far[piece] = -1;
-  if (dtype_is_float8(comparison->dtype)) {
-    piece_compare_float8(comparison, piece);
-    return;
-  }
-
-  comparison->far[piece] =
-      elements_far(comparison->dtype, comparison->expected, comparison->bytes, from, n,
-                   comparison->tolerance.atol, comparison->tolerance.rtol);
-  /* Doubles do not tell all integers apart. */
-  size_t size = dtype_size(comparison->dtype);
-  for (int64_t k = from; comparison->far[piece] < 0 && comparison->tolerance.atol == 0 &&
-                         !dtype_is_floating(comparison->dtype) && k < from + n;
-       k++)
-    if (memcmp((const char *)comparison->bytes + (size_t)k * size,
-               (const char *)comparison->expected + (size_t)k * size, size) != 0)
-      comparison->far[piece] = k;
-}
-
-/* Runs `work` over all pieces: *ret_far is the first far element (-1: none), the others the sum or
- * the largest of what pieces have. */
-static void pieces_run(struct comparison *comparison, void (*work)(void *context, size_t piece),
-                       int64_t *ret_far, double *ret_sum, double *ret_largest, int64_t *ret_count) {
-  size_t n = (size_t)((comparison->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
-  cleanup_free int64_t *far = xcalloc(n + 1, sizeof *far);
-  cleanup_free double *sums = xcalloc(n + 1, sizeof *sums);
-  cleanup_free int64_t *counts = xcalloc(n + 1, sizeof *counts);
-  comparison->far = far;
-  comparison->sums = sums;
-  comparison->counts = counts;
-  team_run(n > 1 ? team_size() : 1, n, work, comparison);
-
-  *ret_far = -1;
-  *ret_sum = *ret_largest = 0;
-  *ret_count = 0;
-  for (size_t i = 0; i < n; i++) {
-    *ret_sum += sums[i];
-    *ret_largest = fmax(*ret_largest, sums[i]);
-    *ret_count += counts[i];
-    if (*ret_far < 0 && far[i] >= 0)
-      *ret_far = far[i];
-  }
 }
 
 /* How an error names the set of inputs. */
@@ -282,18 +180,12 @@ static bool default_fetch(struct problem *problem, size_t i, size_t set, struct 
 /* The same, with its root mean square and the number of finite elements. */
 static bool default_sum(struct problem *problem, size_t i, size_t set, struct error *error) {
   struct agreed *agreed = &problem->operands[i].agreed[set];
-  struct comparison comparison = {.dtype = problem->kernel->arguments[i].dtype,
-                                  .elements = problem->operands[i].elements};
-  int64_t far;
-  double sum, largest;
   if (agreed->n_finite) /* 0: not summed yet, or nothing is finite */
     return true;
   if (!default_fetch(problem, i, set, error))
     return false;
-
-  comparison.expected = agreed->bytes;
-  pieces_run(&comparison, piece_square, &far, &sum, &largest, &agreed->n_finite);
-  agreed->rms = agreed->n_finite ? sqrt(sum / (double)agreed->n_finite) : 0;
+  agreed->rms = output_rms(problem->kernel->arguments[i].dtype, agreed->bytes,
+                           problem->operands[i].elements, &agreed->n_finite);
   return true;
 }
 
@@ -303,8 +195,6 @@ static enum outcome noise_measure(struct problem *problem, size_t i, struct erro
   struct agreed *agreed = &operand->agreed[problem->set];
   const struct argument *argument = &problem->kernel->arguments[i];
   bool is_same;
-  int64_t far, count;
-  double sum;
   if (!output_take(problem, i, &is_same, error))
     return OUTCOME_RUNTIME;
   if (is_same)
@@ -314,7 +204,9 @@ static enum outcome noise_measure(struct problem *problem, size_t i, struct erro
 
   struct comparison comparison = {argument->dtype, operand->elements, agreed->bytes,
                                   .bytes = operand->written};
-  pieces_run(&comparison, piece_differ, &far, &sum, &agreed->noise, &count);
+  struct compared compared = outputs_differ(&comparison);
+  int64_t far = compared.far;
+  agreed->noise = compared.largest;
   problem->is_noisy = true;
   agreed->is_overflown = far >= 0 && is_large(problem->kernel, problem->set);
   if (far < 0 || agreed->is_overflown)
@@ -334,7 +226,8 @@ static const struct expected_buffer *expected_of(const struct problem *problem, 
 
 static bool output_is_expected(const struct problem *problem, struct loaded_config *loaded,
                                size_t i, const void *bytes, struct error *error) {
-  bool agrees = expected_agrees(problem->kernel, expected_of(problem, i), bytes, error);
+  bool agrees = expected_agrees(problem->kernel, expected_of(problem, i), bytes,
+                                noise_allowed(&problem->operands[i].agreed[0]), error);
   if (!agrees)
     loaded->interpreted = AGREEMENT_DISAGREES;
   else if (loaded->interpreted == AGREEMENT_NONE)
@@ -342,35 +235,88 @@ static bool output_is_expected(const struct problem *problem, struct loaded_conf
   return agrees;
 }
 
-/* Compares output i of the default with the interpreter's values. */
-static enum outcome default_expect(struct problem *problem, struct loaded_config *loaded, size_t i,
+/* Compares the default's outputs with the interpreter's values. */
+static enum outcome default_expect(struct problem *problem, struct loaded_config *loaded,
                                    struct error *error) {
-  if (!expected_of(problem, i))
-    return OUTCOME_CORRECT;
-  if (!default_fetch(problem, i, 0, error))
-    return OUTCOME_RUNTIME;
-  return output_is_expected(problem, loaded, i, problem->operands[i].agreed[0].bytes, error)
-             ? OUTCOME_CORRECT
-             : OUTCOME_CORRECTNESS;
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
+    if (!expected_of(problem, i))
+      continue;
+    if (!default_fetch(problem, i, 0, error))
+      return OUTCOME_RUNTIME;
+    if (!output_is_expected(problem, loaded, i, problem->operands[i].agreed[0].bytes, error))
+      return OUTCOME_CORRECTNESS;
+  }
+  return OUTCOME_CORRECT;
+}
+
+/* How much output i differs, which the default wrote with nudged inputs. */
+static bool output_sensitivity(struct problem *problem, size_t i, struct error *error) {
+  struct operand *operand = &problem->operands[i];
+  struct agreed *agreed = &operand->agreed[problem->set];
+  if (!default_sum(problem, i, problem->set, error) ||
+      !check_download(problem, operand->written, operand, error))
+    return false;
+  struct comparison comparison = {problem->kernel->arguments[i].dtype, operand->elements,
+                                  agreed->bytes, .bytes = operand->written};
+  agreed->sensitivity = fmin(outputs_differ(&comparison).largest, SENSITIVITY_MOST * agreed->rms);
+  return true;
+}
+
+/* Runs the default on inputs near those of the set that is in place. `more`: the tolerance of an
+ * output has become larger. */
+static bool sensitivity_measure(struct problem *problem, struct loaded_config *of_default,
+                                bool *ret_more, struct error *error) {
+  size_t set = problem->set;
+  struct nudge nudge;
+  *ret_more = false;
+  problem->is_nudged[set] = true;
+  if (!inputs_nudge(problem, set, &nudge, error))
+    return check_device_result(problem, false);
+  if (!nudge.n)
+    return true;
+
+  problem->set = AGREEMENT_SETS; /* none is in place */
+  bool is_run = check_device_result(problem, set_place(problem, set, error)) &&
+                launch(problem, of_default, error) == OUTCOME_CORRECT;
+  for (size_t i = 0; i < problem->kernel->n_arguments && is_run; i++) {
+    if (!is_output(problem, i))
+      continue;
+    is_run = output_sensitivity(problem, i, error);
+    const struct agreed *agreed = &problem->operands[i].agreed[set];
+    *ret_more |= agreed->sensitivity > agreed->noise;
+  }
+
+  inputs_unnudge(problem, set, &nudge);
+  problem->set = AGREEMENT_SETS;
+  return check_device_result(problem, set_place(problem, set, error)) && is_run;
 }
 
 /* Runs the default twice on the set that is in place, and keeps what it wrote. */
 static enum outcome default_run(struct problem *problem, struct loaded_config *loaded,
                                 struct error *error) {
   size_t n = problem->kernel->n_arguments;
+  bool is_more;
   enum outcome outcome = launch(problem, loaded, error);
   for (size_t i = 0; i < n && outcome == OUTCOME_CORRECT; i++)
     if (is_output(problem, i) && !default_keep(problem, i, error))
       outcome = OUTCOME_RUNTIME;
-  for (size_t i = 0; i < n && outcome == OUTCOME_CORRECT; i++)
-    if (is_output(problem, i))
-      outcome = default_expect(problem, loaded, i, error);
   if (outcome == OUTCOME_CORRECT)
     outcome = launch(problem, loaded, error);
   for (size_t i = 0; i < n && outcome == OUTCOME_CORRECT; i++)
     if (is_output(problem, i))
       outcome = noise_measure(problem, i, error);
-  return outcome;
+  if (outcome == OUTCOME_CORRECT)
+    outcome = default_expect(problem, loaded, error);
+  if (outcome != OUTCOME_CORRECTNESS || loaded->interpreted != AGREEMENT_DISAGREES)
+    return outcome;
+
+  struct error refused;
+  if (!sensitivity_measure(problem, loaded, &is_more, &refused)) {
+    *error = refused;
+    return OUTCOME_RUNTIME;
+  }
+  loaded->interpreted = AGREEMENT_NONE;
+  return default_expect(problem, loaded, error);
 }
 
 /* Compares output i, whose bytes are in `written`, with the default's. */
@@ -380,12 +326,10 @@ static bool output_agrees(const struct problem *problem, size_t i, struct error 
   const struct argument *argument = &problem->kernel->arguments[i];
   enum dtype dtype = argument->dtype;
   struct tolerance tolerance = tolerance_of(problem->kernel, dtype);
-  tolerance.atol = tolerance.atol * agreed->rms + NOISE_TIMES * agreed->noise;
-  struct comparison comparison = {dtype, operand->elements, agreed->bytes, operand->written,
-                                  tolerance};
-  int64_t far, n_next;
-  double sum, largest;
-  pieces_run(&comparison, piece_compare, &far, &sum, &largest, &n_next);
+  tolerance.atol = tolerance.atol * agreed->rms + noise_allowed(agreed);
+  struct compared compared = outputs_compare(
+      &(struct comparison){dtype, operand->elements, agreed->bytes, operand->written, tolerance});
+  int64_t far = compared.far, n_next = compared.count;
   if (far >= 0) {
     double expected = element_get(dtype, agreed->bytes, far);
     int64_t n_others = operand->elements - agreed->n_finite;
@@ -440,9 +384,9 @@ static enum outcome output_check(struct problem *problem, struct loaded_config *
   return is_expected ? OUTCOME_CORRECT : OUTCOME_CORRECTNESS;
 }
 
-/* Runs a config on the set that is in place. */
-static enum outcome set_check(struct problem *problem, struct loaded_config *loaded,
-                              struct error *error) {
+/* Runs a config on the set that is in place, and compares its outputs. */
+static enum outcome set_run(struct problem *problem, struct loaded_config *loaded,
+                            struct error *error) {
   enum outcome outcome = launch(problem, loaded, error);
   for (size_t i = 0; i < problem->kernel->n_arguments && outcome == OUTCOME_CORRECT; i++) {
     bool is_same;
@@ -456,6 +400,30 @@ static enum outcome set_check(struct problem *problem, struct loaded_config *loa
       loaded->interpreted = AGREEMENT_AGREES; /* as the default does, or nothing would run */
   }
   return outcome;
+}
+
+/* The same, and again where outputs differ and rounding may be the reason: how much that changes is
+ * measured only then, as it takes a run more. */
+static enum outcome set_check(struct problem *problem, struct loaded_config *loaded,
+                              struct error *error) {
+  enum agreement agreement = loaded->agreement, interpreted = loaded->interpreted;
+  enum outcome outcome = set_run(problem, loaded, error);
+  bool differs = loaded->agreement == AGREEMENT_DISAGREES ||
+                 (loaded->interpreted == AGREEMENT_DISAGREES && outcome != OUTCOME_CORRECT);
+  bool is_more;
+  struct error refused;
+  if (!differs || problem->is_nudged[problem->set] || !problem->of_default)
+    return outcome;
+  if (!sensitivity_measure(problem, problem->of_default, &is_more, &refused)) {
+    *error = refused;
+    return OUTCOME_RUNTIME;
+  }
+  if (!is_more)
+    return outcome;
+
+  loaded->agreement = agreement;
+  loaded->interpreted = interpreted;
+  return set_run(problem, loaded, error);
 }
 
 /* The first set is the last, since the inputs that a config changed are looked for in it. */
@@ -473,7 +441,10 @@ enum outcome agreement_check(struct problem *problem, struct loaded_config *load
                                      : default_run(problem, loaded, error);
   }
 
-  problem->has_default |= outcome == OUTCOME_CORRECT;
+  if (!problem->has_default && outcome == OUTCOME_CORRECT) {
+    problem->has_default = true;
+    problem->of_default = loaded;
+  }
   if (outcome != OUTCOME_CORRECT && loaded->agreement != AGREEMENT_DISAGREES)
     loaded->agreement = AGREEMENT_NONE;
   if (outcome == OUTCOME_RUNTIME)

@@ -14,8 +14,10 @@
  * A float32 or float64 of a kernel that also has buffers of 16 bits is compared as these are: what
  * it is computed from may have been rounded to them. Of an 8-bit float at most one element in a
  * thousand may be the next value. Elements that the default does not write must not be written.
- * An output of which the default overflows with the large inputs is not compared with these.
- * The result is a class (enum agreement): the worst one of all outputs and sets.
+ * Where outputs differ by more, how much the default's change with inputs a unit in the last place
+ * away (nudge.h), at most rms / 20, counts as noise too: recurrences over thousands of steps
+ * amplify rounding. An output of which the default overflows with the large inputs is not compared
+ * with these. The result is a class (enum agreement): the worst one of all outputs and sets.
  *
  * What this does not find: a default that is wrong makes the others wrong in the same way; data
  * races that show rarely. Memory and threads: as agent/measure/problem.h, of which this is a part.

@@ -106,11 +106,11 @@ static bool differs(const struct kernel *kernel, const struct expected_buffer *b
 }
 
 bool expected_agrees(const struct kernel *kernel, const struct expected_buffer *buffer,
-                     const void *bytes, struct error *error) {
+                     const void *bytes, double more, struct error *error) {
   enum dtype dtype = kernel->arguments[buffer->argument].dtype;
   double tolerance = tolerance_of(kernel, dtype);
   struct difference difference = {.dtype = dtype,
-                                  .atol = tolerance * rms_of(dtype, buffer),
+                                  .atol = tolerance * rms_of(dtype, buffer) + more,
                                   .rtol = dtype_is_float8(dtype) ? 0 : tolerance};
   int64_t i = 0;
   for (size_t run = 0; run < buffer->n_runs; run++)

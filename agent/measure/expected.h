@@ -18,8 +18,9 @@
 
 #include "common/builds/expected.h"
 
-/* `bytes` is the whole output. The error names the element with both values. */
+/* `bytes` is the whole output; `more` is added to its tolerance. The error names the element with
+ * both values. */
 must_check bool expected_agrees(const struct kernel *kernel, const struct expected_buffer *buffer,
-                                const void *bytes, struct error *error);
+                                const void *bytes, double more, struct error *error);
 
 #endif

@@ -323,6 +323,8 @@ void config_unload(struct problem *problem, struct loaded_config *loaded) {
     if (problem->unsettled[i] != loaded)
       problem->unsettled[n++] = problem->unsettled[i];
   problem->n_unsettled = n;
+  if (problem->of_default == loaded)
+    problem->of_default = NULL;
   problem->device->ops->module_unload(problem->device, loaded->module);
   free(loaded);
 }

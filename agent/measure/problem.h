@@ -73,6 +73,7 @@ struct agreed {
   void *bytes;                /* on the host; NULL: not needed yet */
   struct fingerprint left;
   double rms, noise; /* of the finite elements of `bytes`; the largest difference of a second run */
+  double sensitivity; /* the largest difference with inputs a unit in the last place away */
   int64_t n_finite;
   bool is_overflown; /* with large inputs only: NaN or infinity, not in the same places twice */
 };
@@ -128,12 +129,14 @@ struct problem {
   struct operand operands[KERNEL_ARGUMENTS_MAX];
   void *pointers[KERNEL_ARGUMENTS_MAX]; /* storage of the buffer arguments of the next call */
   struct device_rotation rotation;
-  struct reference *reference;     /* NULL: outputs are compared with the default config's */
-  size_t n_sets;                   /* of inputs, without a reference; else 0 */
-  const struct expected *expected; /* Triton's interpreter's values, borrowed; NULL: none */
-  size_t set;                      /* that is in place */
-  bool has_default;                /* what the default config wrote is known */
-  bool is_noisy;                   /* that differs from run to run */
+  struct reference *reference;      /* NULL: outputs are compared with the default config's */
+  size_t n_sets;                    /* of inputs, without a reference; else 0 */
+  const struct expected *expected;  /* Triton's interpreter's values, borrowed; NULL: none */
+  size_t set;                       /* that is in place */
+  bool has_default;                 /* what the default config wrote is known */
+  struct loaded_config *of_default; /* NULL: it is not loaded any more */
+  bool is_nudged[AGREEMENT_SETS];   /* the sensitivity of outputs is known, of each set */
+  bool is_noisy;                    /* that differs from run to run */
   /* The arguments of the reference. */
   void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX];
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];

@@ -16,10 +16,10 @@
 #define VALUE_BYTES 48
 #define STRING_BYTES 48
 
-struct json_extent json_measure(const char *text, size_t size) {
+struct json_extent json_measure(const char *text, size_t size, size_t most) {
   struct json_extent extent = {.memory = VALUE_BYTES};
   int depth = 0;
-  for (size_t i = 0; i < size; i++) {
+  for (size_t i = 0; i < size && extent.memory <= most; i++) {
     switch (text[i]) {
     case '[':
     case '{':
@@ -61,7 +61,7 @@ bool json_parse(const char *text, size_t size, json_t **ret_value, struct error 
   if (nul)
     return error_set(error, "not a JSON document: a NUL at byte %zu", (size_t)(nul - text));
 
-  if (json_measure(text, size).depth > JSON_DEPTH_MAX)
+  if (json_measure(text, size, SIZE_MAX).depth > JSON_DEPTH_MAX)
     return error_set(error, "the JSON document nests deeper than %d levels", JSON_DEPTH_MAX);
 
   json_t *value = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &reason);

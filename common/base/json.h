@@ -21,12 +21,12 @@ static inline void cleanup_json_decref(json_t **value) { json_decref(*value); }
 #define cleanup_json __attribute__((cleanup(cleanup_json_decref)))
 
 /* What parsing a text takes, estimated without parsing it: bytes of memory, and nested arrays and
- * objects. For a text that is not JSON it means nothing. */
+ * objects. For a text that is not JSON it means nothing. Stops where the memory exceeds `most`. */
 struct json_extent {
   size_t memory;
   int depth;
 };
-struct json_extent json_measure(const char *text, size_t size);
+struct json_extent json_measure(const char *text, size_t size, size_t most);
 
 /* Parses `size` bytes as one JSON value of at most JSON_DEPTH_MAX nested arrays and objects. */
 must_check bool json_parse(const char *text, size_t size, json_t **ret_value, struct error *error);

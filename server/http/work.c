@@ -26,16 +26,17 @@ bool request_body_parse(struct request_private *request) {
     return true;
 
   const char *text = view->body ? view->body : "";
-  struct json_extent extent = json_measure(text, view->body_size);
   size_t most = request->route->body_max * JSON_FACTOR,
          of_token = bodies_most_of_token(view->server->bodies);
   most = most < of_token ? most : of_token;
+  struct json_extent extent = json_measure(text, view->body_size, most);
   if (extent.memory > most && extent.depth <= JSON_DEPTH_MAX) {
     counter_add(COUNTER_bodies_refused, 1);
-    request_problem(view, MHD_HTTP_CONTENT_TOO_LARGE,
-                    "the values of this body would take about %zu MiB of memory; the limit is %zu "
-                    "MiB (at most half of serve --bodies-mib): send it in parts",
-                    extent.memory / MIB, most / MIB);
+    request_problem(
+        view, MHD_HTTP_CONTENT_TOO_LARGE,
+        "the values of this body would take more than %zu MiB of memory (at most half of "
+        "serve --bodies-mib): send it in parts",
+        most / MIB);
     return false;
   }
   if (extent.depth <= JSON_DEPTH_MAX && extent.memory > JSON_UNCOUNTED &&

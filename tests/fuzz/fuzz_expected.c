@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     cleanup_free void *output =
         xcalloc(ELEMENTS, dtype_size(kernel->arguments[buffer->argument].dtype));
     ALWAYS(buffer->argument < kernel->n_arguments && expected_find(expected, buffer->argument));
-    if (!expected_agrees(kernel, buffer, output, &error))
+    if (!expected_agrees(kernel, buffer, output, 0, &error))
       check_refusal(&error);
   }
   return 0;

@@ -3,6 +3,7 @@
 
 #include "agent/measure/agreement.h"
 #include "agent/measure/element.h"
+#include "agent/measure/nudge.h"
 #include "tests/unit/agent_fixture.h"
 
 struct trial {
@@ -206,6 +207,67 @@ Test(agreement, a_default_whose_nans_move_cannot_be_compared_with) {
   cleanup_trial struct trial *trial =
       TRIAL(LOOP "}\nstatic int turn; y[turn++ % 2] = __builtin_nanf(\"\"); }\n", MODES,
             {0, SAYS("in one run of the default config and ")});
+}
+
+/* STEPS steps of the logistic map, each of which doubles a difference on average; modes compute
+ * 4 s (1 - s) in two ways, and 2 is wrong. */
+#define AMPLIFIES(steps)                                                                           \
+  "#include <math.h>\n" LOOP "float s = 0.5f + 0.4f * x[i] / (1 + fabsf(x[i]));\n"                 \
+  "for (int k = 0; k < " steps "; k++) {\n"                                                        \
+  "if (MODE == 0) s = 3.9f * s * (1 - s); else s = 3.9f * s - 3.9f * s * s; }\n"                   \
+  "y[i] = MODE == 2 && i == 777 ? s + 0.3f : s; } }\n"
+
+Test(agreement, what_rounding_changes_is_no_disagreement) {
+  cleanup_trial struct trial *trial =
+      TRIAL(AMPLIFIES("8"), MODES, {0, BITWISE}, {1, AGREES}, {2, SAYS("y[777] is ")}, {1, AGREES});
+  const struct operand *y = &trial->problem->operands[0], *x = &trial->problem->operands[1];
+  for (size_t set = 0; set < AGREEMENT_SETS; set++) {
+    cr_expect_eq(y->agreed[set].noise, 0);
+    cr_expect(y->agreed[set].sensitivity > 1e-5 && y->agreed[set].sensitivity < 1e-2, "%g",
+              y->agreed[set].sensitivity);
+  }
+  cr_expect_eq(memcmp(x->checked->address, x->given, x->bytes), 0, "the inputs are in place");
+  cr_expect_eq(memcmp(x->sets[0]->address, x->given, x->bytes), 0, "and the sets as they were");
+}
+
+Test(agreement, outputs_that_rounding_decides_cannot_be_compared) {
+  cleanup_trial struct trial *trial =
+      TRIAL(AMPLIFIES("60"), MODES, {0, BITWISE}, {1, SAYS("the default config has ")});
+  const struct agreed *agreed = &trial->problem->operands[0].agreed[AGREEMENT_SETS - 1];
+  cr_expect_float_eq(agreed->sensitivity, 0.05 * agreed->rms, 1e-12);
+}
+
+Test(agreement, nudged_inputs_are_a_unit_in_the_last_place_away) {
+  static const struct {
+    enum dtype dtype;
+    double unit; /* of 1 */
+    bool is_tf32;
+  } cases[] = {{DTYPE_BFLOAT16, 0x1p-7},       {DTYPE_FLOAT16, 0x1p-10},
+               {DTYPE_FLOAT32, 0x1p-23},       {DTYPE_FLOAT32, 0x1p-10, true},
+               {DTYPE_FLOAT64, 0x1p-52, true}, {DTYPE_FLOAT8_E4M3FN, 0x1p-3}};
+  enum { N = 1000 };
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    char bytes[8 * N];
+    int n_changed = 0;
+    for (int64_t k = 0; k < N; k++)
+      element_set(cases[i].dtype, bytes, k, 1);
+    elements_nudge(cases[i].dtype, cases[i].is_tf32, bytes, N);
+    for (int64_t k = 0; k < N; k++) {
+      double value = element_get(cases[i].dtype, bytes, k);
+      n_changed += value != 1;
+      cr_expect(value == 1 || value == 1 + cases[i].unit, "%s: %.17g", dtype_name(cases[i].dtype),
+                value);
+    }
+    cr_expect(n_changed > N / 3 && n_changed < 2 * N / 3, "%s: %d", dtype_name(cases[i].dtype),
+              n_changed);
+  }
+
+  float special[128];
+  for (int k = 0; k < 128; k++)
+    special[k] = k % 2 ? INFINITY : NAN;
+  elements_nudge(DTYPE_FLOAT32, false, special, 128);
+  for (int k = 0; k < 128; k++)
+    cr_expect(k % 2 ? special[k] == INFINITY : isnan(special[k]));
 }
 
 /* The default overflows where the inputs are large, and another config elsewhere. */

@@ -26,6 +26,7 @@ struct compared {
   bool is_tf32;
   double expected, found;
   int64_t at, end;
+  double more; /* tolerance */
 };
 static bool agrees(struct compared of, struct error *error) {
   static struct argument arguments[2];
@@ -38,7 +39,7 @@ static bool agrees(struct compared of, struct error *error) {
     element_set(of.dtype, values, i, of.expected);
     element_set(of.dtype, bytes, i, i >= of.at && i < of.end ? of.found : of.expected);
   }
-  return expected_agrees(&kernel, &buffer, bytes, error);
+  return expected_agrees(&kernel, &buffer, bytes, of.more, error);
 }
 
 static void expect_tolerance(enum dtype dtype, enum dtype other, bool is_tf32, double within) {
@@ -64,6 +65,14 @@ Test(expected, what_is_computed_from_narrow_floats_is_compared_as_these) {
   expect_tolerance(DTYPE_FLOAT32, DTYPE_BFLOAT16, false, 0.05);
   expect_tolerance(DTYPE_FLOAT32, DTYPE_FLOAT16, false, 0.012);
   expect_tolerance(DTYPE_FLOAT32, DTYPE_FLOAT8_E4M3FN, false, 0.05);
+}
+
+Test(expected, what_rounding_may_change_is_added_to_the_tolerance) {
+  struct error error = {0};
+  struct compared of = {DTYPE_FLOAT32, DTYPE_INT32, false, 1, 1.25, 700, 701, .more = 0.24};
+  cr_expect_not(agrees(of, &error));
+  of.more = 0.26;
+  cr_expect(agrees(of, &error), "%s", error.message);
 }
 
 Test(expected, nan_and_infinity_are_where_the_interpreter_has_them) {

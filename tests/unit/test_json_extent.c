@@ -52,7 +52,7 @@ Test(json_extent, is_about_the_memory_that_parsing_takes) {
     cleanup_json json_t *value = NULL;
     cr_assert(json_parse(text, size, &value, &error), "%s: %s", items[i], error.message);
     double took = (double)(allocated() - before),
-           estimate = (double)json_measure(text, size).memory;
+           estimate = (double)json_measure(text, size, SIZE_MAX).memory;
     cr_expect(estimate > 0.8 * took && estimate < 1.6 * took, "%s: %.0f, and it took %.0f",
               items[i], estimate, took);
   }
@@ -74,7 +74,7 @@ Test(json_extent, counts_nesting_outside_of_strings_only) {
                {"]]][", 0},
                {"", 0}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++)
-    cr_expect_eq(json_measure(cases[i].text, strlen(cases[i].text)).depth, cases[i].depth, "%s",
+    cr_expect_eq(json_measure(cases[i].text, strlen(cases[i].text), SIZE_MAX).depth, cases[i].depth, "%s",
                  cases[i].text);
 }
 
@@ -82,6 +82,17 @@ Test(json_extent, does_not_read_behind_an_open_string) {
   static const char *const texts[] = {"\"", "\"\\", "[\"abc\\", "{\"a\":\""};
   for (size_t i = 0; i < ARRAY_LENGTH(texts); i++) {
     cleanup_free char *text = xmemdup(texts[i], strlen(texts[i])); /* without a NUL */
-    cr_expect_lt(json_measure(text, strlen(texts[i])).memory, 1000);
+    cr_expect_lt(json_measure(text, strlen(texts[i]), SIZE_MAX).memory, 1000);
   }
+}
+
+Test(json_extent, stops_where_there_is_too_much) {
+  char text[4000];
+  for (size_t i = 0; i < sizeof text; i++)
+    text[i] = "[],"[i % 3];
+  struct json_extent all = json_measure(text, sizeof text, SIZE_MAX),
+                     some = json_measure(text, sizeof text, 1000);
+  cr_expect_gt(some.memory, 1000);
+  cr_expect_lt(some.memory, 1200);
+  cr_expect_gt(all.memory, 10000);
 }

@@ -5,8 +5,9 @@ their modes, what Liger-Kernel and cut-cross-entropy autotune.
     bench/census_model.py FOLDER SECONDS      takes cases that no other process has taken (a file in FOLDER each), until that
                                               much time has passed, and prints a line of JSON for each
 
-With $CENSUS_AMD the flags of flash-linear-attention are those of an AMD GPU. What a module needs beyond its size is in OPTIONS. A case that fails says why, and the next is run; after a fault of the GPU,
-which every later call of a process reports, the process ends.
+With $CENSUS_AMD the flags of flash-linear-attention are those of an AMD GPU. What a module needs beyond its size is in OPTIONS.
+A case that fails says why, and the next is run; after a fault of the GPU, which every later call of a process reports, the process
+ends.
 """
 
 import inspect
@@ -127,10 +128,11 @@ def import_as_amd():
 
 
 def cases():
-    yield from layers()
+    """The small packages first: the layers of flash-linear-attention take all the time there is."""
     for function in (liger_dyt, liger_mlp, liger_experts, liger_int2):
         yield f"liger {function.__name__[6:]}", function
     yield "cce linear_cross_entropy", entropy
+    yield from layers()
 
 
 def main(folder, seconds):

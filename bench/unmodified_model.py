@@ -103,10 +103,10 @@ def in_turns(steps, one_step):
 def main():
     name, forward_only = sys.argv[1], "--forward" in sys.argv
     steps = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else 0
+    shapes = SHAPES[:int(sys.argv[sys.argv.index("--shapes") + 1])] if "--shapes" in sys.argv else SHAPES
+    watch()  # before wavetune, which answers for some configs itself
     if os.environ.get("WAVETUNE_URL"):
         import wavetune.auto  # noqa: F401  as the entry point torch.backends does, where the wheel is installed
-    shapes = SHAPES[:int(sys.argv[sys.argv.index("--shapes") + 1])] if "--shapes" in sys.argv else SHAPES
-    watch()
     import fla.layers  # noqa: F401
     if "--go" in sys.argv:
         go = pathlib.Path(sys.argv[sys.argv.index("--go") + 1])

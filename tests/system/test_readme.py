@@ -102,3 +102,18 @@ def test_the_tests_and_faults_that_the_page_on_reliability_names_exist():
     faults = set(re.findall(r'Fault\("(\w+)"', (harness.SOURCE / "tests/faults/faults.py").read_text()))
     named = {fault for cell in re.findall(r"`([a-z]+_[a-z]+(?:,[a-z_]+)*)`", page) for fault in cell.split(",")}
     assert len(page) > 1000 and absent == [] and len(named) > 10 and named <= faults, (absent, named - faults)
+
+
+def test_links_between_pages_lead_to_a_file_and_a_heading():
+    pages = [page for page in harness.SOURCE.rglob("*.md") if not page.is_relative_to(harness.SOURCE / "build")]
+    headings = {page: {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.*)$", page.read_text(), re.M)}
+                for page in pages}
+    astray, links = [], 0
+    for page in pages:
+        for link in re.findall(r"\]\((?!http)([^)\s]+)\)", page.read_text()):
+            file, _, heading = link.partition("#")
+            target = (page.parent / file).resolve() if file else page
+            links += 1
+            if not target.exists() or (heading and heading not in headings.get(target, ())):
+                astray.append(f"{page.name}: {link}")
+    assert links > 100 and astray == []

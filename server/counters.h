@@ -24,6 +24,9 @@
           "Requests refused because no database worker was free for half of their time") \
   COUNTER(bodies_refused, "wavetune_bodies_refused_total", \
           "Requests refused because of the memory that their bodies take") \
+  COUNTER(reports_refused, "wavetune_reports_refused_total", \
+          "Reports (demand, evidence, captures) refused because their token posts too many a " \
+          "minute") \
   COUNTER(choices_rendered, "wavetune_choices_rendered_total", \
           "Releases whose choices were rendered") \
   COUNTER(leases_granted, "wavetune_leases_granted_total", "Leases granted") \
@@ -60,6 +63,26 @@ enum counter {
       COUNTER_COUNT
 };
 void counter_add(enum counter counter, uint64_t n);
+
+/* REFUSAL(id, reason in /metrics): why a request was refused for its token, with 401 or 403, or
+ * with 503 (busy). */
+#define TOKEN_REFUSALS(REFUSAL)                                                                    \
+  REFUSAL(MISSING, "missing")                                                                      \
+  REFUSAL(UNKNOWN, "unknown") /* or revoked */                                                     \
+  REFUSAL(EXPIRED, "expired")                                                                      \
+  REFUSAL(BUSY, "busy") /* not looked up: too many unknown ones are tried */                       \
+  REFUSAL(ROLE, "role")                                                                            \
+  REFUSAL(IDENTITY, "identity")   /* --require-enrolment */                                        \
+  REFUSAL(AGENT, "agent")         /* it may not act as that agent, or not use that lease */        \
+  REFUSAL(ENROLMENT, "enrolment") /* an enrolment token beyond its uses, names, environment */     \
+  REFUSAL(CHANNEL, "channel")     /* it may not move that channel */
+enum token_refusal {
+#define X(id, reason) REFUSED_##id,
+  TOKEN_REFUSALS(X)
+#undef X
+      TOKEN_REFUSAL_COUNT
+};
+void metrics_note_refusal(enum token_refusal refusal);
 
 /* COUNTER(id, Prometheus' name, help): what programs that start tuned report (POST /v1/evidence),
  * by tag. */

@@ -426,3 +426,16 @@ struct database_health server_database_health(struct server *server) {
   pthread_mutex_unlock(&server->health_lock);
   return health;
 }
+
+void server_set_lease_counts(struct server *server, const struct lease_counts *counts) {
+  pthread_mutex_lock(&server->health_lock);
+  server->lease_counts = *counts;
+  pthread_mutex_unlock(&server->health_lock);
+}
+
+struct lease_counts server_lease_counts(struct server *server) {
+  pthread_mutex_lock(&server->health_lock);
+  struct lease_counts counts = server->lease_counts;
+  pthread_mutex_unlock(&server->health_lock);
+  return counts;
+}

@@ -100,11 +100,18 @@ struct database_health {
   } sessions[IDLE_SESSIONS_MAX];
 };
 
+/* The leases of the database, as last counted (lease/lease_counts.c). */
+struct lease_counts {
+  int64_t read_ms; /* by clock_monotonic_ms; 0: not yet */
+  int64_t open, held;
+  double oldest_open_s, oldest_held_s; /* 0: there is none */
+};
+
 /* The housekeeper's duties for leases, by clock_monotonic_ms; 0: not yet. */
 struct lease_clock {
-  int64_t looked_ms;                              /* when it last checked the clock */
-  int64_t resumed_ms;                             /* when it noticed that the process had paused */
-  int64_t expire_ms, survey_ms, sweep_ms, end_ms; /* when each is due */
+  int64_t looked_ms;  /* when it last checked the clock */
+  int64_t resumed_ms; /* when it noticed that the process had paused */
+  int64_t expire_ms, survey_ms, sweep_ms, count_ms, end_ms; /* when each is due */
   bool has_ahead; /* how far the database's clock is ahead of this one: at least and at most */
   int64_t ahead_least_ms, ahead_most_ms;
   bool must_shorten; /* leases, because that clock was stepped back */
@@ -152,8 +159,9 @@ struct agent_table *server_agents(struct server *server);
 /* Sets the number of live agents, those of all servers together, for /metrics. */
 void server_set_live_agents(struct server *server, size_t n);
 
-/* Sets what /metrics and /readyz state of PostgreSQL. */
+/* Set what /metrics and /readyz state of PostgreSQL and of the leases in it. */
 void server_set_database_health(struct server *server, const struct database_health *health);
+void server_set_lease_counts(struct server *server, const struct lease_counts *counts);
 
 /* Wakes at most `most` requests that are parked under `key` (request_park), the longest parked
  * first. Any thread. */

@@ -71,8 +71,9 @@ struct server {
   pthread_mutex_t reason_lock;    /* for not_ready, which other threads read */
   char not_ready[NOT_READY_SIZE]; /* the reason that was logged last */
   int64_t not_ready_logged_ms;
-  pthread_mutex_t health_lock;
+  pthread_mutex_t health_lock; /* for the next two */
   struct database_health health;
+  struct lease_counts lease_counts;
   atomic_bool is_ready;         /* at the last check by the housekeeper */
   atomic_bool has_lease_secret; /* written once, by the housekeeper */
   uint8_t lease_secret[SERVER_SECRET_SIZE];
@@ -94,6 +95,7 @@ void *work_main(void *worker_thread);
 /* Why it is not ready; the caller's. Threads: any. */
 must_check char *server_not_ready_reason(struct server *server);
 struct database_health server_database_health(struct server *server); /* Threads: any. */
+struct lease_counts server_lease_counts(struct server *server);       /* Threads: any. */
 /* Waits; false: the server stops. Threads: any. */
 must_check bool server_pause(struct server *server, int64_t ms);
 

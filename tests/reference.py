@@ -376,6 +376,11 @@ def metrics_page(exposition):
                    table(("name", "type", "labels", "is"), rows))
 
 
+def exposition_of(server):
+    text = server.request("GET", "/metrics").body.decode()
+    return "\nwavetune_leases{" in text and text
+
+
 def formats_page():
     macro = re.search(r"#define FORMATS\(X\)((?:.*\\\n)*.*)", (ROOT / "common/formats/formats.c").read_text())[1]
     listed = re.findall(r"X\((\w+)\)", macro)
@@ -402,7 +407,7 @@ def pages():
             server = harness.Server(postgres.database(), pathlib.Path(folder))
             try:
                 server.get("/v1/jobs")  # so that every family has a sample, with its labels
-                exposition = server.request("GET", "/metrics").body.decode()
+                exposition = harness.wait_until(lambda: exposition_of(server), 60, "the metrics of leases")
                 document = server.get("/openapi.json")
             finally:
                 server.stop()

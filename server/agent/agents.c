@@ -9,6 +9,7 @@
 #include "common/enrolment/enrolment.h"
 #include "server/agent/agents.sql.h"
 #include "server/audit/audit.h"
+#include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/http/tokens.h"
@@ -195,15 +196,17 @@ static bool beat_is_allowed(struct server *server, struct request *request) {
   bool is_own =
       owner.token == 0 || owner.token == request->token_id || request->roles == TOKEN_ADMIN;
 
+  if (!owner.has_token && (is_own || !token_is_live(server, owner.token)))
+    return true;
+
+  metrics_note_refusal(REFUSED_AGENT);
   if (owner.has_token)
     answer_refusal(request, ERROR_FORBIDDEN, "",
                    "agent %.40s has its own token; only requests with that may act as it", id);
-  else if (!is_own && token_is_live(server, owner.token))
+  else
     answer_refusal(request, ERROR_FORBIDDEN, "",
                    "agent %.40s enrolled with another token than \"%s\", which is still live", id,
                    request->token_name);
-  else
-    return true;
   return false;
 }
 

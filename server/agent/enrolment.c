@@ -10,6 +10,7 @@
 #include "server/agent/enrolment.sql.h"
 #include "server/audit/audit.h"
 #include "server/cache/environments.h"
+#include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/http/client.h"
 #include "server/http/limits.h"
@@ -486,6 +487,8 @@ void route_agent_post(struct worker *worker, struct request *request) {
        attempt++)
     ok = enrol_once(worker, &enrolling, &error);
 
+  if (!ok && error.kind == ERROR_FORBIDDEN)
+    metrics_note_refusal(request->roles == TOKEN_ENROL ? REFUSED_ENROLMENT : REFUSED_AGENT);
   if (!ok && (error.kind == ERROR_FORBIDDEN || error.kind == ERROR_CONFLICT))
     refusal_note(worker, request, &enrolling, &error);
   if (ok)

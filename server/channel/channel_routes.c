@@ -8,6 +8,7 @@
 #include "server/cache/cache_rules.h"
 #include "server/channel/channel.sql.h"
 #include "server/channel/channels.h"
+#include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/server.h"
@@ -211,10 +212,12 @@ bool channel_may_be_moved(struct worker *worker, struct request *request, const 
 
   if (!token_moves_channel(worker->db, request->token_id, channel, &may, &patterns, &error))
     answer_failure(request, &error);
-  else if (!may)
+  else if (!may) {
+    metrics_note_refusal(REFUSED_CHANNEL);
     answer_refusal(request, ERROR_FORBIDDEN, "",
                    "the token \"%s\" may move the channels %.500s, and not \"%s\"",
                    request->token_name, patterns, channel);
+  }
   return may;
 }
 

@@ -6,6 +6,7 @@
 #include "server/choice/choices.h"
 #include "server/choice/documents.h"
 #include "server/choice/signing.sql.h"
+#include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/records.h"
@@ -67,6 +68,7 @@ static bool signer_check(struct db *db, const struct request *request, const str
       return true;
   }
 
+  metrics_note_refusal(REFUSED_CHANNEL);
   return error_of(error, ERROR_FORBIDDEN,
                   "no channel that the token \"%s\" may move points at this release",
                   request->token_name);

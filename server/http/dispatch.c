@@ -434,6 +434,7 @@ static enum MHD_Result authorise_route(struct request_private *request,
     request->token = credentials->digest;
     return hand_over(request, true);
   case AUTH_BUSY:
+    metrics_note_refusal(REFUSED_BUSY);
     request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE,
                     "too many unknown tokens are being tried; try again");
     return refused(request);

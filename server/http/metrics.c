@@ -9,6 +9,7 @@
 #include "server/db/db.h"
 #include "server/http/bodies.h"
 #include "server/http/client.h"
+#include "server/http/histogram.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/server_private.h"
@@ -18,6 +19,7 @@
 #define SLOW_NS 1000000000LL
 #define LINES_PER_SECOND 20
 #define LINES_BURST 100
+#define LEASES_KNOWN_MS 180000  /* after which counts of leases are too old to be shown */
 #define SHORTAGE_SHOWN_MS 60000 /* how long /readyz warns of a full disk after it was reported */
 
 /* Each counter has its own cache line, so that threads do not slow each other down. */
@@ -28,19 +30,13 @@ static struct {
 /* The statuses that this server answers, the frequent ones first; any other one counts as 0. */
 static const unsigned short statuses[] = {200, 304, 201, 204, 202, 206, 400, 401, 403, 404, 405,
                                           408, 409, 411, 412, 413, 416, 422, 429, 500, 503, 0};
-static const struct {
-  int64_t ns;
-  const char *name;
-} bounds[] = {{1000000, "0.001"}, {5000000, "0.005"},  {25000000, "0.025"}, {100000000, "0.1"},
-              {500000000, "0.5"}, {2500000000, "2.5"}, {INT64_MAX, "+Inf"}};
 
 static struct {
   _Alignas(64) atomic_uint_fast64_t answers[ARRAY_LENGTH(statuses)];
-  atomic_uint_fast64_t in_bound[ARRAY_LENGTH(bounds)];
-  atomic_uint_fast64_t work_ns;
+  struct histogram work;
 } routes[ROUTE_COUNT + 1]; /* the last: requests without a route */
 
-static atomic_uint_fast64_t refusals[TOKEN_REFUSALS], ends[CONNECTION_END_COUNT],
+static atomic_uint_fast64_t refusals[TOKEN_REFUSAL_COUNT], ends[CONNECTION_END_COUNT],
     limited[LIMIT_COUNT];
 
 static void count(atomic_uint_fast64_t *counter, uint64_t n) {
@@ -118,14 +114,11 @@ static bool line_take(uint64_t *ret_left_out) {
 void metrics_note_answer(const struct answer_note *note) {
   const struct connection *connection = note->connection;
   const struct server *server = connection->server;
-  size_t route = note->route ? (size_t)note->route->id : ROUTE_COUNT, status = 0, bound = 0;
+  size_t route = note->route ? (size_t)note->route->id : ROUTE_COUNT, status = 0;
   while (statuses[status] && statuses[status] != note->status)
     status++;
-  while (note->work_ns > bounds[bound].ns)
-    bound++;
   count(&routes[route].answers[status], 1);
-  count(&routes[route].in_bound[bound], 1);
-  count(&routes[route].work_ns, (uint64_t)note->work_ns);
+  histogram_add(&routes[route].work, note->work_ns);
 
   enum request_log log = server->options.log_requests;
   uint64_t left_out = 0;
@@ -187,22 +180,11 @@ static void answers_write(FILE *out) {
                 statuses[i], n);
     }
 
-  /* A histogram is nine lines: routes that were never called are left out. */
   head_write(out, seconds, "histogram",
-             "Time from the end of a request to its answer, without waiting in a long poll");
-  for (size_t route = 0; route <= ROUTE_COUNT; route++) {
-    uint64_t n = 0, in_bound[ARRAY_LENGTH(bounds)];
-    for (size_t i = 0; i < ARRAY_LENGTH(bounds); i++)
-      in_bound[i] = n += atomic_load(&routes[route].in_bound[i]);
-    if (!n)
-      continue;
-    for (size_t i = 0; i < ARRAY_LENGTH(bounds); i++)
-      fprintf(out, "%s_bucket{route=\"%s\",le=\"%s\"} %" PRIu64 "\n", seconds, route_name(route),
-              bounds[i].name, in_bound[i]);
-    fprintf(out, "%s_sum{route=\"%s\"} %.9g\n%s_count{route=\"%s\"} %" PRIu64 "\n", seconds,
-            route_name(route), (double)atomic_load(&routes[route].work_ns) / 1e9, seconds,
-            route_name(route), n);
-  }
+             "Time from the end of a request to its answer, without waiting in a long poll, by "
+             "route (none: no route matched)");
+  for (size_t route = 0; route <= ROUTE_COUNT; route++)
+    histogram_write(out, seconds, "route", route_name(route), &routes[route].work);
 }
 
 /* A label's value, quoted. */
@@ -239,6 +221,29 @@ static void programs_write(FILE *out) {
   pthread_mutex_unlock(&programs.lock);
 }
 
+/* Leases of the whole database. While they are not known, there is no line, so that the last
+ * figures of a server that lost its database do not hide those of others. */
+static void leases_write(FILE *out, struct server *server) {
+  static const char leases[] = "wavetune_leases", oldest[] = "wavetune_leases_oldest_seconds";
+  struct lease_counts counts = server_lease_counts(server);
+  bool is_known = server_is_ready(server) && counts.read_ms &&
+                  clock_monotonic_ms() - counts.read_ms < LEASES_KNOWN_MS;
+
+  head_write(out, leases, "gauge",
+             "Open and held leases of the database, as each server last counted them: max over "
+             "servers");
+  if (is_known)
+    fprintf(out, "%s{state=\"open\"} %" PRId64 "\n%s{state=\"held\"} %" PRId64 "\n", leases,
+            counts.open, leases, counts.held);
+
+  head_write(out, oldest, "gauge",
+             "Age of the oldest of these leases; held: since it was granted, open: since its job "
+             "began the stage; 0: there is none: max over servers");
+  if (is_known)
+    fprintf(out, "%s{state=\"open\"} %.3f\n%s{state=\"held\"} %.3f\n", oldest, counts.oldest_open_s,
+            oldest, counts.oldest_held_s);
+}
+
 struct statement_family {
   FILE *out;
   const char *name, *help;
@@ -262,8 +267,9 @@ void route_metrics_get(struct server *server, struct request *request) {
 #undef X
   };
   static const char *const refusal_names[] = {
-      [REFUSED_MISSING] = "missing", [REFUSED_UNKNOWN] = "unknown",   [REFUSED_EXPIRED] = "expired",
-      [REFUSED_ROLE] = "role",       [REFUSED_IDENTITY] = "identity",
+#define X(id, reason) reason,
+      TOKEN_REFUSALS(X)
+#undef X
   };
   static const char *const end_names[] = {
 #define X(id, name) name,
@@ -292,7 +298,7 @@ void route_metrics_get(struct server *server, struct request *request) {
   answers_write(out);
   labelled_write(out, "wavetune_tokens_refused_total",
                  "Requests refused for their token, by reason", "reason", refusal_names, refusals,
-                 TOKEN_REFUSALS);
+                 TOKEN_REFUSAL_COUNT);
   labelled_write(out, "wavetune_http_connections_closed_total",
                  "Connections that the server closed before their client did, by reason", "reason",
                  end_names, ends, CONNECTION_END_COUNT);
@@ -323,17 +329,19 @@ void route_metrics_get(struct server *server, struct request *request) {
       {"wavetune_bodies_bytes", "Memory that the larger bodies of open requests take",
        (double)bodies_used(server->bodies)},
       {"wavetune_http_open", "Requests that are being read or answered", (double)server->n_open},
-      {"wavetune_agents", "Live agents of all servers, as last read from the database",
+      {"wavetune_agents",
+       "Live agents of the database, as each server last read it: max over servers",
        (double)server->n_live_agents},
       {"wavetune_ready", "1 when the database answers and is migrated", server_is_ready(server)},
       {"wavetune_uptime_seconds", "Time since this process started to serve",
        (double)(clock_monotonic_ms() - server->started_ms) / 1e3},
       {"wavetune_database_idle_transaction_seconds",
        "How long another program's session has been idle in a transaction that keeps vacuum from "
-       "removing dead rows",
+       "removing dead rows: max over servers",
        health.longest_idle_s},
       {"wavetune_database_xmin_age",
-       "Transactions since the oldest one that keeps vacuum from removing dead rows",
+       "Transactions since the oldest one that keeps vacuum from removing dead rows: max over "
+       "servers",
        (double)health.xmin_age},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(gauges); i++) {
@@ -348,9 +356,11 @@ void route_metrics_get(struct server *server, struct request *request) {
 #undef X
   };
   head_write(out, dead_rows, "gauge",
-             "Rows that vacuum has not yet removed, by table, as PostgreSQL estimates it");
+             "Rows that vacuum has not yet removed, by table, as PostgreSQL estimates it: max over "
+             "servers");
   for (size_t i = 0; i < HOT_TABLE_COUNT; i++)
     fprintf(out, "%s{table=\"%s\"} %" PRId64 "\n", dead_rows, tables[i], health.dead_rows[i]);
+  leases_write(out, server);
 
   /* One pass for each family: Prometheus wants the samples of a family together. */
   struct statement_family families[] = {

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "server/counters.h"
 #include "server/http/request_private.h"
 #include "server/http/tokens.h"
 
@@ -66,6 +67,7 @@ bool request_may_report(struct request *request, struct token_rates *rates) {
   if (token_rates_take(rates, request->token_name, clock_monotonic_ms(), &wait_s))
     return true;
 
+  counter_add(COUNTER_reports_refused, 1);
   snprintf(text, sizeof text, "%lld", (long long)wait_s);
   request_add_header(request, "Retry-After", text);
   answer_refusal(request, ERROR_RATE, "",

@@ -240,16 +240,6 @@ struct answer_note {
 };
 void metrics_note_answer(const struct answer_note *note);
 
-/* Counts a token that was refused with 401 or 403. Any thread. */
-enum token_refusal {
-  REFUSED_MISSING,
-  REFUSED_UNKNOWN, /* or revoked */
-  REFUSED_EXPIRED,
-  REFUSED_ROLE,
-  REFUSED_IDENTITY, /* --require-enrolment */
-  TOKEN_REFUSALS
-};
-void metrics_note_refusal(enum token_refusal refusal);
 /* Counts what was refused because of a limit of tokens. Any thread. */
 void metrics_note_limit(enum limit limit);
 /* Counts a connection that the server closed. Any thread. */

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "common/base/log.h"
+#include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/http/client.h"
 #include "server/http/request_private.h"

@@ -6,6 +6,7 @@
 #include <openssl/evp.h>
 
 #include "common/base/digest.h"
+#include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/lease/identity.sql.h"
@@ -102,6 +103,7 @@ static bool server_has_secret(struct worker *worker, struct request *request) {
 bool identity_fits(struct request *request, const char *agent, const char *pointer) {
   if (!*request->token_agent || strcmp(request->token_agent, agent) == 0)
     return true;
+  metrics_note_refusal(REFUSED_AGENT);
   answer_refusal(request, ERROR_FORBIDDEN, pointer,
                  "the token \"%s\" may act only as agent %s, not as agent \"%.40s\"",
                  request->token_name, request->token_agent, agent);
@@ -143,6 +145,7 @@ bool identity_may_act(struct worker *worker, struct request *request) {
   if (!owner_is_another(&owner, request))
     return true;
 
+  metrics_note_refusal(REFUSED_AGENT);
   if (owner.is_agent)
     answer_refusal(request, ERROR_FORBIDDEN, "/agent",
                    "agent %s has its own token; no other token may act as it", agent);
@@ -156,6 +159,7 @@ bool identity_may_act(struct worker *worker, struct request *request) {
 
 static bool not_granted_answer(struct request *request) {
   struct error error;
+  metrics_note_refusal(REFUSED_AGENT);
   error_of(&error, ERROR_FORBIDDEN, "lease \"%.64s\" was not granted to you", request->segments[0]);
   answer_failure_extra(request, &error, json_pack("{s:s}", "lease", request->segments[0]));
   return false;

@@ -60,6 +60,9 @@ must_check bool leases_insert(struct db *db, enum stage stage, int64_t round,
 must_check bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n,
                                   struct error *error);
 
+/* Counts open and held leases for /metrics. With many it reads many rows: run it rarely. */
+must_check bool leases_count(struct worker *worker, struct error *error);
+
 /* The keys under which requests are parked (server/http/request.h). Devices that accept only signed
  * work have another key than the rest: otherwise one of them could consume the wake-up of a device
  * that may have the work. */

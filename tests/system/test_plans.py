@@ -16,6 +16,7 @@ WATCHED = ("jobs", "leases", "measurements", "winners")
 ROWS_MAX, BLOCKS_MAX = 1000, 4000
 ROWS_MAX_OF = {"results_known": 20, "drift_note": 20,  # of a lease, where its job has hundreds
                "leases_cancel_all_ended": OPEN_LEASES + 1000,  # a sweep: all live leases, but no ended ones
+               "leases_count": OPEN_LEASES + 1000,
                "kernels_pace": 16 * LEASES_A_JOB + 1000,  # the screens of the kernel's newest jobs
                "jobs_list": 100 * LEASES_A_JOB + 1000}  # a page of jobs, with the times of their leases
 # It writes thousands of leases.

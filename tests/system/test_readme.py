@@ -86,11 +86,11 @@ def test_the_tests_that_the_page_on_security_names_exist():
     assert len(named) > 20 and named <= there, named - there
 
 
-def test_the_tests_that_the_page_on_bugs_names_exist():
+def test_the_tests_and_faults_that_the_page_on_reliability_names_exist():
     """A fragment behind `::` is of a name or an id, one behind `:` begins the name of a unit test."""
-    page = (harness.SOURCE / "docs/bugs-found.md").read_text().split("bug | test", 1)[1]
+    page = (harness.SOURCE / "docs/reliability.md").read_text().split("promise | kept by", 1)[1]
     absent = []
-    for file, fragments in re.findall(r"`((?:python/)?test_\w+\.py)(?:::([\w,]+))?`", page):
+    for file, fragments in re.findall(r"`((?:python/|faults/)?test_\w+\.py)(?:::([\w,]+))?`", page):
         path = harness.SOURCE / "tests" / (file if "/" in file else f"system/{file}")
         text = path.read_text() if path.exists() else ""
         absent += [f"{file}::{word}" for word in fragments.split(",") if not re.search(rf'def test_\w*{word}|"[^"\n]*{word}', text)]
@@ -99,4 +99,21 @@ def test_the_tests_that_the_page_on_bugs_names_exist():
         path = harness.SOURCE / f"tests/unit/test_{file}.c"
         if not path.exists() or not re.search(rf"^\w*Test\(\w+,\s*{beginning}|^\w+_TEST\({beginning}", path.read_text(), re.M):
             absent.append(f"{file}:{beginning}")
-    assert len(page) > 1000 and absent == []
+    faults = set(re.findall(r'Fault\("(\w+)"', (harness.SOURCE / "tests/faults/faults.py").read_text()))
+    named = {fault for cell in re.findall(r"`([a-z]+_[a-z]+(?:,[a-z_]+)*)`", page) for fault in cell.split(",")}
+    assert len(page) > 1000 and absent == [] and len(named) > 10 and named <= faults, (absent, named - faults)
+
+
+def test_links_between_pages_lead_to_a_file_and_a_heading():
+    pages = [page for page in harness.SOURCE.rglob("*.md") if not page.is_relative_to(harness.SOURCE / "build")]
+    headings = {page: {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.*)$", page.read_text(), re.M)}
+                for page in pages}
+    astray, links = [], 0
+    for page in pages:
+        for link in re.findall(r"\]\((?!http)([^)\s]+)\)", page.read_text()):
+            file, _, heading = link.partition("#")
+            target = (page.parent / file).resolve() if file else page
+            links += 1
+            if not target.exists() or (heading and heading not in headings.get(target, ())):
+                astray.append(f"{page.name}: {link}")
+    assert links > 100 and astray == []

@@ -12,6 +12,7 @@
 #define EXPIRE_PACE_MS 500
 #define SURVEY_PACE_MS 500  /* leases that other servers opened */
 #define SWEEP_PACE_MS 5000  /* jobs that should have moved on, leases that avoid all agents */
+#define COUNT_PACE_MS 5000  /* leases, for /metrics */
 #define ENDED_PACE_MS 60000 /* leases of jobs that have ended */
 #define SWEEP_REST 20       /* times as long as it took */
 #define SWEEP_MOST_MS 60000
@@ -375,6 +376,12 @@ void leases_housekeep(struct worker *worker) {
     ok = unwanted_give_up(worker, &error);
     jobs_advance(worker, NULL, 0);
     clock->sweep_ms = next_ms(began_ms, SWEEP_PACE_MS, SWEEP_MOST_MS);
+  }
+
+  began_ms = clock_monotonic_ms();
+  if (ok && began_ms >= clock->count_ms) {
+    ok = leases_count(worker, &error);
+    clock->count_ms = next_ms(began_ms, COUNT_PACE_MS, SWEEP_MOST_MS);
   }
 
   began_ms = clock_monotonic_ms();

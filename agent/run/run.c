@@ -98,7 +98,8 @@ static void agent_release(struct agent *agent) {
 /* Makes an HTTP client; agent_stop may read *ret_client at any time. */
 static bool client_new(struct agent *agent, struct http_client **ret_client, struct error *error) {
   struct http_client *client;
-  if (!http_client_new(option_text(agent->options, "url"), option_text(agent->options, "token"),
+  cleanup_free char *urls = option_list_join(agent->options, "url");
+  if (!http_client_new(urls, option_text(agent->options, "token"),
                        option_flag(agent->options, "insecure-http"), CONNECT_MS, &client, error))
     return false;
   if (!http_client_set_certificate(client, option_text(agent->options, "client-certificate"),
@@ -139,7 +140,8 @@ static bool agent_prepare(struct agent *agent, struct error *error) {
   const char *state = option_text(agent->options, "state"),
              *name = option_text(agent->options, "name");
   char host[256] = "";
-  if (!option_text(agent->options, "url"))
+  const char *const *urls;
+  if (option_list(agent->options, "url", &urls) == 0)
     return error_set(error, "give the server's URL with --url or WAVETUNE_URL");
   if (!trusted_prepare(agent, error) || !client_new(agent, &agent->poster_client, error) ||
       !client_new(agent, &agent->keeper_client, error))
@@ -287,7 +289,7 @@ static int run_run(struct options *options) {
 }
 
 static const struct option_spec run_options[] = {
-    {"url", OPTION_TEXT, "URL", NULL, 0, 0, "the server, like https://tuning.example", false},
+    {"url", OPTION_LIST, "URL", NULL, 0, 0, HELP_URL, false},
     {"token", OPTION_TEXT, "TOKEN", NULL, 0, 0,
      "an enrolment token, or a token with the role agent; better in WAVETUNE_TOKEN", false,
      .is_secret = true},

@@ -73,6 +73,7 @@ static void agent_release(struct agent *agent) {
   if (agent->poster_client)
     http_client_free(agent->poster_client);
 
+  yield_release(agent);
   if (agent->pool)
     compile_pool_free(agent->pool);
   if (agent->cgroups)
@@ -214,18 +215,22 @@ static void thread_start(pthread_t *thread, void *(*run)(void *context), void *c
 
 /* Works until the agent is stopped and all measurements are posted or in the spool. */
 static void agent_work(struct agent *agent) {
-  pthread_t poster;
+  pthread_t poster, yielder;
   pthread_mutex_lock(&agent->mutex);
   agent->is_working = true;
   agent->n_measuring = agent->n_threads;
   pthread_mutex_unlock(&agent->mutex);
   thread_start(&poster, poster_run, agent);
+  if (agent->yield)
+    thread_start(&yielder, yield_run, agent);
 
   for (size_t i = 0; i < agent->n_threads; i++)
     thread_start(&agent->threads[i].thread, device_thread_run, &agent->threads[i]);
   agent_keep(agent);
   for (size_t i = 0; i < agent->n_threads; i++)
     pthread_join(agent->threads[i].thread, NULL);
+  if (agent->yield)
+    pthread_join(yielder, NULL);
   pthread_join(poster, NULL);
 }
 
@@ -249,7 +254,7 @@ static int run_work(struct supervisor *supervisor, void *context) {
   cleanup_free char *absent = devices_absent(&agent->devices);
   if (absent[0])
     log_info("devices: %s", absent);
-  if (!threads_prepare(agent, &error))
+  if (!threads_prepare(agent, &error) || !yield_prepare(agent, &error))
     return command_failed("run", EXIT_USAGE, &error);
 
   own_token_choose(agent);
@@ -311,6 +316,7 @@ static const struct option_spec run_options[] = {
     OPTION_PYTHON,
     {"idle-exit", OPTION_INTEGER, "SECONDS", "0", 0, 86400,
      "end after this time without work; 0: never", false},
+    YIELD_OPTIONS,
     MEASURE_OPTIONS,
 };
 

@@ -62,6 +62,7 @@ static const char *const config_members[] = {"agent_token_days",
                                              "body_rate",
                                              "body_timeout_ms",
                                              "budget_ms",
+                                             "busy_file",
                                              "capture_days",
                                              "captures_per_day",
                                              "channel",
@@ -82,6 +83,7 @@ static const char *const config_members[] = {"agent_token_days",
                                              "final_rounds",
                                              "finalists",
                                              "format",
+                                             "free_seconds",
                                              "head_timeout_ms",
                                              "heartbeat_ms",
                                              "identity",
@@ -131,7 +133,8 @@ static const char *const config_members[] = {"agent_token_days",
                                              "worker_memory_mb",
                                              "worker_pids",
                                              "worker_user",
-                                             "workers"};
+                                             "workers",
+                                             "yield_when_busy"};
 
 /* The kernel writes arguments and the environment before main() runs, to memory that is writable.
  */

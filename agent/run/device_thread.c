@@ -125,7 +125,7 @@ static bool granted_measured(void *context, const struct lease *lease,
   GROW(granted->pending, granted->n_pending, granted->pending_capacity);
   granted->pending[granted->n_pending++] =
       (struct pending_record){clock_monotonic_ns(), record_make(granted, "measurement", json,
-                                                             is_kept ? object->path : NULL)};
+                                                                is_kept ? object->path : NULL)};
   granted->n_measured++;
   pending_spool(granted);
   return !granted->has_failed;

@@ -83,7 +83,7 @@ def test_the_command_line_takes_several_urls_in_every_form(two, tmp_path):
 def test_a_server_that_answers_503_is_left_for_the_next(two):
     with FakeServer(lambda method, path: (503, {"detail": "away"})) as away:
         done = wavetune(Urls(away, two[0]), "agents", "--json", token=two[0].token)
-        assert json.loads(done.stdout)["items"] == []
+        assert json.loads(done.stdout) == []
         assert len(away.requests) == 1
         done = wavetune(Urls(away, DEAD), "agents", check=False)
         assert done.returncode == 3 and "away" in done.stderr

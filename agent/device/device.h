@@ -113,8 +113,8 @@ struct device_timing {
 
 /* A process that uses a device. */
 struct device_user {
-  int64_t pid; /* 0: there is none */
-  char name[32];
+  int64_t pid;   /* 0: there is none */
+  char name[32]; /* printable ASCII, which it chose itself; "": not known */
 };
 
 struct device_ops {

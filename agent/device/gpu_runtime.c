@@ -171,6 +171,9 @@ struct device_user gpu_process_user(int64_t pid) {
   struct device_user user = {.pid = pid};
   if (pid && process_read(pid, name, &parent))
     snprintf(user.name, sizeof user.name, "%.31s", name);
+  for (char *at = user.name; *at; at++)
+    if ((unsigned char)*at < 0x20 || (unsigned char)*at >= 0x7f)
+      *at = '?';
   return user;
 }
 

@@ -80,6 +80,8 @@ static bool users_look(struct agent *agent, json_t **ret_users, struct error *er
   cleanup_json json_t *request = json_pack("{s:s, s:o}", "do", "look", "devices", devices);
   for (size_t i = 0; i < agent->n_threads; i++) {
     const struct device_seen *device = agent->threads[i].device;
+    if (!device_is_gpu(device))
+      continue;
     json_push(devices, json_pack("{s:s, s:O?}", "device", device->name, "facts",
                                  json_object_get(device->json, "facts")));
   }
@@ -136,13 +138,14 @@ static bool look(struct agent *agent, struct error *error) {
 
   for (size_t i = 0; i < agent->n_threads; i++) {
     struct device_thread *thread = &agent->threads[i];
+    bool is_gpu = device_is_gpu(thread->device);
     const char *user = json_string_value(json_object_get(users, thread->device->name));
     cleanup_free char *reason = busy_file_reason(watch, thread->device->name);
     if (!reason && user)
       reason = xasprintf("%.100s uses it", user);
-    if (!reason && is_blind)
+    if (!reason && is_blind && is_gpu)
       reason = xstrdup("the processes that use it cannot be seen");
-    if (reason || is_seen)
+    if (reason || is_seen || !is_gpu)
       use_note(thread, reason, look_ns);
   }
   return is_seen;

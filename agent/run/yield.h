@@ -5,7 +5,7 @@
  * of its own, which opens no device: a driver may crash or hang. A device that another process uses
  * is yielded: its worker is killed, its lease handed back, and it takes none until it has been free
  * for --free-seconds. A process that comes and goes between two looks is not seen. When looking has
- * failed for YIELD_BLIND_MS, all devices are yielded.
+ * failed for YIELD_BLIND_MS, all GPUs are yielded.
  *
  * A measurement is spooled only after a look that began later found its device free: what was
  * measured since the last such look is thrown away.

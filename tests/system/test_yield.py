@@ -221,7 +221,7 @@ def test_a_gpu_whose_processes_cannot_be_seen_any_more_is_given_back(start, data
     server = start(harness.Server, database, options=BEATS)
     files, processes = kfd(tmp_path)
     environment = {"WAVETUNE_HIP_LIBRARY": str(FAKE_HIP), "WAVETUNE_ARCH": "gfx942", **files}
-    options = ("--device", "hip0", *QUICK, "--yield-when-busy", "--free-seconds", "0")
+    options = ("--device", "hip0", "--device", "cpu0", *QUICK, "--yield-when-busy", "--free-seconds", "0")
     one = start(harness.Agent, server, name="one", environment=environment, options=options)
     wait_until(lambda: "agent: enrolled" in one.messages, 60, "the agent")
     processes.rmdir()
@@ -229,6 +229,7 @@ def test_a_gpu_whose_processes_cannot_be_seen_any_more_is_given_back(start, data
     wait_until(lambda: "hip0 is given back: the processes that use it cannot be seen" in one.messages, 30, "the device")
     processes.mkdir()
     wait_until(lambda: "it works again" in one.messages, 30, "the device to be seen again")
+    assert "cpu0 is given back" not in one.messages, "that concerns GPUs only"
     assert one.stop() == 0
     processes.rmdir()
     done = agent("run", "--state", tmp_path / "other", "--url", server.url, *options,

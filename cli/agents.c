@@ -26,10 +26,15 @@ static int command_agents(struct options *options) {
                  *by = cli_member(drained, "drained_by");
       cleanup_free char *environment = cli_compact(device, "environment");
       bool is_draining = *cli_member(device, "drain_reason");
+      const char *since = cli_member(device, "yielded_since");
+      bool is_yielded = *since && !*reason && string_equal(cli_member(agent, "state"), "live");
       table_cell(table, "%s", cli_member(agent, "agent"));
       table_cell(table, "%s", cli_member(agent, "name"));
-      table_cell(table, "%s%s%s%s%s%s", is_draining ? "draining" : cli_member(agent, "state"),
-                 *reason ? ": " : "", reason, *by ? " (by " : "", by, *by ? ")" : "");
+      if (is_yielded)
+        table_cell(table, "yielded: %s (since %s)", cli_member(device, "yield_reason"), since);
+      else
+        table_cell(table, "%s%s%s%s%s%s", is_draining ? "draining" : cli_member(agent, "state"),
+                   *reason ? ": " : "", reason, *by ? " (by " : "", by, *by ? ")" : "");
       table_cell(table, "%s", cli_member(device, "device"));
       table_cell(table, "%s", environment);
     }

@@ -36,6 +36,10 @@ SHARED_BY = 3  # an option that so many commands of a program have in the same w
 VARIABLES = {
     "WAVETUNE_AMDGPU_IDS": ("wavetune", "libdrm's list of GPU names, for `fetch` (default: `amdgpu.ids` of ROCm or the system)"),
     "WAVETUNE_ARCH": ("wavetune-agent", "the GPU's target, such as `gfx942`, instead of what the KFD's topology states"),
+    "WAVETUNE_KFD_PROCESSES": ("wavetune-agent", "the folder in which AMD's driver lists processes (default: `/sys/class/kfd/kfd/proc`)"),
+    "WAVETUNE_NVML_LIBRARY": ("wavetune-agent", "NVIDIA's management library (default: `libnvidia-ml.so.1`)"),
+    "WAVETUNE_PID_NAMESPACE": ("wavetune-agent", "what `readlink /proc/self/ns/pid` prints where process ids are those that the GPU's driver reports "
+                               "(default: the machine's first namespace)"),
     "WAVETUNE_CAPTURE": ("the Python wheel", "`off`, `shapes` (default), `source` or `raw`: what is [recorded of launches](../capture.md)"),
     "WAVETUNE_CAPTURE_FUNCTIONS": ("the Python wheel", "functions to record without an autotuner: `module:qualname` or patterns (`*`), separated by commas"),
     "WAVETUNE_CAPTURE_TO": ("the Python wheel", "the folder to which launches are recorded; it turns the wheel on"),

@@ -23,6 +23,7 @@
 #define NVML_CLOCK_SM 1
 #define NVML_CLOCK_MEM 2
 #define NVML_TEMPERATURE_GPU 0
+#define NVML_ERROR_NOT_SUPPORTED 3
 #define NVML_ERROR_INSUFFICIENT_SIZE 7
 #define PROCESSES_MAX 256
 
@@ -87,7 +88,10 @@ static struct {
   int (*power)(void *device, unsigned *milliwatts);
   int (*temperature)(void *device, int sensor, unsigned *celsius);
   int (*throttle)(void *device, unsigned long long *reasons);
+  /* Of compute, of graphics, and clients of the multi-process service. */
   int (*processes)(void *device, unsigned *count, struct nvml_process *processes);
+  int (*graphics)(void *device, unsigned *count, struct nvml_process *processes);
+  int (*clients)(void *device, unsigned *count, struct nvml_process *processes);
 } nvml;
 
 static void cuda_error_words(int code, const char **ret_name, const char **ret_words) {
@@ -206,13 +210,17 @@ static bool nvml_load(void) {
       {"nvmlDeviceGetTemperature", &nvml.temperature, false},
       {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml.throttle, true},
       {"nvmlDeviceGetComputeRunningProcesses_v3", &nvml.processes, true},
+      {"nvmlDeviceGetGraphicsRunningProcesses_v3", &nvml.graphics, true},
+      {"nvmlDeviceGetMPSComputeRunningProcesses_v3", &nvml.clients, true},
   };
   static bool is_tried, is_loaded;
   struct error ignored;
+  const char *named = getenv("WAVETUNE_NVML_LIBRARY");
+  const char *const one[] = {named, NULL};
 
   if (!is_tried)
-    is_loaded = gpu_library_load("NVIDIA management library", names, symbols, ARRAY_LENGTH(symbols),
-                                 &ignored) &&
+    is_loaded = gpu_library_load("NVIDIA management library", named && *named ? one : names,
+                                 symbols, ARRAY_LENGTH(symbols), &ignored) &&
                 nvml.init() == 0;
   is_tried = true;
   return is_loaded;
@@ -284,6 +292,38 @@ static json_t *cuda_conditions(const struct gpu_facts *facts) {
   }
 
   return conditions;
+}
+
+bool cuda_user_find(const json_t *facts, struct device_user *ret_user, struct error *error) {
+  const char *pci = json_string_value(json_object_get(facts, "pci"));
+  void *device = pci ? nvml_device(pci) : NULL;
+  int (*const lists[])(void *, unsigned *, struct nvml_process *) = {nvml.processes, nvml.graphics,
+                                                                     nvml.clients};
+  if (!gpu_processes_are_named(error))
+    return false;
+  if (!device || !nvml.processes)
+    return error_set(error,
+                     "NVIDIA's management library (libnvidia-ml.so.1 of driver 510 or later) "
+                     "does not list its processes");
+
+  *ret_user = (struct device_user){0};
+  for (size_t i = 0; i < ARRAY_LENGTH(lists); i++) {
+    struct nvml_process processes[PROCESSES_MAX];
+    unsigned n = PROCESSES_MAX;
+    int code = lists[i] ? lists[i](device, &n, processes) : NVML_ERROR_NOT_SUPPORTED;
+    if (code == NVML_ERROR_NOT_SUPPORTED && i > 0)
+      continue;
+    if (code != 0)
+      return error_set(
+          error, "NVIDIA's management library cannot list its processes: it returned %d", code);
+    for (unsigned k = 0; k < n && k < PROCESSES_MAX; k++) {
+      if (gpu_process_is_other(processes[k].pid)) {
+        *ret_user = gpu_process_user(processes[k].pid);
+        return true;
+      }
+    }
+  }
+  return true;
 }
 
 /* 0 when the driver does not report it. */

@@ -46,6 +46,14 @@ bool device_open(const char *name, struct device **ret_device, struct error *err
              : error_set(error, "no device %s; `wavetune-agent probe` lists this machine's", name);
 }
 
+bool device_user_find(const char *name, const json_t *facts, struct device_user *ret_user,
+                      struct error *error) {
+  const struct device_ops *ops = back_end_of(name);
+  if (!ops || !ops->user_find)
+    return error_set(error, "the processes that use %s cannot be seen", name);
+  return ops->user_find(facts, ret_user, error) || error_prefix(error, "%s: ", name);
+}
+
 bool device_is_host(const char *name) {
   const struct device_ops *ops = back_end_of(name);
   return !ops || ops->is_host;

@@ -111,6 +111,12 @@ struct device_timing {
   double us; /* result: the mean time of a call */
 };
 
+/* A process that uses a device. */
+struct device_user {
+  int64_t pid;   /* 0: there is none */
+  char name[32]; /* printable ASCII, which it chose itself; "": not known */
+};
+
 struct device_ops {
   const char *backend; /* "cpu" */
   const char *timer;   /* the clock that time() reads; stored with every measurement */
@@ -184,6 +190,12 @@ struct device_ops {
    * this agent's use it, "throttle": why the clock is held down, "overhead_us": subtracted from the
    * last intervals}. */
   must_check json_t *(*conditions)(struct device *device);
+
+  /* Finds a process on a device other than this one and its siblings, the workers of one agent: one
+   * that has memory or a queue there. The device need not be open; `facts` are those that probe()
+   * reported. NULL: the back end cannot see other processes. */
+  must_check bool (*user_find)(const json_t *facts, struct device_user *ret_user,
+                               struct error *error);
 };
 
 /* Every device of every back end of this machine, GPUs first. A back end without a runtime or a GPU
@@ -193,6 +205,9 @@ must_check bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct 
 /* Opens a device by the name that probe gave it ("cpu0"). A process that opens a GPU and has not
  * probed hides all others from the runtime: it can open none of them. */
 must_check bool device_open(const char *name, struct device **ret_device, struct error *error);
+/* device_ops.user_find for the device of that name. */
+must_check bool device_user_find(const char *name, const json_t *facts,
+                                 struct device_user *ret_user, struct error *error);
 /* Whether kernels for the device of that name run in the process that opens it. */
 bool device_is_host(const char *name);
 static inline void device_close(struct device *device) { device->ops->close(device); }

@@ -605,6 +605,11 @@ const struct device_ops hip_ops = {.backend = "hip",
                                    .probe = hip_probe,
                                    .open = hip_open,
                                    .instruction_flush_set = gpu_instruction_flush_set,
+                                   .user_find = hip_user_find,
                                    GPU_OPS};
-const struct device_ops cuda_ops = {
-    .backend = "cuda", .timer = "cuda_event", .probe = cuda_probe, .open = cuda_open, GPU_OPS};
+const struct device_ops cuda_ops = {.backend = "cuda",
+                                    .timer = "cuda_event",
+                                    .probe = cuda_probe,
+                                    .open = cuda_open,
+                                    .user_find = cuda_user_find,
+                                    GPU_OPS};

@@ -201,6 +201,15 @@ must_check bool gpu_start_for(const struct gpu_api *api, const char *name, int *
 bool gpu_process_is_own(int64_t pid);
 size_t gpu_process_siblings(void); /* how many other workers of this agent there are */
 
+/* Whether a process is not this agent's. One that has ended is not: a driver lists it until it has
+ * released what the process had. */
+bool gpu_process_is_other(int64_t pid);
+/* Whether the ids of processes that drivers report are those that this process sees, as in the
+ * machine's first pid namespace; the error says what to do. */
+must_check bool gpu_processes_are_named(struct error *error);
+/* A process by its id; 0: none. */
+struct device_user gpu_process_user(int64_t pid);
+
 /* How many of the `n` processes that use a GPU are not this agent's; `n_own` of them are, by their
  * ids. If n_own is 0, the ids are those of another pid namespace (the host's): then this process
  * and its `n_siblings` are assumed to be among them. */
@@ -209,6 +218,12 @@ size_t gpu_processes_others(size_t n, size_t n_own, size_t n_siblings);
 void gpu_processes_set(json_t *conditions, size_t n, size_t n_own);
 /* Sets a member of facts, unless the value is not known (0 or less). */
 void gpu_fact_set(json_t *facts, const char *name, int64_t value);
+
+/* hip.c, cuda.c: device_ops.user_find. */
+must_check bool hip_user_find(const json_t *facts, struct device_user *ret_user,
+                              struct error *error);
+must_check bool cuda_user_find(const json_t *facts, struct device_user *ret_user,
+                               struct error *error);
 
 /* hip.c: "6.4.1", from a ROCm installation's .info/version, else "6.4" of the runtime's own version
  * number. */

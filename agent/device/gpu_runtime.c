@@ -9,12 +9,16 @@
  * Memory: static; a process remembers for which GPUs it started a runtime. Threads: one. */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
 
 #include "agent/device/gpu.h"
 
 #define NUMBER_NONE (-1)
 #define STAT_MAX 512
 #define NAME_MAX_LENGTH 64
+/* PROC_PID_INIT_INO in Linux' include/linux/proc_ns.h */
+#define FIRST_PID_NAMESPACE "pid:[4026531836]"
 
 bool gpu_library_load(const char *what, const char *const *names, const struct gpu_symbol *symbols,
                       size_t n_symbols, struct error *error) {
@@ -142,6 +146,35 @@ bool gpu_process_is_own(int64_t pid) {
   return pid == getpid() ||
          (process_read(pid, name, &parent) && process_read(getpid(), own_name, &own_parent) &&
           parent == own_parent && string_equal(name, own_name));
+}
+
+bool gpu_process_is_other(int64_t pid) {
+  bool has_ended = kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+  return !has_ended && !gpu_process_is_own(pid);
+}
+
+bool gpu_processes_are_named(struct error *error) {
+  char link[64] = "";
+  const char *expected = getenv("WAVETUNE_PID_NAMESPACE");
+  ssize_t length = readlink("/proc/self/ns/pid", link, sizeof link - 1);
+  if (!expected || !*expected)
+    expected = FIRST_PID_NAMESPACE;
+  return (length > 0 && string_equal(link, expected)) ||
+         error_set(error, "this container has process ids of its own, so that other processes "
+                          "cannot be told from the agent's: start it with --pid=host (Kubernetes: "
+                          "hostPID: true), or use --busy-file instead");
+}
+
+struct device_user gpu_process_user(int64_t pid) {
+  char name[NAME_MAX_LENGTH] = "";
+  int parent;
+  struct device_user user = {.pid = pid};
+  if (pid && process_read(pid, name, &parent))
+    snprintf(user.name, sizeof user.name, "%.31s", name);
+  for (char *at = user.name; *at; at++)
+    if ((unsigned char)*at < 0x20 || (unsigned char)*at >= 0x7f)
+      *at = '?';
+  return user;
 }
 
 size_t gpu_process_siblings(void) {

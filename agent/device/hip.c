@@ -177,9 +177,22 @@ static json_t *hip_conditions(const struct gpu_facts *facts) {
   json_t *conditions = kfd_conditions(PCI_DEVICES, facts->pci);
   int64_t gpu_id = json_integer_value(json_object_get(facts->facts, "gpu_id"));
   size_t n, n_own;
-  if (gpu_id && kfd_processes(KFD_PROCESSES, gpu_id, gpu_process_is_own, &n, &n_own))
+  if (gpu_id && kfd_processes(kfd_processes_folder(), gpu_id, gpu_process_is_own, &n, &n_own))
     gpu_processes_set(conditions, n, n_own);
   return conditions;
+}
+
+bool hip_user_find(const json_t *facts, struct device_user *ret_user, struct error *error) {
+  int64_t gpu_id = json_integer_value(json_object_get(facts, "gpu_id")), pid;
+  const char *folder = kfd_processes_folder();
+  if (!gpu_processes_are_named(error))
+    return false;
+  if (!gpu_id)
+    return error_set(error, "its id in the KFD's topology is not known; show the container /sys");
+  if (!kfd_process_find(folder, gpu_id, gpu_process_is_other, &pid))
+    return error_set(error, "the driver lists no processes in %s; show the container /sys", folder);
+  *ret_user = gpu_process_user(pid);
+  return true;
 }
 
 static const char *const visible_variables[] = {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",

@@ -95,6 +95,16 @@ void executor_drop_workers(struct executor *executor) {
   helpers_forget(executor);
 }
 
+void executor_kill_workers(struct executor *executor) {
+  for (size_t i = 0; i < EXECUTOR_WORKERS; i++)
+    if (executor->workers[i].client)
+      worker_strike(executor->workers[i].client);
+  for (size_t i = 0; i < EXECUTOR_WORKERS; i++)
+    if (executor->workers[i].client)
+      worker_abandon(TAKE(executor->workers[i].client));
+  executor_drop_workers(executor);
+}
+
 static bool worker_begin(struct executor *executor, struct executor_worker *worker,
                          struct error *error) {
   int64_t began_ns = clock_monotonic_ns();

@@ -2,8 +2,8 @@
  *
  * Threads: the main one starts workers (supervise.h); the keeper enrols, sends heartbeats and
  * renews leases (keeper.c); one for each device takes leases and measures (device_thread.c); one
- * posts the spool (poster.c). Memory: the agent owns all of it until every thread has ended.
- * `mutex` guards `id`, the counters and the waits. */
+ * posts the spool (poster.c); one may look for others on the devices (yield.c). Memory: the agent
+ * owns all of it until every thread has ended. `mutex` guards `id`, the counters and the waits. */
 #ifndef WAVETUNE_AGENT_RUN_AGENT_H
 #define WAVETUNE_AGENT_RUN_AGENT_H
 
@@ -13,6 +13,7 @@
 #include "agent/run/held.h"
 #include "agent/run/server_client.h"
 #include "agent/run/spool.h"
+#include "agent/run/yield.h"
 #include "agent/worker/devices.h"
 #include "agent/worker/supervise.h"
 #include "common/cache/signing_key.h"
@@ -30,7 +31,9 @@ struct device_thread {
   struct executor executor;
   struct http_client *client;
   pthread_t thread;
-  json_t *build; /* of the last lease that had one; owned by the thread */
+  struct device_use use;   /* all 0 where nothing is looked for */
+  int64_t n_yields_served; /* of use.n_yields: after these the device was given back */
+  json_t *build;           /* of the last lease that had one; owned by the thread */
   struct digest build_digest;
   /* The thread's time, in addition to executor.spent. */
   int64_t n_leases, asking_ms, preparing_ms;
@@ -52,6 +55,7 @@ struct agent {
   struct compile_pool *pool;
   struct spool *spool;
   struct held_table *held;
+  struct yield_watch *yield; /* NULL: devices are not given back to others */
   struct http_client *keeper_client, *poster_client;
   /* Used by the poster alone: digests of the compiled code that the server has, and how many
    * uploads of code have failed in a row. */
@@ -70,6 +74,8 @@ struct agent {
   bool stopping;
   bool is_working; /* it has enrolled, and its threads run */
   bool must_enrol;
+  bool must_beat;     /* a heartbeat is due now */
+  bool must_look;     /* a device thread waits for the next look (yield.h) */
   bool must_post;     /* at once, without waiting for more records */
   bool must_renew;    /* a lease came or went: the keeper checks again */
   size_t n_measuring; /* device threads that have not ended */

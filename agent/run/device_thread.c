@@ -22,20 +22,73 @@
 #define FAILED_MOST_MS 60000
 #define QUARANTINE_LEAST_MS 1000
 #define QUARANTINE_MOST_MS 60000
+#define SETTLE_STEP_MS 1
+
+/* A record that is not spooled before a later look has found the device free (yield.h). */
+struct pending_record {
+  int64_t made_ns;
+  json_t *record;
+};
 
 /* A granted lease. */
 struct granted {
   struct device_thread *thread;
   const struct lease_terms *terms;
   size_t n_measured; /* configs */
+  size_t n_pending, pending_capacity;
+  struct pending_record *pending;
+  bool has_failed; /* a record could not be spooled */
   struct backoff backoff;
 };
 
+static bool record_spool(const struct granted *granted, const json_t *record) {
+  struct error error;
+  uint64_t number;
+  bool ok = spool_append(granted->thread->agent->spool, record, &number, &error);
+  if (!ok)
+    log_error("%s", error.message);
+  return ok;
+}
+
+/* Spools the records that were made before a look that found the device free. */
+static void pending_spool(struct granted *granted) {
+  int64_t clean_ns = device_clean_ns(granted->thread);
+  size_t n = 0;
+  while (n < granted->n_pending && granted->pending[n].made_ns < clean_ns && !granted->has_failed) {
+    granted->has_failed = !record_spool(granted, granted->pending[n].record);
+    json_decref(granted->pending[n++].record);
+  }
+  granted->n_pending -= n;
+  if (n)
+    memmove(granted->pending, granted->pending + n, granted->n_pending * sizeof *granted->pending);
+}
+
 static bool granted_stopped(void *context) {
-  const struct granted *granted = context;
+  struct granted *granted = context;
   struct agent *agent = granted->thread->agent;
-  return agent_is_stopping(agent) ||
+  pending_spool(granted);
+  return agent_is_stopping(agent) || granted->has_failed || device_is_yielded(granted->thread) ||
          !held_is_alive(agent->held, granted->terms->id, granted->terms->epoch);
+}
+
+/* Waits until the last records are spooled, and drops them where the device was not free. Returns
+ * how many it dropped. */
+static size_t pending_settle(struct granted *granted) {
+  const struct timespec pause = {.tv_nsec = SETTLE_STEP_MS * 1000000};
+  struct agent *agent = granted->thread->agent;
+  if (granted->n_pending)
+    agent_signal(agent, &agent->must_look);
+  for (pending_spool(granted); granted->n_pending && !granted->has_failed; pending_spool(granted)) {
+    if (device_is_yielded(granted->thread) ||
+        !held_is_alive(agent->held, granted->terms->id, granted->terms->epoch))
+      break;
+    nanosleep(&pause, NULL);
+  }
+
+  for (size_t i = 0; i < granted->n_pending; i++)
+    json_decref(granted->pending[i].record);
+  free(TAKE(granted->pending));
+  return granted->n_pending;
 }
 
 static bool granted_is_ours(void *context, uint64_t config) {
@@ -45,21 +98,20 @@ static bool granted_is_ours(void *context, uint64_t config) {
 
 /* `object`: the file of the code that a measurement names; NULL: none. Each record has the time of
  * opening the kernel so far: the server uses the greatest that it got, in any order. */
-static bool record_append(const struct granted *granted, const char *member, json_t *taken,
-                          const char *object) {
+static json_t *record_make(const struct granted *granted, const char *member, json_t *taken,
+                           const char *object) {
   const struct lease_terms *terms = granted->terms;
   int64_t opening_us = granted->thread->executor.opening_us;
-  struct error error;
-  uint64_t number;
-  cleanup_json json_t *record =
-      json_pack("{s:s, s:I, s:o, s:s*}", "lease", terms->id, "epoch", (json_int_t)terms->epoch,
-                member, taken, "object_path", object);
+  json_t *record = json_pack("{s:s, s:I, s:o, s:s*}", "lease", terms->id, "epoch",
+                             (json_int_t)terms->epoch, member, taken, "object_path", object);
   if (opening_us)
     json_object_set_new(record, "opening_us", json_integer(opening_us));
-  bool ok = spool_append(granted->thread->agent->spool, record, &number, &error);
-  if (!ok)
-    log_error("%s", error.message);
-  return ok;
+  return record;
+}
+
+static bool record_append(const struct granted *granted, const char *member, json_t *taken) {
+  cleanup_json json_t *record = record_make(granted, member, taken, NULL);
+  return record_spool(granted, record);
 }
 
 /* The code of a final is stored: the measurement names it. The poster uploads it, because here the
@@ -70,8 +122,13 @@ static bool granted_measured(void *context, const struct lease *lease,
   struct granted *granted = context;
   bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && object;
   json_t *json = measurement_to_json(lease, measurement, is_kept ? &object->digest : NULL);
+  GROW(granted->pending, granted->n_pending, granted->pending_capacity);
+  granted->pending[granted->n_pending++] =
+      (struct pending_record){clock_monotonic_ns(), record_make(granted, "measurement", json,
+                                                                is_kept ? object->path : NULL)};
   granted->n_measured++;
-  return record_append(granted, "measurement", json, is_kept ? object->path : NULL);
+  pending_spool(granted);
+  return !granted->has_failed;
 }
 
 /* Downloads a part of a lease, and tries again until the lease ends. `what` is for the error. */
@@ -93,7 +150,7 @@ static bool bytes_get(struct granted *granted, const char *path, const char *wha
         return false;
     }
     log_warning("lease: lease=%s waits for %s: %s", granted->terms->id, what, error->message);
-    agent_back_off(granted->thread->agent, &granted->backoff, response.retry_after_s);
+    device_wait(granted->thread, backoff_next_ms(&granted->backoff, response.retry_after_s));
   }
 
   return error_set(error, "the lease ended before %s was downloaded", what);
@@ -234,17 +291,21 @@ static enum lease_end lease_work(struct granted *granted, const json_t *json, st
 /* Spools how the lease ended, so that the server is informed after its last measurement. */
 static bool end_append(struct granted *granted, enum lease_end end, const struct error *error) {
   const char *reason = "the agent could not renew it in time, or could not store a measurement";
+  cleanup_free char *who = device_yield_reason(granted->thread),
+                    *yielded = xasprintf("%s%s", RELEASE_REASON_YIELDED, who);
   if (end == LEASE_DONE)
-    return record_append(granted, "done", json_true(), NULL);
+    return record_append(granted, "done", json_true());
   if (end == LEASE_FAILED)
     reason = error->message;
   else if (end == LEASE_SPENT)
     reason = RELEASE_REASON_SPENT;
   else if (agent_is_stopping(granted->thread->agent))
     reason = "the agent ends";
+  else if (device_is_yielded(granted->thread))
+    reason = yielded;
   bool is_untrusted = end == LEASE_FAILED && error->kind == ERROR_UNTRUSTED;
   cleanup_free char *text = xasprintf("%s%s", is_untrusted ? RELEASE_REASON_UNSIGNED : "", reason);
-  return record_append(granted, "release", text_to_json(text), NULL);
+  return record_append(granted, "release", text_to_json(text));
 }
 
 /* Executes a lease. False: it could not be executed here, or its end not be spooled.
@@ -271,6 +332,19 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
   agent_signal(agent, &agent->must_renew);
   thread->executor.opening_us = 0; /* this lease may end before it is executed */
   enum lease_end end = lease_work(&granted, json, &error);
+
+  /* What failed since another process came may have failed because of it. */
+  size_t n_dropped = pending_settle(&granted);
+  bool is_whole = (end == LEASE_DONE || end == LEASE_SPENT) && !n_dropped && !granted.has_failed;
+  if (!is_whole && (device_is_yielded(thread) || n_dropped || granted.has_failed)) {
+    end = LEASE_STOPPED;
+    thread->executor.is_suspect = thread->executor.is_suspect && !device_is_yielded(thread);
+  }
+  if (n_dropped)
+    log_info("lease: lease=%s epoch=%lld: %zu measurements are thrown away: since the last look "
+             "that found %s free",
+             terms.id, (long long)terms.epoch, n_dropped, thread->executor.device);
+  granted.n_measured -= n_dropped;
 
   if (end == LEASE_FAILED)
     log_error("lease: failed lease=%s epoch=%lld: %s", terms.id, (long long)terms.epoch,
@@ -310,7 +384,20 @@ static void idle_end(struct agent *agent) {
   agent_stop(agent);
 }
 
-static bool device_stopped(void *context) { return agent_is_stopping(context); }
+static bool device_stopped(void *context) {
+  struct device_thread *thread = context;
+  return agent_is_stopping(thread->agent) || device_is_yielded(thread);
+}
+
+/* Gives the device back until others have left it for long enough. */
+static void device_yield(struct device_thread *thread) {
+  executor_kill_workers(&thread->executor);
+  while (!agent_is_stopping(thread->agent) && !device_settle(thread)) {
+    idle_end(thread->agent);
+    agent_wait(thread->agent, YIELD_LOOK_MS, NULL);
+  }
+  http_client_resume(thread->client);
+}
 
 /* Waits until the device passes its sentinel in a fresh worker; no lease is requested meanwhile. */
 static void device_quarantine(struct device_thread *thread) {
@@ -318,17 +405,19 @@ static void device_quarantine(struct device_thread *thread) {
   struct backoff backoff = backoff_new(QUARANTINE_LEAST_MS, QUARANTINE_MOST_MS);
   struct error error;
 
-  for (int tries = 1; !agent_is_stopping(agent); tries++) {
-    if (executor_sentinel(&thread->executor, device_stopped, agent, &error)) {
+  for (int tries = 1; !device_stopped(thread); tries++) {
+    if (executor_sentinel(&thread->executor, device_stopped, thread, &error)) {
       log_info("device: %s passed its sentinel at try %d; it works again", thread->executor.device,
                tries);
       thread->executor.is_suspect = false;
       return;
     }
+    if (device_stopped(thread))
+      return;
     log_error("device: %s is in quarantine after try %d: %s", thread->executor.device, tries,
               error.message);
     idle_end(agent);
-    agent_back_off(agent, &backoff, 0);
+    device_wait(thread, backoff_next_ms(&backoff, 0));
   }
 }
 
@@ -351,7 +440,7 @@ static void device_step(struct device_thread *thread, struct requesting *request
       server_ask(thread->client, "POST", "/v1/leases", body, wait_s * 1000 + LEASE_ANSWER_MS);
 
   if (!answer.is_ok) {
-    if (agent_is_stopping(agent))
+    if (device_stopped(thread))
       return;
     log_warning("lease: %s gets no lease: %s", thread->executor.device, answer.error.message);
     if (answer_is(&answer, ERROR_MISSING)) {
@@ -360,7 +449,7 @@ static void device_step(struct device_thread *thread, struct requesting *request
     }
     if (!answer_is_for_later(&answer))
       random_hex(requesting->nonce, 16);
-    agent_back_off(agent, &requesting->backoff, answer.retry_after_s);
+    device_wait(thread, backoff_next_ms(&requesting->backoff, answer.retry_after_s));
     return;
   }
 
@@ -371,7 +460,7 @@ static void device_step(struct device_thread *thread, struct requesting *request
     idle_end(agent);
     int64_t left_ms = IDLE_LEAST_MS - (clock_monotonic_ms() - began_ms);
     if (left_ms > 0)
-      agent_wait(agent, left_ms, NULL);
+      device_wait(thread, left_ms);
     return;
   }
 
@@ -386,10 +475,12 @@ static void device_step(struct device_thread *thread, struct requesting *request
     backoff_reset(&requesting->failed);
   if (n_measured)
     backoff_reset(&requesting->empty);
+  if (device_is_yielded(thread))
+    return;
   if (ok && !n_measured)
-    agent_back_off(agent, &requesting->empty, 0);
+    device_wait(thread, backoff_next_ms(&requesting->empty, 0));
   else if (!ok && !thread->executor.is_suspect)
-    agent_back_off(agent, &requesting->failed, 0);
+    device_wait(thread, backoff_next_ms(&requesting->failed, 0));
 }
 
 /* Logs how long the thread did what. */
@@ -425,7 +516,9 @@ void *device_thread_run(void *context) {
   random_hex(requesting.nonce, 16);
 
   while (!agent_is_stopping(agent)) {
-    if (thread->executor.is_suspect)
+    if (device_is_yielded(thread))
+      device_yield(thread);
+    else if (thread->executor.is_suspect)
       device_quarantine(thread);
     else
       device_step(thread, &requesting);

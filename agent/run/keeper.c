@@ -342,8 +342,10 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
 static void heartbeat_send(struct keeper *keeper) {
   struct agent *agent = keeper->agent;
   cleanup_free char *id = agent_id(agent), *path = xasprintf("/v1/agents/%s/heartbeat", id);
-  cleanup_json json_t *body =
-      record_write(&heartbeat_request_record, &(struct heartbeat){agent->boot});
+  struct heartbeat stated = {.boot = xstrdup(agent->boot)};
+  yield_state(agent, &stated);
+  cleanup_json json_t *body = record_write(&heartbeat_request_record, &stated);
+  record_release(&heartbeat_request_record, &stated);
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
   struct heartbeat_answer heartbeat;
@@ -404,6 +406,14 @@ static void lease_renew(struct agent *agent, const struct held_due *due) {
   }
 }
 
+static bool flag_take(struct agent *agent, bool *flag) {
+  pthread_mutex_lock(&agent->mutex);
+  bool was_set = *flag;
+  *flag = false;
+  pthread_mutex_unlock(&agent->mutex);
+  return was_set;
+}
+
 void agent_keep(struct agent *agent) {
   char random[17];
   random_hex(random, 8);
@@ -418,7 +428,7 @@ void agent_keep(struct agent *agent) {
     int64_t now_ms = clock_monotonic_ms(), wait_ms;
     struct held_due due;
     enrol_again(&keeper, now_ms);
-    if (now_ms >= keeper.heartbeat_ms) {
+    if (flag_take(agent, &agent->must_beat) || now_ms >= keeper.heartbeat_ms) {
       /* Heartbeats of a fleet spread out: each waits 90 to 110 % of the server's interval. */
       double spread = 0.9 + 0.2 * rng_unit(&keeper.rng);
       keeper.heartbeat_ms = now_ms + (int64_t)((double)keeper.every_ms * spread);

@@ -73,6 +73,7 @@ static void agent_release(struct agent *agent) {
   if (agent->poster_client)
     http_client_free(agent->poster_client);
 
+  yield_release(agent);
   if (agent->pool)
     compile_pool_free(agent->pool);
   if (agent->cgroups)
@@ -98,7 +99,8 @@ static void agent_release(struct agent *agent) {
 /* Makes an HTTP client; agent_stop may read *ret_client at any time. */
 static bool client_new(struct agent *agent, struct http_client **ret_client, struct error *error) {
   struct http_client *client;
-  if (!http_client_new(option_text(agent->options, "url"), option_text(agent->options, "token"),
+  cleanup_free char *urls = option_list_join(agent->options, "url");
+  if (!http_client_new(urls, option_text(agent->options, "token"),
                        option_flag(agent->options, "insecure-http"), CONNECT_MS, &client, error))
     return false;
   if (!http_client_set_certificate(client, option_text(agent->options, "client-certificate"),
@@ -139,7 +141,8 @@ static bool agent_prepare(struct agent *agent, struct error *error) {
   const char *state = option_text(agent->options, "state"),
              *name = option_text(agent->options, "name");
   char host[256] = "";
-  if (!option_text(agent->options, "url"))
+  const char *const *urls;
+  if (option_list(agent->options, "url", &urls) == 0)
     return error_set(error, "give the server's URL with --url or WAVETUNE_URL");
   if (!trusted_prepare(agent, error) || !client_new(agent, &agent->poster_client, error) ||
       !client_new(agent, &agent->keeper_client, error))
@@ -212,18 +215,22 @@ static void thread_start(pthread_t *thread, void *(*run)(void *context), void *c
 
 /* Works until the agent is stopped and all measurements are posted or in the spool. */
 static void agent_work(struct agent *agent) {
-  pthread_t poster;
+  pthread_t poster, yielder;
   pthread_mutex_lock(&agent->mutex);
   agent->is_working = true;
   agent->n_measuring = agent->n_threads;
   pthread_mutex_unlock(&agent->mutex);
   thread_start(&poster, poster_run, agent);
+  if (agent->yield)
+    thread_start(&yielder, yield_run, agent);
 
   for (size_t i = 0; i < agent->n_threads; i++)
     thread_start(&agent->threads[i].thread, device_thread_run, &agent->threads[i]);
   agent_keep(agent);
   for (size_t i = 0; i < agent->n_threads; i++)
     pthread_join(agent->threads[i].thread, NULL);
+  if (agent->yield)
+    pthread_join(yielder, NULL);
   pthread_join(poster, NULL);
 }
 
@@ -247,7 +254,7 @@ static int run_work(struct supervisor *supervisor, void *context) {
   cleanup_free char *absent = devices_absent(&agent->devices);
   if (absent[0])
     log_info("devices: %s", absent);
-  if (!threads_prepare(agent, &error))
+  if (!threads_prepare(agent, &error) || !yield_prepare(agent, &error))
     return command_failed("run", EXIT_USAGE, &error);
 
   own_token_choose(agent);
@@ -287,7 +294,7 @@ static int run_run(struct options *options) {
 }
 
 static const struct option_spec run_options[] = {
-    {"url", OPTION_TEXT, "URL", NULL, 0, 0, "the server, like https://tuning.example", false},
+    {"url", OPTION_LIST, "URL", NULL, 0, 0, HELP_URL, false},
     {"token", OPTION_TEXT, "TOKEN", NULL, 0, 0,
      "an enrolment token, or a token with the role agent; better in WAVETUNE_TOKEN", false,
      .is_secret = true},
@@ -309,6 +316,7 @@ static const struct option_spec run_options[] = {
     OPTION_PYTHON,
     {"idle-exit", OPTION_INTEGER, "SECONDS", "0", 0, 86400,
      "end after this time without work; 0: never", false},
+    YIELD_OPTIONS,
     MEASURE_OPTIONS,
 };
 

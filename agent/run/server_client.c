@@ -73,7 +73,8 @@ struct server_answer server_ask(struct http_client *client, const char *method, 
                                  .body = text,
                                  .body_size = text ? strlen(text) : 0,
                                  .timeout_ms = timeout_ms,
-                                 .response_max = ANSWER_MAX};
+                                 .response_max = ANSWER_MAX,
+                                 .is_idempotent = true};
   cleanup_http_response struct http_response response = {0};
   if (http_send(client, &request, &response, &answer.error))
     answer = server_answer_read(method, path, &response);

@@ -56,6 +56,49 @@ static bool answer_probe(struct worker *worker, const json_t *request) {
   return worker_answer(json_pack("{s:o, s:o}", "devices", devices, "absent", absent));
 }
 
+struct looked_device {
+  char *device;
+  json_t *facts;
+};
+struct look {
+  struct records devices; /* struct looked_device */
+};
+static const struct field looked_device_fields[] = {
+    RECORD_FIELD(TEXT, struct looked_device, device, FIELD_REQUIRED),
+    RECORD_FIELD(JSON, struct looked_device, facts, FIELD_OBJECT),
+};
+static const struct record looked_device_record =
+    RECORD(NULL, struct looked_device, looked_device_fields);
+static const struct field look_fields[] = {
+    RECORD_FIELD(RECORDS, struct look, devices, FIELD_REQUIRED, .of = &looked_device_record),
+};
+static const struct record look_record = RECORD(NULL, struct look, look_fields);
+
+static bool users_find(const struct look *look, json_t *users, struct error *error) {
+  const struct looked_device *devices = look->devices.all;
+  for (size_t i = 0; i < look->devices.n; i++) {
+    struct device_user user;
+    if (!device_user_find(devices[i].device, devices[i].facts, &user, error))
+      return false;
+    if (user.pid)
+      json_put(users, devices[i].device,
+               json_sprintf("process %lld%s%s%s", (long long)user.pid, *user.name ? " (" : "",
+                            user.name, *user.name ? ")" : ""));
+  }
+  return true;
+}
+
+static bool answer_look(struct worker *worker, const json_t *request) {
+  cleanup_json json_t *users = json_object();
+  struct look look = {0};
+  struct error error;
+  (void)worker;
+  bool ok =
+      record_read(&look_record, request, "", &look, &error) && users_find(&look, users, &error);
+  record_release(&look_record, &look);
+  return ok ? worker_answer(json_pack("{s:O}", "users", users)) : worker_answer_error(&error);
+}
+
 static const struct field requested_config_fields[] = {
     RECORD_FIELD(INTEGER, struct requested_config, config, FIELD_REQUIRED, .least = 0,
                  .most = INT64_MAX),
@@ -89,6 +132,7 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
     bool (*function)(struct worker *worker, const json_t *request);
     bool has_members;
   } requests[] = {{"probe", answer_probe, false},
+                  {"look", answer_look, true},
                   {"sentinel", worker_answer_sentinel, true},
                   {"reference", worker_answer_reference, true},
                   {"open", worker_answer_open, true},
@@ -121,8 +165,8 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
   }
 
   error_at(&error, "/do",
-           "\"%.40s\" is not a request; a worker answers probe, sentinel, reference, open, "
-           "measure and close",
+           "\"%.40s\" is not a request; a worker answers probe, look, sentinel, reference, "
+           "open, measure and close",
            name);
   return worker_answer_error(&error);
 }

@@ -10,6 +10,10 @@
  *     -> {"devices": [{"backend": "cpu", "device": "cpu0", "name": "…", "environment": {…},
  *                      "facts": {…}}],
  *         "absent": [{"backend": "hip", "reason": "…"}]}
+ *   {"do": "look", "devices": [{"device": "hip0", "facts": {…}}]}
+ *     finds processes on the devices other than the agent's workers, and opens none of them
+ *     -> {"users": {"hip0": "process 4711 (python3)"}}, without the devices that have none,
+ *        or {"error": "…"} (they cannot be seen)
  *   {"do": "sentinel", "device": "cuda0"}
  *     opens the device, which stays open, runs work with a known result on it, and checks the
  * result

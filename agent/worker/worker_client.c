@@ -82,6 +82,11 @@ static bool worker_has_ended(const struct worker_client *worker, int64_t timeout
   }
 }
 
+void worker_strike(struct worker_client *worker) {
+  if (!worker->is_reaped)
+    kill(-worker->process.pid, SIGKILL);
+}
+
 /* Kills the whole group, because a kernel may have started processes, before the leader is reaped:
  * until then no other process can have its id. */
 static bool worker_kill(struct worker_client *worker, int *ret_status) {

@@ -30,6 +30,10 @@ must_check bool worker_start_under(struct spawner *spawner, char *const *environ
  * freed, so that they exit at the same time. */
 void worker_dismiss(struct worker_client *worker);
 
+/* Kills the worker without waiting for its end. Called for several workers before each is
+ * abandoned. */
+void worker_strike(struct worker_client *worker);
+
 /* Kills the worker at once and frees it. */
 void worker_abandon(struct worker_client *worker);
 

@@ -4,6 +4,7 @@
 #define TEXT_MAX 200
 #define AGENT_ID_MAX 64
 #define HEARTBEAT_MS_MAX 600000
+#define YIELD_MS_MAX (INT64_C(1) << 42)
 #define ROTATE_MS_MAX (INT64_C(1) << 53)
 
 bool token_is_plain(const char *token) {
@@ -78,8 +79,20 @@ static const struct field enrolment_answer_fields[] = {
 const struct record agent_answer_record =
     RECORD("AgentAnswer", struct enrolment_answer, enrolment_answer_fields);
 
+static const struct field heartbeat_yield_fields[] = {
+    LINE(struct heartbeat_yield, device, FIELD_REQUIRED),
+    LINE(struct heartbeat_yield, reason, FIELD_REQUIRED),
+    RECORD_FIELD(INTEGER, struct heartbeat_yield, for_ms, FIELD_REQUIRED, .least = 0,
+                 .most = YIELD_MS_MAX),
+};
+const struct record heartbeat_yield_record =
+    RECORD(NULL, struct heartbeat_yield, heartbeat_yield_fields);
+
 static const struct field heartbeat_fields[] = {
     RECORD_FIELD(TEXT, struct heartbeat, boot, FIELD_REQUIRED),
+    RECORD_FIELD(RECORDS, struct heartbeat, yielded, FIELD_NOT_NULL | FIELD_OMITTED,
+                 .most = ENROLMENT_DEVICES_MAX, .of = &heartbeat_yield_record,
+                 .about = "all devices that the agent has given back to other processes"),
 };
 const struct record heartbeat_request_record =
     RECORD("HeartbeatRequest", struct heartbeat, heartbeat_fields);

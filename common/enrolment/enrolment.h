@@ -41,14 +41,20 @@ struct enrolment_answer {
 extern const struct record agent_answer_record;
 
 /* The body of POST /v1/agents/ID/heartbeat, and the answer to it. */
+struct heartbeat_yield { /* a device that was given back to another process */
+  char *device, *reason;
+  int64_t for_ms; /* how long ago */
+};
 struct heartbeat {
   char *boot;
+  struct records yielded; /* struct heartbeat_yield; .all NULL: not stated */
 };
 struct heartbeat_answer {
   int64_t heartbeat_every_ms;
   bool is_draining;
 };
-extern const struct record heartbeat_request_record, heartbeat_answer_record;
+extern const struct record heartbeat_request_record, heartbeat_yield_record,
+    heartbeat_answer_record;
 
 /* The answer to POST /v1/agents/ID/token. */
 struct agent_token_answer {

@@ -297,6 +297,42 @@ bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t
   return true;
 }
 
+const char *kfd_processes_folder(void) {
+  return variable_or("WAVETUNE_KFD_PROCESSES", KFD_PROCESSES_DEFAULT);
+}
+
+/* Whether a process, by its folder, has a queue on the GPU: queues/ID/gpuid. */
+static bool kfd_has_queue(const char *process, int64_t gpu_id) {
+  cleanup_free char *folder = xasprintf("%s/queues", process);
+  cleanup_dir DIR *entries = opendir(folder);
+  struct dirent *entry;
+  while (entries && (entry = readdir(entries))) {
+    cleanup_free char *queue = xasprintf("%s/%s", folder, entry->d_name);
+    if (entry->d_name[0] != '.' && number_read(queue, "gpuid") == gpu_id)
+      return true;
+  }
+  return false;
+}
+
+bool kfd_process_find(const char *processes, int64_t gpu_id, bool (*is_sought)(int64_t pid),
+                      int64_t *ret_pid) {
+  cleanup_dir DIR *entries = opendir(processes);
+  cleanup_free char *vram = xasprintf("vram_%lld", (long long)gpu_id);
+  struct dirent *entry;
+  *ret_pid = 0;
+  if (!entries)
+    return false;
+
+  while (*ret_pid == 0 && (entry = readdir(entries))) {
+    int64_t pid = atoll(entry->d_name); /* 0 for other names */
+    cleanup_free char *folder = xasprintf("%s/%s", processes, entry->d_name);
+    if (pid > 0 && is_sought(pid) &&
+        (number_read(folder, vram) > 0 || kfd_has_queue(folder, gpu_id)))
+      *ret_pid = pid;
+  }
+  return true;
+}
+
 const char *rocm_folder(void) { return variable_or("ROCM_PATH", ROCM_FOLDER_DEFAULT); }
 
 char *rocm_version_read(const char *folder) {

@@ -35,7 +35,7 @@ must_check struct environment node_environment_read(const struct node_folders *f
  * error. */
 
 #define KFD_TOPOLOGY_DEFAULT "/sys/class/kfd/kfd/topology/nodes" /* $WAVETUNE_KFD_TOPOLOGY */
-#define KFD_PROCESSES "/sys/class/kfd/kfd/proc"
+#define KFD_PROCESSES_DEFAULT "/sys/class/kfd/kfd/proc"          /* $WAVETUNE_KFD_PROCESSES */
 #define PCI_DEVICES "/sys/bus/pci/devices"
 
 /* One GPU node of the topology. */
@@ -89,5 +89,13 @@ must_check json_t *kfd_conditions(const char *pci_devices, const char *pci);
  * `is_own` is true. False: the driver does not list them. */
 must_check bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t pid),
                               size_t *ret_n, size_t *ret_own);
+
+/* The folder of processes: $WAVETUNE_KFD_PROCESSES where it is set. */
+const char *kfd_processes_folder(void);
+
+/* Finds a process that has memory or a queue on the GPU and for which `is_sought` is true; *ret_pid
+ * is 0 if there is none. False: the driver does not list processes. */
+must_check bool kfd_process_find(const char *processes, int64_t gpu_id,
+                                 bool (*is_sought)(int64_t pid), int64_t *ret_pid);
 
 #endif

@@ -38,8 +38,9 @@ char *const *cli_arguments(const struct options *options, size_t n, const char *
 struct http_client *cli_connect(const struct options *options) {
   cleanup_http_client struct http_client *client = NULL;
   struct error error;
-  if (http_client_new(option_text(options, "url"), option_text(options, "token"),
-                      option_flag(options, "insecure-http"), 5000, &client, &error) &&
+  cleanup_free char *urls = option_list_join(options, "url");
+  if (http_client_new(urls, option_text(options, "token"), option_flag(options, "insecure-http"),
+                      5000, &client, &error) &&
       http_client_set_certificate(client, option_text(options, "client-certificate"),
                                   option_text(options, "client-key"), &error))
     return TAKE(client);

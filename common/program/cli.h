@@ -26,8 +26,8 @@
    .min = of_min, .max = of_max, .flag_only = true, .help = of_help}
 
 #define OPTION_URL \
-  {.name = "url", .type = OPTION_TEXT, .argument = "URL", \
-   .default_text = "http://127.0.0.1:7200", .help = "the server"}
+  {.name = "url", .type = OPTION_LIST, .argument = "URL", \
+   .default_text = "http://127.0.0.1:7200", .help = HELP_URL}
 #define OPTION_TOKEN \
   {.name = "token", .type = OPTION_TEXT, .argument = "TOKEN", \
    .help = "bearer token; better in WAVETUNE_TOKEN, where no other user sees it"}

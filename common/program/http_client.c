@@ -13,15 +13,23 @@
 #define TIMEOUT_MS_DEFAULT 60000
 #define RESPONSE_MAX_DEFAULT ((size_t)64 << 20)
 #define HEADER_VALUE_MAX 1024
+#define HTTP_BUSY 503
 #define POLL_MS 1000 /* curl's own timers and a cancel wake it earlier */
+
+struct http_server {
+  char *url; /* without a "/" at its end */
+  bool is_loopback;
+};
 
 struct http_client {
   CURLM *multi;
   CURL *easy;
-  char *url; /* without a "/" at its end */
+  size_t n_servers;
+  struct http_server *servers; /* in the order in which they were given */
+  size_t current;              /* the first choice of the next request */
+  int64_t left_at_ms;          /* clock_monotonic_ms when the first server was left */
   pthread_mutex_t token_lock;
-  char *authorization; /* the whole header, or NULL; under token_lock */
-  bool is_loopback;
+  char *authorization;     /* the whole header, or NULL; under token_lock */
   char *certificate, *key; /* files, or both NULL */
   int64_t connect_timeout_ms;
   atomic_bool cancelled;
@@ -88,21 +96,13 @@ static bool token_is_plain(const char *token) {
   return token[0] && !strchr(token, ' ') && header_text_is_plain(token);
 }
 
-bool http_client_new(const char *url, const char *token, bool insecure_http,
-                     int64_t connect_timeout_ms, struct http_client **ret_client,
-                     struct error *error) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, curl_start);
-
+/* Adds one server to the client. */
+static bool server_add(struct http_client *client, const char *url, bool has_token,
+                       bool insecure_http, struct error *error) {
   bool is_loopback;
   if (!url_check(url, &is_loopback, error))
     return false;
-
-  if (token && !token_is_plain(token))
-    return error_set(
-        error,
-        "the token is empty or contains spaces or control characters; give it as it was printed");
-  if (token && !is_loopback && !insecure_http && !string_starts(url, "https://"))
+  if (has_token && !is_loopback && !insecure_http && !string_starts(url, "https://"))
     return error_set(error,
                      "the token would be sent unencrypted to %s: give an https:// URL, or "
                      "--insecure-http if you trust the network",
@@ -111,26 +111,49 @@ bool http_client_new(const char *url, const char *token, bool insecure_http,
   size_t length = strlen(url);
   while (length && url[length - 1] == '/')
     length--;
+  client->servers[client->n_servers++] =
+      (struct http_server){.url = xstrndup(url, length), .is_loopback = is_loopback};
+  return true;
+}
 
-  struct http_client *client = xcalloc(1, sizeof *client);
+bool http_client_new(const char *urls, const char *token, bool insecure_http,
+                     int64_t connect_timeout_ms, struct http_client **ret_client,
+                     struct error *error) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, curl_start);
+
+  if (token && !token_is_plain(token))
+    return error_set(
+        error,
+        "the token is empty or contains spaces or control characters; give it as it was printed");
+
+  cleanup_http_client struct http_client *client = xcalloc(1, sizeof *client);
   *client = (struct http_client){
       .token_lock = PTHREAD_MUTEX_INITIALIZER,
       .multi = curl_multi_init(),
       .easy = curl_easy_init(),
-      .url = xstrndup(url, length),
+      .servers = xcalloc(strlen(urls) + 1, sizeof *client->servers),
       .authorization = token ? xasprintf("Authorization: Bearer %s", token) : NULL,
-      .is_loopback = is_loopback,
       .connect_timeout_ms = connect_timeout_ms,
   };
   ALWAYS(client->multi && client->easy);
-  *ret_client = client;
+
+  cleanup_free char *list = xstrdup(urls);
+  char *rest = list;
+  for (char *url; (url = strsep(&rest, ","));)
+    if (!server_add(client, url, token != NULL, insecure_http, error))
+      return false;
+
+  *ret_client = TAKE(client);
   return true;
 }
 
 void http_client_free(struct http_client *client) {
   curl_easy_cleanup(client->easy);
   curl_multi_cleanup(client->multi);
-  free(client->url);
+  for (size_t i = 0; i < client->n_servers; i++)
+    free(client->servers[i].url);
+  free(client->servers);
   free(client->authorization);
   free(client->certificate);
   free(client->key);
@@ -170,6 +193,8 @@ void http_client_cancel(struct http_client *client) {
   atomic_store(&client->cancelled, true);
   curl_multi_wakeup(client->multi);
 }
+
+void http_client_resume(struct http_client *client) { atomic_store(&client->cancelled, false); }
 
 static size_t receive(char *bytes, size_t one, size_t size, void *context) {
   struct receiver *receiver = context;
@@ -225,13 +250,20 @@ static bool headers_make(struct http_client *client, const struct http_request *
   return true;
 }
 
+/* One request to one server. */
+struct attempt {
+  const struct http_server *server;
+  const char *url;
+  int64_t timeout_ms, connect_ms; /* in all, and for connecting */
+  struct curl_slist *headers;
+};
+
 static void easy_prepare(const struct http_client *client, const struct http_request *request,
-                         const char *url, struct curl_slist *headers, struct receiver *receiver,
-                         char *reason) {
+                         const struct attempt *attempt, struct receiver *receiver, char *reason) {
   CURL *easy = client->easy;
   curl_easy_reset(easy);
 
-  curl_easy_setopt(easy, CURLOPT_URL, url);
+  curl_easy_setopt(easy, CURLOPT_URL, attempt->url);
   curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
@@ -239,14 +271,13 @@ static void easy_prepare(const struct http_client *client, const struct http_req
   curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
   curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "wavetune/" WAVETUNE_VERSION);
-  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)client->connect_timeout_ms);
-  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS,
-                   (long)(request->timeout_ms ? request->timeout_ms : TIMEOUT_MS_DEFAULT));
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)attempt->connect_ms);
+  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)attempt->timeout_ms);
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, reason);
-  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, attempt->headers);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, receive);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, receiver);
-  if (client->is_loopback)
+  if (attempt->server->is_loopback)
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
 
   const char *certificates = getenv("SSL_CERT_FILE");
@@ -306,15 +337,25 @@ static char *header_copy(CURL *easy, const char *name) {
   return is_there && http_header_is_usable(header->value) ? xstrdup(header->value) : NULL;
 }
 
-bool http_send(struct http_client *client, const struct http_request *request,
-               struct http_response *ret, struct error *error) {
-  *ret = (struct http_response){0};
-  ALWAYS(request->path[0] == '/');
-  cleanup_free char *url = xasprintf("%s%s", client->url, request->path);
-  __attribute__((cleanup(cleanup_curl_list_free))) struct curl_slist *headers = NULL;
-  if (!headers_make(client, request, &headers, error))
-    return false;
+bool http_request_may_be_sent_again(const struct http_request *request) {
+  bool changes_nothing = string_equal(request->method, "GET");
+  bool sets = string_equal(request->method, "PUT") && !request->if_match;
+  return changes_nothing || sets || request->is_idempotent;
+}
 
+/* How an attempt ended. */
+enum attempt_end {
+  ATTEMPT_ANSWERED,
+  ATTEMPT_OVER,   /* false is returned: cancelled, or an answer that is too large */
+  ATTEMPT_SILENT, /* there was no answer until the deadline */
+  ATTEMPT_UNSENT, /* there was no connection */
+  ATTEMPT_CUT,    /* the connection ended before the answer was complete */
+};
+
+/* Sends the request to one server; *ret is set if it answered, else *error. */
+static enum attempt_end attempt_run(struct http_client *client, const struct http_request *request,
+                                    const struct attempt *attempt, struct http_response *ret,
+                                    struct error *error) {
   cleanup_free char *bytes = xcalloc(1, 1), *reason = xcalloc(1, CURL_ERROR_SIZE);
   struct receiver receiver = {
       .magic = RECEIVER_MAGIC,
@@ -322,27 +363,38 @@ bool http_send(struct http_client *client, const struct http_request *request,
       .capacity = 1,
       .max = request->response_max ? request->response_max : RESPONSE_MAX_DEFAULT,
   };
+  const char *url = attempt->url;
   CURLcode code;
-  long status = 0;
+  long status = 0, sent_bytes = 0;
   curl_off_t retry_after_s = 0;
 
-  easy_prepare(client, request, url, headers, &receiver, reason);
-  if (!easy_run(client, &code))
-    return error_of(error, ERROR_UNAVAILABLE, "the request to %s was cancelled", url);
+  easy_prepare(client, request, attempt, &receiver, reason);
+  if (!easy_run(client, &code)) {
+    error_of(error, ERROR_UNAVAILABLE, "the request to %s was cancelled", url);
+    return ATTEMPT_OVER;
+  }
   curl_easy_getinfo(client->easy, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_getinfo(client->easy, CURLINFO_REQUEST_SIZE, &sent_bytes);
 
   const char *why = reason[0] ? reason : curl_easy_strerror(code);
-  if (receiver.too_large)
-    return error_of(error, ERROR_UNAVAILABLE, "the answer of %s %s is larger than %zu bytes",
-                    request->method, url, receiver.max);
+  if (receiver.too_large) {
+    error_of(error, ERROR_UNAVAILABLE, "the answer of %s %s is larger than %zu bytes",
+             request->method, url, receiver.max);
+    return ATTEMPT_OVER;
+  }
 
   /* The answer was shorter than its Content-Length, or its last chunk is missing. */
-  if (code == CURLE_PARTIAL_FILE || (code == CURLE_RECV_ERROR && status != 0))
-    return error_of(error, ERROR_TRUNCATED, "the answer of %s ended after %zu bytes: %s", url,
-                    receiver.size, why);
-  if (code != CURLE_OK)
-    return error_of(error, code == CURLE_OPERATION_TIMEDOUT ? ERROR_DEADLINE : ERROR_UNAVAILABLE,
-                    "no answer from %s: %s", url, why);
+  if (code == CURLE_PARTIAL_FILE || (code == CURLE_RECV_ERROR && status != 0)) {
+    error_of(error, ERROR_TRUNCATED, "the answer of %s ended after %zu bytes: %s", url,
+             receiver.size, why);
+    return ATTEMPT_CUT;
+  }
+  if (code != CURLE_OK) {
+    bool is_late = code == CURLE_OPERATION_TIMEDOUT;
+    error_of(error, is_late ? ERROR_DEADLINE : ERROR_UNAVAILABLE, "no answer from %s: %s", url,
+             why);
+    return sent_bytes == 0 ? ATTEMPT_UNSENT : is_late ? ATTEMPT_SILENT : ATTEMPT_CUT;
+  }
 
   curl_easy_getinfo(client->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
   *ret = (struct http_response){
@@ -353,7 +405,73 @@ bool http_send(struct http_client *client, const struct http_request *request,
       .request = header_copy(client->easy, REQUEST_ID_HEADER),
       .retry_after_s = retry_after_s > 0 ? retry_after_s : 0,
   };
-  return true;
+  return ATTEMPT_ANSWERED;
+}
+
+/* Makes a server the first choice of the next request. */
+static void server_choose(struct http_client *client, size_t index) {
+  if (client->current == 0 && index != 0)
+    client->left_at_ms = clock_monotonic_ms();
+  client->current = index;
+}
+
+bool http_send(struct http_client *client, const struct http_request *request,
+               struct http_response *ret, struct error *error) {
+  *ret = (struct http_response){0};
+  ALWAYS(request->path[0] == '/');
+  __attribute__((cleanup(cleanup_curl_list_free))) struct curl_slist *headers = NULL;
+  if (!headers_make(client, request, &headers, error))
+    return false;
+
+  int64_t began_ms = clock_monotonic_ms(), n = (int64_t)client->n_servers;
+  int64_t end_ms = began_ms + (request->timeout_ms ? request->timeout_ms : TIMEOUT_MS_DEFAULT);
+  if (began_ms - client->left_at_ms >= HTTP_RETURN_MS)
+    client->current = 0;
+  size_t first = client->current;
+
+  for (int64_t i = 0; i < n; i++) {
+    size_t index = (first + (size_t)i) % client->n_servers;
+    int64_t left_ms = end_ms - clock_monotonic_ms();
+    if (i > 0 && left_ms <= 0)
+      break;
+
+    /* A server that drops packets leaves time for the others. */
+    cleanup_free char *url = xasprintf("%s%s", client->servers[index].url, request->path);
+    struct attempt attempt = {.server = &client->servers[index],
+                              .url = url,
+                              .timeout_ms = left_ms,
+                              .connect_ms = left_ms / (n - i) < client->connect_timeout_ms && n > 1
+                                                ? left_ms / (n - i)
+                                                : client->connect_timeout_ms,
+                              .headers = headers};
+    cleanup_http_response struct http_response response = {0};
+    enum attempt_end end = attempt_run(client, request, &attempt, &response, error);
+    if (end == ATTEMPT_OVER)
+      break;
+
+    /* Where no server does better, a 503 is returned: it has a reason, and an answer came. */
+    if (end == ATTEMPT_ANSWERED) {
+      bool is_refused = response.status == HTTP_BUSY;
+      if (!is_refused || !ret->status) {
+        http_response_release(ret);
+        *ret = response;
+        response = (struct http_response){0};
+        server_choose(client, index);
+      }
+      if (!is_refused)
+        break;
+      continue;
+    }
+
+    if (!ret->status)
+      server_choose(client, (index + 1) % client->n_servers);
+    if (end == ATTEMPT_SILENT || (end == ATTEMPT_CUT && !http_request_may_be_sent_again(request)))
+      break;
+    if (i + 1 == n && n > 1 && !ret->status)
+      error_prefix(error, "none of the %lld servers answers: ", (long long)n);
+  }
+
+  return ret->status != 0;
 }
 
 void http_response_release(struct http_response *response) {

@@ -10,13 +10,21 @@
 
 struct http_client;
 
-/* `url` is the server's base, http:// or https://, perhaps with a path but without user, query or
- * fragment; `token` may be NULL. Connecting takes at most connect_timeout_ms. Proxies come from the
+/* `urls` is the server's base URL, or several of servers that share a database, separated by commas
+ * (options_urls); each http:// or https://, perhaps with a path but without user, query, fragment
+ * or comma. `token` may be NULL. Connecting takes at most connect_timeout_ms. Proxies come from the
  * environment as curl reads it (https_proxy, no_proxy, …), never for loopback; certificates are
  * checked against $SSL_CERT_FILE where it is set. A token is refused over http:// to any host but
  * loopback (127.0.0.0/8, ::1, localhost), because others could read it in transit, unless
- * `insecure_http` (OPTION_INSECURE_HTTP) permits it. */
-must_check bool http_client_new(const char *url, const char *token, bool insecure_http,
+ * `insecure_http` (OPTION_INSECURE_HTTP) permits it. All of this holds for each of several URLs.
+ *
+ * Which of several servers gets a request: the one that answered the last, at first the first of
+ * the list. If it cannot be connected to or answers 503, the others get it in the order of the
+ * list, each once, within the request's one deadline; so also if the connection ends without a
+ * complete answer, unless the request may not be repeated (http_request_may_be_sent_again). A
+ * server that is silent until the deadline is not the first choice of the next request. After
+ * HTTP_RETURN_MS away from the first server, that is the first choice again. */
+must_check bool http_client_new(const char *urls, const char *token, bool insecure_http,
                                 int64_t connect_timeout_ms, struct http_client **ret_client,
                                 struct error *error);
 
@@ -26,8 +34,13 @@ must_check bool http_client_new(const char *url, const char *token, bool insecur
 must_check bool http_client_set_certificate(struct http_client *client, const char *certificate,
                                             const char *key, struct error *error);
 
+#define HTTP_RETURN_MS 60000
+
 /* The options of every command that has --url and --token. */
 /* clang-format off */
+#define HELP_URL \
+  "the server; several that share a database may also be separated by commas: the next is used " \
+  "while one does not answer"
 #define OPTION_INSECURE_HTTP \
   {.name = "insecure-http", .type = OPTION_FLAG, \
    .help = "send the token over http:// to other hosts too; only for networks that you trust"}
@@ -55,9 +68,14 @@ struct http_request {
   const char *content_type; /* NULL: application/json */
   const char *if_match;     /* entity tags with their quotes, or NULL */
   const char *if_none_match;
-  int64_t timeout_ms;  /* for the whole request, 0: 60 s */
+  int64_t timeout_ms;  /* for the whole request, at all servers; 0: 60 s */
   size_t response_max; /* bytes accepted, 0: 64 MiB */
+  bool is_idempotent;  /* a POST that has no further effect when it comes twice */
 };
+
+/* Whether another server may get a request that one may have carried out before its connection
+ * ended. Not a change with If-Match, which fails where it was carried out. */
+must_check bool http_request_may_be_sent_again(const struct http_request *request);
 
 struct http_response {
   int status; /* 0: no answer */
@@ -103,7 +121,9 @@ must_check bool http_json(struct http_client *client, const char *method, const 
 must_check char *http_escape(const char *text);
 
 /* Makes the running http_send of this client return false soon; called from another thread. When
- * none is running it ends the next one, so that a cancel just before a long poll is not lost. */
+ * none is running it ends the next one, so that a cancel just before a long poll is not lost;
+ * http_client_resume undoes that. */
 void http_client_cancel(struct http_client *client);
+void http_client_resume(struct http_client *client);
 
 #endif

@@ -62,6 +62,7 @@ static const char *const config_members[] = {"agent_token_days",
                                              "body_rate",
                                              "body_timeout_ms",
                                              "budget_ms",
+                                             "busy_file",
                                              "capture_days",
                                              "captures_per_day",
                                              "channel",
@@ -82,6 +83,7 @@ static const char *const config_members[] = {"agent_token_days",
                                              "final_rounds",
                                              "finalists",
                                              "format",
+                                             "free_seconds",
                                              "head_timeout_ms",
                                              "heartbeat_ms",
                                              "identity",
@@ -131,7 +133,8 @@ static const char *const config_members[] = {"agent_token_days",
                                              "worker_memory_mb",
                                              "worker_pids",
                                              "worker_user",
-                                             "workers"};
+                                             "workers",
+                                             "yield_when_busy"};
 
 /* The kernel writes arguments and the environment before main() runs, to memory that is writable.
  */
@@ -341,15 +344,15 @@ static void set_from_member(struct options *options, size_t index, const char *w
   static const char *const types[] = {[OPTION_FLAG] = "true or false",
                                       [OPTION_TEXT] = "a string",
                                       [OPTION_INTEGER] = "an integer",
-                                      [OPTION_LIST] = "an array of strings"};
+                                      [OPTION_LIST] = "a string or an array of strings"};
   enum option_type type = options->command->options[index].type;
   if (!(type == OPTION_FLAG      ? json_is_boolean(member)
         : type == OPTION_TEXT    ? json_is_string(member)
         : type == OPTION_INTEGER ? json_is_integer(member)
-                                 : json_is_array(member)))
+                                 : json_is_array(member) || json_is_string(member)))
     usage_error(options, "%s must be %s", where, types[type]);
 
-  if (type == OPTION_LIST) {
+  if (json_is_array(member)) {
     size_t i;
     const json_t *element;
     json_array_foreach (member, i, element) {
@@ -357,7 +360,7 @@ static void set_from_member(struct options *options, size_t index, const char *w
         usage_error(options, "%s/%zu must be a string", where, i);
       value_set(options, index, ORIGIN_FILE, where, json_string_value(element));
     }
-  } else if (type == OPTION_TEXT) {
+  } else if (json_is_string(member)) {
     value_set(options, index, ORIGIN_FILE, where, json_string_value(member));
   } else {
     cleanup_free char *text = json_dumps(member, JSON_ENCODE_ANY);
@@ -614,6 +617,17 @@ size_t option_list(const struct options *options, const char *name,
   const struct option_value *value = value_of(options, name, OPTION_LIST);
   *ret_values = value->list;
   return value->n_list;
+}
+
+char *option_list_join(const struct options *options, const char *name) {
+  const char *const *values;
+  char *all = NULL;
+  size_t n = option_list(options, name, &values);
+  for (size_t i = 0; i < n; i++) {
+    cleanup_free char *before = all;
+    all = before ? xasprintf("%s,%s", before, values[i]) : xstrdup(values[i]);
+  }
+  return all;
 }
 
 /* Exits when JSON cannot hold an option's text: a request without it would mean something else. */

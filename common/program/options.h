@@ -6,10 +6,10 @@
  * $WAVETUNE_CONFIG, else ~/.config/wavetune/config.json, else /etc/wavetune/config.json, if it
  * exists): a JSON object {"url": "…", "token": "…"} whose members are the options' names with
  * "_". An unknown flag is an error with the nearest name. An empty variable counts as not
- * set; a flag's variable is true, false, 1 or 0; a list's variable is one value, its member an
- * array of strings. The three programs read the same file: a member that only other commands have
- * is ignored; one that no command has is an error with the nearest name. The values of text options
- * (tokens) are never printed: not in --help and not in an error.
+ * set; a flag's variable is true, false, 1 or 0; a list's variable is one value, its member a
+ * string or an array of strings. The three programs read the same file: a member that only other
+ * commands have is ignored; one that no command has is an error with the nearest name. The values
+ * of text options (tokens) are never printed: not in --help and not in an error.
  *
  * Memory: values are borrowed from argv, the environment or the options' own store, until
  * options_free. Threads: one, at start. */
@@ -78,6 +78,8 @@ int64_t option_integer(const struct options *options,
                        const char *name); /* aborts when it has no value */
 bool option_flag(const struct options *options, const char *name);
 size_t option_list(const struct options *options, const char *name, const char *const **ret_values);
+/* The values of a list with commas between them, the caller's; NULL: not given. */
+must_check char *option_list_join(const struct options *options, const char *name);
 /* As JSON, a new reference; NULL: not given. They print an error and exit when it is not UTF-8. */
 json_t *option_text_json(const struct options *options, const char *name);
 json_t *option_list_json(const struct options *options, const char *name);

@@ -484,7 +484,8 @@ HeartbeatAnswer = TypedDict("HeartbeatAnswer", {
 
 HeartbeatRequest = TypedDict("HeartbeatRequest", {
     "boot": str,
-})
+    "yielded": List[Dict[str, Any]],
+}, total=False)
 
 HelionConfig = TypedDict("HelionConfig", {
     "config": str,

@@ -11,7 +11,8 @@ enum presence { PRESENCE_KNOWN, PRESENCE_LOOKUP, PRESENCE_ABSENT };
 struct entry {
   struct entry *next;
   char id[AGENT_ID_SIZE];
-  char *boot; /* NULL unless known */
+  char *boot;    /* NULL unless known */
+  char *yielded; /* of the last heartbeat, if it was not taken yet; or NULL */
   enum presence presence;
   bool needs_lookup; /* known, but another process sends heartbeats with its id, which may have
                       enrolled with another server */
@@ -36,6 +37,7 @@ struct agent_table *agent_table_new(void) {
 
 static void entry_free(struct entry *entry) {
   free(entry->boot);
+  free(entry->yielded);
   free(entry);
 }
 
@@ -101,7 +103,7 @@ static enum agent_beat beat_unknown(struct agent_table *table, struct entry *ent
 }
 
 enum agent_beat agent_table_beat(struct agent_table *table, const char *id, const char *boot,
-                                 int64_t now_ms, bool *ret_draining) {
+                                 const char *yielded, int64_t now_ms, bool *ret_draining) {
   enum agent_beat answer = AGENT_BEATS;
   lock(table);
   struct entry *entry = find(table, id);
@@ -114,6 +116,10 @@ enum agent_beat agent_table_beat(struct agent_table *table, const char *id, cons
   } else {
     entry->seen_ms = now_ms;
     entry->is_unflushed = true;
+    if (yielded) {
+      free(entry->yielded);
+      entry->yielded = xstrdup(yielded);
+    }
     *ret_draining = entry->is_draining;
   }
 
@@ -139,6 +145,7 @@ static void know(struct agent_table *table, struct entry *entry, const struct ag
 
   free(entry->boot);
   entry->boot = xstrdup(agent->boot);
+  free(TAKE(entry->yielded)); /* of a former process */
   entry->presence = PRESENCE_KNOWN;
   entry->needs_lookup = entry->is_looked_up = false;
   entry->is_draining = agent->is_draining;
@@ -169,7 +176,8 @@ void agent_table_drain(struct agent_table *table, const char *id, bool is_draini
 }
 
 size_t agent_table_take_seen(struct agent_table *table, int64_t now_ms, size_t most,
-                             char (*ret_ids)[AGENT_ID_SIZE], int64_t *ret_ages_ms) {
+                             char (*ret_ids)[AGENT_ID_SIZE], int64_t *ret_ages_ms,
+                             char **ret_yielded) {
   size_t n = 0;
   lock(table);
   for (size_t i = 0; i < BUCKETS && n < most; i++)
@@ -177,6 +185,7 @@ size_t agent_table_take_seen(struct agent_table *table, int64_t now_ms, size_t m
       if (entry->is_unflushed) {
         entry->is_unflushed = false;
         memcpy(ret_ids[n], entry->id, AGENT_ID_SIZE);
+        ret_yielded[n] = TAKE(entry->yielded);
         ret_ages_ms[n++] = now_ms - entry->seen_ms;
       }
 

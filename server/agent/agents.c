@@ -62,21 +62,48 @@ void agents_look_up(struct worker *worker) {
   db_records_free(&brief_record, found, n_found);
 }
 
+/* Stores what heartbeats stated of yielded devices, for those that stated it. */
+static bool yielded_flush(struct db *db, char (*ids)[AGENT_ID_SIZE], const int64_t *ages_ms,
+                          char *const *yielded, size_t n, struct error *error) {
+  cleanup_free int64_t *stated_ms = xcalloc(n, sizeof *stated_ms);
+  struct db_array agents, stated;
+  size_t n_stated = 0;
+  cleanup_parameters struct db_parameters parameters = {0};
+  db_array_init(&agents);
+  db_array_init(&stated);
+  for (size_t i = 0; i < n; i++) {
+    if (!yielded[i])
+      continue;
+    db_array_text(&agents, ids[i]);
+    db_array_text(&stated, yielded[i]);
+    stated_ms[n_stated++] = ages_ms[i];
+  }
+
+  bind_array(&parameters, "ids", &agents);
+  bind_array(&parameters, "yielded", &stated);
+  bind_integers(&parameters, "ages_ms", stated_ms, n_stated);
+  return n_stated == 0 || db_run(db, &sql_devices_yielded, &parameters, NULL, error);
+}
+
 static bool heartbeats_flush(struct db *db, struct agent_table *table, struct error *error) {
   cleanup_free char(*ids)[AGENT_ID_SIZE] = xcalloc(FLUSH_MAX, sizeof *ids);
   cleanup_free int64_t *ages_ms = xcalloc(FLUSH_MAX, sizeof *ages_ms);
-  size_t n = agent_table_take_seen(table, clock_monotonic_ms(), FLUSH_MAX, ids, ages_ms);
+  cleanup_free char **yielded = xcalloc(FLUSH_MAX, sizeof *yielded);
+  size_t n = agent_table_take_seen(table, clock_monotonic_ms(), FLUSH_MAX, ids, ages_ms, yielded);
   if (n == 0)
     return true;
 
   cleanup_parameters struct db_parameters parameters = {0};
   bind_ids(&parameters, ids, n);
   bind_integers(&parameters, "ages_ms", ages_ms, n);
-  if (db_run(db, &sql_agents_seen, &parameters, NULL, error))
-    return true;
+  bool ok = db_run(db, &sql_agents_seen, &parameters, NULL, error);
+  if (!ok)
+    agent_table_untake(table, ids, n);
 
-  agent_table_untake(table, ids, n);
-  return false;
+  ok = ok && yielded_flush(db, ids, ages_ms, yielded, n, error);
+  for (size_t i = 0; i < n; i++)
+    free(yielded[i]);
+  return ok;
 }
 
 void agents_housekeep(struct worker *worker) {
@@ -165,7 +192,8 @@ struct agent {
   " \"properties\": {\"device\": {\"type\": \"string\"}, \"backend\": {\"type\": \"string\"},"     \
   " \"environment\": " SCHEMA_ENVIRONMENT ", \"facts\": {\"type\": [\"object\", \"null\"]},"       \
   " \"drain_reason\": {\"type\": [\"string\", \"null\"]}, \"drained_by\": " SCHEMA_BY              \
-  ", \"drained_by_id\": " SCHEMA_BY_ID "}}}"
+  ", \"drained_by_id\": " SCHEMA_BY_ID ", \"yielded_since\": {\"type\": [\"string\", \"null\"],"   \
+  " \"format\": \"date-time\"}, \"yield_reason\": {\"type\": [\"string\", \"null\"]}}}}"
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct agent, member, __VA_ARGS__)
 static const struct field agent_fields[] = {
     {"agent", FIELD_TEXT, offsetof(struct agent, id), FIELD_ANSWER | FIELD_NOT_NULL, "id"},
@@ -214,13 +242,15 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
   struct heartbeat_answer answer = {.heartbeat_every_ms = server_options(server)->heartbeat_ms};
   const char *id = request->segments[0];
   struct heartbeat heartbeat = {0};
+  const json_t *stated = json_object_get(request->json, "yielded");
+  cleanup_free char *yielded = stated ? json_canonical(stated) : NULL;
   struct error error;
 
   if (!record_read(&heartbeat_request_record, request->json, "", &heartbeat, &error)) {
     answer_failure(request, &error);
   } else if (beat_is_allowed(server, request)) {
-    switch (agent_table_beat(server_agents(server), id, heartbeat.boot, clock_monotonic_ms(),
-                             &answer.is_draining)) {
+    switch (agent_table_beat(server_agents(server), id, heartbeat.boot, yielded,
+                             clock_monotonic_ms(), &answer.is_draining)) {
     case AGENT_BEATS:
       request_answer_json(request, 200, record_write(&heartbeat_answer_record, &answer));
       break;

@@ -28,8 +28,10 @@ enum agent_beat {
   AGENT_ABSENT, /* no such agent, or another process has enrolled under its id: enrol again */
   AGENT_LOOKUP, /* it is being looked up: try again */
 };
+/* `yielded`: the JSON of the devices that it states to have given back to other processes; NULL: it
+ * states nothing of that. */
 enum agent_beat agent_table_beat(struct agent_table *table, const char *id, const char *boot,
-                                 int64_t now_ms, bool *ret_draining);
+                                 const char *yielded, int64_t now_ms, bool *ret_draining);
 
 struct agent_owner {
   int64_t token;  /* that enrolled the agent; 0: none */
@@ -50,11 +52,13 @@ void agent_table_found(struct agent_table *table, const struct agent_brief *agen
 struct agent_owner agent_table_owner(struct agent_table *table, const char *id);
 void agent_table_drain(struct agent_table *table, const char *id, bool is_draining);
 
-/* For the housekeeper: at most `most` agents that sent a heartbeat since they were taken last, and
- * how long ago. */
+/* For the housekeeper: at most `most` agents that sent a heartbeat since they were taken last, how
+ * long ago, and what it stated of yielded devices (the caller's; NULL: nothing). */
 size_t agent_table_take_seen(struct agent_table *table, int64_t now_ms, size_t most,
-                             char (*ret_ids)[AGENT_ID_SIZE], int64_t *ret_ages_ms);
-/* Undoes agent_table_take_seen after storing these heartbeats failed. */
+                             char (*ret_ids)[AGENT_ID_SIZE], int64_t *ret_ages_ms,
+                             char **ret_yielded);
+/* Undoes agent_table_take_seen after storing these heartbeats failed; what they stated of yielded
+ * devices is in the next heartbeat, too. */
 void agent_table_untake(struct agent_table *table, char (*ids)[AGENT_ID_SIZE], size_t n);
 /* The ids to look up. Each is returned again until it is put, found or declared absent. */
 size_t agent_table_lookups(struct agent_table *table, size_t most, char (*ret_ids)[AGENT_ID_SIZE]);

@@ -7,6 +7,26 @@ SET last_seen = GREATEST(a.last_seen, now() - s.age_ms * interval '1 ms')
 FROM unnest(:ids::text[], :ages_ms::bigint[]) AS s(id, age_ms)
 WHERE a.id = s.id;
 
+-- Stores in the facts of devices which of them their agents gave back to other processes, since when
+-- and why, as the agents' last heartbeats stated. The others of these agents are in use again.
+-- name: devices_yielded
+UPDATE devices d
+SET facts = (COALESCE(d.facts::jsonb, '{}') - 'yielded' || stated.fact)::json
+FROM (
+    SELECT o.agent, o.device,
+           COALESCE((SELECT jsonb_build_object('yielded', jsonb_build_object(
+                         'since', rfc3339(now() - (s.age_ms + (y ->> 'for_ms')::bigint)
+                                                  * interval '1 ms'),
+                         'reason', y ->> 'reason'))
+                     FROM jsonb_array_elements(s.yielded::jsonb) y
+                     WHERE y ->> 'device' = o.device
+                     LIMIT 1), '{}') AS fact
+    FROM unnest(:ids::text[], :ages_ms::bigint[], :yielded::text[]) AS s(agent, age_ms, yielded)
+    JOIN devices o ON o.agent = s.agent) stated
+WHERE d.agent = stated.agent
+  AND d.device = stated.device
+  AND d.facts -> 'yielded' ->> 'reason' IS DISTINCT FROM stated.fact -> 'yielded' ->> 'reason';
+
 -- name: agents_live
 SELECT count(*) AS n
 FROM agents
@@ -53,7 +73,9 @@ SELECT a.id, a.name, a.version,
        (SELECT array_agg(digest_text(k)) FROM unnest(a.trusted_keys) k) AS trusted_keys,
        (SELECT COALESCE(json_agg(json_build_object(
                    'device', d.device, 'backend', d.backend, 'environment', e.identity,
-                   'facts', d.facts, 'drain_reason', d.drain_reason,
+                   'facts', d.facts::jsonb - 'yielded', 'drain_reason', d.drain_reason,
+                   'yielded_since', d.facts -> 'yielded' ->> 'since',
+                   'yield_reason', d.facts -> 'yielded' ->> 'reason',
                    'drained_by', d.drained_by, 'drained_by_id', d.drained_by_id::text)
                    ORDER BY d.device), '[]')
         FROM devices d

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests on a machine with GPUs: one command, no network, under 8 minutes on one H200.
 #
-#   tests/gpu/run.sh [PART…]              parts: device tune triton isolation leftovers deployment multi overhead; default:
-#                                         all, in this order; and captured, which is the end of triton
+#   tests/gpu/run.sh [PART…]              parts: device tune triton isolation leftovers yield deployment multi overhead;
+#                                         default: all, in this order; and captured, which is the end of triton
 #   tests/gpu/run.sh --emulated [PART…]   on an emulated AMD GPU (docs/hardware.md): device and isolation, which ask whether
 #                                         results are right; no other part, and no time in what is written means anything
 #
@@ -40,7 +40,7 @@ if [ -z "${WAVETUNE_GPU_LOGGED:-}" ]; then
 fi
 [ -z "$emulated" ] || shift
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(device tune triton isolation leftovers deployment multi overhead)
+[ ${#parts[@]} -gt 0 ] || parts=(device tune triton isolation leftovers yield deployment multi overhead)
 
 scratch=$(mktemp -d /tmp/wavetune-gpu-XXXXXX)
 chmod 755 "$scratch"
@@ -330,6 +330,23 @@ campaign() {
   end "$agent"
 }
 
+# A process of another program opens the GPU in the middle of a lease.
+part_yield() {
+  if [ $backend != cuda ]; then
+    skip "yield: the other process opens a CUDA device, and none is here"
+    return
+  fi
+  [ -n "${WAVETUNE_URL:-}" ] || server_start || { not_ok "yield: the server did not start (postgres.log, server.log)"; return; }
+  ours python3 tests/gpu/yielding.py "$(realpath "$programs")" "$scratch" >"$OUT/yield.log" 2>&1
+  local status=$? line
+  line=$(tail -1 "$OUT/yield.log")
+  case $status in
+  0) ok "yield: $line" ;;
+  77) skip "yield: $line" ;;
+  *) not_ok "yield: $line (yield.log)" ;;
+  esac
+}
+
 part_multi() {
   if [ "$gpus" -lt 2 ]; then
     skip "multi: there is one GPU here; it wants two"
@@ -371,13 +388,13 @@ part_overhead() {
 
 for part in "${parts[@]}"; do
   case $part in
-  device | tune | triton | captured | isolation | leftovers | deployment | multi | overhead)
+  device | tune | triton | captured | isolation | leftovers | yield | deployment | multi | overhead)
     begin=$SECONDS
     echo "== $part"
     "part_$part"
     [ -n "$emulated" ] || echo "   ($((SECONDS - begin)) s)"
     ;;
-  *) not_ok "there is no part $part: device tune triton captured isolation leftovers deployment multi overhead" ;;
+  *) not_ok "there is no part $part: device tune triton captured isolation leftovers yield deployment multi overhead" ;;
   esac
 done
 [ -z "$emulated" ] || echo "$EMULATED_NOTE"

@@ -454,6 +454,8 @@ def claim(w):
 @transaction
 def heartbeats(w):
     yield "agents_seen", {"ids": [w.idle, w.holder], "ages_ms": [0, 0]}
+    yield COMMIT
+    yield "devices_yielded", {"ids": [w.holder], "ages_ms": [0], "yielded": ['[{"device": "cpu0", "reason": "r", "for_ms": 1}]']}
 
 
 @transaction

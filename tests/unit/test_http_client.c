@@ -277,6 +277,154 @@ Test(http_client, an_answer_that_ends_early_differs_from_none) {
   cr_expect_eq(expect_no_whole_answer(NULL, "no answer from"), ERROR_UNAVAILABLE);
 }
 
+/* One request of a client with two servers, the second of which answers 200. */
+struct failover {
+  bool is_ok;
+  int status;
+  struct error error;
+  char *request; /* that the second got; "": none */
+};
+static struct failover failover_run(struct http_client *client, const struct http_request *request,
+                                    struct server *second) {
+  struct failover got = {0};
+  cleanup_http_response struct http_response response = {0};
+  second->request[0] = '\0';
+  got.is_ok = http_send(client, request, &response, &got.error);
+  got.status = response.status;
+  got.request = second->request;
+  return got;
+}
+
+static struct http_client *client_of_two(const char *first, const char *second) {
+  cleanup_free char *urls = xasprintf("%s,%s", first, second);
+  return client_of(urls, "wt_token");
+}
+
+Test(http_client, the_next_server_gets_what_the_first_cannot_be_connected_for) {
+  char gone[64];
+  close(listen_on_any_port(gone, sizeof gone));
+  cleanup_server struct server *second = server_start(OK "Content-Length: 0\r\n\r\n");
+  static const char *const methods[] = {"GET", "PUT", "POST", "DELETE"};
+  for (size_t i = 0; i < ARRAY_LENGTH(methods); i++) {
+    cleanup_http_client struct http_client *client = client_of_two(gone, second->url);
+    struct http_request request = {
+        .method = methods[i], .path = "/a", .body = "{}", .body_size = 2, .if_match = "\"1\""};
+    struct failover got = failover_run(client, &request, second);
+    cr_expect(got.is_ok, "%s: %s", methods[i], got.error.message);
+    cr_expect_eq(got.status, 200);
+    assert_has(got.request, methods[i]);
+    assert_has(got.request, "If-Match: \"1\"\r\n");
+    assert_has(got.request, "Bearer wt_token");
+  }
+}
+
+Test(http_client, a_503_sends_the_request_to_the_next_server_and_the_client_stays_there) {
+  cleanup_server struct server *first =
+      server_start("HTTP/1.1 503 Away\r\nRetry-After: 3\r\nContent-Length: 4\r\n\r\naway");
+  cleanup_server struct server *second = server_start(OK "Content-Length: 0\r\n\r\n");
+  cleanup_http_client struct http_client *client = client_of_two(first->url, second->url);
+  struct http_request request = {.method = "POST", .path = "/a"};
+  cr_expect_eq(failover_run(client, &request, second).status, 200);
+  assert_has(first->request, "POST /a ");
+  first->request[0] = '\0';
+  cr_expect_eq(failover_run(client, &request, second).status, 200);
+  cr_expect_str_eq(first->request, "", "it stays with the one that answered");
+}
+
+Test(http_client, a_503_is_returned_where_no_server_does_better) {
+  char gone[64];
+  close(listen_on_any_port(gone, sizeof gone));
+  cleanup_server struct server *busy =
+      server_start("HTTP/1.1 503 Away\r\nRetry-After: 3\r\nContent-Length: 4\r\n\r\naway");
+  const char *const orders[][2] = {{busy->url, gone}, {gone, busy->url}};
+  for (size_t i = 0; i < ARRAY_LENGTH(orders); i++) {
+    cleanup_http_client struct http_client *client = client_of_two(orders[i][0], orders[i][1]);
+    cleanup_http_response struct http_response response = {0};
+    struct error error;
+    struct http_request request = {.method = "GET", .path = "/a"};
+    cr_assert(http_send(client, &request, &response, &error), "%s", error.message);
+    cr_expect_eq(response.status, 503);
+    cr_expect_eq(response.retry_after_s, 3);
+    cr_expect_str_eq(response.body, "away");
+  }
+}
+
+Test(http_client, an_error_says_that_none_of_several_servers_answers) {
+  char gone[2][64];
+  for (size_t i = 0; i < 2; i++)
+    close(listen_on_any_port(gone[i], sizeof gone[i]));
+  cleanup_http_client struct http_client *client = client_of_two(gone[0], gone[1]);
+  struct http_response response;
+  struct error error;
+  cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/healthz"},
+                          &response, &error));
+  assert_has(error.message, "none of the 2 servers answers: no answer from http://127.0.0.1");
+  cr_expect_eq(error.kind, ERROR_UNAVAILABLE);
+}
+
+/* The first server may have carried it out before the connection was cut. */
+Test(http_client, only_what_may_be_repeated_is_sent_again_after_a_connection_was_cut) {
+  static const struct {
+    struct http_request request;
+    bool may_be;
+  } cases[] = {
+      {{.method = "GET", .path = "/a"}, true},
+      {{.method = "PUT", .path = "/a"}, true},
+      {{.method = "PUT", .path = "/a", .if_match = "\"1\""}, false},
+      {{.method = "POST", .path = "/a"}, false},
+      {{.method = "POST", .path = "/a", .is_idempotent = true}, true},
+      {{.method = "DELETE", .path = "/a"}, false},
+  };
+  static const char *const answers[] = {NULL, OK "Content-Length: 9\r\n\r\nhello"};
+  for (size_t i = 0; i < ARRAY_LENGTH(cases) * ARRAY_LENGTH(answers); i++) {
+    cleanup_server struct server *cuts = server_start(answers[i % ARRAY_LENGTH(answers)]);
+    cleanup_server struct server *second = server_start(OK "Content-Length: 0\r\n\r\n");
+    cleanup_http_client struct http_client *client = client_of_two(cuts->url, second->url);
+    const struct http_request *request = &cases[i / ARRAY_LENGTH(answers)].request;
+    bool may_be = cases[i / ARRAY_LENGTH(answers)].may_be;
+    cuts->closes = true;
+    struct failover got = failover_run(client, request, second);
+    cr_expect_eq(got.is_ok, may_be, "%s: %s", request->method, got.error.message);
+    cr_expect_eq(got.request[0] != '\0', may_be, "%s", request->method);
+    got = failover_run(client, request, second);
+    cr_expect(got.is_ok, "the next request goes to the second: %s", got.error.message);
+  }
+}
+
+Test(http_client, a_silent_server_uses_up_the_deadline_and_is_left_for_the_next_request) {
+  cleanup_server struct server *silent = server_start(NULL);
+  cleanup_server struct server *second = server_start(OK "Content-Length: 0\r\n\r\n");
+  cleanup_http_client struct http_client *client = client_of_two(silent->url, second->url);
+  struct http_request request = {.method = "GET", .path = "/a", .timeout_ms = 100};
+  struct failover got = failover_run(client, &request, second);
+  cr_expect_not(got.is_ok);
+  cr_expect_eq(got.error.kind, ERROR_DEADLINE);
+  cr_expect_str_eq(got.request, "");
+  request.timeout_ms = 0;
+  cr_expect(failover_run(client, &request, second).is_ok);
+}
+
+Test(http_client, every_url_of_a_list_is_checked) {
+  static const char *const lists[] = {"https://a,", ",https://a", "https://a,b:80",
+                                      "https://a, https://b", "https://a,http://192.0.2.1"};
+  for (size_t i = 0; i < ARRAY_LENGTH(lists); i++) {
+    struct http_client *client;
+    struct error error;
+    cr_expect_not(http_client_new(lists[i], "wt_s3", false, 1000, &client, &error), "%s", lists[i]);
+  }
+}
+
+Test(http_client, a_cancel_that_was_undone_ends_no_request) {
+  cleanup_server struct server *server = server_start(OK "Content-Length: 0\r\n\r\n");
+  cleanup_http_client struct http_client *client = client_of(server->url, NULL);
+  cleanup_http_response struct http_response response = {0};
+  struct error error;
+  http_client_cancel(client);
+  http_client_resume(client);
+  cr_expect(
+      http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
+}
+
 Test(http_client, an_answer_cut_short_is_an_error) {
   cleanup_server struct server *server = server_start("HTTP/9 nonsense\r\n\r\n");
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);

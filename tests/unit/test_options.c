@@ -251,7 +251,7 @@ Test(options, a_member_of_the_wrong_type_is_refused_with_file_and_pointer) {
        ": /lease_seconds must be an integer from 1 to 600, not \"601\""},
       {"{\"json\": 1}", ": /json must be true or false"},
       {"{\"url\": 1}", ": /url must be a string"},
-      {"{\"device\": \"1\"}", ": /device must be an array of strings"},
+      {"{\"device\": 1}", ": /device must be a string or an array of strings"},
       {"{\"device\": [\"1\", 2]}", ": /device/1 must be a string"},
       {"{\"lease-seconds\": 5}", "\"lease-seconds\" is not the name of an option"},
       {"{\"lease_second\": 5}", "there is no option \"lease_second\""},

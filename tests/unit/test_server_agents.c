@@ -14,7 +14,7 @@ static void teardown(void) { agent_table_free(table); }
 static bool draining;
 
 static enum agent_beat beat(const char *id, const char *boot, int64_t now_ms) {
-  return agent_table_beat(table, id, boot, now_ms, &draining);
+  return agent_table_beat(table, id, boot, NULL, now_ms, &draining);
 }
 
 Test(agents, an_enrolled_agent_beats, .init = setup, .fini = teardown) {
@@ -99,24 +99,43 @@ Test(agents, the_number_of_unknown_ids_is_bounded, .init = setup, .fini = teardo
 Test(agents, beats_are_flushed_once, .init = setup, .fini = teardown) {
   char ids[4][AGENT_ID_SIZE];
   int64_t ages[4];
+  char *yielded[4] = {NULL};
   agent_table_put(table, &(struct agent_brief){A, "b1", false, {0}}, 0);
   agent_table_put(table, &(struct agent_brief){B, "b1", false, {0}}, 0);
   cr_expect_eq(beat(A, "b1", 10), AGENT_BEATS);
-  cr_assert_eq(agent_table_take_seen(table, 25, 4, ids, ages), 1);
+  cr_assert_eq(agent_table_take_seen(table, 25, 4, ids, ages, yielded), 1);
   cr_expect_str_eq(ids[0], A);
   cr_expect_eq(ages[0], 15);
-  cr_expect_eq(agent_table_take_seen(table, 25, 4, ids, ages), 0);
+  cr_expect_eq(agent_table_take_seen(table, 25, 4, ids, ages, yielded), 0);
 }
 
 Test(agents, a_flush_that_failed_is_tried_again, .init = setup, .fini = teardown) {
   char ids[4][AGENT_ID_SIZE];
   int64_t ages[4];
+  char *yielded[4] = {NULL};
   agent_table_put(table, &(struct agent_brief){A, "b1", false, {0}}, 0);
   cr_expect_eq(beat(A, "b1", 10), AGENT_BEATS);
-  cr_assert_eq(agent_table_take_seen(table, 25, 4, ids, ages), 1);
+  cr_assert_eq(agent_table_take_seen(table, 25, 4, ids, ages, yielded), 1);
   agent_table_untake(table, ids, 1);
-  cr_expect_eq(agent_table_take_seen(table, 35, 4, ids, ages), 1);
+  cr_expect_eq(agent_table_take_seen(table, 35, 4, ids, ages, yielded), 1);
   cr_expect_eq(ages[0], 25);
+}
+
+Test(agents, what_a_heartbeat_states_of_yielded_devices_is_taken_once, .init = setup,
+     .fini = teardown) {
+  char ids[4][AGENT_ID_SIZE];
+  int64_t ages[4];
+  char *yielded[4] = {NULL};
+  agent_table_put(table, &(struct agent_brief){A, "b1", false, {0}}, 0);
+  cr_expect_eq(agent_table_beat(table, A, "b1", "[1]", 10, &draining), AGENT_BEATS);
+  cr_expect_eq(agent_table_beat(table, A, "b1", "[]", 11, &draining), AGENT_BEATS);
+  cr_expect_eq(beat(A, "b1", 12), AGENT_BEATS);
+  cr_assert_eq(agent_table_take_seen(table, 25, 4, ids, ages, yielded), 1);
+  cr_expect_str_eq(yielded[0], "[]", "the last statement counts");
+  free(yielded[0]);
+  cr_expect_eq(beat(A, "b1", 30), AGENT_BEATS);
+  cr_assert_eq(agent_table_take_seen(table, 35, 4, ids, ages, yielded), 1);
+  cr_expect_null(yielded[0]);
 }
 
 Test(agents, draining_follows_the_database, .init = setup, .fini = teardown) {

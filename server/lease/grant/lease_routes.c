@@ -243,12 +243,14 @@ const struct record handback_record = RECORD("HandBackRequest", struct handback,
 
 /* Opens the lease again or, when it has spent its share of the job's budget, cancels it and adds
  * the event. Adds the time that opening the kernel took. The grant does not count as fruitless when
- * the agent trusts no key that signed the code. *ret_state: LEASE_STATE_COUNT when the lease was
- * not held at this epoch. */
+ * the agent trusts no key that signed the code, or gave its device back. *ret_state:
+ * LEASE_STATE_COUNT when the lease was not held at this epoch. */
 static bool lease_hand_back(struct db *db, const struct handback *handback, struct lease *lease,
                             bool *ret_known, enum lease_state *ret_state, struct error *error) {
   bool is_spent = string_equal(handback->reason, RELEASE_REASON_SPENT);
-  bool is_unsigned = handback->reason && string_starts(handback->reason, RELEASE_REASON_UNSIGNED);
+  bool is_innocent =
+      handback->reason && (string_starts(handback->reason, RELEASE_REASON_UNSIGNED) ||
+                           string_starts(handback->reason, RELEASE_REASON_YIELDED));
   *ret_state = LEASE_STATE_COUNT;
 
   if (!lease_lock(db, handback->lease, lease, ret_known, error))
@@ -261,9 +263,9 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
   struct lease_change change = {.lease = lease->id,
                                 .from = LEASE_HELD,
                                 .to = is_over ? LEASE_CANCELLED : LEASE_OPEN,
-                                .fruitless_less = is_unsigned,
+                                .fruitless_less = is_innocent,
                                 .opening_us = more_us > 0 ? more_us : 0};
-  lease->fruitless -= is_unsigned && lease->fruitless > 0;
+  lease->fruitless -= is_innocent && lease->fruitless > 0;
 
   *ret_state = change.to;
   return lease_change_state(db, &change, 1, error) &&

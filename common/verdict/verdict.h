@@ -67,6 +67,8 @@
 #define RELEASE_REASON_SPENT "the device time is spent"
 /* The first words of the reason when no key that the agent trusts signed the code of the lease. */
 #define RELEASE_REASON_UNSIGNED "not signed for this agent: "
+/* The first words of the reason when the device does not pass its sentinel any more. */
+#define RELEASE_REASON_DEVICE "the device failed: "
 
 #define X(id, name) OUTCOME_##id,
 enum outcome { OUTCOMES(X) OUTCOME_COUNT };

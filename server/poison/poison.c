@@ -211,11 +211,12 @@ static bool losses_judge(struct db *db, int64_t moment_ms, int *ret_n, struct er
     ok = db_run(db, &sql_poison_judged, &judged, NULL, error);
   }
 
-  /* When all of them have their subjects: one loss is evidence about the moment of another. */
-  for (size_t i = 0; ok && i < n; i++)
+  /* When all of them have their subjects: one loss is evidence about the moment of another. An
+   * entry names what was lost last. */
+  for (size_t i = n; ok && i-- > 0;)
     for (enum poison_scope scope = 0; ok && scope < POISON_SCOPE_COUNT; scope++) {
       bool is_new = !digest_is_none(&suspects[i].subjects[scope]);
-      for (size_t k = 0; is_new && k < i; k++)
+      for (size_t k = i + 1; is_new && k < n; k++)
         is_new = !digest_equal(&suspects[k].subjects[scope], &suspects[i].subjects[scope]);
       ok = !is_new || subject_judge(db, scope, &suspects[i], moment_ms, error);
     }

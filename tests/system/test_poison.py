@@ -306,7 +306,7 @@ def test_the_commands_list_and_release(server, hands, submit, lose):
     poison_config(server, submit, lose, hand)
     entry, = wait_entry(server)
     assert '{"A":2}' in wavetune(server, "poison", "list").stdout
-    assert json.loads(wavetune(server, "poison", "list", "--json").stdout)["items"] == [entry]
+    assert json.loads(wavetune(server, "poison", "list", "--json").stdout) == [entry]
     assert wavetune(server, "poison", "release", entry["id"], check=False).returncode == 2
     assert wavetune(server, "poison", "release", check=False).returncode == 2
     assert wavetune(server, "poison", "release", entry["id"], "--reason", "mended").stdout == f"released {entry['id']}\n"

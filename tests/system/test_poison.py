@@ -217,6 +217,54 @@ def test_agents_that_an_outage_took_poison_nothing(server, hands, submit, expire
     assert [e["config"] for e in ledger(server)] == ([] if others else [{"A": 2}])
 
 
+ENTRY = """
+insert into poison (scope, subject, device_class, environment_id, kernel, config_values, reason, evidence, at)
+select 'config', sha256('x'), device_class, environment_id, kernel, '{{"A": 2}}', 'lost', '[]', now() - interval '1 day'
+from jobs where id = {job} returning id"""
+
+
+def test_an_entry_whose_server_died_before_it_was_applied_is_applied(server, submit, postgres, database):
+    job = submit(ONE)
+    entry = postgres.sql(ENTRY.format(job=job), conninfo=database).splitlines()[0]
+    wait_until(lambda: ("poisoned", 1) in events(server, job), 60, "the job to skip it")
+    assert_skipped(server, job, 1, {"id": entry})
+    wait_until(lambda: postgres.sql("select settled_at is not null from poison", conninfo=database) == "t", 60, "the entry to be settled")
+
+
+def test_a_space_that_this_version_cannot_read_stops_neither_judgements_nor_other_jobs(
+        server, hands, submit, lose, set_aside, postgres, database):
+    def sql(text):
+        return postgres.sql(text, conninfo=database)
+
+    hand, _ = hands("only"), hands("another")
+    unread, other = submit({"parameters": {"A": [77, 2]}}, key={"n": 97}), submit({"parameters": {"A": [78, 2]}}, key={"n": 98})
+    for job in (unread, other):
+        set_aside(job, hand)
+    sql(f"update spaces set space = '{{}}' where digest = (select space_digest from jobs where id = {unread})")
+    sql("insert into losses (job_id, config, lease_id, epoch, agent, device, at) "
+        f"select {unread}, 1, id, 1, 'a', 'cpu0', now() - interval '1 hour' from leases where job_id = {unread}")
+    poison_config(server, submit, lose, hand)
+    entry, = wait_entry(server)
+    wait_until(lambda: ("poisoned", 1) in events(server, other), 60, "the other job to skip it")
+    assert_skipped(server, other, 1, entry)
+    assert sql(f"select judged_at is not null, subjects from losses where job_id = {unread}") == "t|{}"
+    assert server.get(f"/v1/jobs/{unread}")["state"] == "queued"
+
+
+def test_a_build_that_this_version_cannot_read_has_no_known_objects(server, folder, tmp_path, postgres, database):
+    kernel = hash_of(folder)
+    pack(tmp_path / "build", kernel)
+    wavetune(server, "kernel", "push", folder, "--build", tmp_path / "build")
+    Hand(server, "amd", environment=MI300X)
+    first = job_of(server, kernel).json["job"]
+    postgres.sql("insert into poison (scope, subject, device_class, environment_id, kernel, build, object, config_values, reason, evidence) "
+                 "select 'object', sha256('x'), device_class, environment_id, kernel, j.build, f.digest, '{}', 'lost', '[]' from jobs j "
+                 f"join build_files f on f.build = j.build where j.id = {first} limit 1", conninfo=database)
+    postgres.sql("update builds set build = '{}'", conninfo=database)
+    assert job_of(server, kernel, run="again").status == 201
+    assert "poison: the objects of a build are not known" in server.messages
+
+
 def test_a_device_that_fails_blames_the_last_config_that_its_worker_did_not_survive(server, hands, submit, postgres, database):
     hand, job = hands("hand"), submit(ONE)
     lease = hand.pull().json

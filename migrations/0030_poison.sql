@@ -23,7 +23,7 @@ CREATE TABLE poison (
     object bytea CHECK (octet_length(object) = 32), -- of an object
     config_values json, -- of a config and an object: parameters in the space's order
     reason text NOT NULL,
-    evidence json NOT NULL, -- the losses that count: [{"loss", "job", "lease", "epoch", …}]
+    evidence json NOT NULL, -- the newest losses that count: [{"job", "lease", "epoch", …}]
     at timestamptz NOT NULL DEFAULT now(),
     settled_at timestamptz, -- null: jobs that were open then may still have leases with it
     released_at timestamptz, -- null: it is in force

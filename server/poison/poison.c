@@ -9,6 +9,7 @@
 #include "server/poison/poison.sql.h"
 
 #define JUDGED_AT_ONCE 200
+#define EVIDENCE_MAX 32 /* losses that an entry names */
 #define RELEASE_IT "`wavetune poison release %lld --reason TEXT` releases it"
 
 /* Judging */
@@ -117,11 +118,13 @@ static char *reason_format(enum poison_scope scope, const struct poison_count *c
                    (long long)count->losses, (long long)count->agents, (long long)count->jobs);
 }
 
-static json_t *evidence_to_json(const struct evidence *evidence, size_t n) {
+/* The newest EVIDENCE_MAX losses that count. */
+static json_t *evidence_to_json(const struct evidence *evidence, size_t n, int64_t n_counted) {
   json_t *array = json_array();
+  int64_t left_out = n_counted > EVIDENCE_MAX ? n_counted - EVIDENCE_MAX : 0;
   for (size_t i = 0; i < n; i++) {
     const struct evidence *one = &evidence[i];
-    if (!poison_loss_counts(&one->loss))
+    if (!poison_loss_counts(&one->loss) || left_out-- > 0)
       continue;
     char job[24], lease[24];
     snprintf(job, sizeof job, "%lld", (long long)one->loss.job);
@@ -184,7 +187,7 @@ static bool subject_judge(struct db *db, enum poison_scope scope, const struct s
   bool ok = true;
   if (poison_judge(scope, losses, n, moment_ms, &count)) {
     cleanup_free char *reason = reason_format(scope, &count);
-    cleanup_json json_t *json = evidence_to_json(evidence, n);
+    cleanup_json json_t *json = evidence_to_json(evidence, n, count.losses);
     ok = entry_add(db, scope, suspect, reason, json, error);
   }
   db_records_free(&evidence_record, evidence, n);

@@ -32,7 +32,7 @@ static const struct field entry_fields[] = {
     FIELD(TEXT, reason, FIELD_ANSWER),
     FIELD(JSON, evidence, FIELD_ANSWER,
           .schema = "{\"type\": \"array\", \"items\": {\"type\": \"object\"}}",
-          .about = "the losses that count: job, lease, epoch, config, agent, device, at"),
+          .about = "the newest losses that count: job, lease, epoch, config, agent, device, at"),
     FIELD(TIME, at, FIELD_ANSWER),
     FIELD(TIME, released_at, FIELD_ANSWER, .about = "null: it is in force"),
     FIELD(TEXT, released_by, FIELD_ANSWER, .schema = SCHEMA_BY),

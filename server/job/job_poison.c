@@ -98,8 +98,10 @@ static bool job_apply(struct worker *worker, const struct poisoned_job *job, str
   return true;
 }
 
-/* Applies the entries to the next jobs after *after. *ret_more: there may be others. */
-static bool page_apply(struct worker *worker, int64_t *after, bool *ret_more, struct error *error) {
+/* Applies the entries to the next jobs after *after. *ret_more: there may be others. *must_repeat
+ * becomes true when another transaction interfered with one. */
+static bool page_apply(struct worker *worker, int64_t *after, bool *ret_more, bool *must_repeat,
+                       struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "after", *after);
@@ -115,6 +117,7 @@ static bool page_apply(struct worker *worker, int64_t *after, bool *ret_more, st
     poison_hits_release(&job.hits);
     if (!ok && error->kind != ERROR_INVALID && error->kind != ERROR_CONTENTION)
       return false;
+    *must_repeat = *must_repeat || (!ok && error->kind == ERROR_CONTENTION);
     if (!ok)
       log_warning("job: cannot apply the ledger of poison to job=%lld: %s", (long long)*after,
                   error->message);
@@ -132,9 +135,12 @@ bool jobs_poison(struct worker *worker, struct error *error) {
   if (!db_get_bool(rows, 0, "is_unsettled"))
     return true;
 
+  bool must_repeat = false;
   for (bool more = true; more;)
-    if (!page_apply(worker, &after, &more, error))
+    if (!page_apply(worker, &after, &more, &must_repeat, error))
       return false;
+  if (must_repeat)
+    return true;
   bind_text(&ended, "ids", db_get(rows, 0, "ended"));
   return db_run(worker->db, &sql_poison_settle, &ended, NULL, error);
 }

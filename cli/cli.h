@@ -60,6 +60,8 @@ extern job_code_printer *job_print_code;
   COMMAND(policy_set)                                                                              \
   COMMAND(policy_suggestions)                                                                      \
   COMMAND(policy_run)                                                                              \
+  COMMAND(poison_list)                                                                             \
+  COMMAND(poison_release)                                                                          \
   COMMAND(proposals)                                                                               \
   COMMAND(proposals_show)                                                                          \
   COMMAND(proposals_promote)                                                                       \

@@ -47,6 +47,8 @@
   COUNTER(jobs_known, "wavetune_jobs_known_total", "Submissions of a job that existed already") \
   COUNTER(jobs_done, "wavetune_jobs_done_total", "Jobs done") \
   COUNTER(jobs_failed, "wavetune_jobs_failed_total", "Jobs failed") \
+  COUNTER(poisoned, "wavetune_poisoned_total", \
+          "Configs, objects and kernels that were entered into the ledger of poison") \
   COUNTER(devices_drained, "wavetune_devices_drained_total", \
           "Devices drained because they drifted from their history") \
   COUNTER(measurements_quarantined, "wavetune_measurements_quarantined_total", \

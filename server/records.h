@@ -77,6 +77,8 @@
   RECORD_OF(policy_run_record, "") \
   RECORD_OF(proposal_record, "") \
   RECORD_OF(proposal_reject_record, "") \
+  RECORD_OF(poison_entry_record, "") \
+  RECORD_OF(poison_release_record, "") \
   RECORD_OF(compatibility_request_record, "") \
   RECORD_OF(compatibility_item_record, "compatibilities") \
   RECORD_OF(cache_match_record, "") \

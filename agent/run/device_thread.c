@@ -304,7 +304,12 @@ static bool end_append(struct granted *granted, enum lease_end end, const struct
   else if (device_is_yielded(granted->thread))
     reason = yielded;
   bool is_untrusted = end == LEASE_FAILED && error->kind == ERROR_UNTRUSTED;
-  cleanup_free char *text = xasprintf("%s%s", is_untrusted ? RELEASE_REASON_UNSIGNED : "", reason);
+  bool is_suspect = end == LEASE_FAILED && granted->thread->executor.is_suspect;
+  cleanup_free char *text = xasprintf("%s%s",
+                                      is_untrusted ? RELEASE_REASON_UNSIGNED
+                                      : is_suspect ? RELEASE_REASON_DEVICE
+                                                   : "",
+                                      reason);
   return record_append(granted, "release", text_to_json(text));
 }
 

@@ -69,6 +69,8 @@
 #define RELEASE_REASON_UNSIGNED "not signed for this agent: "
 /* The first words of the reason when another process needs the device. */
 #define RELEASE_REASON_YIELDED "the device was given back: "
+/* The first words of the reason when the device does not pass its sentinel any more. */
+#define RELEASE_REASON_DEVICE "the device failed: "
 
 #define X(id, name) OUTCOME_##id,
 enum outcome { OUTCOMES(X) OUTCOME_COUNT };

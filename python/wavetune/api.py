@@ -848,6 +848,33 @@ Next = Union[str, None]
 
 Object = Dict[str, Any]
 
+PoisonEntry = TypedDict("PoisonEntry", {
+    "id": Union["Id", None],
+    "scope": Union[Literal['config', 'object', 'kernel'], None],
+    "kernel": Union["Digest", None],
+    "name": Union[str, None],
+    "build": Union["Digest", None],
+    "object": Union["Digest", None],
+    "config": Union[Dict[str, Any], None],
+    "environment": Union["Environment", None],
+    "reason": Union[str, None],
+    "evidence": Union[List[Dict[str, Any]], None],
+    "at": Union["Time", None],
+    "released_at": Union["Time", None],
+    "released_by": Union["By", None],
+    "released_by_id": Union["ById", None],
+    "release_reason": Union[str, None],
+})
+
+PoisonList = TypedDict("PoisonList", {
+    "items": List["PoisonEntry"],
+    "next": Union[str, None],
+})
+
+PoisonRelease = TypedDict("PoisonRelease", {
+    "reason": str,
+})
+
 Policy = TypedDict("Policy", {
     "mode": Literal['off', 'suggest', 'automatic'],
     "device_seconds_per_day": Union[float, None],

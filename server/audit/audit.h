@@ -35,6 +35,8 @@
   ACTION(PROPOSE, "propose")                                                                       \
   ACTION(REPLACE, "replace")                                                                       \
   ACTION(REJECT, "reject")                                                                         \
+  ACTION(POISON, "poison")                                                                         \
+  ACTION(RELEASE_POISON, "release-poison")                                                         \
   ACTION(COLLECT, "collect")                                                                       \
   ACTION(MAKE_TOKEN, "make-token")                                                                 \
   ACTION(REVOKE_TOKEN, "revoke-token")

@@ -206,6 +206,12 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         16 * KIB, "Point the channel at a proposal's release") \
   ROUTE(proposal_reject, "POST", "/v1/proposals/{id}/reject", MAY_PUBLISH, ROUTE_DATABASE, \
         4 * KIB, "Reject a proposal, with a reason") \
+  ROUTE(poison_list, "GET", "/v1/poison", MAY_READ, ROUTE_DATABASE, 0, \
+        "List the configs, objects and kernels that killed leases, newest first") \
+  ROUTE(poison_get, "GET", "/v1/poison/{id}", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read an entry of the ledger of poison") \
+  ROUTE(poison_release, "POST", "/v1/poison/{id}/release", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
+        "Release an entry of the ledger of poison, with a reason") \
   ROUTE(gc_post, "POST", "/v1/gc", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
         "Remove releases, files and demand that are not needed, or list them") \
   ROUTE(audit_get, "GET", "/v1/audit", MAY_OPERATE, ROUTE_DATABASE, 0, \

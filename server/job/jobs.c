@@ -179,7 +179,8 @@ static bool round_begin(struct worker *worker, const struct job_brief *job,
 
   bool ok = job_change_state(worker->db, &change, &changed, error) &&
             (!changed ||
-             leases_insert(worker->db, next->stage, next->round, next->leases, next->n, error));
+             (leases_insert(worker->db, next->stage, next->round, next->leases, next->n, error) &&
+              job_poison_skip(worker->db, job->id, next->stage, next->round, error)));
   if (!db_end(worker->db, ok, error))
     return false;
 

@@ -92,6 +92,14 @@ must_check bool job_end(struct worker *worker, int64_t job, const char *reason,
 must_check bool job_end_disagreed(struct worker *worker, int64_t job, const struct job_brief *at,
                                   const char *reason, bool *ret_ended, struct error *error);
 
+/* Applies new entries of the ledger of poison (poison/poison.h) to jobs that have not ended: gives
+ * up configs, and ends jobs that may not run any more. For the housekeeper. */
+must_check bool jobs_poison(struct worker *worker, struct error *error);
+/* Gives up what the ledger has in the leases that were inserted for a job's round. In the caller's
+ * transaction. */
+must_check bool job_poison_skip(struct db *db, int64_t job, enum stage stage, int64_t round,
+                                struct error *error);
+
 #define FLAGS_MAX (FINALISTS_MAX + 1)
 struct flag {
   uint64_t config;

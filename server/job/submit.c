@@ -198,6 +198,7 @@ void submission_release(struct submission *submission) {
   free(submission->space_text);
   for (size_t i = 0; i < submission->n_incumbents; i++)
     json_decref(submission->incumbents[i].config);
+  poison_hits_release(&submission->poison);
   lease_plan_release(&submission->plan);
   json_decref(submission->agents);
 }
@@ -411,6 +412,27 @@ static bool incumbents_find(struct db *db, struct submission *const *jobs, size_
   return true;
 }
 
+static struct poison_place place_of(const struct submission *job) {
+  return (struct poison_place){job->request.kernel, job->build, job->device_class, &job->key,
+                               job->space};
+}
+
+/* Fills what the ledger of poison has of new jobs. */
+static bool poison_look_up(struct db *db, struct submission *const *jobs, size_t n,
+                           struct error *error) {
+  cleanup_free struct poison_place *places = xcalloc(n + 1, sizeof *places);
+  cleanup_free struct poison_hits *hits = xcalloc(n + 1, sizeof *hits);
+  for (size_t i = 0; i < n; i++)
+    places[i] = place_of(jobs[i]);
+  if (!poison_find(db, places, n, hits, error))
+    return false;
+  for (size_t i = 0; i < n; i++) {
+    poison_hits_release(&jobs[i]->poison);
+    jobs[i]->poison = hits[i];
+  }
+  return true;
+}
+
 bool jobs_find(struct db *db, struct submission *const *jobs, size_t n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL, *quickest = NULL;
   cleanup_parameters struct db_parameters parameters = {0}, limited = {0};
@@ -429,7 +451,8 @@ bool jobs_find(struct db *db, struct submission *const *jobs, size_t n, struct e
       if (jobs[i]->request.budget_ms > 0)
         budgeted[n_budgeted++] = jobs[i];
     }
-  if (n_added && !incumbents_find(db, added, n_added, error))
+  if (n_added &&
+      (!incumbents_find(db, added, n_added, error) || !poison_look_up(db, added, n_added, error)))
     return false;
   if (!n_budgeted)
     return true;
@@ -454,7 +477,8 @@ static bool incumbent_apply(struct submission *submission, const struct space_fa
     const struct job_incumbent *incumbent = &submission->incumbents[i];
     struct error no_config;
     uint64_t ordinal;
-    if (!space_config_from_json(submission->space, incumbent->config, &ordinal, &no_config))
+    if (!space_config_from_json(submission->space, incumbent->config, &ordinal, &no_config) ||
+        poison_hit_of(&submission->poison, ordinal))
       continue;
     if (!space_is_valid(submission->space, facts, ordinal, &holds, error))
       return false;
@@ -467,12 +491,34 @@ static bool incumbent_apply(struct submission *submission, const struct space_fa
   return true;
 }
 
+/* Replaces a poisoned baseline by the first valid config that is not poisoned. */
+static bool poison_avoid(struct submission *submission, const struct space_facts *facts,
+                         struct error *error) {
+  cleanup_space_iterator struct space_iterator *iterator = NULL;
+  uint64_t ordinal = submission->plan.baseline;
+  if (!poison_hit_of(&submission->poison, ordinal))
+    return true;
+  if (!space_iterator_new(submission->space, facts, JOB_STEPS_MAX, &iterator, error))
+    return false;
+
+  enum space_step step;
+  while ((step = space_iterator_next(iterator, &ordinal, error)) == SPACE_POINT)
+    if (!poison_hit_of(&submission->poison, ordinal)) {
+      submission->plan.baseline = ordinal;
+      submission->plan.baseline_from = BASELINE_FIRST;
+      return true;
+    }
+  return step == SPACE_END && error_of_at(error, ERROR_CONFLICT, "",
+                                          "each valid config of the space is poisoned on this "
+                                          "hardware; `wavetune poison list` says why");
+}
+
 /* Finds the baseline, and cuts the first batch of a search. */
 static bool search_plan(struct submission *submission, const struct space_facts *facts,
                         struct error *error) {
   struct lease_plan *plan = &submission->plan;
   if (!lease_plan_baseline(submission->space, facts, plan, error) ||
-      !incumbent_apply(submission, facts, error))
+      !incumbent_apply(submission, facts, error) || !poison_avoid(submission, facts, error))
     return false;
 
   uint64_t batch[SEARCH_BATCH_MAX];
@@ -513,11 +559,15 @@ bool submission_plan(struct submission *submission, uint64_t points_max, struct 
   struct lease_plan *plan = &submission->plan;
   struct space_facts facts = {&submission->key, submission->environment.gpu,
                               submission->environment.arch};
+  if (!poison_allows(&submission->poison, submission->default_config, error))
+    return false;
+
   bool ok = submission->request.search.wanted
                 ? search_plan(submission, &facts, error)
                 : lease_plan_make(submission->space, &facts, points_max, &submission->sizing, plan,
                                   error) &&
-                      incumbent_apply(submission, &facts, error);
+                      incumbent_apply(submission, &facts, error) &&
+                      poison_avoid(submission, &facts, error);
   if (!ok) {
     lease_plan_release(plan);
     return error_pointer_prefix(error, "/space");
@@ -557,6 +607,18 @@ static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
   }
 
   return audit_add(db, notes, n_notes, error);
+}
+
+/* Gives up what the ledger has of the jobs that were created. */
+static bool poison_skip(struct db *db, struct submission *const *jobs, size_t n,
+                        struct error *error) {
+  static const struct poison_round first = {STAGE_SCREEN, 0};
+  size_t given_up;
+  for (size_t i = 0; i < n; i++)
+    if (jobs[i]->known.created &&
+        !poison_give_up(db, jobs[i]->known.id, &first, &jobs[i]->poison, &given_up, error))
+      return false;
+  return true;
 }
 
 /* Stores spaces, environments, jobs, their first leases and the notes, in the caller's
@@ -602,7 +664,7 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
     }
 
   return leases_insert(db, STAGE_SCREEN, 0, leases, n_leases, error) &&
-         jobs_note(db, jobs, n, author, error);
+         poison_skip(db, jobs, n, error) && jobs_note(db, jobs, n, author, error);
 }
 
 /* In the transaction that stored the jobs. */

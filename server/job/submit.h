@@ -14,6 +14,7 @@
 #include "server/job/job_request.h"
 #include "server/job/jobs.h"
 #include "server/lease/lease_plan.h"
+#include "server/poison/poison.h"
 #include "server/server.h"
 
 /* The winners of earlier jobs of a kernel, from which the warm-start configs of a new job are
@@ -103,6 +104,7 @@ struct submission {
                           differs at most in its run; 0: not known */
   size_t n_incumbents; /* the newest first */
   struct job_incumbent incumbents[JOB_INCUMBENTS_MAX];
+  struct poison_hits poison; /* what the ledger has of it */
   struct lease_plan plan;
 
   /* The job as it is stored, or will be. */
@@ -123,8 +125,8 @@ must_check bool submission_check(struct worker *worker, struct catalog *catalog,
                                  struct submission *submission, json_t **ret_extra,
                                  struct error *error);
 
-/* Fills `known` of the jobs that are stored and, of the others, the incumbents and, if they have a
- * budget, quickest_us. */
+/* Fills `known` of the jobs that are stored and, of the others, the incumbents, `poison` and, if
+ * they have a budget, quickest_us. */
 must_check bool jobs_find(struct db *db, struct submission *const *jobs, size_t n,
                           struct error *error);
 
@@ -132,7 +134,8 @@ must_check bool jobs_find(struct db *db, struct submission *const *jobs, size_t 
 must_check bool submission_pays(const struct submission *submission, struct error *error);
 
 /* Cuts a new job into leases. A space that is searched is not enumerated; any other may have at
- * most `points_max` points. */
+ * most `points_max` points. Refuses a poisoned kernel and a poisoned default; no other poisoned
+ * config becomes the baseline. */
 must_check bool submission_plan(struct submission *submission, uint64_t points_max,
                                 struct error *error);
 

@@ -37,6 +37,47 @@ bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
   return true;
 }
 
+bool lease_give_up(struct db *db, const struct given_up *given, struct error *error) {
+  cleanup_lease struct lease lease = {0};
+  bool is_known;
+  if (!lease_lock(db, given->lease, &lease, &is_known, error))
+    return false;
+
+  bool may_give =
+      is_known && (lease.state == LEASE_OPEN || (lease.state == LEASE_HELD && given->poison));
+  if (!may_give ||
+      (given->config >= 0 && !config_ranges_contain(&lease.remaining, (uint64_t)given->config)))
+    return true;
+
+  cleanup_config_ranges struct config_ranges one = {0};
+  if (given->config >= 0)
+    config_ranges_add(&one, (uint64_t)given->config);
+  const struct config_ranges *configs = given->config < 0 ? &lease.remaining : &one;
+
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "lease", given->lease);
+  bind_ranges(&parameters, "given", configs);
+  bind_text(&parameters, "detail", given->detail);
+  if (given->config >= 0)
+    bind_integer(&parameters, "config", given->config);
+  else
+    bind_text(&parameters, "config", NULL);
+  if (given->poison)
+    bind_integer(&parameters, "poison", given->poison);
+  else
+    bind_text(&parameters, "poison", NULL);
+  if (!db_run(db, &sql_lease_give_up, &parameters, NULL, error))
+    return false;
+
+  struct lease_change change = {.lease = given->lease,
+                                .from = lease.state,
+                                .to = lease_state_after(&lease.remaining, configs, lease.state),
+                                .less = *configs,
+                                .is_split = lease.state == LEASE_HELD,
+                                .outcomes[OUTCOME_RUNTIME] = (int64_t)config_ranges_count(configs)};
+  return lease_change_state(db, &change, 1, error);
+}
+
 static const struct field new_fields[] = {
     RECORD_FIELD(INTEGER, struct new_lease, job),
     RECORD_FIELD(INTEGER, struct new_lease, process),

@@ -31,6 +31,17 @@ void lease_release(struct lease *lease);
 must_check bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
                            struct error *error);
 
+/* What is given up of a lease, with outcome runtime and the event `poisoned`. */
+struct given_up {
+  int64_t lease;
+  int64_t config; /* -1: all that remain */
+  int64_t poison; /* the entry of the ledger that has it; 0: its own job's losses, or the lease's */
+  const char *detail;
+};
+/* Nothing, unless the lease is open and has the config. What the ledger has is taken from a held
+ * lease, too: its holder learns it from its next renewal. In the caller's transaction. */
+must_check bool lease_give_up(struct db *db, const struct given_up *given, struct error *error);
+
 /* Cancels the open screen leases of a job that has spent the screen's part of its budget, adds the
  * event, in its own transaction, and wakes the requests that wait for the job. *ret_is_spent:
  * whether it cancelled any; then the job may move on. */

@@ -137,8 +137,29 @@ counter AS (
 INSERT INTO job_events (job_id, event, kind, detail)
 SELECT counter.id, counter.events, 'poisoned',
        json_build_object('lease', :lease::text, 'config', :config::bigint,
-                         'configs', (SELECT count(*) FROM written), 'detail', :detail)
+                         'configs', (SELECT count(*) FROM written), 'detail', :detail,
+                         'poison', :poison::bigint::text)
 FROM counter;
+
+-- A lease that is handed back because its device failed: a loss of the last config that its worker
+-- did not survive, or of the one that was being measured.
+-- name: lease_note_failed_device
+INSERT INTO losses (job_id, config, lease_id, epoch, agent, device)
+SELECT l.job_id, c.config, l.id, l.epoch, l.agent, l.device
+FROM leases l
+CROSS JOIN LATERAL (
+    SELECT COALESCE((SELECT m.config
+                     FROM measurements m
+                     WHERE m.job_id = l.job_id AND m.lease_id = l.id AND m.epoch = l.epoch
+                       AND m.seq > 0 AND NOT m.late AND m.outcome IN ('runtime', 'timeout')
+                     ORDER BY m.seq DESC
+                     LIMIT 1),
+                    CASE WHEN l.current_config <@ l.remaining THEN l.current_config END)
+        AS config) c
+WHERE l.id = :lease::bigint
+  AND c.config IS NOT NULL
+ON CONFLICT (lease_id, epoch) DO NOTHING
+RETURNING config;
 
 -- Open leases that avoid every live agent that could measure them.
 -- name: leases_unwanted

@@ -166,7 +166,15 @@ UNION ALL
 SELECT format('lease %s lost config %s twice at one epoch', lease_id, config)
 FROM losses
 GROUP BY lease_id, epoch, config
-HAVING count(*) > 1;
+HAVING count(*) > 1
+UNION ALL
+SELECT format('entry %s of the ledger of poison was released, and is in force again without a loss',
+              r.id)
+FROM poison r
+JOIN poison p ON p.subject = r.subject AND p.released_at IS NULL
+WHERE r.released_at IS NOT NULL
+  AND NOT EXISTS (SELECT FROM losses o
+                  WHERE o.subjects @> ARRAY[p.subject] AND o.id > r.last_loss);
 
 -- Only until the housekeeper has been there.
 CREATE VIEW before.unswept AS

@@ -224,7 +224,8 @@ def jobs_are_complete(kinds):
         if job["state"] in JOB_ENDED and events.count(job["state"]) != 1:
             yield f"{name} is {job['state']} without an event that says so"
         # Agents that are killed again and again while they measure the baseline look like a baseline that kills them.
-        if job["state"] == "failed" and "poisoned" not in events:
+        # The ledger of poison then ends other jobs, until the submitter releases it.
+        if job["state"] == "failed" and "poisoned" not in events and "is poisoned on this hardware" not in job["reason"]:
             yield f"{name} failed, and no fault is a reason for that"
 
 

@@ -171,10 +171,10 @@ def dump(world):
         add("measurement", lease=lease, epoch=int(epoch), seq=int(seq), config=int(config), job=job, stage=stage,
             round=int(round_), process=int(process), late=late == "t", quarantined=quarantined == "t",
             sample=float(sample) if sample else None)
-    for id_, state, configs, events, kinds, winner in sql(
-            "SELECT j.id, state, configs, events, (SELECT json_agg(kind ORDER BY event) FROM job_events e WHERE e.job_id = j.id),"
+    for id_, state, reason, configs, events, kinds, winner in sql(
+            "SELECT j.id, state, reason, configs, events, (SELECT json_agg(kind ORDER BY event) FROM job_events e WHERE e.job_id = j.id),"
             " EXISTS (SELECT FROM winners w WHERE w.job_id = j.id) FROM jobs j"):
-        add("job", id=id_, state=state, configs=int(configs), events=int(events), kinds=json.loads(kinds or "[]"),
+        add("job", id=id_, state=state, reason=reason or "", configs=int(configs), events=int(events), kinds=json.loads(kinds or "[]"),
             winner=winner == "t")
     for counter, release in sql(
             f"SELECT counter, 'sha256:' || encode(release, 'hex') FROM channel_entries WHERE name = '{CHANNEL}'"):

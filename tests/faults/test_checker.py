@@ -51,9 +51,9 @@ GOOD = [
     {"kind": "entry", "counter": 1, "release": "a"}, {"kind": "entry", "counter": 2, "release": "b"},
     measurement(1, 0, "screen"), measurement(2, 1, "screen"),
     measurement(3, 0), measurement(4, 0, process=1), measurement(5, 0, process=2), measurement(6, 0, process=2, late=True),
-    {"kind": "job", "id": "1", "state": "done", "configs": 2, "events": 4, "kinds": ["queued", "running", "stage", "done"],
+    {"kind": "job", "id": "1", "state": "done", "reason": "", "configs": 2, "events": 4, "kinds": ["queued", "running", "stage", "done"],
      "winner": True},
-    {"kind": "job", "id": "2", "state": "cancelled", "configs": 2, "events": 2, "kinds": ["queued", "cancelled"],
+    {"kind": "job", "id": "2", "state": "cancelled", "reason": "", "configs": 2, "events": 2, "kinds": ["queued", "cancelled"],
      "winner": False},
     {"kind": "spool", "agent": "a", "pending": 0, "refused": []},
     {"kind": "exit", "t": 9, "who": "s1", "status": 0},
@@ -74,8 +74,14 @@ def test_the_good_history_breaks_no_rule():
 
 
 def test_a_job_may_fail_when_the_agents_that_measured_a_config_were_killed():
-    assert broken([*GOOD, {"kind": "job", "id": "3", "state": "failed", "configs": 2, "events": 3,
+    assert broken([*GOOD, {"kind": "job", "id": "3", "state": "failed", "reason": "a config is given up", "configs": 2, "events": 3,
                            "kinds": ["queued", "poisoned", "failed"], "winner": False}]) == []
+
+
+def test_a_job_may_fail_because_its_kernel_is_in_the_ledger_of_poison():
+    job = {"kind": "job", "id": "3", "state": "failed", "configs": 2, "events": 2, "kinds": ["queued", "failed"], "winner": False}
+    assert broken([*GOOD, {**job, "reason": "the kernel is poisoned on this hardware, by entry 1 of the ledger"}]) == []
+    assert broken([*GOOD, {**job, "reason": "no config is correct"}]) == ["jobs_are_complete"]
 
 
 def with_changed(members, **changed):

@@ -650,6 +650,9 @@ def test_every_example_of_the_page_works(world, tmp_path, postgres):
                      select c, digest, environment_digest, environment, tag, regime, winners, '{{}}', '{{}}'
                      from releases, unnest('{{one,other}}'::text[]) c where digest = '\\x{world.published['release'][7:]}'""",
                  conninfo=world.server.database)
+    postgres.sql("""insert into poison (scope, subject, device_class, environment_id, kernel, config_values, reason, evidence)
+                    select 'config', sha256('config'), sha256('hardware'), environment_id, kernel, '{"A": 1}', 'lost', '[]'
+                    from jobs limit 1""", conninfo=world.server.database)
     done = subprocess.run(["bash", str(script)], capture_output=True, text=True, timeout=600, cwd=tmp_path, env={
         **os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}", "HOME": str(tmp_path), "WAVETUNE_URL": world.server.url,
         "WAVETUNE_TOKEN": world.server.token})

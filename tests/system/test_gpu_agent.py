@@ -262,12 +262,14 @@ def test_an_agent_runs_builds_of_triton_kernels(server, start, tmp_path):
     assert "no object of" in details[2]
 
 
-def test_a_gpu_that_breaks_is_in_quarantine_until_it_passes_its_sentinel(server, start, tmp_path):
+def test_a_gpu_that_breaks_is_in_quarantine_until_it_passes_its_sentinel(server, start, tmp_path, postgres, database):
     agent = agent_on_gpu(start, server, tmp_path)
     kernel = hip_kernel(tmp_path / "kernel", [GOOD, BREAK, GOOD_TOO])
     job = json.loads(wavetune(server, "submit", kernel, "--key", "n=1000", "--json").stdout)[0]
     wait_until(lambda: "in quarantine" in agent.messages, 60, "quarantine")
     path = f"/v1/jobs/{job['job']}"
+    wait_until(lambda: postgres.sql("select config, device from losses", conninfo=database) == "1|hip0", 30,
+               "the loss, which the ledger of poison judges")
     time.sleep(1)
     later = [m for m in server.items(f"{path}/measurements") if m["config"] == 2]
     assert not later, "nothing is measured on it meanwhile"

@@ -15,12 +15,13 @@ import transactions
 from hands import ENVIRONMENT, LARGE, SMALL, Hand, configs_of, register
 from transactions import ALL, COMMIT, RETRIED, SUMS
 
-SUBJECTS = ("lease", "job", "channel", "token")
+SUBJECTS = ("lease", "job", "channel", "token", "poison")
 STATEMENTS = statements.read()
 TABLES = set().union(*(s.writes for s in STATEMENTS.values() if s.subject in SUBJECTS))
 KEPT = sorted(TABLES | {"devices"})
 # Statements that write one of these tables and need no transaction here.
 EXEMPT = {"captures_results": "adds spaces that are not there yet, ON CONFLICT DO NOTHING, as spaces_store does"}
+POISONED = "\\x" + "07" * 32
 WAITS_MS = 2  # before the database is asked whether a session that does not answer waits for a lock
 
 
@@ -75,6 +76,13 @@ def make_world(postgres, database, start):
         update tokens set revoked_at = now() where name = 'spent';
         update tokens set agent = '{idle.id}' where name in ('own', 'next');
         update tokens set replaces = (select id from tokens where name = 'own') where name = 'next'""")
+    # Two losses of a config, one not judged yet, and its entry in the ledger of poison.
+    sql(f"""
+        insert into losses (job_id, config, lease_id, epoch, agent, device, at, judged_at, subjects)
+            values ({running}, 3, {opened}, -2, 'a', 'cpu0', now() - interval '2 hours', now(), array['{POISONED}'::bytea]),
+                   ({running}, 3, {opened}, -1, 'b', 'cpu0', now() - interval '1 hour', null, '{{}}');
+        insert into poison (scope, subject, device_class, environment_id, kernel, config_values, reason, evidence)
+            select 'config', '{POISONED}', device_class, environment_id, kernel, '{{}}', 'lost', '[]' from jobs where id = {running}""")
     identity = sql("select row_to_json(j) from (select kernel, key_digest, space_digest, e.digest as environment, tag, regime, purpose, "
                    "is_plain, key::text as key, 0 as budget_ms, build, device_class, seed, baseline, baseline_from, default_config, "
                    "configs, config_us, search_strategy, search_trials, final_devices, likely::text as likely "
@@ -88,7 +96,7 @@ def make_world(postgres, database, start):
         winner=sql(f"select config_values from winners where job_id = {done}"), environment_digest=environment_digest,
         release_before="\\x" + release[7:], release="\\x" + pinned[7:],
         channel=sql("select id from channels"), proposal=sql("select id from proposals"), enrol_token=tokens["enrol"], owner=idle.id,
-        own_token=tokens["own"], next_token=tokens["next"],
+        poison=sql("select id from poison"), poisoned=POISONED, own_token=tokens["own"], next_token=tokens["next"],
         certificate_digest=bytes.fromhex(sql("select encode(digest, 'hex') from tokens where name = 'spent'")))
 
 

@@ -15,7 +15,8 @@ BY = {"author": "test", "author_id": 1}
 SUMS = {"posts": "select sum(posts) from leases", "device_us": "select sum(device_us) from leases",
         "measured": "select count(*) from measurements where seq > 0", "losses": "select count(*) from losses",
         "moves": "select sum(counter) from channels", "signings": "select sum(signings) from channels",
-        "uses": "select -coalesce(sum(uses_left), 0) from tokens", "winners": "select count(*) from winners"}
+        "uses": "select -coalesce(sum(uses_left), 0) from tokens", "winners": "select count(*) from winners",
+        "poisoned": "select count(*) from poison", "unpoisoned": "select count(*) from poison where released_at is not null"}
 ALL = {}
 # Those that the server runs again after a deadlock (ERROR_CONTENTION), up to a number of attempts.
 RETRIED = {"grant", "begin", "split", "post", "post_done", "post_late", "submit", "submit_new", "drift", "finish", "enrol", "enrol_again"}
@@ -174,9 +175,65 @@ def give_up(w):
     row, = yield "lease_lock", {"lease": w.open}
     given = configs(row["remaining"])
     if row["state"] == "open" and given:
-        yield "lease_give_up", {"lease": w.open, "given": row["remaining"], "detail": "lost", "config": None}
+        yield "lease_give_up", {"lease": w.open, "given": row["remaining"], "detail": "lost", "config": None, "poison": None}
         yield "lease_change_state", changes({"lease": w.open, "from_state": "open", "to_state": "done", "less": row["remaining"],
                                              "runtime": len(given)})
+
+
+@transaction
+def hand_back_failed(w):
+    """The holder's device failed while it measured a config."""
+    row, = yield "lease_lock", {"lease": w.held}
+    if row["state"] != "held" or row["epoch"] != "1":
+        return {}
+    noted = yield "lease_note_failed_device", {"lease": w.held}
+    yield "lease_change_state", opened([row])
+    return {"losses": len(noted)}
+
+
+@transaction
+def judge_poison(w):
+    """Judges the losses that are not judged yet as if all were of the config of the ledger's entry."""
+    yield "poison_lock", {}
+    rows = yield "poison_unjudged", {"moment_ms": 1, "limit": 200}
+    if not rows:
+        return {}
+    yield "poison_judged", {"id": [row["id"] for row in rows], "of_config": [w.poisoned] * len(rows),
+                            "of_kernel": [None] * len(rows), "of_object": [None] * len(rows)}
+    losses = yield "poison_losses", {"subject": w.poisoned, "moment_ms": 1, "limit": 256}
+    if not losses:
+        return {}
+    added = yield "poison_add", {
+        "scope": "config", "subject": w.poisoned, "device_class": rows[0]["device_class"], "environment": rows[0]["environment_id"],
+        "kernel": rows[0]["kernel"], "build": None, "object": None, "config_values": "{}", "reason": "lost", "evidence": "[]"}
+    return {"poisoned": len(added)}
+
+
+@transaction
+def release_poison(w):
+    yield "poison_lock", {}
+    rows = yield "poison_release", {"id": w.poison, "reason": "mended", **BY}
+    return {"unpoisoned": len(rows)}
+
+
+@transaction
+def apply_poison(w):
+    """Of the running job, what is in its held and in its open lease."""
+    poisoned = {w.held_configs[0], w.open_configs[-1]}
+    leases = yield "poison_leases", {"job": w.running, "configs": multirange(poisoned), "stage": None, "round": 0}
+    for lease in leases:
+        for config in sorted(poisoned):
+            row, = yield "lease_lock", {"lease": lease["id"]}
+            remaining = configs(row["remaining"])
+            if config not in remaining:
+                continue
+            yield "lease_give_up", {"lease": lease["id"], "given": multirange({config}), "detail": "skipped", "config": config,
+                                    "poison": w.poison}
+            yield "lease_change_state", changes({
+                "lease": lease["id"], "from_state": row["state"], "to_state": row["state"] if remaining - {config} else "done",
+                "less": multirange({config}), "is_split": row["state"] == "held", "runtime": 1})
+    yield COMMIT
+    yield "poison_settle", {"ids": [w.poison]}
 
 
 @transaction

@@ -68,11 +68,6 @@ must_check bool lease_gather(struct db *db, const struct lease_granted *granted,
                              const uint64_t *configs, size_t n, bool *ret_gained,
                              struct error *error);
 
-/* Gives up a config of an open lease (-1: all that remain), with outcome runtime, `detail` and the
- * event `poisoned`. In the caller's transaction. */
-must_check bool lease_give_up(struct db *db, int64_t lease, int64_t config, const char *detail,
-                              struct error *error);
-
 /* Call it when a lease became open again with configs left: it gives them up after
  * LEASE_FRUITLESS_MAX grants without a measurement, else wakes a device. Runs in its own
  * transaction; failures are logged. */

@@ -7,11 +7,12 @@
 #include "server/lease/lease.h"
 #include "server/lease/lease_front.h"
 #include "server/lease/lease_losses.sql.h"
+#include "server/poison/poison.h"
 #include "server/server.h"
 
 #define EXPIRE_PACE_MS 500
 #define SURVEY_PACE_MS 500  /* leases that other servers opened */
-#define SWEEP_PACE_MS 5000  /* jobs that should have moved on, leases that avoid all agents */
+#define SWEEP_PACE_MS 5000  /* jobs that should have moved on, poison, unwanted leases */
 #define COUNT_PACE_MS 5000  /* leases, for /metrics */
 #define ENDED_PACE_MS 60000 /* leases of jobs that have ended */
 #define SWEEP_REST 20       /* times as long as it took */
@@ -44,48 +45,14 @@ void lease_losses_release(struct lease_losses *losses) {
 }
 #define cleanup_losses __attribute__((cleanup(lease_losses_release)))
 
-bool lease_give_up(struct db *db, int64_t id, int64_t config, const char *detail,
-                   struct error *error) {
-  cleanup_lease struct lease lease = {0};
-  bool is_known;
-  if (!lease_lock(db, id, &lease, &is_known, error))
-    return false;
-
-  bool has_it = config < 0 || config_ranges_contain(&lease.remaining, (uint64_t)config);
-  if (!is_known || lease.state != LEASE_OPEN || !has_it)
-    return true;
-
-  cleanup_config_ranges struct config_ranges one = {0};
-  if (config >= 0)
-    config_ranges_add(&one, (uint64_t)config);
-  const struct config_ranges *given = config < 0 ? &lease.remaining : &one;
-
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", id);
-  bind_ranges(&parameters, "given", given);
-  bind_text(&parameters, "detail", detail);
-  if (config >= 0)
-    bind_integer(&parameters, "config", config);
-  else
-    bind_text(&parameters, "config", NULL);
-  if (!db_run(db, &sql_lease_give_up, &parameters, NULL, error))
-    return false;
-
-  struct lease_change change = {.lease = id,
-                                .from = LEASE_OPEN,
-                                .to = lease_state_after(&lease.remaining, given, LEASE_OPEN),
-                                .less = *given,
-                                .outcomes[OUTCOME_RUNTIME] = (int64_t)config_ranges_count(given)};
-  return lease_change_state(db, &change, 1, error);
-}
-
 /* Gives up an open lease that was granted too often without a result. */
 static bool fruitless_give_up(struct db *db, int64_t lease, int64_t fruitless,
                               struct error *error) {
   char detail[128];
   snprintf(detail, sizeof detail, "given up: leased %lld times in a row without a result",
            (long long)fruitless);
-  return lease_give_up(db, lease, -1, detail, error);
+  const struct given_up given = {.lease = lease, .config = -1, .detail = detail};
+  return lease_give_up(db, &given, error);
 }
 
 void lease_settle_open(struct worker *worker, int64_t lease, int64_t job, int64_t fruitless,
@@ -149,6 +116,7 @@ static bool loss_judge(struct db *db, const struct lease_loss *loss, const struc
   }
 
   char detail[256];
+  const struct given_up given = {.lease = loss->id, .config = loss->config, .detail = detail};
   switch (step) {
   case POISON_AGAIN:
     return loss->fruitless < LEASE_FRUITLESS_MAX ||
@@ -159,7 +127,7 @@ static bool loss_judge(struct db *db, const struct lease_loss *loss, const struc
     snprintf(detail, sizeof detail,
              "poisoned: %lld leases were lost while it was being measured, on %lld device(s)",
              (long long)known.losses, (long long)known.devices);
-    return lease_give_up(db, loss->id, loss->config, detail, error);
+    return lease_give_up(db, &given, error);
   }
   die("no such poison step");
 }
@@ -336,9 +304,10 @@ static bool unwanted_give_up(struct worker *worker, struct error *error) {
 
   for (int row = 0; row < db_count(rows); row++) {
     int64_t job = db_get_integer(rows, row, "job_id");
-    int64_t lease = db_get_integer(rows, row, "id");
+    const struct given_up given = {
+        .lease = db_get_integer(rows, row, "id"), .config = -1, .detail = detail};
     if (!db_begin(worker->db, error) ||
-        !db_end(worker->db, lease_give_up(worker->db, lease, -1, detail, error), error))
+        !db_end(worker->db, lease_give_up(worker->db, &given, error), error))
       return false;
     jobs_advance(worker, &job, 1);
   }
@@ -373,7 +342,8 @@ void leases_housekeep(struct worker *worker) {
 
   began_ms = clock_monotonic_ms();
   if (ok && began_ms >= clock->sweep_ms) {
-    ok = unwanted_give_up(worker, &error);
+    ok = unwanted_give_up(worker, &error) && poison_judge_losses(worker, &error) &&
+         jobs_poison(worker, &error);
     jobs_advance(worker, NULL, 0);
     clock->sweep_ms = next_ms(began_ms, SWEEP_PACE_MS, SWEEP_MOST_MS);
   }

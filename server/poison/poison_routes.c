@@ -1,0 +1,142 @@
+/* GET /v1/poison, GET /v1/poison/{id} and POST /v1/poison/{id}/release.
+ *
+ * Memory: a handler frees what it makes when it returns. Threads: database workers. */
+#include "server/audit/audit.h"
+#include "server/db/db_record.h"
+#include "server/http/request.h"
+#include "server/poison/poison.h"
+#include "server/poison/poison.sql.h"
+#include "server/records.h"
+
+#define POISON_REASON_MAX 1000
+
+struct poison_entry {
+  int64_t id, released_by_id;
+  char *scope, *name, *reason, *at, *released_at, *released_by, *release_reason;
+  struct digest kernel, build, object;
+  json_t *config, *environment, *evidence;
+};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct poison_entry, member, __VA_ARGS__)
+static const struct field entry_fields[] = {
+    FIELD(ID, id, FIELD_ANSWER),
+    FIELD(TEXT, scope, FIELD_ANSWER, .schema = "{\"enum\": [\"config\", \"object\", \"kernel\"]}"),
+    FIELD(DIGEST, kernel, FIELD_ANSWER, .about = "of an object: in which it was lost last"),
+    FIELD(TEXT, name, FIELD_ANSWER, .about = "of the kernel"),
+    FIELD(DIGEST, build, FIELD_ANSWER,
+          .about = "null: agents compile the kernel. Other builds of it are not concerned"),
+    FIELD(DIGEST, object, FIELD_ANSWER, .about = "compiled code"),
+    FIELD(JSON, config, FIELD_ANSWER, .schema = "{\"type\": \"object\"}",
+          .about = "of a config and an object: its values"),
+    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT,
+          .about = "one with the hardware on which it is not met again"),
+    FIELD(TEXT, reason, FIELD_ANSWER),
+    FIELD(JSON, evidence, FIELD_ANSWER,
+          .schema = "{\"type\": \"array\", \"items\": {\"type\": \"object\"}}",
+          .about = "the newest losses that count: job, lease, epoch, config, agent, device, at"),
+    FIELD(TIME, at, FIELD_ANSWER),
+    FIELD(TIME, released_at, FIELD_ANSWER, .about = "null: it is in force"),
+    FIELD(TEXT, released_by, FIELD_ANSWER, .schema = SCHEMA_BY),
+    FIELD(ID, released_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
+    FIELD(TEXT, release_reason, FIELD_ANSWER),
+};
+#undef FIELD
+const struct record poison_entry_record = RECORD("PoisonEntry", struct poison_entry, entry_fields);
+
+void route_poison_list(struct worker *worker, struct request *request) {
+  static const char *const arguments[] = {"limit", "after", "in_force", NULL};
+  static const struct list list = {
+      .statement = &sql_poison_list, .record = &poison_entry_record, .is_newest_first = true};
+  const char *in_force = request_query(request, "in_force");
+  bool is_true = string_equal(in_force, "true");
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!request_query_only(request, arguments))
+    return;
+  if (in_force && !is_true && !string_equal(in_force, "false")) {
+    answer_refusal(request, ERROR_INVALID, "", "in_force=\"%.40s\" is not true or false", in_force);
+    return;
+  }
+  bind_bool(&parameters, "in_force", is_true);
+  answer_page(worker, request, &list, &parameters);
+}
+
+/* Finds the entry of the path. Else answers and returns NULL. */
+static struct db_rows *entry_find(struct worker *worker, struct request *request) {
+  struct error error;
+  int64_t id;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!request_query_only(request, NULL) ||
+      !answer_id(request, "entry of the ledger of poison", &id))
+    return NULL;
+  bind_integer(&parameters, "id", id);
+  if (!db_run(worker->db, &sql_poison_get, &parameters, &rows, &error))
+    answer_failure(request, &error);
+  else if (!db_count(rows))
+    answer_refusal(request, ERROR_MISSING, "",
+                   "there is no entry %lld of the ledger of poison; GET /v1/poison lists all",
+                   (long long)id);
+  else
+    return TAKE(rows);
+  return NULL;
+}
+
+static void entry_answer(struct request *request, const struct db_rows *rows) {
+  cleanup_json json_t *items = db_rows_to_json(rows, &poison_entry_record);
+  request_answer_json(request, 200, json_incref(json_array_get(items, 0)));
+}
+
+void route_poison_get(struct worker *worker, struct request *request) {
+  cleanup_rows struct db_rows *rows = entry_find(worker, request);
+  if (rows)
+    entry_answer(request, rows);
+}
+
+struct poison_release {
+  char *reason;
+};
+static const struct field release_fields[] = {
+    RECORD_FIELD(TEXT, struct poison_release, reason, FIELD_REQUIRED | FIELD_LINE, .least = 1,
+                 .most = POISON_REASON_MAX),
+};
+const struct record poison_release_record =
+    RECORD("PoisonRelease", struct poison_release, release_fields);
+
+/* *ret_released: false when it had been released. */
+static bool entry_release(struct db *db, const char *id, const char *reason,
+                          const struct author *author, bool *ret_released, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "id", id);
+  bind_text(&parameters, "reason", reason);
+  bind_author(&parameters, author);
+  if (!db_begin(db, error))
+    return false;
+  bool ok = db_run(db, &sql_poison_lock, NULL, NULL, error) &&
+            db_run(db, &sql_poison_release, &parameters, &rows, error);
+  *ret_released = ok && db_count(rows) > 0;
+  if (*ret_released)
+    ok = audit_note(db, author, AUDIT_RELEASE_POISON, id, json_pack("{s:s}", "reason", reason),
+                    error);
+  return db_end(db, ok, error);
+}
+
+void route_poison_release(struct worker *worker, struct request *request) {
+  cleanup_rows struct db_rows *rows = entry_find(worker, request), *after = NULL;
+  struct poison_release wanted = {0};
+  struct error error;
+  bool is_released;
+  if (!rows)
+    return;
+
+  if (!record_read(&poison_release_record, request->json, "", &wanted, &error) ||
+      !entry_release(worker->db, db_get(rows, 0, "id"), wanted.reason, request_author(request),
+                     &is_released, &error))
+    answer_failure(request, &error);
+  else if (!is_released)
+    answer_refusal(request, ERROR_CONFLICT, "",
+                   "entry %s was released already; GET /v1/poison/%s says by whom and why",
+                   db_get(rows, 0, "id"), db_get(rows, 0, "id"));
+  else if ((after = entry_find(worker, request)))
+    entry_answer(request, after);
+  record_release(&poison_release_record, &wanted);
+}

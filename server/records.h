@@ -77,6 +77,7 @@
   RECORD_OF(policy_run_record, "") \
   RECORD_OF(proposal_record, "") \
   RECORD_OF(proposal_reject_record, "") \
+  RECORD_OF(share_record, "") \
   RECORD_OF(compatibility_request_record, "") \
   RECORD_OF(compatibility_item_record, "compatibilities") \
   RECORD_OF(cache_match_record, "") \

@@ -35,6 +35,7 @@
   ACTION(PROPOSE, "propose")                                                                       \
   ACTION(REPLACE, "replace")                                                                       \
   ACTION(REJECT, "reject")                                                                         \
+  ACTION(SET_SHARE, "set-share")                                                                   \
   ACTION(COLLECT, "collect")                                                                       \
   ACTION(MAKE_TOKEN, "make-token")                                                                 \
   ACTION(REVOKE_TOKEN, "revoke-token")

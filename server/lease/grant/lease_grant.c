@@ -286,8 +286,14 @@ static bool grant_in(struct worker *worker, struct lease_wish *wish, struct leas
     /* Which leases an agent with trusted keys may have does not follow from their class alone. */
     if (!*ret_split)
       return wish->wants_signatures || idleness_read(worker->db, wish, error);
-    *ret_tried = lease_candidates_of(&split);
-    if (!lease_obtain(worker, wish, ret_tried, ret, &is_stale, error))
+
+    /* A better lease may have been opened meanwhile. Or another thread may have moved the front of
+     * the new one on, as it is not committed. */
+    if (!lease_front_search(worker->db, &wish->hardware_digest, &moved_back, error) ||
+        !lease_obtain_by_turn(worker, wish, classes, ret_tried, ret, &is_stale, error))
+      return false;
+    *ret_tried = ret->lease ? *ret_tried : lease_candidates_of(&split);
+    if (!ret->lease && !lease_obtain(worker, wish, ret_tried, ret, &is_stale, error))
       return false;
   }
 

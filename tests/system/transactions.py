@@ -304,7 +304,7 @@ def drift(w):
 
 
 def submission(w, run, priority):
-    yield "owners_add", BY
+    yield "owners_add", {"author": BY["author"]}
     yield "spaces_store", {"digest": [hashlib.sha256(run.encode()).digest()], "space": ["{}"]}
     rows = yield "jobs_insert", {**{name: [value] for name, value in w.identity.items()}, "run": [run], "priority": [priority], **BY}
     if rows[0]["created"] == "t":

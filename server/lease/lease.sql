@@ -2,8 +2,8 @@
 -- locked, and locks jobs after leases: none waits for a lease while it holds a job's row.
 
 -- Changes leases that are locked and in from_state (struct lease_change), and returns their places
--- (lease_front.h). The last condition makes the plan probe the index even when it was made while the
--- table was small.
+-- (lease_front.h). The last condition makes the plan probe the index even when it was made while
+-- the table was small.
 -- name: lease_change_state
 UPDATE leases l
 SET state = c.to_state::lease_state,

@@ -17,9 +17,13 @@ def owners(server, kernel):  # noqa: F811
         jobs = {name: [] for name in tokens}
 
         def submit(self, owner, n, space=LARGE, **more):
+            return self.submit_all(owner, [(space, more)] * n)
+
+        def submit_all(self, owner, each):
+            """Of (space, members)."""
             first = len(self.jobs[owner]) + (1000 if owner == "few" else 1)
-            body = {"jobs": [{"kernel": kernel, "key": {"n": key}, "space": space, "environment": ENVIRONMENT} | more
-                             for key in range(first, first + n)]}
+            body = {"jobs": [{"kernel": kernel, "key": {"n": first + i}, "space": space, "environment": ENVIRONMENT} | more
+                             for i, (space, more) in enumerate(each)]}
             answer = server.request("POST", "/v1/jobs", body, token=self.tokens[owner])
             assert answer.status == 201, answer
             made = [job["job"] for job in answer.json["jobs"]]
@@ -112,13 +116,22 @@ def test_an_owner_whose_quota_is_used_waits_while_others_are_served(server, hand
 
 
 def test_an_owner_with_many_priorities_is_served_in_their_order(server, hands, owners):  # noqa: F811
-    """Of an owner's queues a survey reads some only."""
+    """More queues than a survey reads of an owner, and than a transaction notes."""
     hand = hands("a")
-    for priority in range(20):
-        owners.submit("few", 1, SMALL, priority=priority)
+    owners.submit_all("few", [(SMALL, {"priority": priority}) for priority in range(80)])
     refreshed(server)
-    jobs = [hand.pull().json["job"] for _ in range(20)]
+    jobs = [hand.pull().json["job"] for _ in range(80)]
     assert jobs == owners.jobs["few"][::-1]
+    assert hand.pull().status == 204
+
+
+def test_a_device_gets_a_lease_of_a_queue_behind_many_that_it_may_not_have(server, hands, owners, postgres):  # noqa: F811
+    """More queues than one statement tries."""
+    hand = hands("a")
+    owners.submit_all("few", [(SMALL, {"priority": priority}) for priority in range(20)])
+    postgres.sql(f"update leases set avoid_agents = array['{hand.id}'] where priority > 0", conninfo=server.database)
+    assert hand.pull().json["job"] == owners.jobs["few"][0]
+    assert hand.pull().status == 204
 
 
 def test_shares_are_listed_set_and_in_the_audit(server, hands, owners):  # noqa: F811

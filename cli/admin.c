@@ -1,5 +1,5 @@
-/* wavetune token make, list and revoke, audit, and gc: tokens, the record of which token wrote
- * what, and garbage collection. */
+/* wavetune token make, list and revoke, audit, shares, and gc: tokens, the record of which token
+ * wrote what, the shares of the owners of jobs, and garbage collection. */
 #include "cli/cli.h"
 
 #define AUDIT_PAGE_MAX 1000
@@ -112,6 +112,53 @@ static int command_audit(struct options *options) {
   return EXIT_OK;
 }
 
+static const struct cli_column share_columns[] = {
+    {"owner", "owner"},
+    {"weight", "weight", true},
+    {"device seconds", "device_seconds", true},
+    {"today", "device_seconds_today", true},
+    {"of", "device_seconds_per_day", true, cli_format_or_dash},
+    {"open jobs", "open_jobs", true},
+    {"waiting since", "waiting_since", .format = cli_format_or_dash}};
+
+static int command_shares(struct options *options) {
+  return cli_print_list(options, "/v1/shares", share_columns, ARRAY_LENGTH(share_columns));
+}
+
+/* Adds a number, if the option is given. */
+static bool number_put(const struct options *options, const char *option, const char *member,
+                       json_t *body, struct error *error) {
+  const char *text = option_text(options, option);
+  char *end = NULL;
+  if (!text)
+    return true;
+  double number = strtod(text, &end);
+  if (end == text || *end || !(number > 0) || number > 1e300)
+    return error_set(error, "--%s %.40s: give a number above 0", option, text);
+  json_put(body, member, json_real(number));
+  return true;
+}
+
+static int command_shares_set(struct options *options) {
+  char *const *owner = cli_arguments(options, 1, "name one owner, as `wavetune shares` prints it");
+  if (!owner)
+    return EXIT_USAGE;
+
+  cleanup_json json_t *body = json_object(), *share = NULL;
+  cleanup_free char *path = cli_path("/v1/shares/", *owner, "");
+  struct error error;
+  if (!number_put(options, "weight", "weight", body, &error) ||
+      !number_put(options, "device-seconds-per-day", "device_seconds_per_day", body, &error))
+    return cli_fail(EXIT_USAGE, &error);
+
+  int code = cli_request_or_json(options, "PUT", path, body, &share);
+  if (share) {
+    cleanup_json json_t *items = json_pack("[O]", share);
+    cli_print_table(items, share_columns, ARRAY_LENGTH(share_columns));
+  }
+  return code;
+}
+
 static int command_gc(struct options *options) {
   bool is_dry = option_flag(options, "dry-run");
   cleanup_json json_t *answer = NULL,
@@ -176,6 +223,13 @@ static const struct option_spec audit_options[] = {
     CLI_INTEGER("limit", "N", "100", 1, 1000000, "at most N entries, the newest ones"),
     SERVER_OPTIONS,
 };
+static const struct option_spec share_options[] = {
+    CLI_TEXT("weight", "W", "its weight, 0.001 to 1000", .default_text = "1"),
+    CLI_TEXT("device-seconds-per-day", "S",
+             "after so many device seconds it gets no leases until midnight (UTC); default: no "
+             "limit"),
+    SERVER_OPTIONS,
+};
 static const struct option_spec gc_options[] = {
     CLI_FLAG("dry-run", "print what would be removed, and remove nothing"),
     CLI_INTEGER("keep-days", "DAYS", "30", 1, 36500,
@@ -189,6 +243,13 @@ CLI_COMMAND(token_make, "token make", "NAME", make_options, "make a token; it is
 CLI_COMMAND(token_list, "token list", "", server_options, "list tokens by name and role");
 CLI_COMMAND(token_revoke, "token revoke", "NAME", server_options, "revoke a token");
 CLI_COMMAND(audit, "audit", "", audit_options, "list what tokens wrote, newest first");
+CLI_COMMAND(shares, "shares", "", server_options,
+            "list the owners of jobs, their weights and what their leases used");
+CLI_COMMAND(shares_set, "shares set", "OWNER", share_options,
+            "set the weight and the quota of an owner of jobs",
+            .description =
+                "The owner is the name of the token that submits. What is not given gets "
+                "its default, not what it was before.");
 CLI_COMMAND(gc, "gc", "", gc_options, "remove releases and files that are not needed any more",
             .description = "A release stays while a channel points at it, while it is one of the "
                            "last 8 that a channel pointed at, and for --keep-days after it was "

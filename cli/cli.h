@@ -70,6 +70,8 @@ extern job_code_printer *job_print_code;
   COMMAND(compatible_list)                                                                         \
   COMMAND(compatible_add)                                                                          \
   COMMAND(compatible_remove)                                                                       \
+  COMMAND(shares)                                                                                  \
+  COMMAND(shares_set)                                                                              \
   COMMAND(gc)                                                                                      \
   COMMAND(diff)                                                                                    \
   COMMAND(key_new)                                                                                 \

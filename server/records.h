@@ -79,6 +79,7 @@
   RECORD_OF(proposal_reject_record, "") \
   RECORD_OF(poison_entry_record, "") \
   RECORD_OF(poison_release_record, "") \
+  RECORD_OF(share_record, "") \
   RECORD_OF(compatibility_request_record, "") \
   RECORD_OF(compatibility_item_record, "compatibilities") \
   RECORD_OF(cache_match_record, "") \

@@ -151,10 +151,11 @@ static void *housekeep_main(void *context) {
   static const struct {
     void (*run)(struct worker *);
     int64_t every_ms; /* 0: the duty decides when it is due */
-  } duties[] = {{tokens_housekeep, 2000},    {channels_housekeep, 0},     {agents_look_up, 0},
-                {agents_housekeep, 1000},    {leases_housekeep, 0},       {demand_housekeep, 10000},
-                {fetches_housekeep, 0},      {evidence_housekeep, 60000}, {remote_housekeep, 60000},
-                {captures_housekeep, 60000}, {health_housekeep, 5000},    {files_housekeep, 0}};
+  } duties[] = {{tokens_housekeep, 2000},  {channels_housekeep, 0},     {agents_look_up, 0},
+                {agents_housekeep, 1000},  {leases_housekeep, 0},       {shares_housekeep, 0},
+                {demand_housekeep, 10000}, {fetches_housekeep, 0},      {evidence_housekeep, 60000},
+                {remote_housekeep, 60000}, {captures_housekeep, 60000}, {health_housekeep, 5000},
+                {files_housekeep, 0}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;

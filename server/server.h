@@ -111,7 +111,8 @@ struct lease_counts {
 struct lease_clock {
   int64_t looked_ms;  /* when it last checked the clock */
   int64_t resumed_ms; /* when it noticed that the process had paused */
-  int64_t expire_ms, survey_ms, sweep_ms, count_ms, end_ms; /* when each is due */
+  /* When each is due; shares_ms: shares_housekeep. */
+  int64_t expire_ms, survey_ms, sweep_ms, count_ms, end_ms, shares_ms;
   bool has_ahead; /* how far the database's clock is ahead of this one: at least and at most */
   int64_t ahead_least_ms, ahead_most_ms;
   bool must_shorten; /* leases, because that clock was stepped back */
@@ -170,6 +171,7 @@ void park_wake(struct server *server, const char *key, size_t most);
 /* The duties of the housekeeper's thread, which calls each about every 250 ms or as its table
  * states, with its own connection. Each logs its failures and is called again. */
 void leases_housekeep(struct worker *worker); /* expires leases */
+void shares_housekeep(struct worker *worker); /* what owners of jobs used (lease/shares.h) */
 void agents_look_up(struct worker *worker);   /* reads agents that enrolled with another server */
 void agents_housekeep(struct worker *worker); /* writes heartbeats, finds lost agents */
 /* Drops cached answers after another server moved a channel. */

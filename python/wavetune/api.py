@@ -1065,6 +1065,22 @@ Search = TypedDict("Search", {
     "trials": int,
 })
 
+Share = TypedDict("Share", {
+    "id": Union["Id", None],
+    "owner": Union[str, None],
+    "weight": float,
+    "device_seconds_per_day": Union[float, None],
+    "device_seconds": Union[float, None],
+    "device_seconds_today": Union[float, None],
+    "open_jobs": Union[int, None],
+    "waiting_since": Union["Time", None],
+}, total=False)
+
+ShareList = TypedDict("ShareList", {
+    "items": List["Share"],
+    "next": "Next",
+})
+
 Signature = TypedDict("Signature", {
     "key": "Digest",
     "signature": str,

@@ -37,6 +37,7 @@
   ACTION(REJECT, "reject")                                                                         \
   ACTION(POISON, "poison")                                                                         \
   ACTION(RELEASE_POISON, "release-poison")                                                         \
+  ACTION(SET_SHARE, "set-share")                                                                   \
   ACTION(COLLECT, "collect")                                                                       \
   ACTION(MAKE_TOKEN, "make-token")                                                                 \
   ACTION(REVOKE_TOKEN, "revoke-token")

@@ -212,6 +212,10 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "Read an entry of the ledger of poison") \
   ROUTE(poison_release, "POST", "/v1/poison/{id}/release", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
         "Release an entry of the ledger of poison, with a reason") \
+  ROUTE(share_list, "GET", "/v1/shares", MAY_READ, ROUTE_DATABASE, 0, \
+        "List the owners of jobs, their weights and what their leases used") \
+  ROUTE(share_put, "PUT", "/v1/shares/{name}", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
+        "Set the weight and the quota of an owner of jobs") \
   ROUTE(gc_post, "POST", "/v1/gc", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
         "Remove releases, files and demand that are not needed, or list them") \
   ROUTE(audit_get, "GET", "/v1/audit", MAY_OPERATE, ROUTE_DATABASE, 0, \

@@ -8,6 +8,7 @@
 #include "server/job/submit.sql.h"
 #include "server/kernel/kernels.h"
 #include "server/lease/lease.h"
+#include "server/lease/shares.sql.h"
 
 #define STORE_ATTEMPTS 5
 #define SEED_BYTES 6 /* below 2^53: every JSON reader keeps it exactly */
@@ -641,12 +642,14 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
   }
 
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters of_spaces = {0}, parameters = {0};
+  cleanup_parameters struct db_parameters of_owner = {0}, of_spaces = {0}, parameters = {0};
+  bind_text(&of_owner, "author", author->name);
   bind_records(&of_spaces, &space_record, spaces, n_spaces);
   bind_jobs(&parameters, jobs, n);
   bind_array(&parameters, "likely", &warm_starts);
   bind_author(&parameters, author);
-  if (!db_run(db, &sql_spaces_store, &of_spaces, NULL, error) ||
+  if (!db_send(db, &sql_owners_add, &of_owner, DB_ANY_ROWS, error) ||
+      !db_run(db, &sql_spaces_store, &of_spaces, NULL, error) ||
       !environments_store(db, environments, n, error) ||
       !db_run(db, &sql_jobs_insert, &parameters, &rows, error))
     return false;

@@ -55,11 +55,12 @@ WITH input AS MATERIALIZED (
     INSERT INTO jobs AS j (kernel, key, key_digest, space_digest, environment_id, tag, run, regime,
         purpose, is_plain, priority, budget_device_ms, build, device_class, seed, baseline,
         baseline_from, default_config, configs, config_us, search_strategy, search_trials,
-        final_devices, likely, events, submitted_by, submitted_by_id)
+        final_devices, likely, events, submitted_by, submitted_by_id, owner_id)
     SELECT kernel, key::json, key_digest, space_digest, environment_id, tag, run, regime, purpose,
         is_plain, priority, nullif(budget_ms, 0), build, device_class, seed, baseline,
         baseline_from, default_config, configs, config_us, search_strategy, search_trials,
-        final_devices, likely::bigint[], 1, :author::text, :author_id::bigint
+        final_devices, likely::bigint[], 1, :author::text, :author_id::bigint,
+        COALESCE((SELECT id FROM owners WHERE name = :author::text), 0)
     FROM input
     ORDER BY kernel, key_digest, space_digest, environment_id, tag, run, regime
     ON CONFLICT (kernel, key_digest, space_digest, environment_id, tag, run, regime)

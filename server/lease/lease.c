@@ -10,6 +10,7 @@
 static const struct field lease_fields[] = {
     RECORD_FIELD(INTEGER, struct lease, id),
     RECORD_FIELD(INTEGER, struct lease, job_id),
+    RECORD_FIELD(INTEGER, struct lease, owner_id),
     RECORD_FIELD(INTEGER, struct lease, epoch),
     RECORD_FIELD(ENUM, struct lease, state, .names = lease_state_names),
     RECORD_FIELD(ENUM, struct lease, stage, .names = stage_names),

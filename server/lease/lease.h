@@ -15,7 +15,7 @@
 
 /* A lease whose row is locked, with the columns that decisions need. */
 struct lease {
-  int64_t id, job_id, epoch;
+  int64_t id, job_id, owner_id, epoch;
   enum lease_state state;
   enum stage stage;
   struct config_ranges remaining;

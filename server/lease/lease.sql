@@ -2,8 +2,8 @@
 -- locked, and locks jobs after leases: none waits for a lease while it holds a job's row.
 
 -- Changes leases that are locked and in from_state (struct lease_change), and returns their places
--- (lease_front.h). The last condition makes the plan probe the index even when it was made while the
--- table was small.
+-- (lease_front.h). The last condition makes the plan probe the index even when it was made while
+-- the table was small.
 -- name: lease_change_state
 UPDATE leases l
 SET state = c.to_state::lease_state,
@@ -27,18 +27,18 @@ FROM unnest(:lease::bigint[], :from_state::text[], :to_state::text[], :less::int
           opening_us, correct, compile, runtime, correctness, timeout, constraints)
 WHERE l.id = c.lease AND l.state = c.from_state::lease_state
   AND l.id = ANY (:lease::bigint[])
-RETURNING l.device_class, l.priority, l.job_id, l.id;
+RETURNING l.device_class, l.owner_id, l.priority, l.job_id, l.id;
 
--- Grants the best open lease that the device may have: of the highest priority, then of the oldest
--- job, so that jobs end in the order in which they were submitted. Grants none to a nonce that
--- holds a lease, and none to a drained agent or device. A device may have leases of two classes:
--- those of its hardware, and in older databases those of its whole environment. A class that has a
--- front is searched from there (lease_front.h), any other from the start. The inner LIMIT is a
--- number, so that the planner reads the index in order instead of sorting all open leases. An
--- agent with trusted keys gets only code that one of them signed. No agent gets a lease that avoids
--- it. Until apart_until no device gets a final of a job if it holds, or has completed, another
--- final of that job. The UPDATE does not check again that the lease is open, because the subquery
--- locked it.
+-- Grants the first open lease that the device may have, of the first of the given queues that has
+-- one (lease_front.h): of a queue that of the oldest job, so that an owner's jobs end in the order
+-- in which they were submitted. Grants none to a nonce that holds a lease, and none to a drained
+-- agent or device. A device may have leases of two classes: those of its hardware, and in older
+-- databases those of its whole environment. Each queue is searched from its front. The queues are
+-- read in their order, so that the search ends at the first lease; and the inner LIMIT is a number,
+-- so that the planner reads the index in order. An agent with trusted keys gets only code that one
+-- of them signed. No agent gets a lease that avoids it. Until apart_until no device gets a final of
+-- a job if it holds, or has completed, another final of that job. The UPDATE does not check again
+-- that the lease is open, because the subquery locked it.
 -- name: lease_take
 UPDATE leases
 SET state = 'held',
@@ -55,21 +55,20 @@ SET state = 'held',
     epoch_opening_us = 0
 WHERE id = (
     SELECT l.id
-    FROM agents a
+    FROM unnest(:queue_classes::bytea[], :queue_owners::int[], :queue_priorities::int[],
+                :queue_jobs::bigint[], :queue_leases::bigint[])
+         WITH ORDINALITY AS f(class, owner, priority, job, lease, n)
+    JOIN agents a ON a.id = :agent
     JOIN devices d ON d.agent = a.id AND d.device = :device
-    JOIN environments e ON e.id = d.environment_id
-    CROSS JOIN LATERAL (VALUES (e.hardware_digest), (nullif(e.digest, e.hardware_digest)))
-        AS c(class)
-    LEFT JOIN unnest(:front_classes::bytea[], :front_priorities::int[], :front_jobs::bigint[],
-                     :front_leases::bigint[]) AS f(class, priority, job, lease)
-         ON f.class = c.class
+    JOIN environments e ON e.id = d.environment_id AND f.class IN (e.hardware_digest, e.digest)
     CROSS JOIN LATERAL (
-        SELECT o.id, o.priority, o.job_id
+        SELECT o.id
         FROM leases o
-        WHERE o.device_class = c.class
+        WHERE o.device_class = f.class
+          AND o.owner_id = f.owner
+          AND -o.priority = -f.priority
           AND o.state = 'open'
-          AND (-o.priority, o.job_id, o.id)
-              >= (COALESCE(-f.priority, -10000), COALESCE(f.job, 0), COALESCE(f.lease, 0))
+          AND (o.job_id, o.id) >= (f.job, f.lease)
           AND NOT o.avoid_agents @> ARRAY[a.id]
           AND (a.trusted_keys IS NULL
                OR (SELECT j.is_plain AND is_signed(j.kernel, a.trusted_keys)
@@ -82,20 +81,20 @@ WHERE id = (
                                 AND x.stage = 'final'
                                 AND x.state IN ('held', 'done')
                                 AND x.agent = a.id AND x.device = d.device))
-        ORDER BY -o.priority, o.job_id, o.id
+        ORDER BY o.job_id, o.id
         LIMIT 1
         FOR UPDATE SKIP LOCKED) l
-    WHERE a.id = :agent
-      AND a.drain_reason IS NULL
+    WHERE a.drain_reason IS NULL
       AND d.drain_reason IS NULL
       AND NOT EXISTS (SELECT FROM leases h
                       WHERE h.agent = :agent AND h.nonce = :nonce AND h.state = 'held')
-    ORDER BY l.priority DESC, l.job_id, l.id
+    ORDER BY f.n
     LIMIT 1);
 
 -- Locks a lease and reads the columns that decisions need.
 -- name: lease_lock
-SELECT l.id, l.job_id, l.state, l.epoch, l.stage, l.remaining, l.fruitless, l.epoch_opening_us,
+SELECT l.id, l.job_id, l.owner_id, l.state, l.epoch, l.stage, l.remaining, l.fruitless,
+       l.epoch_opening_us,
        j.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest
 FROM leases l
 JOIN jobs j ON j.id = l.job_id
@@ -107,21 +106,31 @@ FOR UPDATE OF l;
 -- name: lease_asker
 SELECT a.drain_reason IS NULL AS only_device_drains,
        COALESCE(a.drain_reason, d.drain_reason) AS drain_reason,
-       a.trusted_keys IS NOT NULL AS wants_signatures, e.hardware_digest
+       a.trusted_keys IS NOT NULL AS wants_signatures, e.hardware_digest,
+       e.digest AS environment_digest
 FROM agents a
 LEFT JOIN devices d ON d.agent = a.id AND d.device = :device
 LEFT JOIN environments e ON e.id = d.environment_id
 WHERE a.id = :agent;
 
--- Whether no device of this hardware would get a lease now: none is open for the hardware from its
--- front on, and this device holds none that could be split for another one.
+-- Whether no device of this hardware would get a lease now: none is open in its queues from their
+-- fronts on, and this device holds none that could be split for another one.
 -- name: lease_hardware_is_idle
-SELECT NOT EXISTS (SELECT FROM leases
-                   WHERE device_class = :hardware_digest::bytea AND state = 'open'
-                     AND (-priority, job_id, id)
-                         >= (-:front_priority::int, :front_job::bigint, :front_lease::bigint))
+SELECT NOT EXISTS (SELECT
+                   FROM unnest(:queue_classes::bytea[], :queue_owners::int[],
+                               :queue_priorities::int[], :queue_jobs::bigint[],
+                               :queue_leases::bigint[]) AS f(class, owner, priority, job, lease)
+                   CROSS JOIN LATERAL (
+                       SELECT
+                       FROM leases
+                       WHERE device_class = f.class
+                         AND owner_id = f.owner
+                         AND -priority = -f.priority
+                         AND state = 'open'
+                         AND (job_id, id) >= (f.job, f.lease)
+                       LIMIT 1) o)
        AND NOT EXISTS (SELECT FROM leases
-                       WHERE device_class = :hardware_digest
+                       WHERE device_class = :hardware_digest::bytea
                          AND state = 'held'
                          AND config_us IS NOT NULL
                          AND agent = :agent AND device = :device) AS is_idle;
@@ -131,7 +140,7 @@ SELECT NOT EXISTS (SELECT FROM leases
 -- name: lease_held
 SELECT l.id, l.expires_at > now() AND l.device = :device AS is_live, l.granted_at = now() AS is_new,
        l.id::text AS lease, l.epoch, l.job_id AS job, l.remaining AS configs, l.stage, l.round,
-       l.process, l.device_class,
+       l.process, l.device_class, l.owner_id, l.priority,
        (extract(epoch FROM l.expires_at - clock_timestamp()) * 1000)::bigint AS expires_in_ms,
        l.config_us IS NOT NULL AS may_be_split,
        j.kernel, k.manifest, j.key, s.space, j.build, j.baseline, j.seed, j.regime, j.best_ratio,
@@ -177,10 +186,10 @@ WHERE id = :lease::bigint;
 -- Returns the first lease of each job.
 -- name: leases_insert
 WITH made AS (
-    INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
-                        config_us, apart_until)
+    INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, owner_id,
+                        priority, config_us, apart_until)
     SELECT j.id, :stage::stage, :round::int, r.process, r.configs, r.configs, j.device_class,
-           j.priority,
+           j.owner_id, j.priority,
            CASE WHEN r.is_large THEN j.config_us END,
            CASE WHEN r.is_reserved THEN now() + interval '60 s' END
     FROM unnest(:job::bigint[], :process::int[], :configs::int8multirange[], :is_large::boolean[],
@@ -188,10 +197,10 @@ WITH made AS (
          WITH ORDINALITY AS r(job, process, configs, is_large, is_reserved, n)
     JOIN jobs j ON j.id = r.job
     ORDER BY r.n
-    RETURNING device_class, priority, job_id, id)
-SELECT device_class, priority, job_id, min(id) AS id
+    RETURNING device_class, owner_id, priority, job_id, id)
+SELECT device_class, owner_id, priority, job_id, min(id) AS id
 FROM made
-GROUP BY device_class, priority, job_id;
+GROUP BY device_class, owner_id, priority, job_id;
 
 -- Returns the first lease of each job, of those that were raised.
 -- name: jobs_raise_leases
@@ -209,8 +218,8 @@ WITH below AS MATERIALIZED (
     SET priority = below.priority
     FROM below
     WHERE l.id = below.id
-    RETURNING l.device_class, l.priority, l.job_id, l.id
+    RETURNING l.device_class, l.owner_id, l.priority, l.job_id, l.id
 )
-SELECT device_class, priority, job_id, min(id) AS id
+SELECT device_class, owner_id, priority, job_id, min(id) AS id
 FROM raised
-GROUP BY device_class, priority, job_id;
+GROUP BY device_class, owner_id, priority, job_id;

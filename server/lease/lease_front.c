@@ -1,80 +1,106 @@
-/* The place from which grants search, for each device class. */
+/* The place from which grants search, for each queue. */
 #include "server/lease/lease_front.h"
 
 #include <pthread.h>
 
 #include "server/db/db_record.h"
+#include "server/lease/fair_share.h"
 #include "server/lease/lease_front.sql.h"
+#include "server/lease/shares.h"
+#include "server/lease/shares.sql.h"
 
-/* Classes beyond this have no front: their grants search from the start. A fleet has one class for
- * each kind of GPU. */
-#define FRONTS_MAX 64
+/* Queues beyond this are served when others are empty. */
+#define FRONTS_MAX 1024
 /* After how many grants a front moves on: a search passes over that many granted leases. After
  * fewer grants when the leases are of another job than the front, or at once when the front was
  * moved back, because many granted leases may be in between. */
 #define GRANTS_MAX 32
 #define GRANTS_MAX_OF_OTHER 4
+/* After the first of so many grants that found nothing in a queue its front moves on: the queue is
+ * empty, or has leases that those devices may not have. */
+#define MISSES_MAX 32
 /* A search from the start that takes longer rests afterwards, for FRONT_REST times as long. */
 #define FRONT_CHEAP_MS 50
 #define FRONT_REST 20
+#define RESTS 64
+/* How often it is stored that a queue got leases. */
+#define STORE_PACE_MS 60000
+/* Queues that one transaction opens leases of; with more, all fronts are moved back. */
+#define OPENED_MAX 64
 
-/* Priorities are from -1000 to 1000. */
-static const struct lease_place start = {.priority = 10000}, end = {.priority = -10000};
+static const struct lease_place start, end = {INT64_MAX, INT64_MAX};
 
 static struct fronts {
   pthread_mutex_t lock;
+  uint64_t moves;
   size_t n;
   struct front {
-    struct digest class;
+    struct lease_queue queue;
     struct lease_place place;
-    uint64_t moved_back; /* times: a search that began before must not move it on */
-    uint64_t grants;     /* since it moved on */
-    bool is_back;        /* it was moved back since it moved on */
-    int64_t rests_until_ns;
+    uint64_t move;    /* number of its last move back: a search from before must not move it on */
+    uint64_t grants;  /* since it moved on */
+    uint64_t misses;  /* since it moved on, or had a lease */
+    bool is_back;     /* it was moved back since it moved on */
+    int64_t since_ms; /* when its wait began, by clock_monotonic_ms; may be negative */
+    bool is_served;   /* since that was stored */
+    int64_t stored_ms;
   } all[FRONTS_MAX];
+  int64_t rest_until_ns[RESTS]; /* of classes, by their first byte */
 } fronts = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Places that this thread's transaction opened. A transaction that is rolled back leaves them for
  * the next one, whose commit moves the fronts back for nothing. */
 static _Thread_local struct opened {
   size_t n;
-  bool is_any; /* there was no room for more classes */
+  bool is_any; /* there was no room for more queues */
   struct {
-    struct digest class;
+    struct lease_queue queue;
     struct lease_place place;
-  } all[FRONTS_MAX];
+  } all[OPENED_MAX];
 } opened;
 
-bool lease_place_is_before(const struct lease_place *a, const struct lease_place *b) {
-  if (a->priority != b->priority)
-    return a->priority > b->priority;
-  if (a->job != b->job)
-    return a->job < b->job;
-  return a->lease < b->lease;
+bool lease_queue_equal(const struct lease_queue *a, const struct lease_queue *b) {
+  return a->owner == b->owner && a->priority == b->priority && digest_equal(&a->class, &b->class);
 }
 
-/* The front of a class; NULL: none. Under the lock. */
-static struct front *front_find(const struct digest *class) {
+bool lease_place_is_before(const struct lease_place *a, const struct lease_place *b) {
+  return a->job != b->job ? a->job < b->job : a->lease < b->lease;
+}
+
+static bool is_empty(const struct front *front) {
+  return !lease_place_is_before(&front->place, &end);
+}
+
+/* The front of a queue; NULL: none. This and the following functions are called under the lock. */
+static struct front *front_find(const struct lease_queue *queue) {
   for (size_t i = 0; i < fronts.n; i++)
-    if (digest_equal(&fronts.all[i].class, class))
+    if (lease_queue_equal(&fronts.all[i].queue, queue))
       return &fronts.all[i];
   return NULL;
 }
 
-/* The front of a class that a device has requested leases of: it is made when there is room. Under
- * the lock. */
-static struct front *front_of(const struct digest *class) {
-  struct front *found = front_find(class);
-  if (found || fronts.n == FRONTS_MAX)
-    return found;
-  struct front *front = &fronts.all[fronts.n++];
-  *front = (struct front){.class = *class, .place = start};
+/* The same; it is made when there is room, or another queue is empty. */
+static struct front *front_of(const struct lease_queue *queue) {
+  struct front *front = front_find(queue);
+  if (front)
+    return front;
+
+  for (size_t i = 0; !front && fronts.n == FRONTS_MAX && i < fronts.n; i++)
+    if (is_empty(&fronts.all[i]) && !fronts.all[i].is_served)
+      front = &fronts.all[i];
+  if (!front && fronts.n < FRONTS_MAX)
+    front = &fronts.all[fronts.n++];
+  if (front)
+    *front = (struct front){.queue = *queue, .place = end, .since_ms = INT64_MIN};
   return front;
 }
 
-/* Under the lock. */
-static bool move_back(struct front *front, const struct lease_place *place) {
-  front->moved_back++;
+/* `since_ms`: when the wait of its first lease began. */
+static bool move_back(struct front *front, const struct lease_place *place, int64_t since_ms) {
+  front->move = ++fronts.moves;
+  front->misses = 0;
+  if (since_ms > front->since_ms)
+    front->since_ms = since_ms;
   if (!lease_place_is_before(place, &front->place))
     return false;
   front->place = *place;
@@ -82,75 +108,109 @@ static bool move_back(struct front *front, const struct lease_place *place) {
   return true;
 }
 
-/* Under the lock. */
 static void front_move_on(struct front *front, const struct lease_place *place) {
   front->place = *place;
   front->is_back = false;
   front->grants = 0;
 }
 
+struct lease_queue lease_queue_read(const struct db_rows *rows, int row) {
+  return (struct lease_queue){.class = db_get_digest(rows, row, "device_class"),
+                              .owner = db_get_integer(rows, row, "owner_id"),
+                              .priority = db_get_integer(rows, row, "priority")};
+}
+
 static struct lease_place place_read(const struct db_rows *rows, int row) {
-  return (struct lease_place){.priority = db_get_integer(rows, row, "priority"),
-                              .job = db_get_integer(rows, row, "job_id"),
+  return (struct lease_place){.job = db_get_integer(rows, row, "job_id"),
                               .lease = db_get_integer(rows, row, "id")};
 }
 
-void bind_lease_fronts(struct db_parameters *parameters, bool all) {
-  struct digest classes[FRONTS_MAX];
-  int64_t priorities[FRONTS_MAX], jobs[FRONTS_MAX], leases[FRONTS_MAX];
-  pthread_mutex_lock(&fronts.lock);
-  size_t n = all ? fronts.n : 0;
-  for (size_t i = 0; i < n; i++) {
-    classes[i] = fronts.all[i].class;
-    priorities[i] = fronts.all[i].place.priority;
-    jobs[i] = fronts.all[i].place.job;
-    leases[i] = fronts.all[i].place.lease;
-  }
-  pthread_mutex_unlock(&fronts.lock);
+void lease_candidates_find(const struct digest *classes, size_t n_classes, size_t skip,
+                           struct lease_candidates *ret) {
+  struct share_queue queues[FRONTS_MAX];
+  const struct front *of[FRONTS_MAX];
+  size_t order[FRONTS_MAX], n = 0;
+  int64_t now_ms = clock_monotonic_ms();
+  *ret = (struct lease_candidates){0};
 
-  bind_digests(parameters, "front_classes", classes, n);
-  bind_integers(parameters, "front_priorities", priorities, n);
-  bind_integers(parameters, "front_jobs", jobs, n);
-  bind_integers(parameters, "front_leases", leases, n);
+  pthread_mutex_lock(&fronts.lock);
+  shares_lock();
+  for (size_t i = 0; i < fronts.n; i++) {
+    const struct front *front = &fronts.all[i];
+    bool is_of_class = false;
+    for (size_t c = 0; c < n_classes; c++)
+      is_of_class = is_of_class || digest_equal(&front->queue.class, &classes[c]);
+    if (!is_of_class || is_empty(front))
+      continue;
+    of[n] = front;
+    queues[n++] = (struct share_queue){.owner = shares_of(front->queue.owner),
+                                       .priority = front->queue.priority,
+                                       .job = front->place.job,
+                                       .waited_ms = now_ms - front->since_ms};
+  }
+
+  size_t most = skip + LEASE_CANDIDATES + 1;
+  size_t n_ranked = shares_rank(queues, n, order, most < n ? most : n);
+  for (size_t i = skip; i < n_ranked && ret->n < LEASE_CANDIDATES; i++)
+    ret->all[ret->n++] = (struct lease_candidate){of[order[i]]->queue, of[order[i]]->place,
+                                                  share_is_by_waiting(queues, n, order[i])};
+  ret->has_more = n_ranked > skip + ret->n;
+  shares_unlock();
+  pthread_mutex_unlock(&fronts.lock);
 }
 
-void bind_lease_front(struct db_parameters *parameters, const struct digest *class) {
-  pthread_mutex_lock(&fronts.lock);
-  const struct front *front = front_of(class);
-  struct lease_place place = front ? front->place : start;
-  pthread_mutex_unlock(&fronts.lock);
+struct lease_candidates lease_candidates_of(const struct lease_queue *queue) {
+  return (struct lease_candidates){.n = 1, .all[0] = {.queue = *queue, .place = start}};
+}
 
-  bind_integer(parameters, "front_priority", place.priority);
-  bind_integer(parameters, "front_job", place.job);
-  bind_integer(parameters, "front_lease", place.lease);
+void bind_lease_candidates(struct db_parameters *parameters,
+                           const struct lease_candidates *candidates) {
+  struct digest classes[LEASE_CANDIDATES];
+  int64_t owners[LEASE_CANDIDATES], priorities[LEASE_CANDIDATES];
+  int64_t jobs[LEASE_CANDIDATES], leases[LEASE_CANDIDATES];
+  for (size_t i = 0; i < candidates->n; i++) {
+    const struct lease_candidate *candidate = &candidates->all[i];
+    classes[i] = candidate->queue.class;
+    owners[i] = candidate->queue.owner;
+    priorities[i] = candidate->queue.priority;
+    jobs[i] = candidate->place.job;
+    leases[i] = candidate->place.lease;
+  }
+
+  bind_digests(parameters, "queue_classes", classes, candidates->n);
+  bind_integers(parameters, "queue_owners", owners, candidates->n);
+  bind_integers(parameters, "queue_priorities", priorities, candidates->n);
+  bind_integers(parameters, "queue_jobs", jobs, candidates->n);
+  bind_integers(parameters, "queue_leases", leases, candidates->n);
 }
 
 /* After the commit. */
 static void opened_apply(int what, uint64_t n) {
   (void)what, (void)n;
+  int64_t now_ms = clock_monotonic_ms();
   pthread_mutex_lock(&fronts.lock);
   for (size_t i = 0; i < opened.n; i++) {
-    struct front *front = front_find(&opened.all[i].class);
+    struct front *front = front_of(&opened.all[i].queue);
     if (front)
-      move_back(front, &opened.all[i].place);
+      move_back(front, &opened.all[i].place, is_empty(front) ? now_ms : INT64_MIN);
   }
   for (size_t i = 0; opened.is_any && i < fronts.n; i++)
-    move_back(&fronts.all[i], &start);
+    move_back(&fronts.all[i], &start, INT64_MIN);
   pthread_mutex_unlock(&fronts.lock);
   opened.n = 0;
   opened.is_any = false;
 }
 
-static void opened_add(const struct digest *class, const struct lease_place *place) {
+static void opened_add(const struct lease_queue *queue, const struct lease_place *place) {
   size_t i = 0;
-  while (i < opened.n && !digest_equal(&opened.all[i].class, class))
+  while (i < opened.n && !lease_queue_equal(&opened.all[i].queue, queue))
     i++;
-  if (i == FRONTS_MAX) {
+  if (i == OPENED_MAX) {
     opened.is_any = true;
     return;
   }
   if (i == opened.n) {
-    opened.all[opened.n].class = *class;
+    opened.all[opened.n].queue = *queue;
     opened.all[opened.n++].place = *place;
   } else if (lease_place_is_before(place, &opened.all[i].place)) {
     opened.all[i].place = *place;
@@ -158,15 +218,16 @@ static void opened_add(const struct digest *class, const struct lease_place *pla
 }
 
 void lease_fronts_move_back(struct db *db, const struct db_rows *rows) {
+  int64_t now_ms = clock_monotonic_ms();
   pthread_mutex_lock(&fronts.lock);
   for (int row = 0; row < db_count(rows); row++) {
-    struct digest class = db_get_digest(rows, row, "device_class");
+    struct lease_queue queue = lease_queue_read(rows, row);
     struct lease_place place = place_read(rows, row);
-    struct front *front = front_find(&class);
+    struct front *front = front_of(&queue);
     if (front)
-      move_back(front, &place);
+      move_back(front, &place, is_empty(front) ? now_ms : INT64_MIN);
     if (db_is_in_transaction(db))
-      opened_add(&class, &place);
+      opened_add(&queue, &place);
   }
   pthread_mutex_unlock(&fronts.lock);
 
@@ -174,76 +235,211 @@ void lease_fronts_move_back(struct db *db, const struct db_rows *rows) {
     db_at_commit(db, opened_apply, 0, 0);
 }
 
-/* Searches a class from its front, or from the start, and moves its front. */
-static bool search(struct db *db, const struct digest *class, bool from_start, bool *ret_moved_back,
-                   struct error *error) {
+/* Searches a queue from its front, and moves the front. */
+static bool front_search(struct db *db, const struct lease_queue *queue, struct error *error) {
   pthread_mutex_lock(&fronts.lock);
-  struct front *front = front_of(class); /* it stays where it is */
-  struct lease_place from = from_start || !front ? start : front->place;
-  uint64_t moved_back = front ? front->moved_back : 0;
+  const struct front *known = front_find(queue);
+  struct lease_place from = known ? known->place : end;
+  uint64_t move = known ? known->move : 0;
   pthread_mutex_unlock(&fronts.lock);
-  *ret_moved_back = false;
-  if (!front)
+  if (!known)
     return true;
 
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "class", class);
-  bind_integer(&parameters, "priority", from.priority);
+  bind_digest(&parameters, "class", &queue->class);
+  bind_integer(&parameters, "owner", queue->owner);
+  bind_integer(&parameters, "priority", queue->priority);
   bind_integer(&parameters, "job", from.job);
   bind_integer(&parameters, "lease", from.lease);
-  int64_t began_ns = clock_monotonic_ns();
   if (!db_run(db, &sql_lease_front_next, &parameters, &rows, error))
     return false;
 
   struct lease_place found = db_count(rows) ? place_read(rows, 0) : end;
-  int64_t now_ns = clock_monotonic_ns();
   pthread_mutex_lock(&fronts.lock);
-  if (lease_place_is_before(&found, &front->place))
-    *ret_moved_back = move_back(front, &found);
-  else if (front->moved_back == moved_back)
+  struct front *front = front_find(queue);
+  if (front && front->move == move)
     front_move_on(front, &found);
-  if (from_start && now_ns - began_ns > FRONT_CHEAP_MS * 1000000LL)
-    front->rests_until_ns = now_ns + FRONT_REST * (now_ns - began_ns);
   pthread_mutex_unlock(&fronts.lock);
   return true;
 }
 
-bool lease_front_note_grant(struct db *db, const struct digest *class, int64_t job,
-                            struct error *error) {
-  bool is_due = false;
+/* Notes a grant, under the lock. Returns whether the front is due to move on. */
+static bool front_note_grant(struct front *front, int64_t job, bool is_by_waiting) {
+  int64_t now_ms = clock_monotonic_ms();
+  front->misses = 0;
+  front->since_ms = now_ms - share_waited_after(now_ms - front->since_ms, is_by_waiting);
+  front->is_served = true;
+  if (is_by_waiting)
+    front->stored_ms = 0; /* at once, lest other servers serve it for the same wait */
+
+  bool is_other = job != front->place.job;
+  front->grants++;
+  bool is_due = front->grants >= GRANTS_MAX ||
+                (is_other && (front->is_back || front->grants >= GRANTS_MAX_OF_OTHER));
+  if (is_due)
+    front->grants = 0; /* other threads do not search meanwhile */
+  return is_due;
+}
+
+bool lease_front_note_grant(struct db *db, const struct lease_candidates *tried,
+                            const struct lease_queue *queue, int64_t job, struct error *error) {
+  struct lease_queue due[LEASE_CANDIDATES];
+  size_t n_due = 0;
+  bool is_it = false;
+  shares_note_grant(queue->owner);
+
   pthread_mutex_lock(&fronts.lock);
-  struct front *front = front_of(class);
-  if (front) {
-    bool is_other = job != front->place.job;
-    front->grants++;
-    is_due = front->grants >= GRANTS_MAX ||
-             (is_other && (front->is_back || front->grants >= GRANTS_MAX_OF_OTHER));
-    if (is_due)
-      front->grants = 0; /* other threads do not search meanwhile */
+  for (size_t i = 0; i < tried->n && !is_it; i++) {
+    const struct lease_candidate *candidate = &tried->all[i];
+    struct front *front = front_find(&candidate->queue);
+    is_it = lease_queue_equal(&candidate->queue, queue);
+    if (front && (is_it ? front_note_grant(front, job, candidate->is_by_waiting)
+                        : front->misses++ % MISSES_MAX == 0))
+      due[n_due++] = candidate->queue;
   }
   pthread_mutex_unlock(&fronts.lock);
 
-  bool moved_back;
-  return !is_due || search(db, class, false, &moved_back, error);
+  for (size_t i = 0; i < n_due; i++)
+    if (!front_search(db, &due[i], error))
+      return false;
+  return true;
+}
+
+/* The first open leases of queues, as a survey found them. */
+struct found {
+  size_t n;
+  struct {
+    struct lease_queue queue;
+    struct lease_place place;
+    int64_t waited_ms;
+  } *all;
+};
+
+static struct found found_read(const struct db_rows *rows) {
+  struct found found = {.n = (size_t)db_count(rows)};
+  found.all = xcalloc(found.n + 1, sizeof *found.all);
+  for (size_t i = 0; i < found.n; i++) {
+    found.all[i].queue = lease_queue_read(rows, (int)i);
+    found.all[i].place = place_read(rows, (int)i);
+    found.all[i].waited_ms = db_get_integer(rows, (int)i, "waited_ms");
+  }
+  return found;
+}
+
+/* *ret_is_known: not so for the lower priorities of an owner with more queues than are read. */
+static struct lease_place found_of(const struct found *found, const struct lease_queue *queue,
+                                   bool *ret_is_known) {
+  struct lease_place place = end;
+  size_t n_of_owner = 0;
+  for (size_t i = 0; i < found->n; i++) {
+    const struct lease_queue *other = &found->all[i].queue;
+    n_of_owner += other->owner == queue->owner && digest_equal(&other->class, &queue->class);
+    if (lease_queue_equal(other, queue))
+      place = found->all[i].place;
+  }
+  *ret_is_known = lease_place_is_before(&place, &end) || n_of_owner < QUEUES_OF_OWNER;
+  return place;
+}
+
+/* Moves fronts on and back to the first open leases, those of a class or (NULL) of all. */
+static bool survey(struct db *db, const struct digest *class, bool *ret_moved_back,
+                   struct error *error) {
+  uint64_t moves[FRONTS_MAX];
+  pthread_mutex_lock(&fronts.lock);
+  size_t n = fronts.n;
+  for (size_t i = 0; i < n; i++)
+    moves[i] = fronts.all[i].move;
+  pthread_mutex_unlock(&fronts.lock);
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "priorities", QUEUES_OF_OWNER);
+  if (class)
+    bind_digest(&parameters, "class", class);
+  if (!db_run(db, class ? &sql_lease_fronts_survey_class : &sql_lease_fronts_survey, &parameters,
+              &rows, error))
+    return false;
+
+  struct found found = found_read(rows);
+  int64_t now_ms = clock_monotonic_ms();
+  *ret_moved_back = false;
+  pthread_mutex_lock(&fronts.lock);
+  for (size_t i = 0; i < n; i++) {
+    struct front *front = &fronts.all[i];
+    bool is_known;
+    if (is_empty(front) || front->move != moves[i] ||
+        (class && !digest_equal(&front->queue.class, class)))
+      continue;
+    struct lease_place place = found_of(&found, &front->queue, &is_known);
+    if (is_known && lease_place_is_before(&front->place, &place))
+      front_move_on(front, &place);
+  }
+
+  for (size_t i = 0; i < found.n; i++) {
+    struct front *front = front_of(&found.all[i].queue);
+    int64_t since_ms = now_ms - found.all[i].waited_ms;
+    if (front && lease_place_is_before(&found.all[i].place, &front->place))
+      *ret_moved_back = move_back(front, &found.all[i].place, since_ms) || *ret_moved_back;
+    else if (front && since_ms > front->since_ms)
+      front->since_ms = since_ms;
+  }
+  pthread_mutex_unlock(&fronts.lock);
+  free(found.all);
+  return true;
 }
 
 bool lease_front_search(struct db *db, const struct digest *class, bool *ret_moved_back,
                         struct error *error) {
+  int64_t *rest_until_ns = &fronts.rest_until_ns[class->bytes[0] % RESTS];
+  int64_t began_ns = clock_monotonic_ns();
   pthread_mutex_lock(&fronts.lock);
-  const struct front *front = front_of(class);
-  bool rests = !front || clock_monotonic_ns() < front->rests_until_ns;
+  bool rests = began_ns < *rest_until_ns;
   pthread_mutex_unlock(&fronts.lock);
-
   *ret_moved_back = false;
-  return rests || search(db, class, true, ret_moved_back, error);
+  if (rests)
+    return true;
+  if (!survey(db, class, ret_moved_back, error))
+    return false;
+
+  int64_t now_ns = clock_monotonic_ns();
+  pthread_mutex_lock(&fronts.lock);
+  if (now_ns - began_ns > FRONT_CHEAP_MS * 1000000LL)
+    *rest_until_ns = now_ns + FRONT_REST * (now_ns - began_ns);
+  pthread_mutex_unlock(&fronts.lock);
+  return true;
 }
 
 bool lease_fronts_survey(struct db *db, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &sql_lease_fronts_survey, NULL, &rows, error))
-    return false;
+  bool moved_back;
+  return survey(db, NULL, &moved_back, error);
+}
 
-  lease_fronts_move_back(db, rows);
-  return true;
+bool lease_queues_store(struct db *db, struct error *error) {
+  struct digest classes[FRONTS_MAX];
+  int64_t owners[FRONTS_MAX], priorities[FRONTS_MAX], waited_ms[FRONTS_MAX];
+  int64_t now_ms = clock_monotonic_ms();
+  size_t n = 0;
+  pthread_mutex_lock(&fronts.lock);
+  for (size_t i = 0; i < fronts.n; i++) {
+    struct front *front = &fronts.all[i];
+    if (!front->is_served || (front->stored_ms && now_ms - front->stored_ms < STORE_PACE_MS))
+      continue;
+    front->is_served = false;
+    front->stored_ms = now_ms;
+    classes[n] = front->queue.class;
+    owners[n] = front->queue.owner;
+    priorities[n] = front->queue.priority;
+    waited_ms[n++] = now_ms - front->since_ms;
+  }
+  pthread_mutex_unlock(&fronts.lock);
+  if (n == 0)
+    return true;
+
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digests(&parameters, "class", classes, n);
+  bind_integers(&parameters, "owner", owners, n);
+  bind_integers(&parameters, "priority", priorities, n);
+  bind_integers(&parameters, "waited_ms", waited_ms, n);
+  return db_run(db, &sql_lease_queues_store, &parameters, NULL, error);
 }

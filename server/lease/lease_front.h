@@ -1,17 +1,20 @@
-/* Where the open leases of a device class begin, in the order in which they are granted: by
- * priority, then job, then id.
+/* Where the open leases of each queue begin, and which queues a device is served from. A queue has
+ * the open leases of one device class, owner and priority, in the order of their jobs and ids.
  *
  * PostgreSQL keeps the index entries of granted leases until no transaction is older than the
- * grants. Meanwhile a search from the start of the index passes over all of them, so that with a
+ * grants. Meanwhile a search from the start of a queue passes over all of them, so that with a
  * forgotten transaction each grant would take longer than the one before. Therefore each process
- * keeps a place in the order for every class, its front, from which grants search. There may be
- * entries of granted leases behind the front, but few: after some grants it moves on to the first
- * open lease.
+ * keeps a place in every queue, its front, from which grants search. There may be entries of
+ * granted leases behind the front, but few: after some grants it moves on to the first open lease.
  *
  * What this process opens (inserts, hands back, raises) moves the front back, when it is written
  * and again when it is committed. What another server opens before the front is found by a survey
- * of all open leases, and by a search from the start when a device would get no lease otherwise.
- * With many old entries both are slow, and rest in proportion.
+ * of all queues, and by one of a class when a device would get no lease otherwise. With many old
+ * entries both are slow, and rest in proportion.
+ *
+ * A grant tries the queues of its device in the order of fair_share.h, a few in one statement. Of a
+ * class and an owner the QUEUES_OF_OWNER queues of the highest priority are known; an owner's lower
+ * priorities follow when those are empty.
  *
  * Memory: the fronts are static, because a process serves one database. Threads: any; they have a
  * lock. */
@@ -21,33 +24,65 @@
 #include "common/base/digest.h"
 #include "server/db/db.h"
 
+#define QUEUES_OF_OWNER 16
+
+struct lease_queue {
+  struct digest class;
+  int64_t owner, priority;
+};
+/* Of a row with device_class, owner_id and priority. */
+struct lease_queue lease_queue_read(const struct db_rows *rows, int row);
+bool lease_queue_equal(const struct lease_queue *a, const struct lease_queue *b);
+
+/* A place in a queue. */
 struct lease_place {
-  int64_t priority, job, lease;
+  int64_t job, lease;
 };
 /* Whether a lease at `a` is granted before one at `b`. */
 bool lease_place_is_before(const struct lease_place *a, const struct lease_place *b);
 
-/* Binds the fronts of all classes, or of none, for lease_take: :front_classes, … */
-void bind_lease_fronts(struct db_parameters *parameters, bool all);
-/* Binds the front of a class as :front_priority, :front_job, :front_lease. */
-void bind_lease_front(struct db_parameters *parameters, const struct digest *class);
+/* The queues that a grant tries, in their order. */
+#define LEASE_CANDIDATES 8
+struct lease_candidates {
+  size_t n;
+  bool has_more; /* queues after these */
+  struct lease_candidate {
+    struct lease_queue queue;
+    struct lease_place place;
+    bool is_by_waiting; /* fair_share.h */
+  } all[LEASE_CANDIDATES];
+};
+/* Those of the classes after the first `skip`. */
+void lease_candidates_find(const struct digest *classes, size_t n_classes, size_t skip,
+                           struct lease_candidates *ret);
+/* One queue, from its start. */
+struct lease_candidates lease_candidates_of(const struct lease_queue *queue);
 
-/* Moves fronts back to leases that were opened: rows with device_class, priority, job_id and id. In
- * a transaction again when it commits, because the front may move on while the leases are not yet
- * visible. */
+/* Binds queues and places: :queue_classes, :queue_owners, … */
+void bind_lease_candidates(struct db_parameters *parameters,
+                           const struct lease_candidates *candidates);
+
+/* Moves fronts back to leases that were opened: rows with device_class, owner_id, priority, job_id
+ * and id. In a transaction again when it commits, because the front may move on while the leases
+ * are not yet visible. */
 void lease_fronts_move_back(struct db *db, const struct db_rows *rows);
 
-/* Call it after a lease of the class and of this job was granted and committed: now and then it
- * moves the front on. */
-must_check bool lease_front_note_grant(struct db *db, const struct digest *class, int64_t job,
+/* Call it after a lease of the queue and of this job was granted and committed. Notes it for the
+ * shares and, now and then, moves fronts on: that of the queue, and those of tried queues that had
+ * no lease. */
+must_check bool lease_front_note_grant(struct db *db, const struct lease_candidates *tried,
+                                       const struct lease_queue *queue, int64_t job,
                                        struct error *error);
 
-/* Searches the class from the start unless that rests, and moves its front back or on.
- * *ret_moved_back: there is an open lease before the former front. */
+/* Searches the queues of the class from their starts unless that rests, and moves their fronts back
+ * or on. *ret_moved_back: there is an open lease before the former front of a queue. */
 must_check bool lease_front_search(struct db *db, const struct digest *class, bool *ret_moved_back,
                                    struct error *error);
 
-/* Moves each front back to the first open lease of its class. */
+/* Moves each front to the first open lease of its queue. */
 must_check bool lease_fronts_survey(struct db *db, struct error *error);
+
+/* Stores since when queues that got leases wait, for other servers. */
+must_check bool lease_queues_store(struct db *db, struct error *error);
 
 #endif

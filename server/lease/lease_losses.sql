@@ -4,7 +4,8 @@
 
 -- name: leases_expire
 WITH gone AS MATERIALIZED (
-    SELECT id, job_id, epoch, agent, device, fruitless,
+    SELECT id, job_id, owner_id, epoch, agent, device, fruitless,
+           (extract(epoch FROM now() - granted_at) * 1e6)::bigint AS held_us,
            CASE WHEN current_config <@ remaining THEN current_config END AS config
     FROM leases
     WHERE state = 'held' AND expires_at < now()
@@ -36,7 +37,8 @@ WHERE id IN (
 -- The leases that an agent held when it was restarted; they are locked.
 -- name: leases_reclaim
 WITH gone AS MATERIALIZED (
-    SELECT id, job_id, epoch, agent, device, fruitless,
+    SELECT id, job_id, owner_id, epoch, agent, device, fruitless,
+           (extract(epoch FROM now() - granted_at) * 1e6)::bigint AS held_us,
            CASE WHEN current_config <@ remaining THEN current_config END AS config
     FROM leases
     WHERE state = 'held' AND agent = :agent
@@ -107,13 +109,13 @@ WHERE id = :lease::bigint;
 -- A lease of its own for a config that was taken out of another lease. It is not granted to these
 -- agents.
 -- name: lease_set_apart
-INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
-                    avoid_agents)
-SELECT job_id, stage, round, process, :config::int8multirange, :config, device_class, priority,
-       :agents::text[]
+INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, owner_id,
+                    priority, avoid_agents)
+SELECT job_id, stage, round, process, :config::int8multirange, :config, device_class, owner_id,
+       priority, :agents::text[]
 FROM leases
 WHERE id = :lease::bigint
-RETURNING device_class, priority, job_id, id;
+RETURNING device_class, owner_id, priority, job_id, id;
 
 -- The measurements that the server writes have negative seqs and no body, so that they never
 -- collide with an agent's.

@@ -52,13 +52,13 @@ LIMIT 1;
 
 -- A lease of its own for configs that were taken out of another lease.
 -- name: leases_split
-INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
-                    config_us)
-SELECT job_id, stage, round, process, :tail::int8multirange, :tail, device_class, priority,
-       CASE WHEN :is_large::boolean THEN config_us END
+INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, owner_id,
+                    priority, config_us)
+SELECT job_id, stage, round, process, :tail::int8multirange, :tail, device_class, owner_id,
+       priority, CASE WHEN :is_large::boolean THEN config_us END
 FROM leases
 WHERE id = :lease::bigint
-RETURNING device_class, priority, job_id, id;
+RETURNING device_class, owner_id, priority, job_id, id;
 
 -- The job's open screen leases with some of these configs; they are locked.
 -- name: lease_gather

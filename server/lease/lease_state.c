@@ -4,7 +4,6 @@
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/lease/lease.sql.h"
-#include "server/lease/lease_front.h"
 
 #define X(id, name) name,
 const char *const lease_state_names[LEASE_STATE_COUNT + 1] = {LEASE_STATES(X)};
@@ -62,7 +61,7 @@ bool lease_take(struct db *db, const struct lease_holder *holder, struct error *
   bind_text(&parameters, "nonce", holder->nonce);
   bind_integer(&parameters, "token", holder->token);
   bind_integer(&parameters, "lease_ms", holder->lease_ms);
-  bind_lease_fronts(&parameters, !holder->is_from_start);
+  bind_lease_candidates(&parameters, holder->candidates);
   return db_send(db, &sql_lease_take, &parameters, DB_ANY_ROWS, error);
 }
 

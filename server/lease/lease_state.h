@@ -17,6 +17,7 @@
 #include "common/space/space.h"
 #include "common/verdict/verdict.h"
 #include "server/db/db.h"
+#include "server/lease/lease_front.h"
 
 #define LEASE_STATES(X) X(OPEN, "open") X(HELD, "held") X(DONE, "done") X(CANCELLED, "cancelled")
 
@@ -39,15 +40,15 @@ enum lease_state lease_state_after(const struct config_ranges *remaining,
 struct lease_holder {
   const char *agent, *device, *nonce;
   int64_t token;
-  int64_t lease_ms;   /* how long the grant lasts */
-  bool is_from_start; /* searches from the start, not from the front (lease_front.h) */
+  int64_t lease_ms; /* how long the grant lasts */
+  const struct lease_candidates *candidates;
 };
 
-/* Open to held: grants the best open lease that the device may have, unless the nonce holds one
- * already. Raises the epoch and `fruitless`, and resets the counts of an epoch. The statement is
- * sent (db_send); the statement lease_held reads the lease afterwards. In the caller's transaction.
- * Waits for no lease, only for a concurrent request with the same nonce: when that request was
- * granted a lease, the next db_run fails with ERROR_UNIQUE. */
+/* Open to held: grants the first open lease of the candidates that the device may have, unless the
+ * nonce holds one already. Raises the epoch and `fruitless`, and resets the counts of an epoch. The
+ * statement is sent (db_send); the statement lease_held reads the lease afterwards. In the caller's
+ * transaction. Waits for no lease, only for a concurrent request with the same nonce: when that
+ * request was granted a lease, the next db_run fails with ERROR_UNIQUE. */
 must_check bool lease_take(struct db *db, const struct lease_holder *holder, struct error *error);
 
 /* Any other change of a lease. Members that are 0, NULL or empty change nothing. A lease that is no

@@ -268,6 +268,7 @@ void judgement_release(struct judgement *judgement) {
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct posted_lease, member, __VA_ARGS__)
 static const struct field lease_fields[] = {
     RECORD_FIELD_AS("job_id", INTEGER, struct posted_lease, job),
+    FIELD(INTEGER, owner_id),
     FIELD(INTEGER, round),
     FIELD(INTEGER, process),
     FIELD(INTEGER, epoch),

@@ -48,7 +48,7 @@ must_check bool results_baseline_disagrees(const struct results *results, int64_
 
 /* A locked lease, as it was before a post. */
 struct posted_lease {
-  int64_t job, round, process, epoch, epoch_opening_us, fruitless;
+  int64_t job, owner_id, round, process, epoch, epoch_opening_us, fruitless;
   int64_t posts; /* 0: no measurement of the lease was ever stored */
   enum stage stage;
   enum lease_state state;

@@ -72,9 +72,12 @@ def configs_of(lease):
     return [config for first, count in lease["configs"] for config in range(first, first + count)]
 
 
+UNHURRIED_SERVER = (*harness.UNHURRIED, "--poll-ms", "200", *harness.LEASES_OF_8)
+
+
 @pytest.fixture
 def server(start, database):
-    return start(harness.Server, database, options=(*harness.UNHURRIED, "--poll-ms", "200", *harness.LEASES_OF_8))
+    return start(harness.Server, database, options=UNHURRIED_SERVER)
 
 
 @pytest.fixture

@@ -323,9 +323,9 @@ def test_of_many_idle_devices_few_query_for_leases_and_each_gets_an_available_on
     for thread in threads:
         thread.start()
     wait_until(lambda: metric(server, "wavetune_parked") == len(idle), 30, "all to wait")
-    before, began = runs_of(server, "lease_take"), time.monotonic()
+    before, began = runs_of(server, "lease_asker"), time.monotonic()
     time.sleep(2)
-    looked, polls = runs_of(server, "lease_take") - before, (time.monotonic() - began) / 0.2
+    looked, polls = runs_of(server, "lease_asker") - before, (time.monotonic() - began) / 0.2
     assert 2 < looked < len(idle) * polls / 2, f"{looked} looks of {len(idle)} devices in {polls:.0f} poll intervals"
 
     submit({"parameters": {"A": list(range(8 * len(idle)))}})

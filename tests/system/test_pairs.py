@@ -88,7 +88,11 @@ def make_world(postgres, database, start):
                    "configs, config_us, search_strategy, search_trials, final_devices, likely::text as likely "
                    f"from jobs join environments e on e.id = environment_id where jobs.id = {running}) j")
     tokens = dict(line.split("|") for line in sql("select name, id from tokens where revoked_at is null").splitlines())
+    queues = json.loads(sql("select json_agg(q order by class, owner, priority) from (select distinct device_class as class, owner_id as owner, "
+                            "priority from leases where state = 'open') q"))
+    owner_id, owner_name = sql("select o.id, o.name from owners o join jobs j on j.owner_id = o.id limit 1").split("|")
     return types.SimpleNamespace(
+        queues=queues, owner_id=int(owner_id), owner_name=owner_name,
         done=done, deciding=deciding, running=running, queued=queued, holder=holder.id, loser=loser.id, other=other.id, idle=idle.id,
         held=held["lease"], held_configs=configs_of(held)[2:], expired=expired["lease"], expired_configs=configs_of(expired),
         open=opened, open_configs=sorted(transactions.configs(sql(f"select remaining from leases where id = {opened}"))),

@@ -208,6 +208,24 @@ def test_statements_read_what_they_need_when_statistics_are_stale(prepare, start
     assert len(set().union(*read_partitions.values())) > 1, "the jobs are of several partitions"
 
 
+def searches(node):
+    """In how many queues a grant searched for a lease to lock."""
+    own = node["Actual Loops"] if node["Node Type"] == "LockRows" else 0
+    return own + sum(map(searches, node.get("Plans", ())))
+
+
+def test_a_grant_searches_no_queue_after_the_one_that_has_a_lease(start, database, postgres):
+    """Otherwise it would lock a lease of each, which other grants then pass over."""
+    stale = Stale(start, database, postgres)
+    for priority in range(12):
+        stale.submit([100 + priority], 2, priority=priority)
+    began = stale.log_size()
+    for _ in range(12):
+        assert stale.hand.pull().status == 200
+    found = [searches(plan) for name, plan in plans_since(postgres.folder / "log", began) if name == "lease_take"]
+    assert len(found) == 12 and max(found) == 2, (found, "the second is searched when the first has just become empty")
+
+
 @pytest.mark.parametrize("function", INLINED)
 def test_what_statements_share_is_planned_with_each_of_them(function, database, postgres):
     """A function that is called instead costs microseconds for each row, and hides its conditions from the planner."""

@@ -15,7 +15,8 @@ BY = {"author": "test", "author_id": 1}
 SUMS = {"posts": "select sum(posts) from leases", "device_us": "select sum(device_us) from leases",
         "measured": "select count(*) from measurements where seq > 0", "losses": "select count(*) from losses",
         "moves": "select sum(counter) from channels", "signings": "select sum(signings) from channels",
-        "uses": "select -coalesce(sum(uses_left), 0) from tokens", "winners": "select count(*) from winners",
+        "uses": "select -coalesce(sum(uses_left), 0) from tokens", "charged_us": "select sum(day_us) from owners",
+        "winners": "select count(*) from winners",
         "poisoned": "select count(*) from poison", "unpoisoned": "select count(*) from poison where released_at is not null"}
 ALL = {}
 # Those that the server runs again after a deadlock (ERROR_CONTENTION), up to a number of attempts.
@@ -56,20 +57,23 @@ def cancelled(rows):
     return changes(*({"lease": row["id"], "from_state": row["state"], "to_state": "cancelled"} for row in rows))
 
 
-# A server that has no fronts (server/lease/lease_front.h) searches all open leases.
-NO_FRONTS = {f"front_{of}": [] for of in ("classes", "priorities", "jobs", "leases")}
+def candidates(w):
+    """The queues that a grant tries (server/lease/lease_front.h), from their starts."""
+    queues = w.queues
+    return {"queue_classes": [q["class"] for q in queues], "queue_owners": [q["owner"] for q in queues],
+            "queue_priorities": [q["priority"] for q in queues], "queue_jobs": [0] * len(queues), "queue_leases": [0] * len(queues)}
 
 
 @transaction
 def grant(w):
-    yield "lease_take", {"agent": w.idle, "device": "cpu0", "nonce": "grant", "token": 1, "lease_ms": 60000, **NO_FRONTS}
+    yield "lease_take", {"agent": w.idle, "device": "cpu0", "nonce": "grant", "token": 1, "lease_ms": 60000, **candidates(w)}
 
 
 @transaction
 def begin(w):
     """The first lease of a job gets its warm-start configs from the others."""
     wish = {"agent": w.other, "device": "cpu0", "nonce": "begin"}
-    yield "lease_take", {**wish, "token": 1, "lease_ms": 60000, **NO_FRONTS}
+    yield "lease_take", {**wish, "token": 1, "lease_ms": 60000, **candidates(w)}
     held = yield "lease_held", wish
     if not held or held[0]["job"] != w.queued:
         return
@@ -358,6 +362,7 @@ def drift(w):
 
 
 def submission(w, run, priority):
+    yield "owners_add", {"author": BY["author"]}
     yield "spaces_store", {"digest": [hashlib.sha256(run.encode()).digest()], "space": ["{}"]}
     rows = yield "jobs_insert", {**{name: [value] for name, value in w.identity.items()}, "run": [run], "priority": [priority], **BY}
     if rows[0]["created"] == "t":
@@ -376,6 +381,44 @@ def submit(w):
 @transaction
 def submit_new(w):
     yield from submission(w, "new", 7)
+
+
+@transaction
+def charge(w):
+    """What the leases of two owners used."""
+    yield "owners_charge", {"owner": [0, w.owner_id], "us": [10, 10], "device_us": [10, 10], "leases": [1, 1]}
+    return {"charged_us": 20}
+
+
+@transaction
+def charge_other_way(w):
+    yield "owners_charge", {"owner": [w.owner_id, 0], "us": [10, 10], "device_us": [10, 10], "leases": [1, 1]}
+    return {"charged_us": 20}
+
+
+@transaction
+def served(w):
+    """Queues that got leases."""
+    yield "lease_queues_store", {"class": [q["class"] for q in w.queues], "owner": [q["owner"] for q in w.queues],
+                                 "priority": [q["priority"] for q in w.queues], "waited_ms": [0] * len(w.queues)}
+
+
+@transaction
+def served_other_way(w):
+    queues = w.queues[::-1]
+    yield "lease_queues_store", {"class": [q["class"] for q in queues], "owner": [q["owner"] for q in queues],
+                                 "priority": [q["priority"] for q in queues], "waited_ms": [5] * len(queues)}
+
+
+@transaction
+def set_share(w):
+    """Of a token that has submitted nothing yet."""
+    yield "share_set", {"owner": "enrol", "weight": 3, "device_seconds_per_day": None}
+
+
+@transaction
+def set_share_of_submitter(w):
+    yield "share_set", {"owner": w.owner_name, "weight": 2, "device_seconds_per_day": 10}
 
 
 @transaction

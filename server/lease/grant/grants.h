@@ -10,6 +10,7 @@
 #include "server/http/request.h"
 #include "server/job/jobs.h"
 #include "server/lease/lease.h"
+#include "server/lease/lease_front.h"
 
 /* After this many grants in a row without a measurement the remaining configs of a lease are given
  * up. */
@@ -26,7 +27,7 @@ struct lease_wish {
   bool only_device_drains; /* only the device is draining, not the whole agent */
   bool wants_signatures;   /* its agent accepts only code that is signed by a key that it trusts */
   bool is_idle;            /* no device of this hardware would get a lease now */
-  struct digest hardware_digest; /* set when the device is known */
+  struct digest hardware_digest, environment_digest; /* set when the device is known */
 };
 extern const struct record lease_wish_record;
 
@@ -40,7 +41,8 @@ struct lease_granted {
   bool has_started;         /* its job became running with this grant */
   enum job_state job_state;
   bool is_search;
-  struct digest environment_digest, device_class;
+  struct digest environment_digest;
+  struct lease_queue queue; /* that the lease was in */
   size_t n_warm_starts;
   uint64_t warm_starts[WARM_STARTS_MAX];
   struct budget budget;
@@ -49,18 +51,18 @@ struct lease_granted {
 };
 void lease_granted_release(struct lease_granted *granted);
 
-/* Grants the live lease that the request's nonce holds, else the best open lease that the device
- * may have, else the last configs of a large lease that another device holds, else none. The first
- * grant of a job starts the job: its warm-start configs are chosen and moved to this lease. One
- * transaction. */
+/* Grants the live lease that the request's nonce holds, else the first open lease that the device
+ * may have, by the shares of the jobs' owners (../fair_share.h), else the last configs of a large
+ * lease that another device holds, else none. The first grant of a job starts the job: its
+ * warm-start configs are chosen and moved to this lease. One transaction. */
 must_check bool lease_grant(struct worker *worker, struct lease_wish *wish,
                             struct lease_granted *ret, struct error *error);
 
 /* Of the held screen leases that may be split for the device, takes the one with the most predicted
- * device time left and moves its last configs to a new open lease: *ret_lease, or 0 when there is
- * none. In the caller's transaction; waits for no lock. */
+ * device time left and moves its last configs to a new open lease: *ret_lease, in *ret_queue, or 0
+ * when there is none. In the caller's transaction; waits for no lock. */
 must_check bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
-                            struct error *error);
+                            struct lease_queue *ret_queue, struct error *error);
 
 /* Moves those of `configs` (sorted ordinals) that are in other open screen leases of the job to a
  * lease that was granted in this transaction. *ret_gained: whether there were any. */
@@ -96,8 +98,9 @@ enum poison_step poison_decide(const struct poison_facts *facts);
 
 /* A lease that was lost: its holder let it expire or was restarted. */
 struct lease_loss {
-  int64_t id, job_id, epoch, fruitless;
-  int64_t config; /* the one that was being measured; FIELD_NONE: not known */
+  int64_t id, job_id, owner_id, epoch, fruitless;
+  int64_t held_us; /* how long it was held */
+  int64_t config;  /* the one that was being measured; FIELD_NONE: not known */
   char *agent, *device;
   struct digest hardware_digest;
 };

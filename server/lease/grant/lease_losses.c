@@ -7,6 +7,7 @@
 #include "server/lease/lease.h"
 #include "server/lease/lease_front.h"
 #include "server/lease/lease_losses.sql.h"
+#include "server/lease/shares.h"
 #include "server/poison/poison.h"
 #include "server/server.h"
 
@@ -22,8 +23,10 @@
 static const struct field loss_fields[] = {
     RECORD_FIELD(INTEGER, struct lease_loss, id),
     RECORD_FIELD(INTEGER, struct lease_loss, job_id),
+    RECORD_FIELD(INTEGER, struct lease_loss, owner_id),
     RECORD_FIELD(INTEGER, struct lease_loss, epoch),
     RECORD_FIELD(INTEGER, struct lease_loss, fruitless),
+    RECORD_FIELD(INTEGER, struct lease_loss, held_us),
     RECORD_FIELD(INTEGER, struct lease_loss, config),
     RECORD_FIELD(TEXT, struct lease_loss, agent),
     RECORD_FIELD(TEXT, struct lease_loss, device),
@@ -199,6 +202,7 @@ void leases_settle_losses(struct worker *worker, const struct lease_losses *loss
              (long long)loss->id, (long long)loss->epoch, loss->agent, loss->device,
              (long long)(loss->config == FIELD_NONE ? -1 : loss->config));
     jobs[i] = loss->job_id;
+    shares_charge(loss->owner_id, loss->held_us, 1);
     leases_announce(worker, &loss->hardware_digest, 1);
     job_announce(worker, loss->job_id);
   }

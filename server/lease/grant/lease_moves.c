@@ -6,7 +6,7 @@
 #include "server/lease/lease_plan.h"
 
 bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
-                 struct error *error) {
+                 struct lease_queue *ret_queue, struct error *error) {
   cleanup_rows struct db_rows *chosen = NULL, *made = NULL;
   cleanup_parameters struct db_parameters choice = {0}, parameters = {0};
   bind_record(&choice, &lease_wish_record, wish);
@@ -43,6 +43,7 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
 
   lease_fronts_move_back(db, made);
   *ret_lease = db_get_integer(made, 0, "id");
+  *ret_queue = lease_queue_read(made, 0);
   return true;
 }
 

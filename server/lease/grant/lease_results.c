@@ -9,6 +9,7 @@
 #include "server/lease/grant/grants.h"
 #include "server/lease/identity.h"
 #include "server/lease/lease.h"
+#include "server/lease/shares.h"
 #include "server/measurement/drift.h"
 #include "server/measurement/measurements.h"
 
@@ -75,6 +76,7 @@ static bool post_settle(struct worker *worker, const struct post *post, struct e
   const struct lease_change *change = &post->judgement.change;
   const char *failure = results_baseline_failure(post->results, lease->baseline);
   bool job_ended, ends_lease = post_ends_lease(&post->judgement);
+  shares_charge(lease->owner_id, change->device_us + change->opening_us, ends_lease);
   int64_t fruitless = change->fruitless_less ? 0 : lease->fruitless;
 
   struct error disagreement;

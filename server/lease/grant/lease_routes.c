@@ -17,6 +17,7 @@
 #include "server/lease/lease.sql.h"
 #include "server/lease/lease_losses.sql.h"
 #include "server/lease/lease_plan.h"
+#include "server/lease/shares.h"
 #include "server/records.h"
 
 #define RENEWALS_PER_LEASE 3
@@ -331,6 +332,7 @@ void route_lease_release(struct worker *worker, struct request *request) {
   } else if (state == LEASE_STATE_COUNT) {
     lease_answer_stale(worker, request, id, "");
   } else {
+    shares_charge(lease.owner_id, handback.opening_us - lease.epoch_opening_us, 1);
     handback_settle(worker, &lease, state);
     request_answer_json(request, 200, json_pack("{s:s}", "state", lease_state_name(state)));
   }

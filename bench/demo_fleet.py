@@ -515,7 +515,7 @@ end $$;
 
 -- Three weeks of each device's baselines, around what it measured, once in two hours; one device became slower two days ago.
 create temp table drifting as
-  select agent, device from devices order by agent, device offset (select count(*) / 2 from devices) limit 1;
+  select d.agent, d.device from devices d join agents a on a.id = d.agent order by a.name, d.device offset 1 limit 1;
 insert into device_baselines (agent, device, subject, at, lease_id, epoch, median_us)
   select d.agent, d.device, s.subject, now() - g * interval '2 hours', -row_number() over (), 1,
          s.median_us * (1 + 0.01 * (random() - 0.5))

@@ -345,7 +345,8 @@ class Fleet:
         rows, now = [], time.time()
         for tag, run, owner, share, days, hours in CAMPAIGNS:
             keys = {name: self.keys(name) for name in MODEL}
-            n = max(1, int(n_finished * share))
+            is_last = run == CAMPAIGNS[-1][1]
+            n = n_finished - len(rows) if is_last else int(n_finished * share)
             for i in range(n):
                 original = i % len(self.originals)
                 source, key = self.originals[original], next(keys[kernel_of[original]])

@@ -108,15 +108,22 @@ class Connection:
         self.port, self.http = port, None
 
     def request(self, method, path, body, token):
-        """(status, JSON or None); sent again over a new connection when the old one was closed."""
+        """(status, JSON or None)"""
+        return self.send(method, path, json.dumps(body).encode(), token)[:2]
+
+    def get(self, path, token):
+        """(status, JSON or None, bytes)"""
+        return self.send("GET", path, None, token)
+
+    def send(self, method, path, body, token):
+        """Sent again over a new connection when the old one was closed."""
         for is_last in (False, True):
             try:
                 self.http = self.http or http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-                self.http.request(method, path, json.dumps(body).encode(),
-                                  {"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
+                self.http.request(method, path, body, {"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
                 answer = self.http.getresponse()
                 text = answer.read()
-                return answer.status, json.loads(text) if text else None
+                return answer.status, json.loads(text) if text else None, len(text)
             except (OSError, http.client.HTTPException):
                 self.http = None
                 if is_last:

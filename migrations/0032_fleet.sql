@@ -106,10 +106,13 @@ SELECT job_usage_rebuild();
 -- what was predicted when the job was submitted. ahead_us: what the hardware will have measured
 -- when the job is done.
 CREATE VIEW open_jobs AS
-WITH pace AS (
+WITH pace AS MATERIALIZED (
     SELECT kernel, sum(done_us)::float8 / nullif(sum(done_configs), 0)::float8 AS config_us
     FROM job_usage
     GROUP BY kernel
+), mean AS MATERIALIZED (
+    SELECT sum(done_us)::float8 / nullif(sum(done_configs), 0)::float8 AS config_us
+    FROM job_usage
 )
 SELECT o.*,
        sum(o.left_us) OVER (PARTITION BY o.device_class ORDER BY -o.priority, o.id) AS ahead_us
@@ -118,13 +121,11 @@ FROM (
            j.created_at, j.device_class, j.priority, job_configs(j) AS configs,
            COALESCE(spent.measurements, 0) AS measurements, COALESCE(spent.us, 0) AS spent_us,
            pace.config_us IS NOT NULL AS is_known,
-           GREATEST(0, LEAST(job_configs(j) * COALESCE(pace.config_us, mean.config_us,
+           GREATEST(0, LEAST(job_configs(j) * COALESCE(pace.config_us, (SELECT config_us FROM mean),
                                                        j.config_us::float8),
                              1000.0::float8 * j.budget_device_ms)
                        - COALESCE(spent.us, 0)) AS left_us
     FROM jobs j
-    CROSS JOIN (SELECT sum(done_us)::float8 / nullif(sum(done_configs), 0)::float8 AS config_us
-                FROM job_usage) mean
     LEFT JOIN pace ON pace.kernel = j.kernel
     CROSS JOIN LATERAL (
         SELECT sum(device_us + opening_us)::float8 AS us,

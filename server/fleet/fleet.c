@@ -14,7 +14,7 @@
 #include "server/fleet/fleet.sql.h"
 
 #define FRESH_MS 1000
-#define SHARE_OF_TIME 49 /* a summary is not made again for so many times the time that it took */
+#define SHARE_OF_TIME 19 /* a summary is not made again for so many times the time that it took */
 #define STALE_MS 60000   /* older ones are not given to those who come while another is made */
 
 #define GAUGES_EVERY_MS 5000

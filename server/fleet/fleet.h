@@ -1,8 +1,8 @@
 /* The summary of the fleet: what each device does, the queue, rates, the time to go, campaigns. The
  * web page, `wavetune top` and /metrics read it.
  *
- * It is made by the first request that finds it older than a second and than 49 times the time that
- * it took to make, so that it takes at most 2 % of one connection. Meanwhile the other requests get
+ * It is made by the first request that finds it older than a second and than 19 times the time that
+ * it took to make, so that it takes at most 5 % of one connection. Meanwhile the other requests get
  * the summary of before. All of it comes from the database, so that several servers give the same
  * figures, except rates, which are of the time since a server started if that is less than ten
  * minutes ago, and since when a device is idle.

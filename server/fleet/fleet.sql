@@ -39,14 +39,35 @@ WHERE a.last_seen > now() - :gone_days::bigint * interval '1 day'
 ORDER BY a.name, a.id, d.device;
 
 -- The open jobs of each campaign and hardware, and in every row the totals over all jobs there
--- ever were, as of the same moment. Without open jobs there is one row, whose tag is null.
+-- ever were, as of the same moment. Without open jobs there is one row, whose tag is null. Jobs and
+-- counts of leases are brought together by grouping, because a join becomes a nested loop over all
+-- of both when the tables were analysed while no lease was open.
 -- name: fleet_open
 WITH open AS MATERIALIZED (
     SELECT * FROM open_jobs
-), waiting AS (
-    SELECT job_id, count(*) AS n FROM leases WHERE state = 'open' GROUP BY job_id
-), held AS (
-    SELECT job_id, count(*) AS n FROM leases WHERE state = 'held' GROUP BY job_id
+), parts AS (
+    SELECT id, tag, run, encode(device_class, 'hex') AS class, state::text, created_at, is_known,
+           left_us, ahead_us, 0 AS leases_open, 0 AS leases_held
+    FROM open
+    UNION ALL
+    SELECT job_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, count(*), 0
+    FROM leases
+    WHERE state = 'open'
+    GROUP BY job_id
+    UNION ALL
+    SELECT job_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, count(*)
+    FROM leases
+    WHERE state = 'held'
+    GROUP BY job_id
+), by_job AS (
+    SELECT max(tag) AS tag, max(run) AS run, max(class) AS class, max(state) AS state,
+           min(created_at) AS created_at, bool_and(is_known) AS is_known, max(left_us) AS left_us,
+           max(ahead_us) AS ahead_us, sum(leases_open) AS leases_open,
+           sum(leases_held) AS leases_held
+    FROM parts
+    GROUP BY id
+    -- Else the job ended, and its leases are about to be cancelled.
+    HAVING max(tag) IS NOT NULL
 )
 SELECT epoch_ms(now()) AS as_of_ms,
        u.device_us + (SELECT COALESCE(sum(spent_us), 0) FROM open) AS total_us,
@@ -57,18 +78,15 @@ FROM (SELECT COALESCE(sum(device_us), 0)::float8 AS device_us,
              COALESCE(sum(done + failed + cancelled), 0)::bigint AS jobs
       FROM job_usage) u
 LEFT JOIN (
-    SELECT o.tag, o.run, encode(o.device_class, 'hex') AS class,
-           count(*) FILTER (WHERE o.state = 'queued') AS queued,
-           count(*) FILTER (WHERE o.state = 'running') AS running,
-           count(*) FILTER (WHERE NOT o.is_known) AS unknown,
-           sum(o.left_us) AS left_us, max(o.ahead_us) AS ahead_us,
-           epoch_ms(min(o.created_at) FILTER (WHERE o.state = 'queued')) AS oldest_ms,
-           COALESCE(sum(waiting.n), 0)::bigint AS leases_open,
-           COALESCE(sum(held.n), 0)::bigint AS leases_held
-    FROM open o
-    LEFT JOIN waiting ON waiting.job_id = o.id
-    LEFT JOIN held ON held.job_id = o.id
-    GROUP BY o.tag, o.run, o.device_class
+    SELECT tag, run, class,
+           count(*) FILTER (WHERE state = 'queued') AS queued,
+           count(*) FILTER (WHERE state = 'running') AS running,
+           count(*) FILTER (WHERE NOT is_known) AS unknown,
+           sum(left_us) AS left_us, max(ahead_us) AS ahead_us,
+           epoch_ms(min(created_at) FILTER (WHERE state = 'queued')) AS oldest_ms,
+           sum(leases_open)::bigint AS leases_open, sum(leases_held)::bigint AS leases_held
+    FROM by_job
+    GROUP BY tag, run, class
 ) g ON true;
 
 -- That of the newest first job first.

@@ -1,2 +1,0 @@
--- Stands in for a migration of another branch, which is merged before this one.
-SELECT 1;

@@ -85,6 +85,7 @@ enum token_refusal {
       TOKEN_REFUSAL_COUNT
 };
 void metrics_note_refusal(enum token_refusal refusal);
+void metrics_label_write(FILE *out, const char *value); /* a label's value, quoted */
 
 /* COUNTER(id, Prometheus' name, help): what programs that start tuned report (POST /v1/evidence),
  * by tag. */

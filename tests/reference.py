@@ -382,7 +382,7 @@ def metrics_page(exposition):
 
 def exposition_of(server):
     text = server.request("GET", "/metrics").body.decode()
-    return "\nwavetune_leases{" in text and text
+    return "\nwavetune_leases{" in text and "\nwavetune_devices{" in text and text
 
 
 def formats_page():
@@ -411,7 +411,9 @@ def pages():
             server = harness.Server(postgres.database(), pathlib.Path(folder))
             try:
                 server.get("/v1/jobs")  # so that every family has a sample, with its labels
-                exposition = harness.wait_until(lambda: exposition_of(server), 60, "the metrics of leases")
+                # The housekeeper reads these gauges after the server is ready.
+                exposition = harness.wait_until(lambda: exposition_of(server), 60,
+                                                "the metrics of leases and of the fleet")
                 document = server.get("/openapi.json")
             finally:
                 server.stop()

@@ -119,6 +119,31 @@ CacheMatch = TypedDict("CacheMatch", {
     "reason": str,
 }, total=False)
 
+Campaign = TypedDict("Campaign", {
+    "tag": str,
+    "run": str,
+    "owners": List[str],
+    "kernels": List[str],
+    "queued": int,
+    "running": int,
+    "done": int,
+    "failed": int,
+    "cancelled": int,
+    "jobs": int,
+    "configs": int,
+    "measurements": int,
+    "device_seconds": float,
+    "first_ms": int,
+    "last_ms": Union[int, None],
+    "to_go_s": Union[float, None],
+})
+
+CampaignList = TypedDict("CampaignList", {
+    "as_of_ms": int,
+    "items": List["Campaign"],
+    "next": "Next",
+})
+
 Capture = TypedDict("Capture", {
     "function": Dict[str, Any],
     "launches": List["CaptureLaunch"],
@@ -332,6 +357,23 @@ CompatibilityRequest = TypedDict("CompatibilityRequest", {
 
 Config = Dict[str, Union[int, str, bool, None]]
 
+Cost = TypedDict("Cost", {
+    "by": str,
+    "from_ms": Union[int, None],
+    "to_ms": Union[int, None],
+    "items": List["CostItem"],
+    "device_seconds": float,
+    "jobs": int,
+    "measurements": int,
+})
+
+CostItem = TypedDict("CostItem", {
+    "name": str,
+    "device_seconds": float,
+    "jobs": int,
+    "measurements": int,
+})
+
 DemandAnswer = TypedDict("DemandAnswer", {
     "accepted": Union[int, None],
     "ignored": Union[int, None],
@@ -454,6 +496,52 @@ Flagged = TypedDict("Flagged", {
 }, total=False)
 
 Flat = Dict[str, Union[int, float, str, bool, None]]
+
+Fleet = TypedDict("Fleet", {
+    "as_of_ms": int,
+    "nodes": int,
+    "devices": Dict[str, Any],
+    "queue": List[Dict[str, Any]],
+    "rate": Dict[str, Any],
+    "to_go": Dict[str, Any],
+})
+
+FleetDevice = TypedDict("FleetDevice", {
+    "device": str,
+    "backend": str,
+    "gpu": Union[str, None],
+    "arch": Union[str, None],
+    "partition": Union[str, None],
+    "state": Literal['lost', 'yielded', 'drifted', 'drained', 'measuring', 'idle'],
+    "since_ms": Union[int, None],
+    "reason": Union[str, None],
+    "by": Union[str, None],
+    "job": Union["Id", None],
+    "kernel": Union[str, None],
+    "key": Union["Key", None],
+    "tag": Union[str, None],
+    "run": Union[str, None],
+    "stage": Union[str, None],
+    "config": Union[int, None],
+    "of": Union[int, None],
+    "left": Union[int, None],
+})
+
+FleetNode = TypedDict("FleetNode", {
+    "agent": str,
+    "host": str,
+    "version": str,
+    "seen_ms": int,
+    "reason": Union[str, None],
+    "by": Union[str, None],
+    "devices": List["FleetDevice"],
+}, total=False)
+
+FleetNodes = TypedDict("FleetNodes", {
+    "as_of_ms": int,
+    "items": List["FleetNode"],
+    "next": "Next",
+})
 
 GcAnswer = TypedDict("GcAnswer", {
     "releases": Union[List[Dict[str, Any]], None],

@@ -216,6 +216,14 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "List the owners of jobs, their weights and what their leases used") \
   ROUTE(share_put, "PUT", "/v1/shares/{name}", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
         "Set the weight and the quota of an owner of jobs") \
+  ROUTE(fleet_get, "GET", "/v1/fleet", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read the summary of the fleet: devices by state, queue, rates, time to go") \
+  ROUTE(fleet_nodes, "GET", "/v1/fleet/nodes", MAY_READ, ROUTE_DATABASE, 0, \
+        "List nodes with what each device does, by host") \
+  ROUTE(campaign_list, "GET", "/v1/campaigns", MAY_READ, ROUTE_DATABASE, 0, \
+        "List campaigns, the jobs of a tag and run, newest first") \
+  ROUTE(cost_get, "GET", "/v1/cost", MAY_READ, ROUTE_DATABASE, 0, \
+        "Sum device time by week, day, kernel, tag, run or owner") \
   ROUTE(gc_post, "POST", "/v1/gc", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
         "Remove releases, files and demand that are not needed, or list them") \
   ROUTE(audit_get, "GET", "/v1/audit", MAY_OPERATE, ROUTE_DATABASE, 0, \

@@ -44,7 +44,7 @@ def test_a_device_is_given_back_in_the_middle_of_a_lease_and_another_agent_measu
     wait_until(lambda: is_yielded(server, "first"), 30, "the state that people see")
     device = device_of(server, "first")
     assert device["yield_reason"] == "slurm job 4711" and "yielded" not in device["facts"]
-    assert re.search(r"yielded: slurm job 4711 \(since 20\d\d-\S+Z\)", wavetune(server, "agents").stdout)
+    wait_until(lambda: re.search(r"1 yielded +slurm job 4711 ", wavetune(server, "agents").stdout), 30, "the node's line")
     assert 'lease: handed back lease=1 epoch=1 reason="the device was given back: slurm job 4711"' in server.messages
 
     gated.open()
@@ -59,7 +59,7 @@ def test_a_device_is_given_back_in_the_middle_of_a_lease_and_another_agent_measu
     wait_until(lambda: "it works again" in first.messages, 30, "the first agent's device to be free")
     wait_until(lambda: not is_yielded(server, "first"), 30, "the state to be live again")
     assert device_of(server, "first")["yield_reason"] is None
-    assert " live " in wavetune(server, "agents").stdout and "yielded" not in wavetune(server, "agents").stdout
+    wait_until(lambda: "yielded" not in wavetune(server, "agents").stdout, 30, "the node's line to be as before")
 
 
 def test_what_was_measured_on_the_free_device_is_kept_and_the_rest_of_the_lease_is_not(start, database, tmp_path):

@@ -1,6 +1,6 @@
-/* wavetune agents, agents drain and resume, environments, compatible list, add and remove: which
- * nodes and devices work, the environments that jobs can name, and those whose caches may serve
- * others. */
+/* wavetune agents, agents drain, resume and remove, environments, compatible list, add and remove:
+ * which nodes and devices work, the environments that jobs can name, and those whose caches may
+ * serve others. */
 #include "cli/cli.h"
 #include "common/program/terminal.h"
 
@@ -11,7 +11,8 @@ static int command_agents(struct options *options) {
                                                 {"device", false},
                                                 {"environment", false}};
   cleanup_json json_t *items = NULL;
-  int code = cli_list_or_json(options, "/v1/agents", &items);
+  int code = cli_list_or_json(
+      options, option_flag(options, "all") ? "/v1/agents?all=true" : "/v1/agents", &items);
   if (!items)
     return code;
 
@@ -28,8 +29,9 @@ static int command_agents(struct options *options) {
       bool is_draining = *cli_member(device, "drain_reason");
       table_cell(table, "%s", cli_member(agent, "agent"));
       table_cell(table, "%s", cli_member(agent, "name"));
-      table_cell(table, "%s%s%s%s%s%s", is_draining ? "draining" : cli_member(agent, "state"),
-                 *reason ? ": " : "", reason, *by ? " (by " : "", by, *by ? ")" : "");
+      table_cell(table, "%s%s%s%s%s%s%s", *cli_member(agent, "removed_at") ? "removed, " : "",
+                 is_draining ? "draining" : cli_member(agent, "state"), *reason ? ": " : "", reason,
+                 *by ? " (by " : "", by, *by ? ")" : "");
       table_cell(table, "%s", cli_member(device, "device"));
       table_cell(table, "%s", environment);
     }
@@ -80,6 +82,11 @@ static int command_agents_drain(struct options *options) {
 
 static int command_agents_resume(struct options *options) { return draining_set(options, NULL); }
 
+static int command_agents_remove(struct options *options) {
+  return cli_delete(options, "/v1/agents/", "removed",
+                    "name one agent by its id, as `wavetune agents --all` prints it");
+}
+
 static int command_environments(struct options *options) {
   static const struct cli_column columns[] = {{"live agents", "agents", true},
                                               {"environment", "environment"}};
@@ -120,6 +127,10 @@ static int command_compatible_remove(struct options *options) {
 }
 
 #define OPTION_DEVICE CLI_TEXT("device", "DEVICE", "only this device of the agent")
+static const struct option_spec agents_options[] = {
+    CLI_FLAG("all", "also agents that were removed, or not seen for 7 days"),
+    SERVER_OPTIONS,
+};
 static const struct option_spec drain_options[] = {
     OPTION_DEVICE,
     CLI_TEXT("reason", "TEXT", "why; the agent's log and `wavetune agents` show it"),
@@ -137,7 +148,7 @@ static const struct option_spec add_options[] = {
 };
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
-CLI_COMMAND(agents, "agents", "", server_options, "list agents, their state and devices");
+CLI_COMMAND(agents, "agents", "", agents_options, "list agents, their state and devices");
 CLI_COMMAND(agents_drain, "agents drain", "AGENT", drain_options,
             "give an agent, or one of its devices, no more leases");
 CLI_COMMAND(agents_resume, "agents resume", "AGENT", resume_options,
@@ -145,6 +156,11 @@ CLI_COMMAND(agents_resume, "agents resume", "AGENT", resume_options,
             .description = "A device that was drained because it drifted begins a new history: "
                            "earlier measurements are not used to detect its drift any more, and "
                            "quarantined measurements stay quarantined.");
+CLI_COMMAND(agents_remove, "agents remove", "AGENT", server_options,
+            "remove an agent that is gone from the list",
+            .description = "Its tokens end, so that it must enrol again; what it measured stays. "
+                           "An agent that is live is refused. Agents that were not seen for 7 days "
+                           "leave the list by themselves; `wavetune agents --all` shows them.");
 CLI_COMMAND(environments, "environments", "", server_options,
             "list the environments of nodes and builds");
 CLI_COMMAND(compatible_list, "compatible list", "", server_options,

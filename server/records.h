@@ -33,6 +33,7 @@
   RECORD_OF(listed_release_record, "releases") \
   RECORD_OF(job_request_record, "") \
   RECORD_OF(job_answer_record, "") \
+  RECORD_OF(job_selection_record, "") \
   RECORD_OF(job_budget_record, "") \
   RECORD_OF(job_search_record, "jobs") \
   RECORD_OF(job_finals_record, "jobs") \

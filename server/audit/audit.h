@@ -18,10 +18,12 @@
   ACTION(REVALIDATE, "revalidate")                                                                 \
   ACTION(RAISE, "raise")                                                                           \
   ACTION(CANCEL, "cancel")                                                                         \
+  ACTION(RETRY, "retry")                                                                           \
   ACTION(ENROL, "enrol")                                                                           \
   ACTION(REPLACE_TOKEN, "replace-token")                                                           \
   ACTION(DRAIN, "drain")                                                                           \
   ACTION(RESUME, "resume")                                                                         \
+  ACTION(REMOVE_AGENT, "remove-agent")                                                             \
   ACTION(RELEASE, "release")                                                                       \
   ACTION(MOVE, "move")                                                                             \
   ACTION(SIGN, "sign")                                                                             \

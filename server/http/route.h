@@ -89,6 +89,12 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(job_post, "POST", "/v1/jobs", MAY_SUBMIT, ROUTE_DATABASE, 4 * MIB, \
         "Submit a job or a batch of jobs") \
   ROUTE(job_list, "GET", "/v1/jobs", MAY_READ, ROUTE_DATABASE, 0, "List jobs") \
+  ROUTE(job_cancel, "POST", "/v1/jobs/cancel", MAY_SUBMIT, ROUTE_DATABASE, 512 * KIB, \
+        "Cancel many jobs, by their ids, tag, run, kernel or user") \
+  ROUTE(job_retry, "POST", "/v1/jobs/retry", MAY_SUBMIT, ROUTE_DATABASE, 512 * KIB, \
+        "Try failed and cancelled jobs again") \
+  ROUTE(job_progress, "POST", "/v1/jobs/progress", MAY_READ, ROUTE_DATABASE, 512 * KIB, \
+        "Count what became of the given jobs") \
   ROUTE(job_get, "GET", "/v1/jobs/{id}", MAY_READ, ROUTE_DATABASE, 0, "Read a job") \
   ROUTE(job_measurements, "GET", "/v1/jobs/{id}/measurements", MAY_READ, ROUTE_DATABASE, 0, \
         "Read a job's measurements") \
@@ -104,6 +110,8 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "Replace an agent's own token") \
   ROUTE(agent_drain, "POST", "/v1/agents/{id}/drain", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
         "Drain an agent, with a reason") \
+  ROUTE(agent_delete, "DELETE", "/v1/agents/{id}", MAY_OPERATE, ROUTE_DATABASE, 0, \
+        "Remove an agent that is gone from the list, and end its tokens") \
   ROUTE(agent_list, "GET", "/v1/agents", MAY_READ, ROUTE_DATABASE, 0, "List agents") \
   ROUTE(lease_post, "POST", "/v1/leases", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
         "Pull work (long poll)") \

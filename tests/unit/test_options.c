@@ -397,6 +397,7 @@ Test(options, help_shows_usage_defaults_ranges_and_variables) {
                "  --json                   print JSON (WAVETUNE_JSON)\n"
                "  --device N               a device (may be repeated; WAVETUNE_DEVICE)\n"
                "  --wait                   wait for the end\n"
+               "  --output FORMAT          a format (WAVETUNE_OUTPUT)\n"
                "  --config FILE            read options from this JSON file (default: "
                "~/.config/wavetune/config.json, else\n"
                "                           /etc/wavetune/config.json) (WAVETUNE_CONFIG)\n"

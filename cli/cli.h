@@ -61,6 +61,10 @@ extern job_code_printer *job_print_code;
   COMMAND(agents_remove)                                                                           \
   COMMAND(environments)                                                                            \
   COMMAND(publish)                                                                                 \
+  COMMAND(why)                                                                                     \
+  COMMAND(override_add)                                                                            \
+  COMMAND(override_list)                                                                           \
+  COMMAND(override_remove)                                                                         \
   COMMAND(import)                                                                                  \
   COMMAND(imports)                                                                                 \
   COMMAND(releases)                                                                                \

@@ -27,6 +27,8 @@
   RECORD_OF(channel_entry_record, "") \
   RECORD_OF(channel_move_record, "") \
   RECORD_OF(channel_signing_record, "") \
+  RECORD_OF(override_request_record, "") \
+  RECORD_OF(override_item_record, "") \
   RECORD_OF(release_request_record, "") \
   RECORD_OF(release_item_record, "") \
   RECORD_OF(release_answer_record, "") \

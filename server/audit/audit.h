@@ -25,6 +25,8 @@
   ACTION(RESUME, "resume")                                                                         \
   ACTION(REMOVE_AGENT, "remove-agent")                                                             \
   ACTION(RELEASE, "release")                                                                       \
+  ACTION(OVERRIDE, "override")                                                                     \
+  ACTION(END_OVERRIDE, "end-override")                                                             \
   ACTION(MOVE, "move")                                                                             \
   ACTION(SIGN, "sign")                                                                             \
   ACTION(SIGN_CODE, "sign-code")                                                                   \

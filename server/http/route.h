@@ -58,6 +58,7 @@ enum token_role {
 #define MAY_WORK (TOKEN_AGENT | TOKEN_ADMIN)
 #define MAY_ENROL (TOKEN_AGENT | TOKEN_ENROL | TOKEN_ADMIN)
 #define MAY_OPERATE (TOKEN_OPERATOR | TOKEN_ADMIN)
+#define MAY_OVERRIDE (TOKEN_PUBLISHER | TOKEN_OPERATOR | TOKEN_ADMIN)
 
 enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
 
@@ -128,6 +129,12 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "Read a release's canonical bytes") \
   ROUTE(release_export, "GET", "/v1/releases/{digest}/export/{format}", \
         MAY_READ, ROUTE_DATABASE, 0, "Read a release rendered for a consumer") \
+  ROUTE(override_post, "POST", "/v1/overrides", MAY_OVERRIDE, ROUTE_DATABASE, 256 * KIB, \
+        "Pin or ban a config in all releases from now on, with a reason") \
+  ROUTE(override_list, "GET", "/v1/overrides", MAY_READ, ROUTE_DATABASE, 0, \
+        "List pins and bans") \
+  ROUTE(override_delete, "DELETE", "/v1/overrides/{id}", MAY_OVERRIDE, ROUTE_DATABASE, 0, \
+        "Remove a pin or ban") \
   ROUTE(channel_put, "PUT", "/v1/channels/{name}", MAY_PUBLISH, ROUTE_DATABASE, 16 * KIB, \
         "Point a channel at a release") \
   ROUTE(channel_list, "GET", "/v1/channels", MAY_READ, ROUTE_DATABASE, 0, "List channel entries") \

@@ -54,6 +54,8 @@ extern job_code_printer *job_print_code;
   COMMAND(cancel)                                                                                  \
   COMMAND(retry)                                                                                   \
   COMMAND(show)                                                                                    \
+  COMMAND(events)                                                                                  \
+  COMMAND(measurements)                                                                            \
   COMMAND(audit)                                                                                   \
   COMMAND(agents)                                                                                  \
   COMMAND(agents_drain)                                                                            \

@@ -9,7 +9,7 @@ import threading
 import harness
 import pytest
 from hands import ENVIRONMENT, LARGE, SMALL, configs_of, hands, kernel, server, submit  # noqa: F401 (fixtures)
-from harness import BUILD, make_token, small_kernel, wait_until, wavetune
+from harness import BUILD, make_token, on_terminal, small_kernel, wait_until, wavetune
 
 NOWHERE = json.dumps({"cpu": "gcc 1", "gpu": "nowhere", "arch": "x86_64", "compute_units": 4, "partition": ""})
 
@@ -272,6 +272,34 @@ def test_waiting_for_many_jobs_prints_all_and_names_those_without_a_winner(serve
     assert sorted(printed, key=int) == jobs
     assert "1 of 3 jobs have no winner:" in err and re.search(rf'^  job {jobs[1]}  \S+ {{"n":\d+}}: cancelled$', err, re.M), err
     assert out.count("winner") >= 2
+
+
+def test_waiting_shows_how_many_have_ended_the_rate_and_the_time_to_go(server, tmp_path, hands):  # noqa: F811
+    folder, hand = small_kernel(tmp_path / "kernel"), hands("a")
+
+    def counted():
+        found = re.search(r'^wavetune_db_runs_total{statement="jobs_progress"} (\d+)$',
+                          server.request("GET", "/metrics").body.decode(), re.M)
+        return int(found[1]) if found else 0
+
+    def work():
+        """One job, and the others when the waiting command has seen that."""
+        wait_until(lambda: len(server.items("/v1/jobs")) == 3 and counted() >= 2, 60, "the jobs to be counted")
+        while not server.items("/v1/jobs?state=done"):
+            lease = hand.pull().json
+            assert hand.post(lease).status == 200
+        seen = counted()
+        wait_until(lambda: counted() >= seen + 2, 60, "the done job to be seen")
+        hand.work()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    keys = [word for n in (1, 2, 3) for word in ("--key", f"n={n}")]
+    code, out, shown = on_terminal([BUILD / "wavetune", "submit", folder, *keys, "--environment", json.dumps(ENVIRONMENT), "--wait"],
+                                   {"WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": server.token})
+    worker.join()
+    assert code == 0, shown
+    assert "jobs [" in shown and re.search(r"\] 1/3  \d+ s  \S+ jobs a minute, about \d+ \S+ to go", shown), shown
 
 
 def test_waiting_ends_with_its_own_code_after_the_timeout_and_the_jobs_go_on(server, tmp_path):  # noqa: F811

@@ -1,6 +1,6 @@
-/* wavetune agents, agents drain and resume, environments, compatible list, add and remove: which
- * nodes and devices work, the environments that jobs can name, and those whose caches may serve
- * others. */
+/* wavetune agents, agents drain, resume and remove, environments, compatible list, add and remove:
+ * which nodes and devices work, the environments that jobs can name, and those whose caches may
+ * serve others. */
 #include "cli/cli.h"
 #include "cli/fleet.h"
 #include "common/program/output.h"
@@ -38,6 +38,23 @@ static void states_add(json_t *agents, const json_t *nodes) {
   }
 }
 
+/* Adds a row for each agent that is none of the nodes: it was removed, or not seen for long. */
+static void gone_add(json_t *rows, const json_t *agents) {
+  cleanup_json json_t *listed = json_object();
+  size_t index;
+  const json_t *row, *agent;
+  json_array_foreach (rows, index, row)
+    json_object_set(listed, cli_member(row, "agent"), (json_t *)row);
+  json_array_foreach (agents, index, agent) {
+    const char *id = cli_member(agent, "agent");
+    const char *state = *cli_member(agent, "removed_at") ? "removed" : "gone";
+    if (!json_object_get(listed, id))
+      json_push(rows, json_pack("{s:s, s:s, s:s, s:s, s:s}", "agent", id, "host",
+                                cli_member(agent, "name"), "reason", state, "is", state, "seen",
+                                cli_member(agent, "last_seen")));
+  }
+}
+
 static int command_agents(struct options *options) {
   static const struct cli_column node_columns[] = {
       {"host", "host"},     {"devices", "devices"}, {"doing", "doing"},
@@ -69,7 +86,8 @@ static int command_agents(struct options *options) {
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
-  code = cli_list(client, "/v1/agents", &items);
+  bool is_all = option_flag(options, "all");
+  code = cli_list(client, is_all ? "/v1/agents?all=true" : "/v1/agents", &items);
   if (code == EXIT_OK)
     code = nodes_read(client, &nodes, &now_ms);
   if (code != EXIT_OK)
@@ -82,9 +100,11 @@ static int command_agents(struct options *options) {
   }
   if (output == OUTPUT_TABLE) {
     rows = fleet_node_rows(nodes, now_ms);
+    gone_add(rows, items);
     output_rows(output, rows, node_columns, ARRAY_LENGTH(node_columns), stdout);
   } else {
     rows = fleet_device_rows(nodes, now_ms);
+    gone_add(rows, items);
     output_rows(output, rows, device_columns, ARRAY_LENGTH(device_columns), stdout);
   }
   if (output == OUTPUT_CSV)
@@ -134,6 +154,11 @@ static int command_agents_drain(struct options *options) {
 }
 
 static int command_agents_resume(struct options *options) { return draining_set(options, NULL); }
+
+static int command_agents_remove(struct options *options) {
+  return cli_delete(options, "/v1/agents/", "removed",
+                    "name one agent by its id, as `wavetune agents --all` prints it");
+}
 
 static int command_environments(struct options *options) {
   static const struct cli_column columns[] = {{"live agents", "agents", true},
@@ -190,13 +215,17 @@ static const struct option_spec add_options[] = {
              .default_text = ""),
     SERVER_OPTIONS,
 };
-static const struct option_spec agents_options[] = {OPTION_OUTPUT, SERVER_OPTIONS};
+static const struct option_spec agents_options[] = {
+    CLI_FLAG("all", "also agents that were removed, or not seen for 7 days"),
+    OPTION_OUTPUT,
+    SERVER_OPTIONS,
+};
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 CLI_COMMAND(agents, "agents", "", agents_options, "list nodes with what their devices do",
             .description =
                 "A line for each node; with -o wide or csv, for each device. Agents that "
-                "were not seen for 7 days are left out, except with -o json.");
+                "were removed, or not seen for 7 days, are left out unless --all is given.");
 CLI_COMMAND(agents_drain, "agents drain", "AGENT", drain_options,
             "give an agent, or one of its devices, no more leases");
 CLI_COMMAND(agents_resume, "agents resume", "AGENT", resume_options,
@@ -204,6 +233,11 @@ CLI_COMMAND(agents_resume, "agents resume", "AGENT", resume_options,
             .description = "A device that was drained because it drifted begins a new history: "
                            "earlier measurements are not used to detect its drift any more, and "
                            "quarantined measurements stay quarantined.");
+CLI_COMMAND(agents_remove, "agents remove", "AGENT", server_options,
+            "remove an agent that is gone from the list",
+            .description = "Its tokens end, so that it must enrol again; what it measured stays. "
+                           "An agent that is live is refused. Agents that were not seen for 7 days "
+                           "leave the list by themselves; `wavetune agents --all` shows them.");
 CLI_COMMAND(environments, "environments", "", server_options,
             "list the environments of nodes and builds");
 CLI_COMMAND(compatible_list, "compatible list", "", server_options,

@@ -306,7 +306,7 @@ static int campaign_measure(struct campaign *campaign, const struct options *opt
     cleanup_json json_t *job = NULL;
     if (!it->job)
       continue;
-    int code = job_follow(campaign->client, options, it->job, &job);
+    int code = job_follow(campaign->client, options, it->job, 0, &job);
     if (code == EXIT_OK)
       code = winner_judge(campaign->client, it, job);
     if (code != EXIT_OK)
@@ -335,7 +335,7 @@ static int campaign_retune(struct campaign *campaign, const struct options *opti
   for (size_t i = 0; option_flag(options, "wait") && i < campaign->n; i++) {
     cleanup_json json_t *job = NULL;
     const char *retune = campaign->all[i].retune;
-    int code = retune ? job_follow(campaign->client, options, retune, &job) : EXIT_OK;
+    int code = retune ? job_follow(campaign->client, options, retune, 0, &job) : EXIT_OK;
     if (code != EXIT_OK)
       return code;
   }

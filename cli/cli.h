@@ -11,10 +11,25 @@
 struct kernel_folder;
 must_check int kernel_push(struct http_client *client, const struct kernel_folder *folder);
 
-/* Follows a job to its end, with a progress bar on a terminal (jobs.c). While the server does not
- * answer it tries again for --patience (OPTION_PATIENCE). *ret_job is the job's final summary. */
+/* Follows a job to its end, with a progress bar on a terminal (jobs_wait.c). While the server does
+ * not answer it tries again for --patience (OPTION_PATIENCE). *ret_job is the job's final summary.
+ * EXIT_TIMEOUT: it had not ended at `until_ms` (clock_monotonic_ms, 0: no limit). */
 must_check int job_follow(struct http_client *client, const struct options *options,
-                          const char *job, json_t **ret_job);
+                          const char *job, int64_t until_ms, json_t **ret_job);
+
+/* Follows the jobs whose ids are the member `member` of the answers, prints each in this order, and
+ * names those without a winner (jobs_wait.c). For commands with OPTION_PATIENCE and OPTION_TIMEOUT.
+ */
+must_check int jobs_await(struct http_client *client, const struct options *options,
+                          const json_t *answers, const char *member);
+
+/* The options that select jobs (jobs_list.c), and the members of a request that they are. */
+#define OPTIONS_OF_JOBS                                                                            \
+  CLI_TEXT("tag", "TAG", "only jobs with this tag"),                                               \
+      CLI_TEXT("run", "RUN", "only jobs of this run"),                                             \
+      CLI_TEXT("kernel", "NAME|HASH", "only jobs of this kernel"),                                 \
+      CLI_TEXT("user", "NAME", "only jobs that the token of this name submitted")
+extern const char *const job_filters[4][2];
 
 /* Prints a finished job: the table of finalists, the winner, the equivalence set (show.c). */
 must_check int job_print(struct http_client *client, const json_t *job);
@@ -36,7 +51,11 @@ extern job_code_printer *job_print_code;
   COMMAND(space_count)                                                                             \
   COMMAND(submit)                                                                                  \
   COMMAND(jobs)                                                                                    \
+  COMMAND(cancel)                                                                                  \
+  COMMAND(retry)                                                                                   \
   COMMAND(show)                                                                                    \
+  COMMAND(events)                                                                                  \
+  COMMAND(measurements)                                                                            \
   COMMAND(audit)                                                                                   \
   COMMAND(top)                                                                                     \
   COMMAND(campaigns)                                                                               \
@@ -44,8 +63,13 @@ extern job_code_printer *job_print_code;
   COMMAND(agents)                                                                                  \
   COMMAND(agents_drain)                                                                            \
   COMMAND(agents_resume)                                                                           \
+  COMMAND(agents_remove)                                                                           \
   COMMAND(environments)                                                                            \
   COMMAND(publish)                                                                                 \
+  COMMAND(why)                                                                                     \
+  COMMAND(override_add)                                                                            \
+  COMMAND(override_list)                                                                           \
+  COMMAND(override_remove)                                                                         \
   COMMAND(import)                                                                                  \
   COMMAND(imports)                                                                                 \
   COMMAND(releases)                                                                                \

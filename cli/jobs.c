@@ -1,98 +1,10 @@
-/* wavetune submit, jobs and demand: queue, follow and list tuning jobs. */
+/* wavetune submit and demand: queue tuning jobs. */
 #include "cli/cli.h"
 #include "common/base/file.h"
 #include "common/kernel/kernel_folder.h"
-#include "common/program/terminal.h"
 #include "common/search/search.h"
 
 #define JOBS_PER_REQUEST 1000
-#define FOLLOW_WAIT_S 10
-#define TRY_AGAIN_US 500000
-
-struct follow {
-  struct http_client *client;
-  struct progress progress;
-  int64_t patience_ms, answered_ms;
-};
-
-/* GET that outlasts a restart of the server: tries again until no answer came for patience_ms. */
-static int follow_get(struct follow *follow, const char *path, json_t **ret_answer) {
-  for (bool is_away = false;; is_away = true) {
-    struct error error;
-    if (http_json(follow->client, "GET", path, NULL, 0, ret_answer, &error)) {
-      follow->answered_ms = clock_monotonic_ms();
-      return EXIT_OK;
-    }
-
-    int64_t left_ms = follow->answered_ms + follow->patience_ms - clock_monotonic_ms();
-    if (!is_away)
-      progress_end(&follow->progress);
-    if (error_exit_code(error.kind) != EXIT_UNREACHABLE || left_ms <= 0)
-      return cli_failed(&error);
-    if (!is_away)
-      fprintf(stderr, "wavetune: %s; trying again for %lld s\n", error.message,
-              (long long)(left_ms + 999) / 1000);
-    usleep(TRY_AGAIN_US);
-  }
-}
-
-int job_follow(struct http_client *client, const struct options *options, const char *job,
-               json_t **ret_job) {
-  cleanup_free char *job_path = xasprintf("/v1/jobs/%s", job), *after = xstrdup("0"), *name = NULL;
-  struct follow follow = {.client = client,
-                          .patience_ms = option_integer(options, "patience") * 1000,
-                          .answered_ms = clock_monotonic_ms()};
-
-  for (;;) {
-    cleanup_json json_t *summary = NULL, *events = NULL;
-    int code = follow_get(&follow, job_path, &summary);
-    if (code != EXIT_OK)
-      return code;
-
-    const char *state = cli_member(summary, "state");
-    if (!name) {
-      name = xstrdup(cli_member(summary, "name"));
-      follow.progress = progress_start(stderr, name, (uint64_t)cli_integer(summary, "configs"));
-    }
-    progress_show(&follow.progress, (uint64_t)cli_integer(summary, "measured"),
-                  cli_member(summary, "stage"));
-    if (string_equal(state, "done") || string_equal(state, "failed") ||
-        string_equal(state, "cancelled")) {
-      progress_end(&follow.progress);
-      *ret_job = TAKE(summary);
-      return EXIT_OK;
-    }
-
-    /* Waits for an event; a progress bar needs the count of measurements more often. */
-    cleanup_free char *path = xasprintf("/v1/jobs/%s/events?after=%s&wait=%d", job, after,
-                                        follow.progress.out ? 1 : FOLLOW_WAIT_S);
-    code = follow_get(&follow, path, &events);
-    if (code != EXIT_OK)
-      return code;
-    const char *next = json_string_value(json_object_get(events, "next"));
-    if (next) {
-      free(after);
-      after = http_escape(next);
-    }
-  }
-}
-
-static int command_jobs(struct options *options) {
-  static const char *const filters[][2] = {
-      {"state", "state"}, {"tag", "tag"}, {"kernel", "kernel"}};
-  static const struct cli_column columns[] = {{"job", "job", true},
-                                              {"kernel", "name"},
-                                              {"key", "key"},
-                                              {"tag", "tag"},
-                                              {"state", "state"},
-                                              {"measured", "measured", true},
-                                              {"configs", "configs", true},
-                                              {"by", "submitted_by"}};
-
-  cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters));
-  cleanup_free char *query = cli_query(members, NULL), *path = xasprintf("/v1/jobs%s", query);
-  return cli_print_list(options, path, columns, ARRAY_LENGTH(columns));
-}
 
 /* Jobs without their keys: the members that all jobs of one call share. */
 static bool job_template(const struct options *options, const struct kernel_folder *folder,
@@ -216,32 +128,6 @@ static void unmatched_warn(const json_t *answer) {
   fprintf(stderr, "; it waits until one enrols\n");
 }
 
-static int jobs_await(struct http_client *client, const struct options *options,
-                      const json_t *answers) {
-  bool as_json = option_flag(options, "json");
-  cleanup_json json_t *finished = json_array();
-  int worst = EXIT_OK;
-  size_t index;
-  json_t *answer;
-
-  json_array_foreach (answers, index, answer) {
-    cleanup_json json_t *job = NULL;
-    int code = job_follow(client, options, cli_member(answer, "job"), &job);
-    if (code != EXIT_OK)
-      return code;
-    if (!json_is_object(json_object_get(job, "winner")))
-      worst = EXIT_FAILED;
-    if (as_json)
-      json_array_append(finished, job);
-    else if ((code = job_print(client, job)) != EXIT_OK)
-      return code;
-  }
-
-  if (as_json)
-    cli_print_json(finished);
-  return worst;
-}
-
 static int command_submit(struct options *options) {
   char *const *place =
       cli_arguments(options, 1, "name one kernel folder, e.g. kernels/softmax:fused");
@@ -277,7 +163,7 @@ static int command_submit(struct options *options) {
   }
 
   fflush(stdout); /* a program that reads the pipe gets the jobs before --wait ends */
-  return is_waiting ? jobs_await(client, options, answers) : EXIT_OK;
+  return is_waiting ? jobs_await(client, options, answers, "job") : EXIT_OK;
 }
 
 static char *format_seconds(const json_t *ms) {
@@ -337,13 +223,8 @@ static const struct option_spec submit_options[] = {
     CLI_INTEGER("final-devices", "N", "1", 1, 16,
                 "number of different devices that measure each job's final"),
     CLI_FLAG("wait", "follow the jobs to their end and print the winners"),
+    OPTION_TIMEOUT,
     OPTION_PATIENCE,
-    SERVER_OPTIONS,
-};
-static const struct option_spec jobs_options[] = {
-    CLI_TEXT("state", "STATE", "only jobs that are queued, running, done, failed or cancelled"),
-    CLI_TEXT("tag", "TAG", "only jobs with this tag"),
-    CLI_TEXT("kernel", "HASH", "only jobs of this kernel"),
     SERVER_OPTIONS,
 };
 static const struct option_spec demand_options[] = {
@@ -355,9 +236,11 @@ CLI_COMMAND(submit, "submit", "DIR[:VERSION]", submit_options,
             "queue tuning jobs for a kernel, one for each key",
             .description = "Registers the kernel first if the server does not know it. "
                            "Submitting the same job again is free: the server answers with the "
-                           "job it has. With --wait, exits with 1 when a job failed or was "
-                           "cancelled.");
-CLI_COMMAND(jobs, "jobs", "", jobs_options, "list jobs, newest first");
+                           "job it has. With --wait, prints how many jobs have ended, how many end "
+                           "in a minute, and the time to go, which is estimated from the configs "
+                           "that were measured since the command began (on stderr, once a minute "
+                           "where that is no terminal); exits with 1 when a job failed or was "
+                           "cancelled, which it names at the end, and with 9 after --timeout.");
 CLI_COMMAND(
     demand, "demand", "", demand_options,
     "list untuned keys that deployments requested, or queue jobs for them",

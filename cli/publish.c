@@ -15,16 +15,107 @@ static void reasons_print(const json_t *answer, const char *group) {
   }
 }
 
+/* The jobs that a file names: the output of `submit --json` or of `jobs --json`, a JSON array of
+ * ids, or lines with an id as the first word or after the word "job", as `submit` prints them. */
+static bool jobs_file_read(const char *path, json_t **ret_ids, struct error *error) {
+  cleanup_json json_t *ids = json_array(), *json = NULL;
+  cleanup_free char *text = NULL;
+  size_t size, index, line_number = 0;
+  json_t *item;
+  struct error no_json;
+  if (!file_read(path, 16 << 20, &text, &size, error))
+    return false;
+
+  if (text[strspn(text, " \t\r\n")] == '[') {
+    if (!json_parse(text, size, &json, &no_json))
+      return error_set(error, "%s: %s", path, no_json.message);
+    json_array_foreach (json, index, item) {
+      json_t *id = json_is_object(item) ? json_object_get(item, "job") : item;
+      if (!json_is_string(id) && !json_is_integer(id))
+        return error_set(error, "%s: element %zu is neither an id nor an object with \"job\"", path,
+                         index);
+      json_array_append(ids, id);
+    }
+  }
+
+  char *rest = json ? NULL : text;
+  for (char *line; (line = strsep(&rest, "\n"));) {
+    line_number++;
+    line += strspn(line, " \t\r");
+    line += string_starts(line, "job ") ? 4 : 0;
+    size_t digits = strspn(line, "0123456789");
+    if (!*line)
+      continue;
+    if (!digits || !strchr(" \t\r", line[digits]))
+      return error_set(error, "%s:%zu: there is no id of a job", path, line_number);
+    json_push(ids, json_stringn(line, digits));
+  }
+
+  if (json_array_size(ids) == 0)
+    return error_set(error, "%s names no job", path);
+  *ret_ids = TAKE(ids);
+  return true;
+}
+
+/* The keys without which nothing is published: NULL in *ret: none. */
+static bool requires_read(const struct options *options, json_t **ret, struct error *error) {
+  const char *file = option_text(options, "jobs"), *run = option_text(options, "run");
+  bool is_all = option_flag(options, "require-all");
+  cleanup_json json_t *
+    requires
+  = json_object();
+  json_t *ids;
+  if (is_all)
+    json_put(requires, "all", json_true());
+  if (run)
+    json_put(requires, "run", option_text_json(options, "run"));
+  if (file && !jobs_file_read(file, &ids, error))
+    return false;
+  if (file)
+    json_put(requires, "jobs", ids);
+  *ret = json_object_size(requires) ? TAKE(requires) : NULL;
+  return true;
+}
+
+/* Posts the request. EXIT_FAILED: required keys are missing, which are printed. */
+static int release_post(struct http_client *client, const json_t *body, json_t **ret_answer) {
+  cleanup_free char *text = json_dumps(body, JSON_COMPACT);
+  struct http_request request = {
+      .method = "POST", .path = "/v1/releases", .body = text, .body_size = strlen(text)};
+  cleanup_http_response struct http_response response = {0};
+  int code = cli_send(client, &request, &response);
+  if (code != EXIT_OK)
+    return code;
+
+  cleanup_json json_t *answer = json_loadb(response.body, response.size, 0, NULL);
+  const json_t *lacking = json_object_get(answer, "lacking");
+  if (response.status == 409 && json_array_size(lacking)) {
+    reasons_print(answer, "lacking");
+    return cli_refuse(EXIT_FAILED, "nothing was published: %zu required keys have no winner",
+                      json_array_size(lacking));
+  }
+  if (response.status / 100 != 2)
+    return cli_refused(&response, "nothing was published");
+  if (!answer)
+    return cli_refuse(EXIT_UNREACHABLE, "the server's answer is no JSON");
+  *ret_answer = TAKE(answer);
+  return EXIT_OK;
+}
+
 static bool publish_body(const struct options *options, json_t **ret_body, struct error *error) {
   static const char *const texts[][2] = {
       {"tag", "tag"}, {"as-of", "as_of"}, {"require-agreement", "require_agreement"}};
   const char *channel = option_text(options, "channel"), *gain = option_text(options, "min-gain"),
              *regime = option_text(options, "regime"), *pins_file = option_text(options, "pins");
   cleanup_json json_t *body = cli_options_json(options, texts, ARRAY_LENGTH(texts)),
-                      *environment = NULL, *pins = NULL, *kernels = NULL;
+                      *environment = NULL, *pins = NULL, *kernels = NULL,
+                      *
+    requires
+  = NULL;
   char *end;
   double min_gain = strtod(gain, &end);
   if (!cli_environment(options, "environment", &environment, error) ||
+      !requires_read(options, &requires, error) ||
       (pins_file && !json_parse_file(pins_file, 16 << 20, &pins, error)))
     return false;
   if (end == gain || *end || !(min_gain >= 0 && min_gain < 1))
@@ -41,6 +132,8 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
     json_object_set(body, "kernels", kernels);
   if (pins)
     json_object_set(body, "pins", pins);
+  if (requires)
+    json_object_set(body, "requires", requires);
   if (option_flag(options, "refuse-self-timed"))
     json_put(body, "refuse_self_timed", json_true());
   if (channel)
@@ -72,7 +165,7 @@ static int command_publish(struct options *options) {
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
-  int code = cli_call(client, "POST", "/v1/releases", body, &answer);
+  int code = release_post(client, body, &answer);
   if (code != EXIT_OK)
     return code;
   const char *digest = cli_member(answer, "release"), *bytes = cli_member(answer, "bytes");
@@ -469,6 +562,13 @@ static const struct option_spec publish_options[] = {
     CLI_TEXT("pins", "FILE",
              "a JSON array of {\"kernel\", \"key\", \"config\"}: configs to release whatever was "
              "measured"),
+    CLI_FLAG("require-all",
+             "publish nothing, and exit with 1, while a key that a job or an import has is left "
+             "out"),
+    CLI_TEXT("run", "RUN", "the same for the keys of this run's jobs"),
+    CLI_TEXT(
+        "jobs", "FILE",
+        "the same for the keys of the jobs in a file: what `submit` printed, or one id a line"),
     CLI_TEXT("channel", "NAME",
              "promote the release to this channel too, which needs the role publisher or admin; a "
              "config that the channel serves is replaced only by a faster one"),

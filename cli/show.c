@@ -375,7 +375,7 @@ static int job_print_devices(struct http_client *client, const json_t *job, bool
   struct error error;
   int code = samples_load(client, job, &samples);
   if (code == EXIT_OK)
-    code = cli_list(client, "/v1/agents", &agents);
+    code = cli_list(client, "/v1/agents?all=true", &agents);
   if (code != EXIT_OK)
     return code;
   if (!verdict_by_device(samples.items, samples.n, (uint64_t)json_integer_value(winner), &ratios,

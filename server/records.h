@@ -27,12 +27,15 @@
   RECORD_OF(channel_entry_record, "") \
   RECORD_OF(channel_move_record, "") \
   RECORD_OF(channel_signing_record, "") \
+  RECORD_OF(override_request_record, "") \
+  RECORD_OF(override_item_record, "") \
   RECORD_OF(release_request_record, "") \
   RECORD_OF(release_item_record, "") \
   RECORD_OF(release_answer_record, "") \
   RECORD_OF(listed_release_record, "releases") \
   RECORD_OF(job_request_record, "") \
   RECORD_OF(job_answer_record, "") \
+  RECORD_OF(job_selection_record, "") \
   RECORD_OF(job_budget_record, "") \
   RECORD_OF(job_search_record, "jobs") \
   RECORD_OF(job_finals_record, "jobs") \

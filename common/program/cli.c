@@ -5,6 +5,8 @@
 
 #include "common/program/terminal.h"
 
+#define PAGE_MAX 1000 /* items of a page, as the server permits */
+
 int cli_fail(int code, const struct error *error) {
   bool has_pointer = error->pointer[0] != '\0';
   fprintf(stderr, "wavetune: %s%s%s%s\n", error->message, has_pointer ? " (at " : "",
@@ -112,11 +114,17 @@ int cli_refused(const struct http_response *response, const char *what) {
 }
 
 int cli_list(struct http_client *client, const char *path, json_t **ret_items) {
+  return cli_list_first(client, path, SIZE_MAX, ret_items);
+}
+
+int cli_list_first(struct http_client *client, const char *path, size_t most, json_t **ret_items) {
   cleanup_json json_t *items = json_array();
   cleanup_free char *after = xstrdup("");
   for (bool is_last = false; !is_last;) {
-    cleanup_free char *page_path = xasprintf(
-        "%s%climit=1000%s%s", path, strchr(path, '?') ? '&' : '?', *after ? "&after=" : "", after);
+    size_t left = most - json_array_size(items);
+    cleanup_free char *page_path =
+        xasprintf("%s%climit=%zu%s%s", path, strchr(path, '?') ? '&' : '?',
+                  left < PAGE_MAX ? left : (size_t)PAGE_MAX, *after ? "&after=" : "", after);
     cleanup_json json_t *page = NULL;
     int code = cli_call(client, "GET", page_path, NULL, &page);
     if (code != EXIT_OK)
@@ -125,7 +133,7 @@ int cli_list(struct http_client *client, const char *path, json_t **ret_items) {
     json_array_extend(items, json_object_get(page, "items"));
     cleanup_free char *before = TAKE(after);
     after = http_escape(cli_member(page, "next"));
-    is_last = !*after;
+    is_last = !*after || json_array_size(items) >= most;
     if (!is_last && string_equal(after, before))
       return cli_refuse(EXIT_REFUSED, "the server's list repeats the page after %.80s", after);
   }

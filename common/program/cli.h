@@ -47,6 +47,10 @@
 #define OPTION_PATIENCE \
   CLI_INTEGER("patience", "SECONDS", "60", 0, 86400, \
               "how long to keep following jobs while the server does not answer")
+#define OPTION_TIMEOUT \
+  CLI_INTEGER("timeout", "SECONDS", "0", 0, 31536000, \
+              "with --wait: stop waiting after this time, with exit code 9; the jobs go on; " \
+              "0: no limit")
 #define SERVER_OPTIONS \
   OPTION_URL, OPTION_TOKEN, OPTION_INSECURE_HTTP, OPTION_CLIENT_CERTIFICATE, OPTION_CLIENT_KEY, \
   OPTION_JSON
@@ -108,8 +112,12 @@ must_check int cli_refused(const struct http_response *response, const char *wha
 /* Gets all items of a paged list. `path` has no parameters limit and after. */
 must_check int cli_list(struct http_client *client, const char *path, json_t **ret_items);
 
-/* The same for commands: connects first, and with --json prints the list and leaves *ret_items
- * NULL. */
+/* The same for the first `most` items, at least 1. */
+must_check int cli_list_first(struct http_client *client, const char *path, size_t most,
+                              json_t **ret_items);
+
+/* The same as cli_list for commands: connects first, and with --json prints the list and leaves
+ * *ret_items NULL. */
 must_check int cli_list_or_json(const struct options *options, const char *path,
                                 json_t **ret_items);
 

@@ -18,6 +18,7 @@ enum exit_code {
   EXIT_NOTHING = 6,     /* fetch: there is no cache, new or old */
   EXIT_UNCHANGED = 7,   /* fetch --exit-code: the existing cache is the newest */
   EXIT_UNUSABLE = 8, /* fetch: no requested format can express any winner; a retry does not help */
+  EXIT_TIMEOUT = 9,  /* --timeout: the jobs had not ended; they go on */
   /* fetch: what the server sent was refused; the sentence states whether a cache was kept */
   EXIT_TAMPERED = 10,  /* bytes that do not match their digest */
   EXIT_REPLAYED = 11,  /* an older channel entry than one that was seen */

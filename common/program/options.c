@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/program/command_documents.h"
 
 #define CONFIG_FILE_MAX (64 * 1024)
 #define HELP_COLUMN_MAX 34
@@ -163,12 +164,11 @@ static void usage_error(const struct options *options, const char *format, ...) 
   exit(EXIT_USAGE);
 }
 
-/* The options of a command, then the common ones. */
-static const struct option_spec *spec_at(const struct command_spec *command, size_t i) {
+const struct option_spec *command_option(const struct command_spec *command, size_t i) {
   return i < command->n_options ? &command->options[i] : &common_options[i - command->n_options];
 }
 
-static size_t n_specs(const struct command_spec *command) {
+size_t command_option_count(const struct command_spec *command) {
   return command->n_options + ARRAY_LENGTH(common_options);
 }
 
@@ -230,18 +230,10 @@ static char *option_left_column(const struct option_spec *spec) {
                         : xasprintf("--%s", spec->name);
 }
 
-static void print_option(const struct option_spec *spec, size_t column) {
-  cleanup_free char *left = option_left_column(spec), *text = NULL,
-                    *variable = variable_name(spec->name);
-  size_t width = 2 + text_columns(left), size;
-
-  printf("  %s", left);
-  if (width + 2 > column) {
-    putchar('\n');
-    width = 0;
-  }
-  printf("%*s", (int)(column - width), "");
-
+char *option_description(const struct option_spec *spec) {
+  char *text = NULL;
+  size_t size;
+  cleanup_free char *variable = variable_name(spec->name);
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
   fputs(spec->help, out);
@@ -267,6 +259,19 @@ static void print_option(const struct option_spec *spec, size_t column) {
     fputc(')', out);
 
   ALWAYS(fclose(out) == 0);
+  return text;
+}
+
+static void print_option(const struct option_spec *spec, size_t column) {
+  cleanup_free char *left = option_left_column(spec), *text = option_description(spec);
+  size_t width = 2 + text_columns(left);
+
+  printf("  %s", left);
+  if (width + 2 > column) {
+    putchar('\n');
+    width = 0;
+  }
+  printf("%*s", (int)(column - width), "");
   print_wrapped(text, column, column);
 }
 
@@ -280,16 +285,16 @@ static void print_help(const char *program, const struct command_spec *command) 
   }
 
   size_t column = 0;
-  for (size_t i = 0; i < n_specs(command); i++) {
-    cleanup_free char *left = option_left_column(spec_at(command, i));
+  for (size_t i = 0; i < command_option_count(command); i++) {
+    cleanup_free char *left = option_left_column(command_option(command, i));
     size_t width = 2 + text_columns(left) + 2;
     if (width > column && width <= HELP_COLUMN_MAX)
       column = width;
   }
 
   printf("\noptions:\n");
-  for (size_t i = 0; i < n_specs(command); i++)
-    print_option(spec_at(command, i), column);
+  for (size_t i = 0; i < command_option_count(command); i++)
+    print_option(command_option(command, i), column);
 }
 
 /* Sets an option to a text from `where` ("--priority", "WAVETUNE_PRIORITY"). Called with origins in
@@ -459,7 +464,7 @@ static void set_from_origins(struct options *options, size_t index) {
 /* A flag or a positional argument. */
 struct flag_found {
   const struct option_spec *spec; /* NULL: a positional argument */
-  size_t index;                   /* of spec_at */
+  size_t index;                   /* of command_option */
   const char *text;
 };
 
@@ -490,18 +495,18 @@ static struct flag_found flag_next(const struct options *options, int argc, char
   /* Without the text after "=", which may be a token. */
   cleanup_free char *name = is_letter ? xstrdup(command->options[of_letter].name)
                                       : xstrndup(word + 2, strcspn(word + 2, "="));
-  cleanup_free const char **names = xcalloc(n_specs(command), sizeof *names);
+  cleanup_free const char **names = xcalloc(command_option_count(command), sizeof *names);
 
-  for (size_t i = 0; i < n_specs(command) && !found.spec; i++) {
-    names[i] = spec_at(command, i)->name;
+  for (size_t i = 0; i < command_option_count(command) && !found.spec; i++) {
+    names[i] = command_option(command, i)->name;
     if (string_equal(names[i], name)) {
-      found.spec = spec_at(command, i);
+      found.spec = command_option(command, i);
       found.index = i;
     }
   }
 
   if (!found.spec) {
-    const char *nearest = name_nearest(name, names, n_specs(command));
+    const char *nearest = name_nearest(name, names, command_option_count(command));
     if (nearest)
       usage_error(options, "unknown flag --%s (did you mean --%s?)", name, nearest);
     usage_error(options, "unknown flag --%s", name);
@@ -683,12 +688,40 @@ static void print_commands(FILE *out, const char *prefix, const struct command_s
       fprintf(out, "  %-*s  %s\n", (int)width, commands[i].name, commands[i].summary);
 }
 
+static int table_run(const char *program, const char *summary, const struct command_spec *commands,
+                     size_t n_commands, int argc, char **argv);
+
 static bool is_help(const char *argument) {
   return string_equal(argument, "--help") || string_equal(argument, "-h");
 }
 
+/* "help COMMAND" as "COMMAND --help". */
+static int help_run(const char *program, const char *summary, const struct command_spec *commands,
+                    size_t n_commands, int argc, char **argv) {
+  cleanup_free char **words = xcalloc((size_t)argc + 2, sizeof *words);
+  char help[] = "--help";
+  int n = 0;
+  words[n++] = argv[0];
+  for (int i = 2; i < argc; i++)
+    words[n++] = argv[i];
+  words[n++] = help;
+  return table_run(program, summary, commands, n_commands, n, words);
+}
+
 int commands_run(const char *program, const char *summary, const struct command_spec *commands,
                  size_t n_commands, int argc, char **argv) {
+  cleanup_free struct command_spec *all = xcalloc(n_commands + COMMAND_DOCUMENTS, sizeof *all);
+  memcpy(all, commands, n_commands * sizeof *all);
+  memcpy(all + n_commands, command_documents, COMMAND_DOCUMENTS * sizeof *all);
+  n_commands += COMMAND_DOCUMENTS;
+  command_documents_of(program, summary, all, n_commands);
+
+  bool is_help_of = argc > 1 && string_equal(argv[1], "help") && (argc < 3 || !is_help(argv[2]));
+  return (is_help_of ? help_run : table_run)(program, summary, all, n_commands, argc, argv);
+}
+
+static int table_run(const char *program, const char *summary, const struct command_spec *commands,
+                     size_t n_commands, int argc, char **argv) {
   argc--;
   argv++;
   if (argc == 0 || is_help(argv[0])) {

@@ -87,8 +87,15 @@ json_t *option_list_json(const struct options *options, const char *name);
 size_t options_arguments(const struct options *options,
                          char *const **ret_arguments); /* positional */
 
+/* The options of a command, then those of every command; and what --help says of one, with its
+ * limits, its default and its variable (the caller's). For command_documents.c. */
+size_t command_option_count(const struct command_spec *command);
+const struct option_spec *command_option(const struct command_spec *command, size_t i);
+must_check char *option_description(const struct option_spec *spec);
+
 /* The main() of the three programs: finds the command (one or two words) in the table, runs it and
- * returns its exit code; prints the list of commands for --help or without a command. */
+ * returns its exit code; prints the list of commands for --help or without a command. Adds the
+ * commands help, completion and man (command_documents.h). */
 int commands_run(const char *program, const char *summary, const struct command_spec *commands,
                  size_t n_commands, int argc, char **argv);
 

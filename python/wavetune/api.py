@@ -13,6 +13,9 @@ Agent = TypedDict("Agent", {
     "drain_reason": Union[str, None],
     "drained_by": Union["By", None],
     "drained_by_id": Union["ById", None],
+    "removed_at": Union["Time", None],
+    "removed_by": Union["By", None],
+    "removed_by_id": Union["ById", None],
     "trusted_keys": Union[List["Digest"], None],
     "devices": List[Dict[str, Any]],
     "refused": Union[Dict[str, Any], None],
@@ -678,6 +681,7 @@ Job = TypedDict("Job", {
     "submitted_by_id": Union["ById", None],
     "cancelled_by": Union["By", None],
     "cancelled_by_id": Union["ById", None],
+    "retry_of": Union["Id", None],
     "winner": Union["JobWinner", None],
     "waiting": Union[str, None],
     "space": "Space",
@@ -740,6 +744,7 @@ JobItem = TypedDict("JobItem", {
     "submitted_by_id": Union["ById", None],
     "cancelled_by": Union["By", None],
     "cancelled_by_id": Union["ById", None],
+    "retry_of": Union["Id", None],
     "winner": Union["JobWinnerValues", None],
 })
 
@@ -766,6 +771,17 @@ JobRequest = TypedDict("JobRequest", {
 
 JobRequests = Union["JobRequest", Dict[str, Any]]
 
+JobSelection = TypedDict("JobSelection", {
+    "jobs": List[Union[str, int]],
+    "tag": str,
+    "run": str,
+    "kernel": str,
+    "user": str,
+    "up_to": "Id",
+    "after": "Id",
+    "dry_run": bool,
+}, total=False)
+
 JobState = Literal['queued', 'running', 'done', 'failed', 'cancelled']
 
 JobWinner = TypedDict("JobWinner", {
@@ -783,6 +799,32 @@ JobWinnerValues = TypedDict("JobWinnerValues", {
     "agreement": Union["AgreementClass", None],
     "interpreted": Union[bool, None],
 })
+
+JobsCancelled = TypedDict("JobsCancelled", {
+    "cancelled": int,
+    "ended": int,
+    "more": bool,
+    "newest": str,
+})
+
+JobsProgress = TypedDict("JobsProgress", {
+    "queued": int,
+    "running": int,
+    "done": int,
+    "failed": int,
+    "cancelled": int,
+    "configs": int,
+    "measured": int,
+    "ended": List[Dict[str, Any]],
+})
+
+JobsRetried = TypedDict("JobsRetried", {
+    "retried": List[Dict[str, Any]],
+    "refused": List[Dict[str, Any]],
+    "next": Union[str, None],
+    "retriable": int,
+    "newest": str,
+}, total=False)
 
 Kernel = TypedDict("Kernel", {
     "kernel": Union["Digest", None],
@@ -1107,6 +1149,7 @@ ReleaseRequest = TypedDict("ReleaseRequest", {
     "as_of": "Time",
     "pins": List[Dict[str, Any]],
     "replaces": Union[Dict[str, Any], None],
+    "requires": Union[Dict[str, Any], None],
     "refuse_self_timed": bool,
     "require_agreement": Literal['none', 'agrees', 'bitwise', 'interpreted'],
 }, total=False)

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/enrolment/enrolment.h"
 #include "server/agent/agents.sql.h"
+#include "server/agent/enrolment.sql.h"
 #include "server/audit/audit.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
@@ -179,9 +180,9 @@ enum agent_state { AGENT_LIVE, AGENT_LOST, AGENT_DRAINING };
 static const char *const state_names[] = {"live", "lost", "draining", NULL};
 
 struct agent {
-  char *id, *name, *version, *drain_reason, *drained_by, *last_seen;
+  char *id, *name, *version, *drain_reason, *drained_by, *removed_at, *removed_by, *last_seen;
   enum agent_state state;
-  int64_t drained_by_id;
+  int64_t drained_by_id, removed_by_id;
   struct texts trusted_keys;
   json_t *devices;
   struct agent_refusal refused;
@@ -203,6 +204,9 @@ static const struct field agent_fields[] = {
     FIELD(TEXT, drain_reason, FIELD_ANSWER),
     FIELD(TEXT, drained_by, FIELD_ANSWER, .schema = SCHEMA_BY),
     FIELD(ID, drained_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
+    FIELD(TIME, removed_at, FIELD_ANSWER),
+    FIELD(TEXT, removed_by, FIELD_ANSWER, .schema = SCHEMA_BY),
+    FIELD(ID, removed_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
     FIELD(TEXTS, trusted_keys, FIELD_ANSWER, .schema = SCHEMA_DIGESTS,
           .about = "it accepts only kernels that one of these keys signed"),
     FIELD(JSON, devices, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_DEVICES),
@@ -299,18 +303,68 @@ void route_agent_drain(struct worker *worker, struct request *request) {
   record_release(&drain_request_record, &drain);
 }
 
+/* Removes an agent that is not live, and ends its tokens: whatever has a copy of them must enrol
+ * again. */
+static bool agent_remove(struct worker *worker, const char *agent, const struct author *author,
+                         struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0}, of_tokens = {0};
+  bind_text(&parameters, "agent", agent);
+  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
+  bind_author(&parameters, author);
+  bind_text(&of_tokens, "agent", agent);
+  bind_integer(&of_tokens, "replaces", 0);
+  bind_author(&of_tokens, author);
+  if (!db_begin(worker->db, error))
+    return false;
+
+  bool ok = db_run(worker->db, &sql_agent_remove, &parameters, &rows, error);
+  if (ok && !db_count(rows))
+    ok = error_of(error, ERROR_MISSING,
+                  "there is no agent \"%.40s\"; GET /v1/agents?all=true lists all", agent);
+  else if (ok && db_get_bool(rows, 0, "is_live"))
+    ok = error_of(error, ERROR_CONFLICT,
+                  "agent %.40s (%.80s) is live, last seen at %s; stop it first, or drain it", agent,
+                  db_get(rows, 0, "name"), db_get(rows, 0, "last_seen"));
+  ok = ok && db_run(worker->db, &sql_agent_tokens_end, &of_tokens, NULL, error) &&
+       audit_note(worker->db, author, AUDIT_REMOVE_AGENT, agent,
+                  json_pack("{s:s}", "name", db_get(rows, 0, "name")), error);
+  return db_end(worker->db, ok, error);
+}
+
+void route_agent_delete(struct worker *worker, struct request *request) {
+  const char *id = request->segments[0];
+  struct error error;
+  if (!request_query_only(request, NULL))
+    return;
+  if (!agent_remove(worker, id, request_author(request), &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  log_info("agent: removed agent=%s by=%s", id, request->token_name);
+  if (!tokens_refresh(worker, &error))
+    log_warning("tokens: %s", error.message);
+  request_answer_empty(request, 204);
+}
+
 void route_agent_list(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", NULL};
+  static const char *const names[] = {"limit", "after", "all", NULL};
+  const char *all = request_query(request, "all"), *after;
   struct error error;
   int64_t limit;
-  const char *after;
   if (!request_query_only(request, names) || !request_page(request, &limit, &after))
     return;
+  if (all && !string_equal(all, "true") && !string_equal(all, "false")) {
+    answer_refusal(request, ERROR_INVALID, "", "all=\"%.40s\" must be true or false", all);
+    return;
+  }
 
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
   bind_text(&parameters, "after", after ? after : "");
+  bind_bool(&parameters, "all", string_equal(all, "true"));
   bind_integer(&parameters, "limit", limit);
   if (!db_run(worker->db, &sql_agents_list, &parameters, &rows, &error)) {
     answer_failure(request, &error);

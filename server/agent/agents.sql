@@ -63,13 +63,31 @@ SET drain_reason = :reason,
     suspect_since = CASE WHEN :reason::text IS NOT NULL THEN suspect_since END
 WHERE agent = :agent AND device = :device;
 
--- A refused enrolment of an agent's id from another machine is shown for a day.
+-- Marks an agent that is not live as removed. No row: there is no such agent.
+-- name: agent_remove
+WITH removed AS (
+    UPDATE agents
+    SET removed_at = now(), removed_by = :author, removed_by_id = :author_id::bigint
+    WHERE id = :agent
+      AND last_seen <= now() - :live_ms::bigint * interval '1 ms'
+    RETURNING id
+)
+SELECT a.name, rfc3339(a.last_seen) AS last_seen,
+       NOT EXISTS (SELECT FROM removed) AS is_live
+FROM agents a
+WHERE a.id = :agent;
+
+-- Without :all it leaves out agents that were removed and not seen since, and those that were not
+-- seen for a week. A refused enrolment of an agent's id from another machine is shown for a day.
 -- name: agents_list
 SELECT a.id, a.name, a.version,
        CASE WHEN a.drain_reason IS NOT NULL THEN 'draining'
             WHEN a.last_seen > now() - :live_ms::bigint * interval '1 ms' THEN 'live'
             ELSE 'lost' END AS state,
        a.drain_reason, a.drained_by, a.drained_by_id,
+       CASE WHEN is_removed THEN rfc3339(a.removed_at) END AS removed_at,
+       CASE WHEN is_removed THEN a.removed_by END AS removed_by,
+       CASE WHEN is_removed THEN a.removed_by_id END AS removed_by_id,
        (SELECT array_agg(digest_text(k)) FROM unnest(a.trusted_keys) k) AS trusted_keys,
        (SELECT COALESCE(json_agg(json_build_object(
                    'device', d.device, 'backend', d.backend, 'environment', e.identity,
@@ -87,6 +105,8 @@ SELECT a.id, a.name, a.version,
        rfc3339(a.last_seen) AS last_seen
 FROM agents a
 CROSS JOIN LATERAL (SELECT a.refused_at > now() - interval '1 day' AS is_shown) refusal
+CROSS JOIN LATERAL (SELECT COALESCE(a.removed_at >= a.last_seen, false) AS is_removed) removal
 WHERE a.id > :after
+  AND (:all::boolean OR (NOT is_removed AND a.last_seen > now() - interval '7 days'))
 ORDER BY a.id
 LIMIT :limit::bigint;

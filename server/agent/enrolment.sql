@@ -78,10 +78,11 @@ ON CONFLICT (agent, device) DO UPDATE
 SET backend = excluded.backend, environment_id = excluded.environment_id, facts = excluded.facts;
 
 -- Ends the agent's tokens. With :replaces, the token of the request, it ends only the unused ones
--- that were made earlier to replace that token.
+-- that were made earlier to replace that token. One of them may have been made after this transaction
+-- began.
 -- name: agent_tokens_end
 UPDATE tokens
-SET revoked_at = now(), revoked_by = :author, revoked_by_id = :author_id::bigint
+SET revoked_at = GREATEST(now(), created_at), revoked_by = :author, revoked_by_id = :author_id::bigint
 WHERE agent = :agent
   AND revoked_at IS NULL
   AND (:replaces::bigint = 0 OR (id <> :replaces AND replaces IS NOT NULL));

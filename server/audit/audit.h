@@ -18,11 +18,15 @@
   ACTION(REVALIDATE, "revalidate")                                                                 \
   ACTION(RAISE, "raise")                                                                           \
   ACTION(CANCEL, "cancel")                                                                         \
+  ACTION(RETRY, "retry")                                                                           \
   ACTION(ENROL, "enrol")                                                                           \
   ACTION(REPLACE_TOKEN, "replace-token")                                                           \
   ACTION(DRAIN, "drain")                                                                           \
   ACTION(RESUME, "resume")                                                                         \
+  ACTION(REMOVE_AGENT, "remove-agent")                                                             \
   ACTION(RELEASE, "release")                                                                       \
+  ACTION(OVERRIDE, "override")                                                                     \
+  ACTION(END_OVERRIDE, "end-override")                                                             \
   ACTION(MOVE, "move")                                                                             \
   ACTION(SIGN, "sign")                                                                             \
   ACTION(SIGN_CODE, "sign-code")                                                                   \

@@ -38,6 +38,7 @@ LEFT JOIN (
 LEFT JOIN jobs j ON j.id = l.job_id
 LEFT JOIN kernels k ON k.hash = j.kernel
 WHERE a.last_seen > now() - :gone_days::bigint * interval '1 day'
+  AND COALESCE(a.removed_at < a.last_seen, true)
 ORDER BY a.name, a.id, d.device;
 
 -- The open jobs of each campaign and hardware, and in every row the totals over all jobs there

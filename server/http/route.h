@@ -58,6 +58,7 @@ enum token_role {
 #define MAY_WORK (TOKEN_AGENT | TOKEN_ADMIN)
 #define MAY_ENROL (TOKEN_AGENT | TOKEN_ENROL | TOKEN_ADMIN)
 #define MAY_OPERATE (TOKEN_OPERATOR | TOKEN_ADMIN)
+#define MAY_OVERRIDE (TOKEN_PUBLISHER | TOKEN_OPERATOR | TOKEN_ADMIN)
 
 enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
 
@@ -89,6 +90,12 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(job_post, "POST", "/v1/jobs", MAY_SUBMIT, ROUTE_DATABASE, 4 * MIB, \
         "Submit a job or a batch of jobs") \
   ROUTE(job_list, "GET", "/v1/jobs", MAY_READ, ROUTE_DATABASE, 0, "List jobs") \
+  ROUTE(job_cancel, "POST", "/v1/jobs/cancel", MAY_SUBMIT, ROUTE_DATABASE, 512 * KIB, \
+        "Cancel many jobs, by their ids, tag, run, kernel or user") \
+  ROUTE(job_retry, "POST", "/v1/jobs/retry", MAY_SUBMIT, ROUTE_DATABASE, 512 * KIB, \
+        "Try failed and cancelled jobs again") \
+  ROUTE(job_progress, "POST", "/v1/jobs/progress", MAY_READ, ROUTE_DATABASE, 512 * KIB, \
+        "Count what became of the given jobs") \
   ROUTE(job_get, "GET", "/v1/jobs/{id}", MAY_READ, ROUTE_DATABASE, 0, "Read a job") \
   ROUTE(job_measurements, "GET", "/v1/jobs/{id}/measurements", MAY_READ, ROUTE_DATABASE, 0, \
         "Read a job's measurements") \
@@ -104,6 +111,8 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "Replace an agent's own token") \
   ROUTE(agent_drain, "POST", "/v1/agents/{id}/drain", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
         "Drain an agent, with a reason") \
+  ROUTE(agent_delete, "DELETE", "/v1/agents/{id}", MAY_OPERATE, ROUTE_DATABASE, 0, \
+        "Remove an agent that is gone from the list, and end its tokens") \
   ROUTE(agent_list, "GET", "/v1/agents", MAY_READ, ROUTE_DATABASE, 0, "List agents") \
   ROUTE(lease_post, "POST", "/v1/leases", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
         "Pull work (long poll)") \
@@ -120,6 +129,12 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "Read a release's canonical bytes") \
   ROUTE(release_export, "GET", "/v1/releases/{digest}/export/{format}", \
         MAY_READ, ROUTE_DATABASE, 0, "Read a release rendered for a consumer") \
+  ROUTE(override_post, "POST", "/v1/overrides", MAY_OVERRIDE, ROUTE_DATABASE, 256 * KIB, \
+        "Pin or ban a config in all releases from now on, with a reason") \
+  ROUTE(override_list, "GET", "/v1/overrides", MAY_READ, ROUTE_DATABASE, 0, \
+        "List pins and bans") \
+  ROUTE(override_delete, "DELETE", "/v1/overrides/{id}", MAY_OVERRIDE, ROUTE_DATABASE, 0, \
+        "Remove a pin or ban") \
   ROUTE(channel_put, "PUT", "/v1/channels/{name}", MAY_PUBLISH, ROUTE_DATABASE, 16 * KIB, \
         "Point a channel at a release") \
   ROUTE(channel_list, "GET", "/v1/channels", MAY_READ, ROUTE_DATABASE, 0, "List channel entries") \

@@ -7,7 +7,7 @@ SELECT j.id, j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.
     j.baseline_from, j.seed, j.search_strategy, j.search_trials, j.final_devices, j.configs,
     t.measured, t.outcomes, t.spent_device_seconds, t.opening_device_seconds, j.reason,
     rfc3339(j.created_at) AS created_at, rfc3339(j.finished_at) AS finished_at,
-    j.submitted_by, j.submitted_by_id, j.cancelled_by, j.cancelled_by_id,
+    j.submitted_by, j.submitted_by_id, j.cancelled_by, j.cancelled_by_id, j.retry_of,
     w.config AS winner_config, w.config_values AS winner_values, w.agreement AS winner_agreement,
     to_json(w.interpreted) AS winner_interpreted
 FROM jobs j
@@ -18,7 +18,10 @@ CROSS JOIN LATERAL job_progress(j.id) t
 WHERE j.id < :before::bigint
   AND (:state::job_state IS NULL OR j.state = :state::job_state)
   AND (:tag::text IS NULL OR j.tag = :tag)
+  AND (:run::text IS NULL OR j.run = :run)
+  AND (:owner::text IS NULL OR j.submitted_by = :owner)
   AND (:kernel::bytea IS NULL OR j.kernel = :kernel)
+  AND (:kernel_name::text IS NULL OR k.name = :kernel_name)
 ORDER BY j.id DESC
 LIMIT :limit::bigint + 1;
 
@@ -31,7 +34,7 @@ SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_
     j.baseline_from, j.seed, j.search_strategy, j.search_trials, j.final_devices, j.configs,
     t.measured, t.outcomes, t.spent_device_seconds, t.opening_device_seconds, j.reason,
     rfc3339(j.created_at) AS created_at, rfc3339(j.finished_at) AS finished_at,
-    j.submitted_by, j.submitted_by_id, j.cancelled_by, j.cancelled_by_id,
+    j.submitted_by, j.submitted_by_id, j.cancelled_by, j.cancelled_by_id, j.retry_of,
     w.config AS winner_config, w.config_values AS winner_values, w.agreement AS winner_agreement,
     to_json(w.interpreted) AS winner_interpreted, w.verdict AS winner_verdict,
     CASE WHEN w.job_id IS NOT NULL THEN (

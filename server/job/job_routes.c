@@ -4,6 +4,7 @@
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/job/job_read.sql.h"
+#include "server/job/job_select.h"
 #include "server/job/jobs.h"
 #include "server/lease/lease.h"
 #include "server/lease/lease_plan.h"
@@ -53,7 +54,7 @@ struct job_summary {
   struct job_finals finals;
   double spent_device_seconds, opening_device_seconds;
   char *submitted_by, *cancelled_by;
-  int64_t submitted_by_id, cancelled_by_id;
+  int64_t submitted_by_id, cancelled_by_id, retry_of;
   struct job_winner winner;
   /* Of a single job: */
   json_t *space, *flagged;
@@ -105,7 +106,8 @@ struct job_summary {
   FIELD(TEXT, submitted_by, FIELD_ANSWER, .schema = SCHEMA_BY), \
   FIELD(ID, submitted_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID), \
   FIELD(TEXT, cancelled_by, FIELD_ANSWER, .schema = SCHEMA_BY), \
-  FIELD(ID, cancelled_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID)
+  FIELD(ID, cancelled_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID), \
+  FIELD(ID, retry_of, FIELD_ANSWER, .about = "the failed or cancelled job that it tries again")
 /* clang-format on */
 
 static const struct field item_fields[] = {
@@ -128,12 +130,13 @@ static const struct field job_fields[] = {
 const struct record job_record = RECORD("Job", struct job_summary, job_fields);
 
 void route_job_list(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", "state", "tag", "kernel", NULL};
+  static const char *const names[] = {"limit",  "after", "state", "tag",
+                                      "kernel", "run",   "user",  NULL};
   static const struct list list = {
       .statement = &sql_jobs_list, .record = &job_item_record, .is_newest_first = true};
-  const char *state = request_query(request, "state"), *hash = request_query(request, "kernel");
+  const char *state = request_query(request, "state");
   enum job_state known;
-  struct digest kernel;
+  struct error error;
   if (!request_query_only(request, names))
     return;
 
@@ -144,17 +147,13 @@ void route_job_list(struct worker *worker, struct request *request) {
     return;
   }
 
-  if (hash && !digest_parse(hash, &kernel)) {
-    answer_refusal(request, ERROR_INVALID, "",
-                   "kernel=\"%.80s\" is not a kernel hash (\"sha256:\" and 64 hexadecimal digits)",
-                   hash);
-    return;
-  }
-
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "state", state);
-  bind_text(&parameters, "tag", request_query(request, "tag"));
-  bind_digest(&parameters, "kernel", hash ? &kernel : NULL);
+  if (!bind_job_filters(&parameters, request_query(request, "tag"), request_query(request, "run"),
+                        request_query(request, "kernel"), request_query(request, "user"), &error)) {
+    answer_failure(request, &error);
+    return;
+  }
   answer_page(worker, request, &list, &parameters);
 }
 

@@ -41,13 +41,13 @@ bool job_state_is_final(enum job_state state) {
   return state != JOB_QUEUED && state != JOB_RUNNING;
 }
 
-bool job_change_state(struct db *db, const struct job_change *change, size_t *ret_changed,
-                      struct error *error) {
+/* The one statement that changes a job's state; *ret_rows: the ids of the jobs that changed. */
+static bool state_change(struct db *db, const struct job_change *change, struct db_rows **ret_rows,
+                         struct error *error) {
   ALWAYS(job_state_may_change(change->from, change->to));
   static const struct author no_author;
   bool is_stage = change->from == change->to;
   cleanup_json json_t *nothing = json_object();
-  cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integers(&parameters, "jobs", change->jobs, change->n);
   bind_text(&parameters, "from_state", job_state_names[change->from]);
@@ -62,7 +62,13 @@ bool job_change_state(struct db *db, const struct job_change *change, size_t *re
   bind_text(&parameters, "reason", change->reason);
   bind_json(&parameters, "detail", change->detail ? change->detail : nothing);
   bind_author(&parameters, change->author ? change->author : &no_author);
-  if (!db_run(db, &sql_job_change_state, &parameters, &rows, error))
+  return db_run(db, &sql_job_change_state, &parameters, ret_rows, error);
+}
+
+bool job_change_state(struct db *db, const struct job_change *change, size_t *ret_changed,
+                      struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!state_change(db, change, &rows, error))
     return false;
 
   *ret_changed = (size_t)db_count(rows);
@@ -119,6 +125,65 @@ bool job_end(struct worker *worker, int64_t job, const char *reason, const struc
 
   *ret_ended = changed > 0;
   return end_settle(worker, &change, *ret_ended, error);
+}
+
+/* Cancels the jobs that are in the state `from`, with a row of the audit log for each, in one
+ * transaction; *ret_rows: their ids. */
+static bool cancel_from(struct worker *worker, const struct job_change *change,
+                        struct db_rows **ret_rows, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_begin(worker->db, error))
+    return false;
+
+  bool ok = state_change(worker->db, change, &rows, error);
+  size_t n = ok ? (size_t)db_count(rows) : 0;
+  cleanup_free struct audit_row *notes = xcalloc(n + 1, sizeof *notes);
+  for (size_t i = 0; i < n; i++)
+    notes[i] = (struct audit_row){change->author, AUDIT_CANCEL, db_get(rows, (int)i, "id"), NULL};
+  ok = ok && audit_add(worker->db, notes, n, error);
+  if (!db_end(worker->db, ok, error))
+    return false;
+
+  *ret_rows = TAKE(rows);
+  return true;
+}
+
+bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n, const struct author *author,
+                 size_t *ret_cancelled, struct error *error) {
+  /* Queued is tried first, as in job_end. Each state has its own transaction, which locks jobs in
+   * the order of their ids: with two states in one, two of them could wait for each other. */
+  static const enum job_state from[] = {JOB_QUEUED, JOB_RUNNING};
+  struct job_change change = {.jobs = jobs, .n = n, .to = JOB_CANCELLED, .author = author};
+  cleanup_free int64_t *cancelled = xcalloc(n + 1, sizeof *cancelled);
+  size_t n_cancelled = 0;
+  bool ok = true;
+  for (size_t i = 0; ok && i < ARRAY_LENGTH(from); i++) {
+    cleanup_rows struct db_rows *rows = NULL;
+    change.from = from[i];
+    ok = false;
+    for (int attempt = 1; !ok; attempt++) {
+      ok = cancel_from(worker, &change, &rows, error);
+      if (!ok && (error->kind != ERROR_CONTENTION || attempt == FINISH_ATTEMPTS))
+        break;
+    }
+    for (int row = 0; ok && row < db_count(rows); row++)
+      cancelled[n_cancelled++] = db_get_integer(rows, row, "id");
+  }
+
+  /* Also after a failure: what was cancelled before it is committed. */
+  struct error unsettled;
+  if (n_cancelled && !leases_cancel_ended(worker->db, cancelled, n_cancelled, &unsettled)) {
+    if (ok)
+      *error = unsettled;
+    ok = false;
+  }
+  for (size_t i = 0; i < n_cancelled; i++)
+    job_announce(worker, cancelled[i]);
+  if (n_cancelled)
+    log_info("job: cancelled jobs=%zu first=%lld by=%s", n_cancelled, (long long)cancelled[0],
+             author->name);
+  *ret_cancelled = n_cancelled;
+  return ok;
 }
 
 bool job_end_disagreed(struct worker *worker, int64_t job, const struct job_brief *at,

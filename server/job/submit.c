@@ -343,6 +343,7 @@ static const struct field row_fields[] = {
     RECORD_FIELD_AS("config_us", INTEGER, struct submission, sizing.config_us),
     REQUESTED(RECORD, search, .of = &job_search_record),
     REQUESTED(RECORD, finals, .of = &job_finals_record),
+    RECORD_FIELD(INTEGER, struct submission, retry_of),
 };
 #undef REQUESTED
 static const struct record row_record = RECORD(NULL, struct submission, row_fields);
@@ -442,6 +443,9 @@ bool jobs_find(struct db *db, struct submission *const *jobs, size_t n, struct e
     return false;
 
   known_read(rows, jobs);
+  for (size_t i = 0; i < n; i++)
+    if (jobs[i]->known.id == jobs[i]->retry_of) /* it steps aside when the jobs are stored */
+      jobs[i]->known = (struct job_known){0};
 
   cleanup_free struct submission **added = xcalloc(n + 1, sizeof *added);
   cleanup_free struct submission **budgeted = xcalloc(n + 1, sizeof *budgeted);
@@ -600,7 +604,11 @@ static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
     ALWAYS(json_array_append_new(kept, detail) == 0);
     enum audit_action action = AUDIT_RAISE;
     if (job->known.created) {
-      action = job->request.purpose == PURPOSE_REVALIDATE ? AUDIT_REVALIDATE : AUDIT_SUBMIT;
+      action = job->retry_of                                ? AUDIT_RETRY
+               : job->request.purpose == PURPOSE_REVALIDATE ? AUDIT_REVALIDATE
+                                                            : AUDIT_SUBMIT;
+      if (job->retry_of)
+        json_object_set_new(detail, "of", json_sprintf("%lld", (long long)job->retry_of));
       json_object_set_new(detail, "kernel", json_digest_text(&job->request.kernel));
       json_object_set_new(detail, "tag", json_string(job->request.tag));
     }
@@ -620,6 +628,20 @@ static bool poison_skip(struct db *db, struct submission *const *jobs, size_t n,
         !poison_give_up(db, jobs[i]->known.id, &first, &jobs[i]->poison, &given_up, error))
       return false;
   return true;
+}
+
+/* Gives the jobs that are tried again another run, so that new ones can have their identity. A job
+ * that another transaction retried meanwhile is not changed: its successor is then known. */
+static bool retried_rename(struct db *db, struct submission *const *jobs, size_t n,
+                           struct error *error) {
+  cleanup_free int64_t *retried = xcalloc(n + 1, sizeof *retried);
+  cleanup_parameters struct db_parameters parameters = {0};
+  size_t n_retried = 0;
+  for (size_t i = 0; i < n; i++)
+    if (jobs[i]->retry_of)
+      retried[n_retried++] = jobs[i]->retry_of;
+  bind_integers(&parameters, "jobs", retried, n_retried);
+  return n_retried == 0 || db_run(db, &sql_jobs_step_aside, &parameters, NULL, error);
 }
 
 /* Stores spaces, environments, jobs, their first leases and the notes, in the caller's
@@ -650,7 +672,7 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
   bind_author(&parameters, author);
   if (!db_send(db, &sql_owners_add, &of_owner, DB_ANY_ROWS, error) ||
       !db_run(db, &sql_spaces_store, &of_spaces, NULL, error) ||
-      !environments_store(db, environments, n, error) ||
+      !environments_store(db, environments, n, error) || !retried_rename(db, jobs, n, error) ||
       !db_run(db, &sql_jobs_insert, &parameters, &rows, error))
     return false;
 

@@ -80,6 +80,7 @@ struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest
 /* A submitted job, and its row. */
 struct submission {
   struct job_request request;
+  int64_t retry_of; /* the failed or cancelled job whose identity it takes over; 0: none */
   struct key key;
   struct space *space;
   struct environment environment;

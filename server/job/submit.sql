@@ -32,6 +32,30 @@ WHERE NOT EXISTS (SELECT FROM spaces known WHERE known.digest = s.digest)
 ORDER BY digest
 ON CONFLICT (digest) DO NOTHING;
 
+-- Failed and cancelled jobs that are tried again: each gives up its identity by another run, and
+-- keeps its id, its measurements and its events.
+-- name: jobs_step_aside
+WITH due AS MATERIALIZED (
+    SELECT id
+    FROM jobs
+    WHERE id = ANY (:jobs::bigint[])
+      AND state IN ('failed', 'cancelled')
+      AND retried_at IS NULL
+    ORDER BY id
+    FOR UPDATE
+), renamed AS (
+    UPDATE jobs j
+    SET retried_at = now(),
+        run = CASE WHEN j.run = '' THEN '' ELSE j.run || '/' END || 'retried-' || j.id,
+        events = j.events + 1
+    FROM due
+    WHERE j.id = due.id
+    RETURNING j.id, j.events, j.run
+)
+INSERT INTO job_events (job_id, event, kind, detail)
+SELECT id, events, 'retried', json_build_object('run', run)
+FROM renamed;
+
 -- The rows are inserted in the order of their identity, so that two posts of the same jobs cannot
 -- deadlock. Event 1 of a job is that it was queued.
 -- name: jobs_insert
@@ -44,22 +68,23 @@ WITH input AS MATERIALIZED (
                 :device_class::bytea[], :seed::bigint[], :baseline::bigint[],
                 :baseline_from::text[], :default_config::bigint[], :configs::bigint[],
                 :config_us::bigint[], :search_strategy::text[], :search_trials::int[],
-                :final_devices::int[], :likely::text[])
+                :final_devices::int[], :retry_of::bigint[], :likely::text[])
          WITH ORDINALITY
          AS i(kernel, key_digest, space_digest, environment, tag, run, regime, purpose, is_plain,
               key, priority, budget_ms, build, device_class, seed, baseline, baseline_from,
               default_config, configs, config_us, search_strategy, search_trials, final_devices,
-              likely, n)
+              retry_of, likely, n)
     JOIN environments e ON e.digest = i.environment
 ), stored AS (
     INSERT INTO jobs AS j (kernel, key, key_digest, space_digest, environment_id, tag, run, regime,
         purpose, is_plain, priority, budget_device_ms, build, device_class, seed, baseline,
         baseline_from, default_config, configs, config_us, search_strategy, search_trials,
-        final_devices, likely, events, submitted_by, submitted_by_id, owner_id)
+        final_devices, retry_of, likely, events, submitted_by, submitted_by_id, owner_id)
     SELECT kernel, key::json, key_digest, space_digest, environment_id, tag, run, regime, purpose,
         is_plain, priority, nullif(budget_ms, 0), build, device_class, seed, baseline,
         baseline_from, default_config, configs, config_us, search_strategy, search_trials,
-        final_devices, likely::bigint[], 1, :author::text, :author_id::bigint,
+        final_devices, nullif(retry_of, 0), likely::bigint[], 1, :author::text,
+        :author_id::bigint,
         COALESCE((SELECT id FROM owners WHERE name = :author::text), 0)
     FROM input
     ORDER BY kernel, key_digest, space_digest, environment_id, tag, run, regime

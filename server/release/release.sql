@@ -51,7 +51,7 @@ WHERE c.name = :channel AND c.tag = :tag AND c.environment_digest = :environment
 -- name: release_candidates
 SELECT j.id AS job, k.name, j.kernel, false AS is_external, k.language = 'c' AS is_self_timed,
        k.id AS kernel_order, k.manifest -> 'key' AS key_names, j.key, j.space_digest AS space,
-       j.state, j.reason,
+       j.run, j.state, j.reason,
        COALESCE((extract(epoch FROM j.finished_at) * 1000000)::bigint, 0) AS finished_us,
        w.config IS NOT NULL AS has_winner, COALESCE(w.config, 0) AS ordinal,
        COALESCE(j.baseline, 0) AS baseline, w.config_values AS config, w.verdict,
@@ -89,7 +89,7 @@ WHERE j.environment_id = (SELECT id FROM environments WHERE digest = :environmen
 -- name: release_imports
 SELECT 0 AS job, k.name, i.kernel, k.language = 'external' AS is_external, false AS is_self_timed,
        k.id AS kernel_order, k.manifest -> 'key' AS key_names, i.key, NULL AS space,
-       'done' AS state, NULL AS reason,
+       NULL AS run, 'done' AS state, NULL AS reason,
        (extract(epoch FROM i.imported_at) * 1000000)::bigint AS finished_us,
        true AS has_winner, 0 AS ordinal, 0 AS baseline, i.config, NULL AS verdict,
        false AS has_reference, NULL AS agreement, false AS interpreted, NULL AS others,

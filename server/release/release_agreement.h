@@ -1,5 +1,6 @@
-/* What a release makes of agreement (common/verdict/agreement.h): which winners a request's class
- * leaves out, which config takes a winner's place, and which were found to disagree later.
+/* What a release makes of agreement (common/verdict/agreement.h) and of bans: which winners a
+ * request's class leaves out, which config takes a winner's place, and which were found to disagree
+ * later.
  *
  * Memory: arguments are borrowed. Threads: pure functions, any thread. */
 #ifndef WAVETUNE_SERVER_RELEASE_RELEASE_AGREEMENT_H
@@ -21,8 +22,13 @@ release_contradiction(const struct release_group *group, int64_t after_us, const
 must_check bool release_facts_satisfy(const struct release_request *request,
                                       const struct agreement_facts *facts);
 
-/* Puts the best config of the equivalence set that has the required class in the place of a winner
- * that lacks it, if there is one. */
+/* The ban that names the config for the candidate's kernel and key, or NULL. */
+must_check const struct override *release_ban_of(const struct release_request *request,
+                                                 const struct release_candidate *candidate,
+                                                 const json_t *config);
+
+/* Puts the best config of the equivalence set that has the required class and is not banned in the
+ * place of a winner that lacks it or is banned, if there is one. */
 void release_candidate_substitute(const struct release_request *request,
                                   struct release_candidate *candidate);
 

@@ -1,162 +1,8 @@
-/* Requests for releases; which winners a release includes, and why others are left out. Pure
- * functions, any thread. */
+/* Which winners a release includes, and why others are left out. Pure functions, any thread. */
 #include "server/release/release_make.h"
 
-#include "common/base/time.h"
 #include "common/cache/signatures.h"
 #include "server/release/release_agreement.h"
-
-static int places_compare(const void *a, const void *b) {
-  const struct release_place *left = a, *right = b;
-  int order = memcmp(left->kernel.bytes, right->kernel.bytes, DIGEST_SIZE);
-  return order ? order : strcmp(left->key_text, right->key_text);
-}
-
-static const struct field pin_fields[] = {
-    RECORD_FIELD_AS("kernel", DIGEST, struct release_pin, place.kernel, FIELD_REQUIRED),
-    RECORD_FIELD(JSON, struct release_pin, key, FIELD_REQUIRED,
-                 .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
-    RECORD_FIELD(JSON, struct release_pin, config, FIELD_REQUIRED | FIELD_OBJECT,
-                 .schema = "{\"$ref\": \"#/components/schemas/Config\"}"),
-    RECORD_FIELD_AS("key_text", TEXT, struct release_pin, place.key_text, FIELD_NO_JSON),
-};
-static const struct record pin_record = RECORD(NULL, struct release_pin, pin_fields);
-
-static const struct field replaces_fields[] = {
-    RECORD_FIELD(TEXT, struct release_replaces, channel, FIELD_NOT_NULL,
-                 .schema = "{\"type\": \"string\", \"default\": \"stable\"}"),
-    RECORD_FIELD(
-        NUMBER, struct release_replaces, min_gain, FIELD_NOT_NULL,
-        .schema =
-            "{\"type\": \"number\", \"minimum\": 0, \"exclusiveMaximum\": 1, \"default\": 0.02}"),
-};
-static const struct record replaces_record = RECORD(NULL, struct release_replaces, replaces_fields);
-
-static const struct field request_fields[] = {
-    RECORD_FIELD(CUSTOM, struct release_request, environment, FIELD_REQUIRED,
-                 .custom = &environment_field),
-    RECORD_FIELD(TEXT, struct release_request, tag, FIELD_NOT_NULL, .least = 1,
-                 .most = RELEASE_TAG_MAX, .about = "default: \"default\""),
-    RECORD_FIELD(ENUM, struct release_request, regime, FIELD_NOT_NULL, .names = regime_names,
-                 .about = "default: cold"),
-    RECORD_FIELD_AS("kernels", TEXTS, struct release_request, kernel_texts, FIELD_NOT_NULL,
-                    .least = 1, .most = RELEASE_KERNELS_MAX,
-                    .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 1000,"
-                              " \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"),
-    RECORD_FIELD(TIME, struct release_request, as_of, FIELD_NOT_NULL),
-    RECORD_FIELD(RECORDS, struct release_request, pins, FIELD_NOT_NULL, .most = RELEASE_PINS_MAX,
-                 .of = &pin_record),
-    RECORD_FIELD(RECORD, struct release_request, replaces, .of = &replaces_record),
-    RECORD_FIELD(
-        BOOL, struct release_request, refuse_self_timed, FIELD_NOT_NULL,
-        .about =
-            "leaves out winners of kernels in c, whose code runs in the process that times it"),
-    RECORD_FIELD(ENUM, struct release_request, require_agreement, FIELD_NOT_NULL,
-                 .names = agreement_requirement_names,
-                 .about = "leaves out winners of a lower class, unless one of the equivalence set "
-                          "has it; default: none"),
-};
-const struct record release_request_record =
-    RECORD("ReleaseRequest", struct release_request, request_fields);
-
-/* Whether the request names the kernel in "kernels". */
-static bool kernel_is_named(const struct release_request *request, const struct digest *kernel) {
-  for (size_t i = 0; i < request->kernel_texts.n; i++)
-    if (digest_equal(&request->kernels[i], kernel))
-      return true;
-  return false;
-}
-
-/* Checks the pins and sorts them. Their keys and configs are copied, because another thread frees
- * the request's body as soon as the request is answered. */
-static bool pins_finish(struct release_request *request, struct error *error) {
-  struct release_pin *pins = request->pins.all;
-  size_t n = request->pins.n;
-  char at[JSON_POINTER_SIZE], member_at[JSON_POINTER_SIZE];
-  for (size_t i = 0; i < n; i++) {
-    struct release_pin *pin = &pins[i];
-    cleanup_key struct key key = {0};
-    json_pointer_index(at, sizeof at, "/pins", i);
-    json_pointer_member(member_at, sizeof member_at, at, "key");
-    if (!key_parse(pin->key, NULL, 0, &key, error))
-      return error_pointer_prefix(error, member_at);
-    json_decref(pin->key);
-    pin->key = key_to_json(&key);
-    pin->place.key_text = json_canonical(pin->key);
-    pin->index = i;
-
-    const char *name;
-    json_t *value;
-    json_pointer_member(member_at, sizeof member_at, at, "config");
-    json_object_foreach (pin->config, name, value)
-      if (json_is_object(value) || json_is_array(value))
-        return error_at(error, member_at, "\"%.64s\" must be null, a boolean, a number or a string",
-                        name);
-    json_t *copy = json_deep_copy(pin->config);
-    ALWAYS(copy != NULL);
-    json_decref(pin->config);
-    pin->config = copy;
-
-    if (request->kernel_texts.n && !kernel_is_named(request, &pin->place.kernel))
-      return error_at(error, at,
-                      "the pin's kernel is not one of \"kernels\"; name it there or drop the pin");
-  }
-
-  if (n)
-    qsort(pins, n, sizeof *pins, places_compare);
-  for (size_t i = 1; i < n; i++)
-    if (places_compare(&pins[i - 1], &pins[i]) == 0) {
-      size_t one = pins[i - 1].index, other = pins[i].index;
-      return error_at(error, json_pointer_index(at, sizeof at, "/pins", one > other ? one : other),
-                      "pin %zu is for the same kernel and key; keep one of the two",
-                      one < other ? one : other);
-    }
-  return true;
-}
-
-bool release_request_parse(const json_t *json, struct release_request *ret, struct error *error) {
-  cleanup_release_request struct release_request request = {
-      .tag = xstrdup("default"), .regime = REGIME_COLD, .replaces = {.min_gain = VERDICT_MIN_GAIN}};
-  if (!record_read(&release_request_record, json, "", &request, error))
-    return false;
-  if (request.as_of && !time_parse(request.as_of, &request.as_of_us))
-    return error_at(error, "/as_of", "\"%.64s\" is not a time; write it as 2026-01-31T12:00:00Z",
-                    request.as_of);
-
-  request.kernels = xcalloc(request.kernel_texts.n + 1, sizeof *request.kernels);
-  for (size_t i = 0; i < request.kernel_texts.n; i++) {
-    char at[JSON_POINTER_SIZE];
-    if (!digest_parse(request.kernel_texts.all[i], &request.kernels[i]))
-      return error_at(error, json_pointer_index(at, sizeof at, "/kernels", i),
-                      "a kernel is named by \"sha256:\" and 64 lower-case hexadecimal digits");
-  }
-
-  if (!pins_finish(&request, error))
-    return false;
-
-  struct release_replaces *replaces = &request.replaces;
-  if (json_is_object(json_object_get(json, "replaces"))) {
-    if (!replaces->channel)
-      replaces->channel = xstrdup("stable");
-    if (!channel_name_check(replaces->channel, error))
-      return error_pointer_prefix(error, "/replaces/channel");
-    if (!(replaces->min_gain >= 0 && replaces->min_gain < 1))
-      return error_at(error, "/replaces/min_gain",
-                      "\"min_gain\" is %g; it is the share of the served config's time that a "
-                      "winner must save, 0 to below 1",
-                      replaces->min_gain);
-  }
-
-  *ret = request;
-  request = (struct release_request){0};
-  return true;
-}
-
-void release_request_release(struct release_request *request) {
-  free(request->kernels);
-  record_release(&release_request_record, request);
-  *request = (struct release_request){0};
-}
 
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct release_candidate, member, __VA_ARGS__)
 static const struct field candidate_fields[] = {
@@ -170,6 +16,7 @@ static const struct field candidate_fields[] = {
     FIELD(JSON, key),
     RECORD_FIELD_AS("key_text", TEXT, struct release_candidate, place.key_text, FIELD_NO_COLUMN),
     FIELD(DIGEST, space),
+    FIELD(TEXT, run),
     FIELD(TEXT, state),
     FIELD(TEXT, reason),
     FIELD(INTEGER, finished_us),
@@ -249,7 +96,7 @@ void release_served_init(struct release_served *served, struct release *release)
                                          &kernel->configs[winner->config],
                                          kernel->provenance[winner->provenance]};
     }
-  qsort(served->winners, served->n, sizeof *served->winners, places_compare);
+  qsort(served->winners, served->n, sizeof *served->winners, release_places_compare);
 }
 
 void release_served_release(struct release_served *served) {
@@ -265,14 +112,14 @@ static const struct release_pin *pin_of(const struct release_request *request,
                                         const struct release_candidate *candidate) {
   const struct records *pins = &request->pins;
   return pins->n ? bsearch(&candidate->place, pins->all, pins->n, sizeof(struct release_pin),
-                           places_compare)
+                           release_places_compare)
                  : NULL;
 }
 
 static const struct release_served_winner *served_of(const struct release_served *served,
                                                      const struct release_candidate *candidate) {
   return served->n ? bsearch(&candidate->place, served->winners, served->n, sizeof *served->winners,
-                             places_compare)
+                             release_places_compare)
                    : NULL;
 }
 
@@ -282,11 +129,23 @@ static bool is_of_its_space(const struct release_config *config,
   return config->has_ordinal && digest_equal(&config->space, &candidate->space);
 }
 
+/* The next override of a kind that concerns the candidate's kernel and key. */
+static const struct override *override_of(const struct release_request *request,
+                                          enum override_kind kind, const struct override *last,
+                                          const struct release_candidate *candidate,
+                                          const json_t *config) {
+  return override_next(request->overrides, kind, last, &candidate->place.kernel, candidate->name,
+                       candidate->place.key_text, config);
+}
+
 bool release_needs_space(const struct release_request *request, const struct release_served *served,
                          const struct release_candidate *candidate) {
   const struct release_served_winner *winner = served_of(served, candidate);
-  return candidate->job && (pin_of(request, candidate) || candidate->disagreeing.n ||
-                            (winner && !is_of_its_space(winner->config, candidate)));
+  return candidate->job &&
+         (pin_of(request, candidate) || candidate->disagreeing.n ||
+          (winner && !is_of_its_space(winner->config, candidate)) ||
+          override_of(request, OVERRIDE_PIN, NULL, candidate, NULL) ||
+          (candidate->has_winner && release_ban_of(request, candidate, candidate->config)));
 }
 
 static const char *origin_of(const json_t *provenance) {
@@ -304,6 +163,11 @@ void release_plan_release(struct release_plan *plan) {
     free(plan->included[i].kept_reason);
   for (size_t i = 0; i < plan->n_skipped; i++)
     free(plan->skipped[i].reason);
+  for (size_t i = 0; i < plan->n_standing; i++) {
+    free(plan->standing[i]->standing);
+    free(plan->standing[i]);
+  }
+  free(plan->standing);
   free(plan->skipped);
   free(plan->included);
   *plan = (struct release_plan){0};
@@ -320,6 +184,43 @@ static void plan_skip(struct release_plan *plan, struct release_skipped skipped)
   plan->skipped[plan->n_skipped++] = skipped;
 }
 
+/* Skips a pin with a reason, which is taken over. */
+static void plan_skip_pin(struct release_plan *plan, const struct release_candidate *candidate,
+                          const struct release_pin *pin, char *reason) {
+  plan_skip(plan,
+            (struct release_skipped){candidate->name, pin->place.kernel, pin->key, 0, reason});
+}
+
+/* "the config is banned by override 3 of alice: REASON" */
+static char *banned_text(const char *what, const struct override *ban) {
+  cleanup_free char *text = override_text(ban);
+  return xasprintf("%s is banned by %s", what, text);
+}
+
+/* The pin of an override for the candidate's kernel and key: the most specific one whose config is
+ * not banned. NULL: none. */
+static const struct release_pin *standing_pin(const struct release_request *request,
+                                              const struct release_candidate *candidate,
+                                              struct release_plan *plan) {
+  for (const struct override *it = NULL;
+       (it = override_of(request, OVERRIDE_PIN, it, candidate, NULL));) {
+    struct release_pin *pin = xcalloc(1, sizeof *pin);
+    *pin = (struct release_pin){.place = candidate->place,
+                                .key = candidate->key,
+                                .config = it->config,
+                                .standing = override_text(it)};
+    GROW(plan->standing, plan->n_standing, plan->standing_capacity);
+    plan->standing[plan->n_standing++] = pin;
+
+    const struct override *ban = release_ban_of(request, candidate, it->config);
+    if (!ban)
+      return pin;
+    cleanup_free char *what = xasprintf("the pin of %s is not used: its config", pin->standing);
+    plan_skip_pin(plan, candidate, pin, banned_text(what, ban));
+  }
+  return NULL;
+}
+
 static void plan_skip_candidate(struct release_plan *plan,
                                 const struct release_candidate *candidate, char *reason) {
   plan_skip(plan, (struct release_skipped){candidate->name, candidate->place.kernel, candidate->key,
@@ -329,7 +230,7 @@ static void plan_skip_candidate(struct release_plan *plan,
 static int compare_names_and_places(const struct release_candidate *left,
                                     const struct release_candidate *right) {
   int order = strcmp(left->name, right->name);
-  return order ? order : places_compare(&left->place, &right->place);
+  return order ? order : release_places_compare(&left->place, &right->place);
 }
 
 /* A group has one (kernel, key): first the jobs that have finished, the last one first, then the
@@ -379,6 +280,13 @@ static char *unusable_reason(const struct release_request *request,
                    "a config");
   if (candidate->outcome == VERDICT_SLOWER)
     return xstrdup("slower than its baseline");
+
+  const struct override *ban = release_ban_of(request, candidate, candidate->config);
+  if (ban)
+    return banned_text(candidate->n_equivalents > 1
+                           ? "the winner, as the rest of its equivalence set,"
+                           : "the winner",
+                       ban);
 
   const struct release_candidate *by =
       release_contradiction(group, candidate->finished_us, candidate->config);
@@ -460,6 +368,7 @@ static bool served_is_unusable(const struct release_request *request,
       chosen_us = all[i].finished_us;
   if ((request->refuse_self_timed && all->is_self_timed) ||
       !release_facts_satisfy(request, &facts) ||
+      release_ban_of(request, all, served->config->values) ||
       release_contradiction(group, chosen_us, served->config->values))
     return true;
 
@@ -548,8 +457,10 @@ static json_t *job_build(const struct release_candidate *candidate) {
 }
 
 /* Plans one (kernel, key) with a pin. The ordinal of the config is that in the space of the newest
- * job whose space has it. If there are only imports, any config may be pinned. */
-static void pinned_plan(const struct release_pin *pin, const struct environment *environment,
+ * job whose space has it. If there are only imports, any config may be pinned. False: it is
+ * skipped.
+ */
+static bool pinned_plan(const struct release_pin *pin, const struct environment *environment,
                         const struct release_served_winner *served,
                         const struct release_candidate *group, size_t n,
                         struct release_plan *plan) {
@@ -572,11 +483,14 @@ static void pinned_plan(const struct release_pin *pin, const struct environment 
     found = true;
   }
 
-  if (!found)
-    plan_skip(plan, (struct release_skipped){group->name, pin->place.kernel, pin->key, 0,
-                                             TAKE(first_reason)});
-  for (size_t i = 0; i < n; i++)
+  if (!found && pin->standing)
+    plan_skip_pin(plan, group, pin,
+                  xasprintf("the pin of %s is not used: %s", pin->standing, first_reason));
+  else if (!found)
+    plan_skip_pin(plan, group, pin, TAKE(first_reason));
+  for (size_t i = 0; i < n && (found || !pin->standing); i++)
     plan_skip_candidate(plan, &group[i], xstrdup("superseded by the pin"));
+  return found;
 }
 
 /* For each kernel name (the included winners are sorted by it), drops the winners of all kernels
@@ -600,7 +514,7 @@ static void kernels_supersede(const struct release_request *request, struct rele
       const struct release_candidate *candidate = included->candidate;
       char text[DIGEST_TEXT_SIZE];
       if (candidate->is_external || digest_equal(&candidate->place.kernel, &newest->place.kernel) ||
-          kernel_is_named(request, &candidate->place.kernel)) {
+          release_names_kernel(request, &candidate->place.kernel)) {
         plan->included[kept++] = *included;
         continue;
       }
@@ -637,14 +551,20 @@ void release_plan(const struct release_request *request, const struct environmen
     for (size_t i = 0; i < request->kernel_texts.n; i++)
       has_job[i] |= digest_equal(&group->place.kernel, &request->kernels[i]);
 
+    /* A pin of the request is used, or skipped with the reason, and nothing takes its place; but
+     * that of an override does not take a key out of a release. */
     const struct release_pin *pin = pin_of(request, group);
     const struct release_served_winner *winner = served_of(served, group);
-    if (pin) {
+    const struct override *ban = pin ? release_ban_of(request, group, pin->config) : NULL;
+    if (pin)
       pin_is_used[pin - pins] = true;
-      pinned_plan(pin, environment, winner, group, end - first, ret_plan);
-    } else {
+    if (ban)
+      plan_skip_pin(ret_plan, group, pin, banned_text("the pinned config", ban));
+    if (!pin)
+      pin = standing_pin(request, group, ret_plan);
+    if (!pin || ban ||
+        (!pinned_plan(pin, environment, winner, group, end - first, ret_plan) && pin->standing))
       group_plan(request, winner, group, end - first, ret_plan);
-    }
   }
 
   kernels_supersede(request, ret_plan);

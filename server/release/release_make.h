@@ -28,6 +28,10 @@
  * that has it takes the winner's place; where there is none, the job is not usable. A served config
  * that lacks it is not kept; a pin needs neither. Times and ratios of a substitute are its own.
  *
+ * Overrides (override_rules.h) pin and ban configs for good. Where a winner is banned, the best
+ * config of its equivalence set that is not takes its place; where there is none, the job is not
+ * usable. What is served and banned is not kept.
+ *
  * An import is a candidate without a job. It is taken if no job is usable and no winner of a job is
  * served. It has no space: for a key that only imports have, a pin may name any config.
  *
@@ -40,6 +44,7 @@
 #include "common/record/record.h"
 #include "common/space/space.h"
 #include "common/verdict/verdict.h"
+#include "server/release/override_rules.h"
 
 #define RELEASE_PINS_MAX 10000
 #define RELEASE_KERNELS_MAX 1000
@@ -54,7 +59,8 @@ struct release_place {
 struct release_pin {
   struct release_place place;
   json_t *key, *config;
-  size_t index; /* in the request, for JSON Pointers */
+  size_t index;   /* in the request, for JSON Pointers */
+  char *standing; /* the override that it is of, as text; NULL: of the request */
 };
 
 /* The body of POST /v1/releases. */
@@ -73,8 +79,19 @@ struct release_request {
   } replaces;
   bool refuse_self_timed; /* leave out winners of kernels in c, unless they are pinned */
   enum agreement_requirement require_agreement;
+  struct release_requires {
+    bool all;          /* every key that a job or an import has */
+    char *run;         /* those of the run's jobs; NULL: of none */
+    struct texts jobs; /* those of these jobs, by id */
+  }
+    requires;                        /* keys without which no release is made */
+  const struct overrides *overrides; /* that hold for it; NULL: none. Not in the body */
 };
 extern const struct record release_request_record;
+/* For sorting and finding by place, which is the first member. */
+int release_places_compare(const void *a, const void *b);
+/* Whether the request names the kernel in "kernels". */
+bool release_names_kernel(const struct release_request *request, const struct digest *kernel);
 must_check bool release_request_parse(const json_t *json, struct release_request *ret,
                                       struct error *error);
 void release_request_release(struct release_request *request);
@@ -94,6 +111,7 @@ struct release_candidate {
   struct digest space;
   const struct space *points; /* the space, at least where release_needs_space; borrowed from the
                                  candidates' spaces */
+  char *run;                  /* of the job; NULL: an import */
   char *state;                /* of the job, by its name in the API: "done", "failed", … */
   char *reason;               /* why it failed, or NULL */
   int64_t finished_us;        /* 0: not finished; of an import, when it was made */
@@ -209,6 +227,8 @@ struct release_plan {
   struct release_included *included;
   size_t n_skipped, skipped_capacity;
   struct release_skipped *skipped;
+  size_t n_standing, standing_capacity;
+  struct release_pin **standing; /* pins of overrides; they borrow all but their text */
 };
 
 /* Sorts the candidates, which must all be of kernels that the request names, if it names any.
@@ -219,6 +239,13 @@ void release_plan(const struct release_request *request, const struct environmen
                   struct release_plan *ret_plan);
 void release_plan_release(struct release_plan *plan);
 #define cleanup_release_plan __attribute__((cleanup(release_plan_release)))
+
+/* The keys that the request requires and the plan does not include, each with the reason: of a
+ * job's key that of the job. Kernels of which a newer one has the name are not required by "all".
+ * The members of *ret_missing are as those of `skipped`; free each reason, and the array. */
+void release_missing(const struct release_request *request,
+                     const struct release_candidates *candidates, const struct release_plan *plan,
+                     struct release_skipped **ret_missing, size_t *ret_n);
 
 /* "tuned", "pinned" or "imported". */
 const char *release_origin(const struct release_included *included);

@@ -14,6 +14,7 @@
 #include "server/http/request.h"
 #include "server/import/imports.h"
 #include "server/records.h"
+#include "server/release/overrides.h"
 #include "server/release/release.sql.h"
 #include "server/release/release_make.h"
 #include "server/release/releases.h"
@@ -104,7 +105,7 @@ static json_t *answer_write(struct release_answer *answer, const struct release_
                                   .origin = is_kept ? NULL : release_origin(one),
                                   .agreement = is_known && (!one->pin || one->kept) ? class : NULL,
                                   .reason = is_kept    ? one->kept_reason
-                                            : one->pin ? NULL
+                                            : one->pin ? one->pin->standing
                                                        : candidate->substituted};
   }
 
@@ -371,10 +372,45 @@ void release_made_release(struct release_made *made) {
   *made = (struct release_made){0};
 }
 
-bool release_make(struct worker *worker, const struct release_request *wanted,
+/* Whether the plan includes all keys that the request requires; otherwise fills the answer that
+ * lists those that are missing. */
+static bool required_check(const struct release_request *request,
+                           const struct release_candidates *candidates,
+                           const struct release_plan *plan, struct release_made *ret) {
+  struct release_skipped *missing;
+  size_t n;
+  release_missing(request, candidates, plan, &missing, &n);
+  cleanup_free struct release_item *items = xcalloc(n + 1, sizeof *items);
+  json_t *list = json_array();
+  for (size_t i = 0; i < n; i++) {
+    items[i] = (struct release_item){.name = missing[i].name,
+                                     .kernel = missing[i].kernel,
+                                     .key = missing[i].key,
+                                     .job = job_or_none(missing[i].job),
+                                     .reason = missing[i].reason};
+    json_push(list, record_write(&release_item_record, &items[i]));
+    free(missing[i].reason);
+  }
+  free(missing);
+
+  if (n)
+    *ret = (struct release_made){.answer = json_pack("{s:o}", "lacking", list)};
+  else
+    json_decref(list);
+  return n == 0;
+}
+
+bool release_make(struct worker *worker, const struct release_request *request,
                   const struct environment *environment, const struct author *author,
                   struct release_made *ret, struct error *error) {
   struct channel_state state = {0};
+  cleanup_overrides struct overrides overrides = {0};
+  struct release_request with_overrides = *request;
+  const struct release_request *wanted = &with_overrides;
+  with_overrides.overrides = &overrides;
+  if (!overrides_load(worker->db, environment, wanted->tag, &overrides, error))
+    return false;
+
   cleanup_release_served struct release_served served = {0};
   cleanup_release_candidates struct release_candidates candidates = {0};
   if ((wanted->replaces.channel &&
@@ -384,6 +420,8 @@ bool release_make(struct worker *worker, const struct release_request *wanted,
 
   cleanup_release_plan struct release_plan plan = {0};
   release_plan(wanted, environment, &served, &candidates, &plan);
+  if (!required_check(wanted, &candidates, &plan, ret))
+    return true;
   if (!plan.n_included) {
     struct release_answer nothing = {0};
     cleanup_json json_t *json = answer_write(&nothing, &plan);
@@ -433,6 +471,11 @@ void route_release_post(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
   } else if (made.release) {
     request_answer_json(request, made.is_new ? 201 : 200, TAKE(made.answer));
+  } else if (json_object_get(made.answer, "lacking")) {
+    error_of(&error, ERROR_CONFLICT,
+             "%zu required keys have no winner that can be released; \"lacking\" says which",
+             json_array_size(json_object_get(made.answer, "lacking")));
+    answer_failure_extra(request, &error, TAKE(made.answer));
   } else {
     error_set(&error,
               "nothing can be released for this environment, tag and regime; \"skipped\" says why");

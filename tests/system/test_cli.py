@@ -253,7 +253,8 @@ def test_every_documented_exit_code_is_reached(world, reader, tmp_path):
         ("jobs", *url), ("diff", world.pinned["release"], world.published["release"], *url), ("jobs", "--tokn", "x"),
         ("jobs", *away), ("token", "list", "--url", world.server.url, "--token", reader),
         (*fetch, *away), (*fetch, *url), (*fetch, *url, "--exit-code"), (*fetch, *away),
-        (*fetch, *url, "--format", "vllm-moe"))}
+        (*fetch, *url, "--format", "vllm-moe"),
+        ("submit", world.kernel, "--key", "n=909", *NOWHERE, "--wait", "--timeout", "1", *url))}
     documented = re.findall(r"^\| (\d+) \|", (harness.SOURCE / "docs/exit-codes.md").read_text(), re.M)
     assert sorted([*reached, *range(10, 15), 70]) == sorted(map(int, documented))
 
@@ -400,7 +401,7 @@ def test_jobs_are_filtered(world):
     assert document(world, "jobs", "--kernel", "sha256:" + "0" * 64) == []
     assert document(world, "jobs", "--state", "failed") == []
     head, row = wavetune(world.server, "jobs", "--state", "done").stdout.splitlines()
-    assert head.split() == ["job", "kernel", "key", "tag", "state", "measured", "configs", "by"]
+    assert head.split() == ["job", "kernel", "key", "tag", "run", "state", "measured", "configs", "by"]
     *row, by = row.split()
     assert row == [world.job["job"], "quick/c", '{"n":1003}', "default", "done", "2", "2"] and by.startswith("admin-")
 

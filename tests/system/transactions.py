@@ -20,7 +20,8 @@ SUMS = {"posts": "select sum(posts) from leases", "device_us": "select sum(devic
         "poisoned": "select count(*) from poison", "unpoisoned": "select count(*) from poison where released_at is not null"}
 ALL = {}
 # Those that the server runs again after a deadlock (ERROR_CONTENTION), up to a number of attempts.
-RETRIED = {"grant", "begin", "split", "post", "post_done", "post_late", "submit", "submit_new", "drift", "finish", "enrol", "enrol_again"}
+RETRIED = {"grant", "begin", "split", "post", "post_done", "post_late", "submit", "submit_new", "drift", "finish", "enrol", "enrol_again", "retry",
+           "cancel_many"}
 
 
 def transaction(function):
@@ -90,7 +91,7 @@ def begin(w):
 
 
 def job_change(job, before, after, stage=None, round=0, to_stage=None, to_round=None, reason=None):
-    return {"jobs": [job], "from_state": before, "to_state": after, "from_stage": stage, "from_round": round, "to_stage": to_stage,
+    return {"jobs": job if isinstance(job, list) else [job], "from_state": before, "to_state": after, "from_stage": stage, "from_round": round, "to_stage": to_stage,
             "to_round": to_round, "reason": reason, "detail": "{}", **BY}
 
 
@@ -294,6 +295,17 @@ def cancel_deciding(w):
 
 
 @transaction
+def cancel_many(w):
+    jobs = sorted((w.running, w.queued, w.deciding), key=int)
+    for state in ("queued", "running"):
+        yield "job_change_state", job_change(jobs, state, "cancelled")
+        yield COMMIT
+    rows = yield "leases_cancel_ended", {"jobs": jobs}
+    if rows:
+        yield "lease_change_state", cancelled(rows)
+
+
+@transaction
 def sweep(w):
     rows = yield "leases_cancel_all_ended", {}
     if rows:
@@ -361,10 +373,13 @@ def drift(w):
     return {"posts": len(each)}
 
 
-def submission(w, run, priority):
+def submission(w, run, priority, retry_of=0):
     yield "owners_add", {"author": BY["author"]}
     yield "spaces_store", {"digest": [hashlib.sha256(run.encode()).digest()], "space": ["{}"]}
-    rows = yield "jobs_insert", {**{name: [value] for name, value in w.identity.items()}, "run": [run], "priority": [priority], **BY}
+    if retry_of:
+        yield "jobs_step_aside", {"jobs": [retry_of]}
+    rows = yield "jobs_insert", {**{name: [value] for name, value in w.identity.items()}, "run": [run], "priority": [priority],
+                                 "retry_of": [retry_of], **BY}
     if rows[0]["created"] == "t":
         yield "leases_insert", {"stage": "screen", "round": 0, "job": [rows[0]["id"]], "process": [0], "configs": ["{[0,24)}"],
                                 "is_large": [True], "is_reserved": [False]}
@@ -419,6 +434,12 @@ def set_share(w):
 @transaction
 def set_share_of_submitter(w):
     yield "share_set", {"owner": w.owner_name, "weight": 2, "device_seconds_per_day": 10}
+
+
+@transaction
+def retry(w):
+    """Of a job that another transaction may cancel; else it is known."""
+    yield from submission(w, "", 0, w.running)
 
 
 @transaction
@@ -561,6 +582,12 @@ def heartbeats(w):
 @transaction
 def drain(w):
     yield "agent_drain", {"agent": w.holder, "reason": "by hand", **BY}
+
+
+@transaction
+def remove_agent(w):
+    yield "agent_remove", {"agent": w.owner, "live_ms": 1, **BY}
+    yield "agent_tokens_end", {"agent": w.owner, "replaces": 0, **BY}
 
 
 @transaction

@@ -1,0 +1,104 @@
+/* wavetune override add, list and remove: pins and bans of configs that every release obeys. */
+#include "cli/cli.h"
+#include "common/program/output.h"
+#include "common/space/key.h"
+
+/* "NAME=VALUE,…" or a JSON object, as JSON; NULL in *ret: the option is not given. */
+static bool values_read(const struct options *options, const char *option, json_t **ret,
+                        struct error *error) {
+  const char *text = option_text(options, option);
+  cleanup_key struct key key = {0};
+  *ret = NULL;
+  if (!text)
+    return true;
+  if (text[0] == '{')
+    return json_parse(text, strlen(text), ret, error) || error_prefix(error, "--%s: ", option);
+  if (!key_parse_text(text, NULL, 0, &key, error))
+    return error_prefix(error, "--%s %s: ", option, text);
+  *ret = key_to_json(&key);
+  return true;
+}
+
+static int command_override_add(struct options *options) {
+  static const char *const texts[][2] = {{"tag", "tag"}, {"reason", "reason"}, {"until", "until"}};
+  char *const *arguments =
+      cli_arguments(options, 2,
+                    "state pin or ban and one kernel, by name or hash: wavetune override add ban "
+                    "softmax --values num_warps=8 --reason \"wrong on gfx942\"");
+  cleanup_json json_t *body = NULL, *key = NULL, *config = NULL, *environment = NULL,
+                      *answer = NULL;
+  struct error error;
+  if (!arguments)
+    return EXIT_USAGE;
+  if (!option_text(options, "values") || !option_text(options, "reason"))
+    return cli_refuse(EXIT_USAGE, "give --values and --reason: whoever looks at it in a year "
+                                  "needs to know why");
+  if (!values_read(options, "key", &key, &error) ||
+      !values_read(options, "values", &config, &error) ||
+      !cli_environment(options, "environment", &environment, &error))
+    return cli_fail(EXIT_USAGE, &error);
+
+  body = cli_options_json(options, texts, ARRAY_LENGTH(texts));
+  json_put(body, "kind", json_string(arguments[0]));
+  json_put(body, "kernel", json_string(arguments[1]));
+  json_object_set(body, "config", config);
+  if (key)
+    json_object_set(body, "key", key);
+  if (json_object_size(environment))
+    json_object_set(body, "environment", environment);
+
+  int code = cli_request_or_json(options, "POST", "/v1/overrides", body, &answer);
+  if (answer) {
+    const char *until = cli_member(answer, "until");
+    printf("override %s%s%s; releases from now on obey it, those that are served stay\n",
+           cli_member(answer, "id"), *until ? " until " : "", until);
+  }
+  return code;
+}
+
+static int command_override_list(struct options *options) {
+  static const struct cli_column columns[] = {{"id", "id", true},
+                                              {"kind", "kind"},
+                                              {"kernel", "kernel"},
+                                              {"key", "key", false, cli_format_or_dash},
+                                              {"tag", "tag", false, cli_format_or_dash},
+                                              {"environment", "environment"},
+                                              {"config", "config"},
+                                              {"until", "until", false, cli_format_or_dash},
+                                              {"by", "made_by"},
+                                              {"reason", "reason"}};
+  return output_list(options, "/v1/overrides", columns, ARRAY_LENGTH(columns));
+}
+
+static int command_override_remove(struct options *options) {
+  return cli_delete(options, "/v1/overrides/", "removed",
+                    "name one override, as `wavetune override list` prints it");
+}
+
+static const struct option_spec add_options[] = {
+    CLI_TEXT("values", "NAME=VALUE,…|JSON",
+             "of a pin all values of the config; of a ban those that together are banned"),
+    CLI_TEXT("key", "NAME=VALUE,…|JSON", "only for this key; default: any"),
+    CLI_TEXT("environment", "JSON|@FILE", "only for environments with these members; default: any"),
+    CLI_TEXT("tag", "TAG", "only for this tag; default: any"),
+    CLI_TEXT("reason", "TEXT", "why; `override list` and `publish` print it"),
+    CLI_TEXT("until", "TIME",
+             "when it ends: a time, or how long it lasts, like 30d; default: when it is removed"),
+    SERVER_OPTIONS,
+};
+static const struct option_spec list_options[] = {OPTION_OUTPUT, SERVER_OPTIONS};
+static const struct option_spec server_options[] = {SERVER_OPTIONS};
+
+CLI_COMMAND(override_add, "override add", "pin|ban KERNEL", add_options,
+            "pin or ban a config in all releases from now on",
+            .description =
+                "A config that a ban names is not released, whatever pins it; where it won, the "
+                "best of its equals that is not banned takes its place. Of several pins for a key "
+                "the most specific one counts: a kernel's hash before its name, a stated key, then "
+                "more members of the environment, then a stated tag, then the newer one. A pin of "
+                "`publish --pins` is stronger than these. `publish` prints for each key which of "
+                "them it obeyed. The same override again replaces the reason and the time. Needs "
+                "the role publisher, operator or admin.");
+CLI_COMMAND(override_list, "override list", "", list_options,
+            "list pins and bans with who made them and why");
+CLI_COMMAND(override_remove, "override remove", "ID", server_options, "remove a pin or ban");

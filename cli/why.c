@@ -1,0 +1,208 @@
+/* wavetune why: which config a channel serves for a kernel and key in an environment, by which rule
+ * of the lookup, and where the config comes from: the release, who moved the channel, the job or
+ * the pin.
+ *
+ * Memory: answers are the caller's. Threads: one. */
+#include "cli/channel.h"
+#include "common/space/key.h"
+
+struct question {
+  const char *kernel; /* hash or name */
+  json_t *key;        /* NULL: all keys */
+  json_t *lines;      /* what was found, an object for each key */
+};
+
+static bool is_kernel(const char *text, const char *name, const char *hash) {
+  return string_equal(text, name) || string_equal(text, hash);
+}
+
+/* The members of a cache answer's match that differ, as "rocm 6.4.1 asked, 6.4.0 served". */
+static void match_print(const json_t *match) {
+  const char *name;
+  json_t *one;
+  printf("rule     %s", cli_member(match, "rule"));
+  json_object_foreach (json_object_get(match, "differs"), name, one) {
+    cleanup_free char *asked = cli_compact(one, "asked"), *served = cli_compact(one, "served");
+    printf("; %s: %s asked, %s served", name, *asked ? asked : "nothing",
+           *served ? served : "not stated");
+  }
+  putchar('\n');
+}
+
+/* Where a winner comes from: its job with who submitted it, or its origin. */
+static int origin_print(struct http_client *client, const struct release_winner *winner,
+                        const json_t *provenance) {
+  const char *origin = cli_member(provenance, "origin");
+  if (!winner->job) {
+    printf("         %s\n", origin);
+    return EXIT_OK;
+  }
+
+  cleanup_free char *path = xasprintf("/v1/jobs/%lld", (long long)winner->job);
+  cleanup_json json_t *job = NULL;
+  int code = cli_call(client, "GET", path, NULL, &job);
+  if (code != EXIT_OK)
+    return code;
+  const char *by = cli_member(job, "submitted_by"), *run = cli_member(job, "run");
+  printf("         %s by job %lld%s%s%s%s, done %s\n", origin, (long long)winner->job,
+         *by ? ", submitted by " : "", by, *run ? ", run " : "", run,
+         cli_member(job, "finished_at"));
+  return EXIT_OK;
+}
+
+/* Prints each winner of the kernel, or the one of the key; *ret_n: how many. */
+static int winners_print(struct http_client *client, struct question *question,
+                         const struct release *release, bool as_json, size_t *ret_n) {
+  *ret_n = 0;
+  for (size_t i = 0; i < release->n_kernels; i++) {
+    const struct release_kernel *kernel = &release->kernels[i];
+    char hash[DIGEST_TEXT_SIZE];
+    if (!is_kernel(question->kernel, kernel->name, digest_format(&kernel->hash, hash)))
+      continue;
+    for (size_t j = 0; j < kernel->n_winners; j++) {
+      const struct release_winner *winner = &kernel->winners[j];
+      cleanup_json json_t *key = release_key_object(kernel, winner);
+      if (question->key && !json_equal(key, question->key))
+        continue;
+
+      const json_t *config = kernel->configs[winner->config].values,
+                   *provenance = kernel->provenance[winner->provenance];
+      (*ret_n)++;
+      json_push(
+          question->lines,
+          json_pack("{s:s, s:s, s:O, s:O, s:O, s:o}", "name", kernel->name, "kernel", hash, "key",
+                    key, "config", config, "provenance", provenance, "job",
+                    winner->job ? json_sprintf("%lld", (long long)winner->job) : json_null()));
+      if (as_json)
+        continue;
+      cleanup_free char *key_text = json_dumps(key, JSON_COMPACT),
+                        *config_text = json_dumps(config, JSON_COMPACT);
+      printf("config   %s %s: %s\n", kernel->name, key_text, config_text);
+      int code = origin_print(client, winner, provenance);
+      if (code != EXIT_OK)
+        return code;
+    }
+  }
+  return EXIT_OK;
+}
+
+/* The pins and bans of the kernel, which the next release obeys. */
+static int overrides_print(struct http_client *client, const struct question *question,
+                           const struct release *release, bool as_json, json_t *kept) {
+  cleanup_json json_t *items = NULL;
+  size_t index;
+  json_t *item;
+  int code = cli_list(client, "/v1/overrides", &items);
+  if (code != EXIT_OK)
+    return code;
+
+  json_array_foreach (items, index, item) {
+    bool is_its = is_kernel(cli_member(item, "kernel"), question->kernel, question->kernel);
+    for (size_t i = 0; !is_its && i < release->n_kernels; i++) {
+      char hash[DIGEST_TEXT_SIZE];
+      digest_format(&release->kernels[i].hash, hash);
+      is_its = is_kernel(question->kernel, release->kernels[i].name, hash) &&
+               is_kernel(cli_member(item, "kernel"), release->kernels[i].name, hash);
+    }
+    if (!is_its || json_is_true(json_object_get(item, "ended")))
+      continue;
+    json_array_append(kept, item);
+    if (as_json)
+      continue;
+    cleanup_free char *config = cli_compact(item, "config");
+    printf("override %s: %s of %s by %s: %s\n", cli_member(item, "id"), cli_member(item, "kind"),
+           config, cli_member(item, "made_by"), cli_member(item, "reason"));
+  }
+  return EXIT_OK;
+}
+
+static bool key_read(const struct options *options, json_t **ret, struct error *error) {
+  const char *text = option_text(options, "key");
+  cleanup_key struct key key = {0};
+  *ret = NULL;
+  if (!text)
+    return true;
+  if (text[0] == '{')
+    return json_parse(text, strlen(text), ret, error) || error_prefix(error, "--key: ");
+  if (!key_parse_text(text, NULL, 0, &key, error))
+    return error_prefix(error, "--key %s: ", text);
+  *ret = key_to_json(&key);
+  return true;
+}
+
+static int command_why(struct options *options) {
+  char *const *kernel = cli_arguments(options, 1, "name one kernel, by its name or hash");
+  cleanup_json json_t *environment = NULL, *entry = NULL, *key = NULL, *lines = json_array(),
+                      *overrides = json_array();
+  struct error error;
+  if (!kernel)
+    return EXIT_USAGE;
+  if (!cli_environment(options, "environment", &environment, &error) ||
+      !key_read(options, &key, &error))
+    return cli_fail(EXIT_USAGE, &error);
+
+  struct question question = {kernel[0], key, lines};
+  const char *regime = option_text(options, "regime"), *match = option_text(options, "match");
+  bool as_json = option_flag(options, "json");
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  if (!client)
+    return EXIT_USAGE;
+  cleanup_free char *query = cli_query(environment, "tag", option_text(options, "tag"), "channel",
+                                       option_text(options, "channel"), "match", match,
+                                       cli_regime_member(regime), regime, NULL),
+                    *path = xasprintf("/v1/cache%s", query);
+  int code = cli_call(client, "GET", path, NULL, &entry);
+  if (code != EXIT_OK)
+    return code;
+
+  const char *digest = cli_member(entry, "release"), *by = cli_member(entry, "moved_by");
+  cleanup_release struct release *release = NULL;
+  code = release_get(client, digest, "the channel's release cannot be read", &release);
+  if (code != EXIT_OK)
+    return code;
+  if (!as_json) {
+    cleanup_free char *served = environment_format(&release->environment);
+    match_print(json_object_get(entry, "match"));
+    printf("entry    channel %s, counter %lld, %s; moved %s%s%s\nrelease  %s, tag %s\n",
+           cli_member(entry, "channel"), (long long)cli_integer(entry, "counter"), served,
+           cli_member(entry, "updated_at"), *by ? " by " : "", by, digest, release->tag);
+  }
+
+  size_t n;
+  code = winners_print(client, &question, release, as_json, &n);
+  if (code == EXIT_OK)
+    code = overrides_print(client, &question, release, as_json, overrides);
+  if (code != EXIT_OK)
+    return code;
+  if (as_json) {
+    cleanup_json json_t *answer =
+        json_pack("{s:O, s:O, s:O}", "entry", entry, "served", lines, "overrides", overrides);
+    cli_print_json(answer);
+  }
+  if (n)
+    return EXIT_OK;
+  return cli_refuse(
+      EXIT_FAILED,
+      "the release has no config for %.100s%s; `wavetune publish` prints why a key is "
+      "left out, `wavetune jobs --kernel` what was tuned",
+      question.kernel, key ? " and this key" : "");
+}
+
+static const struct option_spec why_options[] = {
+    CLI_TEXT("key", "NAME=VALUE,…|JSON", "only this key; default: all keys of the kernel"),
+    CLI_TEXT("environment", "JSON|@FILE",
+             "the environment of the deployment that asks, as `wavetune fetch --json` states it"),
+    OPTION_TAG,
+    OPTION_REGIME,
+    CLI_TEXT("channel", "NAME", "the channel that it follows", .default_text = "stable"),
+    CLI_TEXT("match", "exact|unstated|minor|compatible",
+             "the widest rule that the deployment permits", .default_text = "unstated"),
+    SERVER_OPTIONS,
+};
+
+CLI_COMMAND(why, "why", "KERNEL", why_options,
+            "show which config a deployment is served, and where that comes from",
+            .description = "Prints the rule by which the channel's entry was chosen and the "
+                           "members that differ, who moved the channel, the config of each key "
+                           "with the job that chose it, and the pins and bans of the kernel. Exits "
+                           "with 1 when the release has no config.");

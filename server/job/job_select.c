@@ -1,0 +1,469 @@
+/* Selecting jobs, and the routes that cancel, retry and count many of them. Each works in bounded
+ * batches, so that no transaction holds the rows of thousands of jobs.
+ *
+ * Memory: a handler frees what it makes when it returns. Threads: database workers. */
+#include "server/job/job_select.h"
+
+#include <ctype.h>
+#include <errno.h>
+
+#include "server/counters.h"
+#include "server/db/db_record.h"
+#include "server/job/job_select.sql.h"
+#include "server/job/jobs.h"
+#include "server/job/submit.h"
+#include "server/lease/lease_plan.h"
+
+#define CANCEL_BATCH 1000 /* jobs in one transaction */
+#define CANCEL_MAX 20000  /* jobs in one request */
+#define RETRY_BATCH 100   /* jobs in one request, which plans them all */
+
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct job_selection, member, __VA_ARGS__)
+static const struct field selection_fields[] = {
+    FIELD(TEXTS, jobs, FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1, .most = SELECTION_JOBS_MAX,
+          .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 10000, \"items\": "
+                    "{\"type\": [\"string\", \"integer\"]}}",
+          .about = "ids"),
+    FIELD(TEXT, tag, FIELD_NOT_NULL, .most = JOB_TEXT_MAX, .about = "only jobs with this tag"),
+    FIELD(TEXT, run, FIELD_NOT_NULL, .most = JOB_TEXT_MAX, .about = "only jobs of this run"),
+    FIELD(TEXT, kernel, FIELD_NOT_NULL, .least = 1, .most = JOB_TEXT_MAX,
+          .about = "only jobs of this kernel: its hash or its name"),
+    FIELD(TEXT, user, FIELD_NOT_NULL, .least = 1, .most = JOB_TEXT_MAX,
+          .about = "only jobs that the token of this name submitted"),
+    FIELD(ID, up_to, FIELD_NOT_NULL, .about = "no newer job than this one"),
+    FIELD(ID, after, FIELD_NOT_NULL, .about = "only newer jobs than this one"),
+    FIELD(BOOL, dry_run, FIELD_NOT_NULL, .about = "only counts them"),
+};
+#undef FIELD
+const struct record job_selection_record =
+    RECORD("JobSelection", struct job_selection, selection_fields);
+
+void job_selection_release(struct job_selection *selection) {
+  free(selection->ids);
+  record_release(&job_selection_record, selection);
+}
+
+static int ids_compare(const void *a, const void *b) {
+  const int64_t *left = a, *right = b;
+  return *left < *right ? -1 : *left > *right;
+}
+
+/* The ids of `jobs`, ascending and distinct. */
+static bool ids_parse(struct job_selection *selection, struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  if (!selection->jobs.n)
+    return true;
+
+  selection->ids = xcalloc(selection->jobs.n, sizeof *selection->ids);
+  for (size_t i = 0; i < selection->jobs.n; i++) {
+    const char *text = selection->jobs.all[i];
+    char *end;
+    errno = 0;
+    int64_t id = strtoll(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || id < 1)
+      return error_at(error, json_pointer_index(at, sizeof at, "/jobs", i),
+                      "\"%.40s\" is not the id of a job", text);
+    selection->ids[i] = id;
+  }
+
+  qsort(selection->ids, selection->jobs.n, sizeof *selection->ids, ids_compare);
+  for (size_t i = 0; i < selection->jobs.n; i++)
+    if (i == 0 || selection->ids[i] != selection->ids[i - 1])
+      selection->ids[selection->n_ids++] = selection->ids[i];
+  return true;
+}
+
+bool job_selection_parse(const json_t *json, struct job_selection *ret, struct error *error) {
+  cleanup_selection struct job_selection selection = {0};
+  record_init(&job_selection_record, &selection);
+  if (!record_read(&job_selection_record, json, "", &selection, error) ||
+      !ids_parse(&selection, error))
+    return false;
+  if (!selection.n_ids && !selection.tag && !selection.run && !selection.kernel && !selection.user)
+    return error_at(error, "",
+                    "name \"jobs\", or state at least one of \"tag\", \"run\", \"kernel\" and "
+                    "\"user\": without them these would be all jobs");
+
+  *ret = selection;
+  selection = (struct job_selection){0};
+  record_init(&job_selection_record, &selection);
+  return true;
+}
+
+bool bind_job_filters(struct db_parameters *parameters, const char *tag, const char *run,
+                      const char *kernel, const char *user, struct error *error) {
+  struct digest hash;
+  bool is_hash = kernel && digest_parse(kernel, &hash);
+  if (kernel && !is_hash && string_starts(kernel, "sha256:"))
+    return error_set(error,
+                     "kernel=\"%.80s\" is not a kernel hash (\"sha256:\" and 64 hexadecimal "
+                     "digits), nor a name",
+                     kernel);
+  bind_text(parameters, "tag", tag);
+  bind_text(parameters, "run", run);
+  if (is_hash) { /* not bind_digest, which borrows what is local here */
+    char text[BYTEA_TEXT_SIZE];
+    bind_taken(parameters, "kernel", xstrdup(digest_bytea(&hash, text)), false);
+  } else {
+    bind_text(parameters, "kernel", NULL);
+  }
+  bind_text(parameters, "kernel_name", is_hash ? NULL : kernel);
+  bind_text(parameters, "owner", user);
+  return true;
+}
+
+static bool bind_selection(struct db_parameters *parameters, const struct job_selection *selection,
+                           struct error *error) {
+  if (selection->n_ids)
+    bind_integers(parameters, "jobs", selection->ids, selection->n_ids);
+  else
+    bind_text(parameters, "jobs", NULL);
+  if (selection->up_to == FIELD_NONE)
+    bind_text(parameters, "up_to", NULL);
+  else
+    bind_integer(parameters, "up_to", selection->up_to);
+  return bind_job_filters(parameters, selection->tag, selection->run, selection->kernel,
+                          selection->user, error);
+}
+
+struct job_counts {
+  int64_t open, ended, retriable, newest;
+};
+/* Counts the jobs of a selection. ERROR_MISSING: an id is no job. */
+static bool selection_count(struct db *db, const struct job_selection *selection,
+                            struct job_counts *ret, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!bind_selection(&parameters, selection, error) ||
+      !db_run(db, &sql_jobs_count, &parameters, &rows, error))
+    return false;
+  if (!db_is_null(rows, 0, "missing"))
+    return error_of(error, ERROR_MISSING, "there is no job %lld",
+                    (long long)db_get_integer(rows, 0, "missing"));
+
+  *ret =
+      (struct job_counts){db_get_integer(rows, 0, "open"), db_get_integer(rows, 0, "ended"),
+                          db_get_integer(rows, 0, "retriable"), db_get_integer(rows, 0, "newest")};
+  return true;
+}
+
+/* The next jobs of a selection in one of the states, after an id. */
+static bool selection_next(struct db *db, const struct job_selection *selection, const char *states,
+                           int64_t after, int64_t limit, struct db_rows **ret_rows,
+                           struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "states", states);
+  bind_integer(&parameters, "after", after);
+  bind_integer(&parameters, "limit", limit);
+  return bind_selection(&parameters, selection, error) &&
+         db_run(db, &sql_jobs_choose, &parameters, ret_rows, error);
+}
+
+static int64_t *ids_of(const struct db_rows *rows) {
+  int64_t *ids = xcalloc((size_t)db_count(rows) + 1, sizeof *ids);
+  for (int row = 0; row < db_count(rows); row++)
+    ids[row] = db_get_integer(rows, row, "id");
+  return ids;
+}
+
+/* Cancels the unfinished jobs of a selection by batches. What was cancelled before a failure stays
+ * so: the client tries again. */
+static bool selection_cancel(struct worker *worker, const struct job_selection *selection,
+                             const struct author *author, int64_t *ret_cancelled, bool *ret_more,
+                             struct error *error) {
+  int64_t after = 0;
+  *ret_cancelled = 0;
+  *ret_more = true;
+  for (int64_t seen = 0; seen < CANCEL_MAX;) {
+    cleanup_rows struct db_rows *rows = NULL;
+    if (!selection_next(worker->db, selection, "{queued,running}", after, CANCEL_BATCH, &rows,
+                        error))
+      return false;
+
+    size_t n = (size_t)db_count(rows), cancelled;
+    cleanup_free int64_t *ids = ids_of(rows);
+    bool ok = n == 0 || jobs_cancel(worker, ids, n, author, &cancelled, error);
+    *ret_cancelled += n ? (int64_t)cancelled : 0;
+    if (!ok)
+      return false;
+    if (n < CANCEL_BATCH) {
+      *ret_more = false;
+      return true;
+    }
+    after = ids[n - 1];
+    seen += (int64_t)n;
+  }
+
+  return true;
+}
+
+void route_job_cancel(struct worker *worker, struct request *request) {
+  cleanup_selection struct job_selection selection = {0};
+  struct job_counts counts;
+  struct error error;
+  int64_t cancelled = 0;
+  bool is_more = false;
+  if (!request_query_only(request, NULL))
+    return;
+  if (!job_selection_parse(request->json, &selection, &error) ||
+      !selection_count(worker->db, &selection, &counts, &error) ||
+      (!selection.dry_run && !selection_cancel(worker, &selection, request_author(request),
+                                               &cancelled, &is_more, &error))) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  if (selection.dry_run)
+    cancelled = counts.open;
+  int64_t ended_meanwhile = is_more ? 0 : counts.open - cancelled;
+  request_answer_json(
+      request, 200,
+      json_pack("{s:I, s:I, s:b, s:o}", "cancelled", (json_int_t)cancelled, "ended",
+                (json_int_t)(counts.ended + (ended_meanwhile > 0 ? ended_meanwhile : 0)), "more",
+                is_more, "newest", json_sprintf("%lld", (long long)counts.newest)));
+}
+
+/* Trying jobs again */
+
+struct retry {
+  int64_t of; /* the failed or cancelled job */
+  struct submission submission;
+  char *refused; /* why it cannot be submitted, or NULL */
+};
+struct retries {
+  size_t n;
+  struct retry *all;
+  json_t *known;   /* of jobs that were retried before: {"job", "as", "created": false} */
+  json_t *refused; /* of jobs that are not retried: {"job", "reason"} */
+  int64_t last;    /* the last job that was looked at */
+  bool is_more;
+};
+
+static void retries_release(struct retries *retries) {
+  for (size_t i = 0; i < retries->n; i++) {
+    submission_release(&retries->all[i].submission);
+    free(retries->all[i].refused);
+  }
+  free(retries->all);
+  json_decref(retries->known);
+  json_decref(retries->refused);
+}
+
+/* Takes over the reason. */
+static void refused_add(json_t *refused, int64_t job, char *reason) {
+  json_push(refused,
+            json_pack("{s:o, s:s}", "job", json_sprintf("%lld", (long long)job), "reason", reason));
+  free(reason);
+}
+
+static json_t *retried_json(int64_t job, int64_t as, bool is_created) {
+  return json_pack("{s:o, s:o, s:b}", "job", json_sprintf("%lld", (long long)job), "as",
+                   json_sprintf("%lld", (long long)as), "created", is_created);
+}
+
+/* Notes why a job is refused; false for an error that is not about the job. */
+static bool refuse_one(struct retry *retry, const struct error *error) {
+  if (error->kind != ERROR_INVALID)
+    return false;
+  retry->refused = xstrdup(error->message);
+  return true;
+}
+
+/* Reads the selected jobs as requests. */
+static bool retries_load(struct worker *worker, const struct job_selection *selection,
+                         struct retries *ret, struct error *error) {
+  cleanup_rows struct db_rows *chosen = NULL, *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  int64_t after = selection->after == FIELD_NONE ? 0 : selection->after;
+  const char *states =
+      selection->n_ids ? "{queued,running,done,failed,cancelled}" : "{failed,cancelled}";
+  if (!selection_next(worker->db, selection, states, after, RETRY_BATCH, &chosen, error))
+    return false;
+
+  size_t n_chosen = (size_t)db_count(chosen), n = 0;
+  cleanup_free int64_t *ids = xcalloc(n_chosen + 1, sizeof *ids);
+  ret->known = json_array();
+  ret->refused = json_array();
+  ret->is_more = n_chosen == RETRY_BATCH;
+  for (int row = 0; row < (int)n_chosen; row++) {
+    const char *state = db_get(chosen, row, "state");
+    ret->last = db_get_integer(chosen, row, "id");
+    if (!db_is_null(chosen, row, "successor"))
+      json_push(ret->known,
+                retried_json(ret->last, db_get_integer(chosen, row, "successor"), false));
+    else if (string_equal(state, "failed") || string_equal(state, "cancelled"))
+      ids[n++] = ret->last;
+    else
+      refused_add(ret->refused, ret->last, xasprintf("it is %s", state));
+  }
+
+  bind_integers(&parameters, "jobs", ids, n);
+  if (!db_run(worker->db, &sql_jobs_requests, &parameters, &rows, error))
+    return false;
+
+  ret->all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all);
+  for (int row = 0; row < db_count(rows); row++) {
+    struct retry *retry = &ret->all[ret->n++];
+    cleanup_json json_t *json = db_get_json(rows, row, "request");
+    struct error bad;
+    retry->of = retry->submission.retry_of = db_get_integer(rows, row, "id");
+    if (!job_request_parse(json, &retry->submission.request, &bad) && !refuse_one(retry, &bad)) {
+      *error = bad;
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Checks and plans the new jobs, and stores those that are possible in one transaction. Ends the
+ * batch early where the spaces would be too large together. */
+static bool retries_store(struct worker *worker, struct retries *retries,
+                          const struct author *author, struct error *error) {
+  cleanup_catalog struct catalog catalog = {0};
+  cleanup_free struct digest *kernels = xcalloc(retries->n + 1, sizeof *kernels);
+  cleanup_free struct submission **possible = xcalloc(retries->n + 1, sizeof *possible);
+  size_t n = 0;
+  for (size_t i = 0; i < retries->n; i++)
+    if (!retries->all[i].refused)
+      kernels[n++] = retries->all[i].submission.request.kernel;
+  if (n == 0)
+    return true;
+  if (!catalog_load(worker, kernels, n, &catalog, error))
+    return false;
+
+  n = 0;
+  for (size_t i = 0; i < retries->n; i++) {
+    struct retry *retry = &retries->all[i];
+    json_t *extra = NULL;
+    if (retry->refused)
+      continue;
+    bool ok = submission_check(worker, &catalog, &retry->submission, &extra, error);
+    json_decref(extra);
+    if (ok)
+      possible[n++] = &retry->submission;
+    else if (!refuse_one(retry, error))
+      return false;
+  }
+  if (n && !jobs_find(worker->db, possible, n, error))
+    return false;
+
+  uint64_t points_left = BATCH_POINTS_MAX;
+  n = 0;
+  for (size_t i = 0; i < retries->n; i++) {
+    struct retry *retry = &retries->all[i];
+    struct submission *job = &retry->submission;
+    if (retry->refused || job->known.id)
+      continue;
+    if (points_left < JOB_POINTS_MAX) {
+      for (size_t rest = i; rest < retries->n; rest++) {
+        submission_release(&retries->all[rest].submission);
+        free(retries->all[rest].refused);
+      }
+      retries->n = i;
+      retries->last = retries->all[i - 1].of;
+      retries->is_more = true;
+      break;
+    }
+    if (submission_pays(job, error) && submission_plan(job, JOB_POINTS_MAX, error)) {
+      points_left -= job->request.search.wanted ? 0 : job->plan.configs;
+      possible[n++] = job;
+    } else if (!refuse_one(retry, error)) {
+      return false;
+    }
+  }
+
+  return submissions_store(worker, possible, n, author, error);
+}
+
+void route_job_retry(struct worker *worker, struct request *request) {
+  cleanup_selection struct job_selection selection = {0};
+  __attribute__((cleanup(retries_release))) struct retries retries = {0};
+  struct job_counts counts;
+  struct error error;
+  if (!request_query_only(request, NULL))
+    return;
+  if (!job_selection_parse(request->json, &selection, &error) ||
+      !selection_count(worker->db, &selection, &counts, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (selection.dry_run) {
+    request_answer_json(request, 200,
+                        json_pack("{s:I, s:o}", "retriable", (json_int_t)counts.retriable, "newest",
+                                  json_sprintf("%lld", (long long)counts.newest)));
+    return;
+  }
+  if (!retries_load(worker, &selection, &retries, &error) ||
+      !retries_store(worker, &retries, request_author(request), &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  for (size_t i = 0; i < retries.n; i++) {
+    const struct retry *retry = &retries.all[i];
+    const struct job_known *known = &retry->submission.known;
+    if (retry->refused)
+      refused_add(retries.refused, retry->of, xstrdup(retry->refused));
+    else
+      json_push(retries.known, retried_json(retry->of, known->id, known->created));
+    counter_add(COUNTER_jobs_submitted, !retry->refused && known->created);
+  }
+
+  char next[24];
+  snprintf(next, sizeof next, "%lld", (long long)retries.last);
+  request_answer_json(request, 200,
+                      json_pack("{s:O, s:O, s:s?}", "retried", retries.known, "refused",
+                                retries.refused, "next", retries.is_more ? next : NULL));
+}
+
+/* Counting jobs */
+
+void route_job_progress(struct worker *worker, struct request *request) {
+  cleanup_selection struct job_selection selection = {0};
+  struct error error;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  int64_t states[JOB_STATE_COUNT] = {0}, measured = 0, configs = 0;
+  if (!request_query_only(request, NULL))
+    return;
+
+  bool ok = job_selection_parse(request->json, &selection, &error) &&
+            (selection.n_ids || error_at(&error, "/jobs", "state the ids of the jobs in \"jobs\""));
+  bind_integers(&parameters, "jobs", selection.ids, selection.n_ids);
+  if (!ok || !db_run(worker->db, &sql_jobs_progress, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  cleanup_json json_t *ended = json_array();
+  for (int row = 0; row < db_count(rows); row++) {
+    int64_t id = db_get_integer(rows, row, "id");
+    enum job_state state;
+    ALWAYS(job_state_parse(db_get(rows, row, "state"), &state));
+    if (id != selection.ids[row]) {
+      answer_refusal(request, ERROR_MISSING, "", "there is no job %lld",
+                     (long long)selection.ids[row]);
+      return;
+    }
+    states[state]++;
+    configs += db_get_integer(rows, row, "configs");
+    measured += db_get_integer(rows, row, job_state_is_final(state) ? "configs" : "measured");
+    if (job_state_is_final(state))
+      json_push(ended, json_pack("{s:s, s:s, s:I}", "job", db_get(rows, row, "id"), "state",
+                                 job_state_names[state], "configs",
+                                 (json_int_t)db_get_integer(rows, row, "configs")));
+  }
+  if ((size_t)db_count(rows) < selection.n_ids) {
+    answer_refusal(request, ERROR_MISSING, "", "there is no job %lld",
+                   (long long)selection.ids[db_count(rows)]);
+    return;
+  }
+
+  json_t *answer = json_object();
+  for (size_t i = 0; i < JOB_STATE_COUNT; i++)
+    json_put(answer, job_state_names[i], json_integer(states[i]));
+  json_put(answer, "configs", json_integer(configs));
+  json_put(answer, "measured", json_integer(measured));
+  json_object_set(answer, "ended", ended);
+  request_answer_json(request, 200, answer);
+}

@@ -1,0 +1,39 @@
+-- Overrides (server/release/overrides.c).
+
+-- The same override again replaces the reason and the end. No row: there are too many.
+-- name: override_add
+INSERT INTO overrides (kind, kernel, key, environment, tag, config, reason, until, made_by,
+                       made_by_id)
+SELECT :kind, :kernel, :key::text::json, :environment::text::json, :tag::text,
+       :config::text::json, :reason,
+       CASE WHEN :last_ms::bigint > 0 THEN now() + :last_ms * interval '1 ms'
+            WHEN :until_us::bigint > 0 THEN to_timestamp(:until_us / 1000000.0) END,
+       :author, :author_id::bigint
+WHERE (SELECT count(*) FROM overrides) < :most::bigint
+ON CONFLICT (kind, kernel, COALESCE(key::text, ''), (environment::text), COALESCE(tag, ''),
+             (config::text)) DO UPDATE
+SET reason = excluded.reason, until = excluded.until, made_by = excluded.made_by,
+    made_by_id = excluded.made_by_id, made_at = now()
+RETURNING id, rfc3339(until) AS until, xmax = 0 AS created;
+
+-- name: override_remove
+DELETE FROM overrides
+WHERE id = :id::bigint
+RETURNING kind, kernel, reason, config;
+
+-- Those that hold now, of any environment.
+-- name: overrides_load
+SELECT id, kind, kernel, key, environment, tag, config, reason, made_by
+FROM overrides
+WHERE (until IS NULL OR until > now())
+  AND (tag IS NULL OR tag = :tag)
+ORDER BY id;
+
+-- Reads one row more than a page has, to see whether there is another page.
+-- name: overrides_list
+SELECT id, kind, kernel, key, environment, tag, config, reason, rfc3339(until) AS until,
+       COALESCE(until <= now(), false) AS ended, made_by, made_by_id, rfc3339(made_at) AS made_at
+FROM overrides
+WHERE id > :after::bigint
+ORDER BY id
+LIMIT :limit::bigint + 1;

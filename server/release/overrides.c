@@ -1,0 +1,178 @@
+/* Adding, listing and removing overrides.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include "server/release/overrides.h"
+
+#include "common/base/log.h"
+#include "server/audit/audit.h"
+#include "server/db/db_record.h"
+#include "server/http/request.h"
+#include "server/records.h"
+#include "server/release/override.sql.h"
+
+#define OVERRIDES_MAX 10000
+
+bool overrides_load(struct db *db, const struct environment *environment, const char *tag,
+                    struct overrides *ret, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "tag", tag);
+  if (!db_run(db, &sql_overrides_load, &parameters, &rows, error))
+    return false;
+
+  *ret = (struct overrides){.all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all)};
+  for (int row = 0; row < db_count(rows); row++) {
+    struct override *it = &ret->all[ret->n];
+    int64_t until_us, last_ms;
+    struct error bad;
+    cleanup_json json_t *json =
+        json_pack("{s:s, s:s, s:o, s:o, s:s*, s:o, s:s}", "kind", db_get(rows, row, "kind"),
+                  "kernel", db_get(rows, row, "kernel"), "key", db_get_json(rows, row, "key"),
+                  "environment", db_get_json(rows, row, "environment"), "tag",
+                  db_is_null(rows, row, "tag") ? NULL : db_get(rows, row, "tag"), "config",
+                  db_get_json(rows, row, "config"), "reason", db_get(rows, row, "reason"));
+    if (!override_parse(json, it, &until_us, &last_ms, &bad)) {
+      log_error("release: override %s is no longer valid: %s", db_get(rows, row, "id"),
+                bad.message);
+      continue;
+    }
+    it->id = db_get_integer(rows, row, "id");
+    it->made_by = xstrdup(db_get(rows, row, "made_by"));
+    ret->n++;
+  }
+
+  overrides_select(ret, environment, tag);
+  return true;
+}
+
+/* Stores an override, with its row of the audit log. *ret_rows has no row: there are too many. */
+static bool override_add(struct db *db, const struct override *wanted, int64_t until_us,
+                         int64_t last_ms, const struct author *author, struct db_rows **ret_rows,
+                         struct error *error) {
+  cleanup_json json_t *environment = environment_to_json(&wanted->environment);
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "kind", override_kind_names[wanted->kind]);
+  bind_text(&parameters, "kernel", wanted->kernel);
+  bind_text(&parameters, "key", wanted->key_text);
+  bind_taken(&parameters, "environment", json_canonical(environment), false);
+  bind_text(&parameters, "tag", wanted->tag);
+  bind_taken(&parameters, "config", json_canonical(wanted->config), false);
+  bind_text(&parameters, "reason", wanted->reason);
+  bind_integer(&parameters, "until_us", until_us);
+  bind_integer(&parameters, "last_ms", last_ms);
+  bind_integer(&parameters, "most", OVERRIDES_MAX);
+  bind_author(&parameters, author);
+  if (!db_begin(db, error))
+    return false;
+
+  bool ok = db_run(db, &sql_override_add, &parameters, &rows, error);
+  if (ok && db_count(rows))
+    ok = audit_note(db, author, AUDIT_OVERRIDE, db_get(rows, 0, "id"),
+                    json_pack("{s:s, s:s, s:O*, s:O, s:s*, s:O, s:s, s:s*}", "kind",
+                              override_kind_names[wanted->kind], "kernel", wanted->kernel, "key",
+                              wanted->key, "environment", environment, "tag", wanted->tag, "config",
+                              wanted->config, "reason", wanted->reason, "until", wanted->until),
+                    error);
+  if (!db_end(db, ok, error))
+    return false;
+  *ret_rows = TAKE(rows);
+  return true;
+}
+
+void route_override_post(struct worker *worker, struct request *request) {
+  cleanup_override struct override wanted = {0};
+  cleanup_rows struct db_rows *rows = NULL;
+  int64_t until_us, last_ms;
+  struct error error;
+  record_init(&override_request_record, &wanted);
+  if (!request_query_only(request, NULL))
+    return;
+  if (!override_parse(request->json, &wanted, &until_us, &last_ms, &error) ||
+      !override_add(worker->db, &wanted, until_us, last_ms, request_author(request), &rows,
+                    &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (!db_count(rows)) {
+    answer_refusal(request, ERROR_CONFLICT, "",
+                   "there are %d overrides; remove those that are not needed any more",
+                   OVERRIDES_MAX);
+    return;
+  }
+
+  log_info("release: override id=%s kind=%s kernel=%s by=%s", db_get(rows, 0, "id"),
+           override_kind_names[wanted.kind], wanted.kernel, request->token_name);
+  request_answer_json(request, db_get_bool(rows, 0, "created") ? 201 : 200,
+                      json_pack("{s:s, s:s?}", "id", db_get(rows, 0, "id"), "until",
+                                db_is_null(rows, 0, "until") ? NULL : db_get(rows, 0, "until")));
+}
+
+struct override_item {
+  int64_t id, made_by_id;
+  enum override_kind kind;
+  json_t *key, *environment, *config;
+  char *kernel, *tag, *reason, *until, *made_by, *made_at;
+  bool ended;
+};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct override_item, member, __VA_ARGS__)
+static const struct field item_fields[] = {
+    FIELD(ID, id, FIELD_ANSWER),
+    FIELD(ENUM, kind, FIELD_ANSWER, .names = override_kind_names),
+    FIELD(TEXT, kernel, FIELD_ANSWER),
+    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
+    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
+    FIELD(TEXT, tag, FIELD_ANSWER),
+    FIELD(JSON, config, FIELD_ANSWER, .schema = SCHEMA("Config")),
+    FIELD(TEXT, reason, FIELD_ANSWER),
+    FIELD(TIME, until, FIELD_ANSWER),
+    FIELD(BOOL, ended, FIELD_ANSWER, .about = "its time is over"),
+    FIELD(TEXT, made_by, FIELD_ANSWER),
+    FIELD(ID, made_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
+    FIELD(TIME, made_at, FIELD_ANSWER),
+};
+#undef FIELD
+const struct record override_item_record =
+    RECORD("OverrideItem", struct override_item, item_fields);
+
+void route_override_list(struct worker *worker, struct request *request) {
+  static const struct list list = {.statement = &sql_overrides_list,
+                                   .record = &override_item_record};
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (request_query_only(request, list_arguments))
+    answer_page(worker, request, &list, &parameters);
+}
+
+void route_override_delete(struct worker *worker, struct request *request) {
+  struct error error;
+  int64_t id;
+  if (!request_query_only(request, NULL) || !answer_id(request, "override", &id))
+    return;
+
+  struct db *db = worker->db;
+  cleanup_free char *object = xasprintf("%lld", (long long)id);
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "id", id);
+  bool ok = db_begin(db, &error);
+  if (ok) {
+    ok = db_run(db, &sql_override_remove, &parameters, &rows, &error);
+    if (ok && db_count(rows))
+      ok = audit_note(db, request_author(request), AUDIT_END_OVERRIDE, object,
+                      json_pack("{s:s, s:s, s:o, s:s}", "kind", db_get(rows, 0, "kind"), "kernel",
+                                db_get(rows, 0, "kernel"), "config", db_get_json(rows, 0, "config"),
+                                "reason", db_get(rows, 0, "reason")),
+                      &error);
+    ok = db_end(db, ok, &error);
+  }
+
+  if (!ok)
+    answer_failure(request, &error);
+  else if (!db_count(rows))
+    answer_refusal(request, ERROR_MISSING, "",
+                   "there is no override %lld; GET /v1/overrides "
+                   "lists all",
+                   (long long)id);
+  else
+    request_answer_empty(request, 204);
+}

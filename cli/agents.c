@@ -2,41 +2,96 @@
  * nodes and devices work, the environments that jobs can name, and those whose caches may serve
  * others. */
 #include "cli/cli.h"
-#include "common/program/terminal.h"
+#include "cli/fleet.h"
+#include "common/program/output.h"
 
-static int command_agents(struct options *options) {
-  static const struct table_column columns[] = {{"agent", false},
-                                                {"name", false},
-                                                {"state", false},
-                                                {"device", false},
-                                                {"environment", false}};
-  cleanup_json json_t *items = NULL;
-  int code = cli_list_or_json(options, "/v1/agents", &items);
-  if (!items)
+/* What the nodes do, by the agents' ids: an object of the items of GET /v1/fleet/nodes. */
+static int nodes_read(struct http_client *client, json_t **ret_nodes, int64_t *ret_now_ms) {
+  cleanup_json json_t *summary = NULL;
+  int code = cli_call(client, "GET", "/v1/fleet", NULL, &summary);
+  if (code != EXIT_OK)
     return code;
+  *ret_now_ms = cli_integer(summary, "as_of_ms");
+  return cli_list(client, "/v1/fleet/nodes", ret_nodes);
+}
 
-  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
-  size_t index, device_index;
-  json_t *agent, *device;
+/* Adds what each device does to the items of GET /v1/agents, which have all that is known. */
+static void states_add(json_t *agents, const json_t *nodes) {
+  size_t i, k;
+  const json_t *node, *device;
+  json_t *agent;
+  cleanup_json json_t *devices = json_object();
+  json_array_foreach (nodes, i, node)
+    json_array_foreach (json_object_get(node, "devices"), k, device) {
+      cleanup_free char *id =
+          xasprintf("%s/%s", cli_member(node, "agent"), cli_member(device, "device"));
+      json_object_set(devices, id, (json_t *)device);
+    }
 
-  json_array_foreach (items, index, agent) {
-    json_array_foreach (json_object_get(agent, "devices"), device_index, device) {
-      const json_t *drained = *cli_member(agent, "drain_reason") ? agent : device;
-      const char *reason = cli_member(drained, "drain_reason"),
-                 *by = cli_member(drained, "drained_by");
-      cleanup_free char *environment = cli_compact(device, "environment");
-      bool is_draining = *cli_member(device, "drain_reason");
-      table_cell(table, "%s", cli_member(agent, "agent"));
-      table_cell(table, "%s", cli_member(agent, "name"));
-      table_cell(table, "%s%s%s%s%s%s", is_draining ? "draining" : cli_member(agent, "state"),
-                 *reason ? ": " : "", reason, *by ? " (by " : "", by, *by ? ")" : "");
-      table_cell(table, "%s", cli_member(device, "device"));
-      table_cell(table, "%s", environment);
+  json_array_foreach (agents, i, agent) {
+    json_t *own;
+    json_array_foreach (json_object_get(agent, "devices"), k, own) {
+      cleanup_free char *id =
+          xasprintf("%s/%s", cli_member(agent, "agent"), cli_member(own, "device"));
+      json_object_update_missing(own, json_object_get(devices, id));
     }
   }
+}
 
-  table_print(table, stdout);
+static int command_agents(struct options *options) {
+  static const struct cli_column node_columns[] = {
+      {"host", "host"},     {"devices", "devices"}, {"doing", "doing"},
+      {"reason", "reason"}, {"seen", "seen", true}, {"agent", "agent"},
+  };
+  static const struct cli_column device_columns[] = {
+      {"host", "host"},
+      {"device", "device"},
+      {"state", "is"},
+      {"for", "for"},
+      {"job", "job", true},
+      {"kernel", "kernel"},
+      {"key", "key"},
+      {"tag", "tag"},
+      {"stage", "stage"},
+      {"config", "config", true},
+      {"left", "left", true},
+      {"gpu", "gpu"},
+      {"partition", "partition"},
+      {"agent", "agent"},
+  };
+  cleanup_json json_t *items = NULL, *nodes = NULL, *rows = NULL;
+  enum output output;
+  int64_t now_ms;
+  int code = output_of(options, &output);
+  if (code != EXIT_OK)
+    return code;
 
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  if (!client)
+    return EXIT_USAGE;
+  code = cli_list(client, "/v1/agents", &items);
+  if (code == EXIT_OK)
+    code = nodes_read(client, &nodes, &now_ms);
+  if (code != EXIT_OK)
+    return code;
+
+  if (output == OUTPUT_JSON) {
+    states_add(items, nodes);
+    cli_print_json(items);
+    return EXIT_OK;
+  }
+  if (output == OUTPUT_TABLE) {
+    rows = fleet_node_rows(nodes, now_ms);
+    output_rows(output, rows, node_columns, ARRAY_LENGTH(node_columns), stdout);
+  } else {
+    rows = fleet_device_rows(nodes, now_ms);
+    output_rows(output, rows, device_columns, ARRAY_LENGTH(device_columns), stdout);
+  }
+  if (output == OUTPUT_CSV)
+    return EXIT_OK;
+
+  size_t index;
+  json_t *agent;
   json_array_foreach (items, index, agent) {
     const char *id = cli_member(agent, "agent");
     const json_t *refused = json_object_get(agent, "refused");
@@ -135,9 +190,13 @@ static const struct option_spec add_options[] = {
              .default_text = ""),
     SERVER_OPTIONS,
 };
+static const struct option_spec agents_options[] = {OPTION_OUTPUT, SERVER_OPTIONS};
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
-CLI_COMMAND(agents, "agents", "", server_options, "list agents, their state and devices");
+CLI_COMMAND(agents, "agents", "", agents_options, "list nodes with what their devices do",
+            .description =
+                "A line for each node; with -o wide or csv, for each device. Agents that "
+                "were not seen for 7 days are left out, except with -o json.");
 CLI_COMMAND(agents_drain, "agents drain", "AGENT", drain_options,
             "give an agent, or one of its devices, no more leases");
 CLI_COMMAND(agents_resume, "agents resume", "AGENT", resume_options,

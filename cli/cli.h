@@ -38,6 +38,9 @@ extern job_code_printer *job_print_code;
   COMMAND(jobs)                                                                                    \
   COMMAND(show)                                                                                    \
   COMMAND(audit)                                                                                   \
+  COMMAND(top)                                                                                     \
+  COMMAND(campaigns)                                                                               \
+  COMMAND(cost)                                                                                    \
   COMMAND(agents)                                                                                  \
   COMMAND(agents_drain)                                                                            \
   COMMAND(agents_resume)                                                                           \

@@ -61,6 +61,8 @@ enum counter {
 };
 void counter_add(enum counter counter, uint64_t n);
 
+void metrics_label_write(FILE *out, const char *value); /* a label's value, quoted */
+
 /* COUNTER(id, Prometheus' name, help): what programs that start tuned report (POST /v1/evidence),
  * by tag. */
 /* clang-format off */

@@ -82,6 +82,11 @@
   RECORD_OF(compatibility_request_record, "") \
   RECORD_OF(compatibility_item_record, "compatibilities") \
   RECORD_OF(cache_match_record, "") \
+  RECORD_OF(fleet_record, "") \
+  RECORD_OF(fleet_node_record, "") \
+  RECORD_OF(fleet_device_record, "") \
+  RECORD_OF(campaign_record, "") \
+  RECORD_OF(cost_item_record, "") \
   RECORD_OF(lease_wish_record, "") \
   RECORD_OF(lease_grant_record, "") \
   RECORD_OF(renewal_record, "") \

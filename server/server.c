@@ -15,6 +15,7 @@
 #include "server/choice/documents.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
+#include "server/fleet/fleet.h"
 #include "server/http/bodies.h"
 #include "server/http/connections.h"
 #include "server/http/flights.h"
@@ -155,7 +156,8 @@ static void *housekeep_main(void *context) {
   } duties[] = {{tokens_housekeep, 2000},    {channels_housekeep, 0},     {agents_look_up, 0},
                 {agents_housekeep, 1000},    {leases_housekeep, 0},       {demand_housekeep, 10000},
                 {fetches_housekeep, 0},      {evidence_housekeep, 60000}, {remote_housekeep, 60000},
-                {captures_housekeep, 60000}, {health_housekeep, 5000},    {files_housekeep, 0}};
+                {captures_housekeep, 60000}, {health_housekeep, 5000},    {fleet_housekeep, 0},
+                {files_housekeep, 0}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
@@ -241,6 +243,7 @@ static struct server *server_new(const struct server_options *options) {
   server->flights = flights_new();
   server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
   server->agents = agent_table_new();
+  server->fleet = fleet_new();
   server->openapi = openapi_text();
   server->page = page_new();
 
@@ -373,6 +376,8 @@ void server_stop(struct server *server) {
   documents_free(server->agreed);
   blob_cache_free(server->blobs);
   agent_table_free(server->agents);
+  fleet_free(server->fleet);
+  free(server->fleet_metrics);
   pthread_mutex_destroy(&server->stop_lock);
   pthread_mutex_destroy(&server->reason_lock);
   pthread_mutex_destroy(&server->health_lock);
@@ -413,6 +418,22 @@ const uint8_t *server_lease_secret(const struct server *server) {
   return atomic_load(&server->has_lease_secret) ? server->lease_secret : NULL;
 }
 struct agent_table *server_agents(struct server *server) { return server->agents; }
+struct fleet *server_fleet(struct server *server) { return server->fleet; }
+
+void server_set_fleet_metrics(struct server *server, char *text) {
+  pthread_mutex_lock(&server->health_lock);
+  free(server->fleet_metrics);
+  server->fleet_metrics = text;
+  pthread_mutex_unlock(&server->health_lock);
+}
+
+char *server_fleet_metrics(struct server *server) {
+  pthread_mutex_lock(&server->health_lock);
+  char *text = xstrdup(server->fleet_metrics ? server->fleet_metrics : "");
+  pthread_mutex_unlock(&server->health_lock);
+  return text;
+}
+
 void server_set_live_agents(struct server *server, size_t n) {
   atomic_store(&server->n_live_agents, n);
 }

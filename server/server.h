@@ -149,6 +149,14 @@ const struct trusted_keys *server_publisher_keys(const struct server *server);
 /* Heartbeats in memory (server/agent/agents.h). */
 struct agent_table;
 struct agent_table *server_agents(struct server *server);
+/* The summary of the fleet (server/fleet/fleet.h). */
+struct fleet;
+struct fleet *server_fleet(struct server *server);
+/* The next request makes a new summary: an operator changed what it says. */
+void fleet_changed(struct fleet *fleet);
+/* Sets the text that /metrics appends; takes it over. */
+void server_set_fleet_metrics(struct server *server, char *text);
+
 /* Sets the number of live agents, those of all servers together, for /metrics. */
 void server_set_live_agents(struct server *server, size_t n);
 
@@ -174,5 +182,6 @@ void remote_housekeep(struct worker *worker);   /* removes compiled code that is
 void files_housekeep(struct worker *worker);    /* removes files that nothing names */
 void fetches_housekeep(struct worker *worker);  /* writes which releases were fetched */
 void health_housekeep(struct worker *worker);   /* ends idle transactions, reads their effects */
+void fleet_housekeep(struct worker *worker);    /* reads the fleet's gauges */
 
 #endif

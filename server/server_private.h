@@ -22,6 +22,7 @@ struct connections;
 struct daemon;
 struct documents;
 struct fetches;
+struct fleet;
 struct flights;
 struct migrations;
 struct request_rates;
@@ -48,6 +49,7 @@ struct server {
   struct bodies *bodies;
   struct documents *documents, *agreed; /* of releases; of what containers agree on */
   struct agent_table *agents;
+  struct fleet *fleet;
   atomic_size_t n_live_agents; /* those of all servers, as last read from the database */
   struct trusted_keys publisher_keys;
   size_t n_remote_shares;
@@ -72,8 +74,9 @@ struct server {
   pthread_mutex_t reason_lock;    /* for not_ready, which other threads read */
   char not_ready[NOT_READY_SIZE]; /* the reason that was logged last */
   int64_t not_ready_logged_ms;
-  pthread_mutex_t health_lock;
+  pthread_mutex_t health_lock; /* for the two below */
   struct database_health health;
+  char *fleet_metrics; /* NULL: not read yet */
   atomic_bool is_ready;         /* at the last check by the housekeeper */
   atomic_bool has_lease_secret; /* written once, by the housekeeper */
   uint8_t lease_secret[SERVER_SECRET_SIZE];
@@ -95,6 +98,7 @@ void *work_main(void *worker_thread);
 /* Why it is not ready; the caller's. Threads: any. */
 must_check char *server_not_ready_reason(struct server *server);
 struct database_health server_database_health(struct server *server); /* Threads: any. */
+must_check char *server_fleet_metrics(struct server *server); /* the caller's. Threads: any. */
 /* Waits; false: the server stops. Threads: any. */
 must_check bool server_pause(struct server *server, int64_t ms);
 

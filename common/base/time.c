@@ -110,3 +110,15 @@ bool duration_parse(const char *text, int64_t *ret_ms) {
   }
   return false;
 }
+
+char *span_format(double seconds, char text[SPAN_TEXT_SIZE]) {
+  if (seconds < 90)
+    snprintf(text, SPAN_TEXT_SIZE, "%.0f s", seconds);
+  else if (seconds < 90 * 60)
+    snprintf(text, SPAN_TEXT_SIZE, "%.0f min", seconds / 60);
+  else if (seconds < 48 * 3600)
+    snprintf(text, SPAN_TEXT_SIZE, "%.1f h", seconds / 3600);
+  else
+    snprintf(text, SPAN_TEXT_SIZE, "%.1f days", seconds < 1e14 ? seconds / 86400 : 1e9);
+  return text;
+}

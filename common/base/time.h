@@ -21,4 +21,8 @@ char *time_text_format(int64_t s, char text[TIME_TEXT_SIZE]); /* returns text */
 #define DURATION_MS_MAX (INT64_C(36500) * 24 * 3600 * 1000)
 must_check bool duration_parse(const char *text, int64_t *ret_ms);
 
+/* How long something lasts, for people: "45 s", "14 min", "3.2 h", "2.5 days". Returns text. */
+#define SPAN_TEXT_SIZE 32
+char *span_format(double seconds, char text[SPAN_TEXT_SIZE]);
+
 #endif

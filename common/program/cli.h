@@ -118,6 +118,7 @@ struct cli_column {
   const char *heading, *member;
   bool is_number;                       /* aligned on the right */
   char *(*format)(const json_t *value); /* NULL: cli_format; the text is the caller's */
+  bool is_wide;                         /* only with -o wide or csv (output.h) */
 };
 
 /* The text of a string, "" for null or NULL, else compact JSON; the caller's. */

@@ -460,6 +460,14 @@ struct flag_found {
   const char *text;
 };
 
+/* Which of the command's own options -LETTER is; n_options: none. */
+static size_t letter_find(const struct command_spec *command, char letter) {
+  size_t i = 0;
+  while (i < command->n_options && command->options[i].letter != letter)
+    i++;
+  return i;
+}
+
 /* Reads the flag or argument at argv[*at] and moves *at behind it. */
 static struct flag_found flag_next(const struct options *options, int argc, char **argv, int *at) {
   const struct command_spec *command = options->command;
@@ -469,11 +477,16 @@ static struct flag_found flag_next(const struct options *options, int argc, char
     word = "--help";
   if (word[0] != '-' || !word[1] || isdigit((unsigned char)word[1]))
     return found;
-  if (word[1] != '-')
+
+  /* -o VALUE, -o=VALUE or -oVALUE. */
+  size_t of_letter = word[1] == '-' ? command->n_options : letter_find(command, word[1]);
+  bool is_letter = of_letter < command->n_options;
+  if (word[1] != '-' && !is_letter)
     usage_error(options, "unknown flag -%c: flags have two dashes", word[1]);
 
   /* Without the text after "=", which may be a token. */
-  cleanup_free char *name = xstrndup(word + 2, strcspn(word + 2, "="));
+  cleanup_free char *name = is_letter ? xstrdup(command->options[of_letter].name)
+                                      : xstrndup(word + 2, strcspn(word + 2, "="));
   cleanup_free const char **names = xcalloc(n_specs(command), sizeof *names);
 
   for (size_t i = 0; i < n_specs(command) && !found.spec; i++) {
@@ -491,9 +504,11 @@ static struct flag_found flag_next(const struct options *options, int argc, char
     usage_error(options, "unknown flag --%s", name);
   }
 
-  const char *equals = strchr(word, '=');
+  const char *equals = is_letter ? NULL : strchr(word, '=');
   if (equals)
     found.text = equals + 1;
+  else if (is_letter && word[2])
+    found.text = word + 2 + (word[2] == '=');
   else if (found.spec->type == OPTION_FLAG)
     found.text = "true";
   else if (*at < argc)

@@ -35,6 +35,7 @@ struct option_spec {
   const char *help;         /* one line */
   bool flag_only;           /* has neither a variable nor a member of the file */
   bool is_secret; /* a text that is overwritten in argv and in the environment after it was read */
+  char letter;    /* 'o': -o VALUE is the same; 0: none */
 };
 
 /* The option of every command that logs; options_parse applies it. */

@@ -38,8 +38,7 @@ static uint32_t code_point(const char *text, size_t length) {
   return point;
 }
 
-/* Replaces each invalid byte and each control character by '?', because terminals execute some. */
-static void make_printable(char *text) {
+void text_make_printable(char *text) {
   char *to = text;
   for (const char *from = text; *from;) {
     size_t length = utf8_character_size(from, SIZE_MAX);
@@ -75,7 +74,7 @@ void table_cell(struct table *table, const char *format, ...) {
   int length = vasprintf(&text, format, arguments);
   va_end(arguments);
   ALWAYS(length >= 0);
-  make_printable(text);
+  text_make_printable(text);
   GROW(table->cells, table->n_cells, table->capacity);
   table->cells[table->n_cells++] = text;
 }

@@ -14,6 +14,9 @@
 
 #include "common/base/base.h"
 
+/* Replaces each invalid byte and each control character by '?', because terminals execute some. */
+void text_make_printable(char *text);
+
 struct table_column {
   const char *heading;
   bool is_number; /* aligned on the right */

@@ -253,6 +253,7 @@ void route_agent_drain(struct worker *worker, struct request *request) {
       !agent_drain(worker->db, id, &drain, request_author(request), &error)) {
     answer_failure(request, &error);
   } else {
+    fleet_changed(server_fleet(worker->server));
     if (!drain.device)
       agent_table_drain(server_agents(worker->server), id, drain.reason != NULL);
     log_info("agent: %s agent=%s device=%s reason=%s", drain.reason ? "draining" : "resumed", id,

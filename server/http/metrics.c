@@ -205,8 +205,7 @@ static void answers_write(FILE *out) {
   }
 }
 
-/* A label's value, quoted. */
-static void label_write(FILE *out, const char *value) {
+void metrics_label_write(FILE *out, const char *value) {
   fputc('"', out);
   for (; *value; value++) {
     if (*value == '"' || *value == '\\')
@@ -232,7 +231,7 @@ static void programs_write(FILE *out) {
     head_write(out, descriptions[i].name, "counter", descriptions[i].help);
     for (size_t tag = 0; tag < programs.n; tag++) {
       fprintf(out, "%s{tag=", descriptions[i].name);
-      label_write(out, programs.tags[tag].tag);
+      metrics_label_write(out, programs.tags[tag].tag);
       fprintf(out, "} %.17g\n", programs.tags[tag].values[i]);
     }
   }
@@ -351,6 +350,9 @@ void route_metrics_get(struct server *server, struct request *request) {
              "Rows that vacuum has not yet removed, by table, as PostgreSQL estimates it");
   for (size_t i = 0; i < HOT_TABLE_COUNT; i++)
     fprintf(out, "%s{table=\"%s\"} %" PRId64 "\n", dead_rows, tables[i], health.dead_rows[i]);
+
+  cleanup_free char *fleet = server_fleet_metrics(server);
+  fputs(fleet, out);
 
   /* One pass for each family: Prometheus wants the samples of a family together. */
   struct statement_family families[] = {

@@ -209,6 +209,14 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         16 * KIB, "Point the channel at a proposal's release") \
   ROUTE(proposal_reject, "POST", "/v1/proposals/{id}/reject", MAY_PUBLISH, ROUTE_DATABASE, \
         4 * KIB, "Reject a proposal, with a reason") \
+  ROUTE(fleet_get, "GET", "/v1/fleet", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read the summary of the fleet: devices by state, queue, rates, time to go") \
+  ROUTE(fleet_nodes, "GET", "/v1/fleet/nodes", MAY_READ, ROUTE_DATABASE, 0, \
+        "List nodes with what each device does, by host") \
+  ROUTE(campaign_list, "GET", "/v1/campaigns", MAY_READ, ROUTE_DATABASE, 0, \
+        "List campaigns, the jobs of a tag and run, newest first") \
+  ROUTE(cost_get, "GET", "/v1/cost", MAY_READ, ROUTE_DATABASE, 0, \
+        "Sum device time by week, day, kernel, tag, run or owner") \
   ROUTE(gc_post, "POST", "/v1/gc", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
         "Remove releases, files and demand that are not needed, or list them") \
   ROUTE(audit_get, "GET", "/v1/audit", MAY_OPERATE, ROUTE_DATABASE, 0, \

@@ -160,6 +160,18 @@ GROUP BY c.id, c.name, c.counter, c.release
 HAVING c.counter <> count(*) OR c.counter <> max(e.counter)
     OR c.release <> (array_agg(e.release ORDER BY e.counter DESC))[1]
 UNION ALL
+SELECT format('job_usage counts %s of %s jobs of tag %s that ended, %s of %s us', u.ended, j.ended,
+              j.tag, u.us, j.us)
+FROM (SELECT tag, run, count(*) FILTER (WHERE finished_at IS NOT NULL) AS ended,
+             COALESCE(sum((SELECT sum(device_us + opening_us) FROM leases WHERE job_id = jobs.id))
+                      FILTER (WHERE state = 'done'), 0) AS us
+      FROM jobs
+      GROUP BY tag, run) j
+LEFT JOIN (SELECT tag, run, sum(done + failed + cancelled) AS ended, sum(done_us) AS us
+           FROM job_usage
+           GROUP BY tag, run) u USING (tag, run)
+WHERE (j.ended, j.us) <> (COALESCE(u.ended, 0), COALESCE(u.us, 0))
+UNION ALL
 SELECT 'no admin token is left'
 WHERE NOT EXISTS (SELECT FROM tokens t WHERE role = 'admin' AND token_is_live(t))
 UNION ALL

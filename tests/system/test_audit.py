@@ -163,7 +163,7 @@ def test_authors_are_shown_where_users_look(server):
     assert "submitter" in next(l for l in wavetune(server, "jobs").stdout.splitlines() if l.split()[0] == written["job"])
     assert " publisher " in wavetune(server, "releases").stdout
     assert "registered 2" in (output := wavetune(server, "kernel", "show", written["kernel"]).stderr) and "by submitter" in output
-    assert "draining: hot (by operator)" in wavetune(server, "agents").stdout
+    assert "drained: hot (by operator)" in wavetune(server, "agents", "-o", "wide").stdout
     assert "by (command line)" in wavetune(server, "token", "list").stdout
 
 

@@ -260,7 +260,7 @@ def test_every_documented_exit_code_is_reached(world, reader, tmp_path):
 
 @pytest.mark.parametrize("words", [
     ("kernel", "list"), ("kernel", "show", "x"), ("kernel", "push", harness.QUICK), ("submit", harness.QUICK, "--key", "n=5"),
-    ("jobs",), ("show", "1"), ("agents",), ("environments",), ("publish",), ("releases",), ("channels",),
+    ("jobs",), ("show", "1"), ("agents",), ("top",), ("campaigns",), ("cost",), ("environments",), ("publish",), ("releases",), ("channels",),
     ("promote", "x", "y"), ("diff", "sha256:" + "0" * 64, "sha256:" + "1" * 64), ("token", "make", "x"), ("token", "list"),
     ("token", "revoke", "x")], ids=lambda words: " ".join(map(str, words[:2])).replace(str(harness.QUICK), "…"))
 def test_a_temporary_error_of_a_server_is_3_and_a_refusal_is_4(words):
@@ -505,7 +505,8 @@ def test_a_refusal_after_a_bar_is_on_a_line_of_its_own(world):
 def test_agents_and_environments_are_listed(world):
     [agent] = document(world, "agents")
     assert agent["state"] == "live" and agent["devices"][0]["environment"] == world.job["environment"]
-    assert re.search(r"node +live +cpu0 +\{", wavetune(world.server, "agents").stdout)
+    assert agent["devices"][0]["state"] == "idle"
+    assert re.search(r"^node +1 idle ", wavetune(world.server, "agents").stdout, re.M)
     assert world.job["environment"] in [e["environment"] for e in document(world, "environments")]
     assert wavetune(world.server, "environments").stdout.splitlines()[0].split() == ["live", "agents", "environment"]
 

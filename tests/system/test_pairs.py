@@ -18,7 +18,7 @@ from transactions import ALL, COMMIT, RETRIED, SUMS
 SUBJECTS = ("lease", "job", "channel", "token")
 STATEMENTS = statements.read()
 TABLES = set().union(*(s.writes for s in STATEMENTS.values() if s.subject in SUBJECTS))
-KEPT = sorted(TABLES | {"devices"})
+KEPT = sorted(TABLES | {"devices", "job_usage"})  # a trigger on jobs writes job_usage
 # Statements that write one of these tables and need no transaction here.
 EXEMPT = {"captures_results": "adds spaces that are not there yet, ON CONFLICT DO NOTHING, as spaces_store does"}
 WAITS_MS = 2  # before the database is asked whether a session that does not answer waits for a lock
@@ -118,7 +118,7 @@ class Actor:
             self.session.begin_text(COMMIT)
         else:
             self.ran.append(step[0])
-            self.bench.dirty |= STATEMENTS[step[0]].writes
+            self.bench.dirty |= STATEMENTS[step[0]].writes | ({"job_usage"} if "jobs" in STATEMENTS[step[0]].writes else set())
             self.session.begin(*step)
 
     def collect(self):

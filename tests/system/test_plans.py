@@ -15,6 +15,7 @@ WATCHED = ("jobs", "leases", "measurements", "winners")
 # The rows that a statement may read in one run: a few jobs with all their leases, not all open leases nor those of all jobs.
 ROWS_MAX, BLOCKS_MAX = 1000, 4000
 ROWS_MAX_OF = {"results_known": 20, "drift_note": 20,  # of a lease, where its job has hundreds
+               "fleet_open": 2 * OPEN_LEASES, "fleet_device_seconds": OPEN_LEASES,  # all live leases, and those of running jobs
                "leases_cancel_all_ended": OPEN_LEASES + 1000,  # a sweep: all live leases, but no ended ones
                "kernels_pace": 16 * LEASES_A_JOB + 1000,  # the screens of the kernel's newest jobs
                "jobs_list": 100 * LEASES_A_JOB + 1000}  # a page of jobs, with the times of their leases
@@ -126,6 +127,7 @@ INLINED = {
     "signed_expiry": "select signed_expiry(expires_at) from channel_entries",
     "entry_signed": "select s.* from releases r left join channels c on c.release = r.digest cross join lateral"
                     " entry_signed(c.name, c.tag, c.regime, c.environment_digest, c.counter) s",
+    "epoch_ms": "select epoch_ms(at) from audit", "job_configs": "select job_configs(j) from jobs j",
     "job_spending": "select b.* from jobs j cross join lateral job_spending(j.id) b",
     "job_progress": "select t.* from jobs j cross join lateral job_progress(j.id) t",
 }

@@ -66,7 +66,7 @@ def test_the_other_commands_work_in_their_order(tmp_path, start):
         command = day.pop(0)
         assert command == 'wavetune-agent run --url "$WAVETUNE_URL"'
         start(lambda _, logs: harness.Program(["bash", "-c", f"exec {command}"], logs, roles["agent"]), None)
-        wait_until(lambda: " live " in run("wavetune agents", environment), 60, "the agent")
+        wait_until(lambda: " idle " in run("wavetune agents", environment), 60, "the agent")
         last_of_ci = next(i for i, command in enumerate(day) if command.startswith("wavetune publish --channel"))
         for i, command in enumerate(day):
             run(command, roles["ci"] if i <= last_of_ci else environment)

@@ -16,6 +16,8 @@ static int run_show(struct options *options) {
     printf("[%s]", list[i]);
   char *const *arguments;
   n = options_arguments(options, &arguments);
+  if (option_text(options, "output"))
+    printf(" output=%s", option_text(options, "output"));
   printf(" arguments=");
   for (size_t i = 0; i < n; i++)
     printf("[%s]", arguments[i]);
@@ -49,6 +51,11 @@ static const struct option_spec show_options[] = {
     {.name = "json", .type = OPTION_FLAG, .help = "print JSON"},
     {.name = "device", .type = OPTION_LIST, .argument = "N", .help = "a device"},
     {.name = "wait", .type = OPTION_FLAG, .help = "wait for the end", .flag_only = true},
+    {.name = "output",
+     .letter = 'o',
+     .type = OPTION_TEXT,
+     .argument = "FORMAT",
+     .help = "a format"},
 };
 static const struct option_spec any_options[] = {{.name = "any",
                                                   .type = OPTION_INTEGER,
@@ -346,6 +353,20 @@ Test(options, a_flag_with_one_dash_is_refused_without_what_follows) {
   cr_assert_null(strstr(got.err, "s3cret"));
 }
 
+Test(options, a_letter_stands_for_its_option) {
+  struct outcome apart = RUN("kernel", "show", "-o", "a=b"), equal = RUN("kernel", "show", "-o=x"),
+                 joined = RUN("kernel", "show", "-owide", "name");
+  assert_has(apart.out, " output=a=b arguments=\n");
+  assert_has(equal.out, " output=x arguments=\n");
+  assert_has(joined.out, " output=wide arguments=[name]\n");
+}
+
+Test(options, a_letter_without_its_value_is_refused_by_the_name_of_its_option) {
+  struct outcome got = RUN("kernel", "show", "-o");
+  cr_assert_eq(got.code, EXIT_USAGE);
+  assert_has(got.err, "--output needs a value: --output FORMAT");
+}
+
 Test(options, a_command_without_arguments_refuses_one) {
   struct outcome got = RUN("kernel", "any", "thing");
   cr_assert_eq(got.code, EXIT_USAGE);
@@ -376,6 +397,7 @@ Test(options, help_shows_usage_defaults_ranges_and_variables) {
                "  --json                   print JSON (WAVETUNE_JSON)\n"
                "  --device N               a device (may be repeated; WAVETUNE_DEVICE)\n"
                "  --wait                   wait for the end\n"
+               "  --output FORMAT          a format (WAVETUNE_OUTPUT)\n"
                "  --config FILE            read options from this JSON file (default: "
                "~/.config/wavetune/config.json, else\n"
                "                           /etc/wavetune/config.json) (WAVETUNE_CONFIG)\n"

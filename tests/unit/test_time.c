@@ -117,3 +117,11 @@ Test(duration, refuses_other_texts) {
     cr_expect_eq(ms, -1);
   }
 }
+
+Test(span, is_written_in_the_unit_that_people_use) {
+  char text[SPAN_TEXT_SIZE];
+  cr_expect_str_eq(span_format(45, text), "45 s");
+  cr_expect_str_eq(span_format(840, text), "14 min");
+  cr_expect_str_eq(span_format(11520, text), "3.2 h");
+  cr_expect_str_eq(span_format(216000, text), "2.5 days");
+}

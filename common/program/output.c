@@ -1,0 +1,120 @@
+/* Lists as tables, JSON or CSV. Memory and threads: output.h. */
+#include "common/program/output.h"
+
+#include "common/program/terminal.h"
+
+int output_of(const struct options *options, enum output *ret_output) {
+  static const char *const names[] = {[OUTPUT_TABLE] = "table",
+                                      [OUTPUT_WIDE] = "wide",
+                                      [OUTPUT_JSON] = "json",
+                                      [OUTPUT_CSV] = "csv"};
+  const char *name = option_text(options, "output");
+  if (!name) {
+    *ret_output = option_flag(options, "json") ? OUTPUT_JSON : OUTPUT_TABLE;
+    return EXIT_OK;
+  }
+
+  for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
+    if (string_equal(names[i], name)) {
+      *ret_output = (enum output)i;
+      return EXIT_OK;
+    }
+  return cli_refuse(EXIT_USAGE,
+                    "--output \"%.20s\" is unknown: it must be table, wide, json or csv", name);
+}
+
+static void print_table(const json_t *rows, const struct cli_column *columns, size_t n_columns,
+                        bool is_wide, FILE *out) {
+  cleanup_free struct table_column *headings = xcalloc(n_columns, sizeof *headings);
+  cleanup_free const struct cli_column **shown = xcalloc(n_columns, sizeof(struct cli_column *));
+  size_t n_shown = 0, index;
+  const json_t *row;
+
+  for (size_t i = 0; i < n_columns; i++)
+    if (is_wide || !columns[i].is_wide) {
+      headings[n_shown] = (struct table_column){columns[i].heading, columns[i].is_number};
+      shown[n_shown++] = &columns[i];
+    }
+
+  cleanup_table struct table *table = table_new(headings, n_shown);
+  json_array_foreach (rows, index, row)
+    for (size_t i = 0; i < n_shown; i++) {
+      const json_t *value = json_object_get(row, shown[i]->member);
+      cleanup_free char *text = shown[i]->format ? shown[i]->format(value) : cli_format(value);
+      table_cell(table, "%s", text);
+    }
+
+  table_print(table, out);
+}
+
+/* A cell of CSV, in quotes where it needs them. */
+static void print_csv_cell(const char *text, FILE *out) {
+  if (!strpbrk(text, ",\"")) {
+    fputs(text, out);
+    return;
+  }
+
+  fputc('"', out);
+  for (; *text; text++) {
+    if (*text == '"')
+      fputc('"', out);
+    fputc(*text, out);
+  }
+  fputc('"', out);
+}
+
+static void print_csv(const json_t *rows, const struct cli_column *columns, size_t n_columns,
+                      FILE *out) {
+  size_t index;
+  const json_t *row;
+
+  for (size_t i = 0; i < n_columns; i++) {
+    fputs(i ? "," : "", out);
+    print_csv_cell(columns[i].member, out);
+  }
+  fputc('\n', out);
+
+  json_array_foreach (rows, index, row) {
+    for (size_t i = 0; i < n_columns; i++) {
+      cleanup_free char *text = cli_format(json_object_get(row, columns[i].member));
+      text_make_printable(text);
+      fputs(i ? "," : "", out);
+      print_csv_cell(text, out);
+    }
+    fputc('\n', out);
+  }
+}
+
+void output_rows(enum output output, const json_t *rows, const struct cli_column *columns,
+                 size_t n_columns, FILE *out) {
+  switch (output) {
+  case OUTPUT_TABLE:
+  case OUTPUT_WIDE:
+    print_table(rows, columns, n_columns, output == OUTPUT_WIDE, out);
+    break;
+  case OUTPUT_JSON:
+    json_dumpf(rows, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    fputc('\n', out);
+    break;
+  case OUTPUT_CSV:
+    print_csv(rows, columns, n_columns, out);
+    break;
+  }
+}
+
+int output_list(const struct options *options, const char *path, const struct cli_column *columns,
+                size_t n_columns) {
+  enum output output;
+  int code = output_of(options, &output);
+  if (code != EXIT_OK)
+    return code;
+
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  cleanup_json json_t *items = NULL;
+  if (!client)
+    return EXIT_USAGE;
+  code = cli_list(client, path, &items);
+  if (code == EXIT_OK)
+    output_rows(output, items, columns, n_columns, stdout);
+  return code;
+}

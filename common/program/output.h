@@ -1,0 +1,35 @@
+/* The option -o of commands that list: one list as a table, a wide table, JSON or CSV.
+ *
+ * A list is an array of objects, its rows, and a table of columns (struct cli_column), each of
+ * which shows one member of the rows. Columns that are `is_wide` are left out of the plain table.
+ * CSV is RFC 4180 with lines that end in "\n": all columns, headed by the members' names, with the
+ * values as they are in JSON, not as the table formats them; a control character is '?', so that
+ * each row is one line.
+ *
+ * Memory: nothing is kept. Threads: one. */
+#ifndef WAVETUNE_COMMON_PROGRAM_OUTPUT_H
+#define WAVETUNE_COMMON_PROGRAM_OUTPUT_H
+
+#include "common/program/cli.h"
+
+/* clang-format off */
+#define OPTION_OUTPUT \
+  {.name = "output", .letter = 'o', .type = OPTION_TEXT, .argument = "FORMAT", .flag_only = true, \
+   .help = "how the list is printed: table, wide (with more columns), json or csv; -o for short"}
+/* clang-format on */
+
+enum output { OUTPUT_TABLE, OUTPUT_WIDE, OUTPUT_JSON, OUTPUT_CSV };
+
+/* What -o asks for; without it, --json is -o json, and a table is the default. Returns EXIT_OK, or
+ * prints why the format is unknown and returns EXIT_USAGE. */
+must_check int output_of(const struct options *options, enum output *ret_output);
+
+/* Prints the rows. As JSON they are printed as they are, with all members. */
+void output_rows(enum output output, const json_t *rows, const struct cli_column *columns,
+                 size_t n_columns, FILE *out);
+
+/* A whole listing command, as cli_print_list is, with -o. */
+must_check int output_list(const struct options *options, const char *path,
+                           const struct cli_column *columns, size_t n_columns);
+
+#endif

@@ -1,0 +1,94 @@
+/* The list of campaigns: the jobs of one tag and run.
+ *
+ * Memory and threads: fleet.h. */
+#include <math.h>
+
+#include "server/db/db_record.h"
+#include "server/fleet/fleet.h"
+#include "server/fleet/fleet.sql.h"
+#include "server/records.h"
+
+#define FIELD(type, member, ...)                                                                   \
+  RECORD_FIELD(type, struct campaign, member, FIELD_ANSWER | __VA_ARGS__)
+static const struct field campaign_fields[] = {
+    FIELD(TEXT, tag, FIELD_NOT_NULL),
+    FIELD(TEXT, run, FIELD_NOT_NULL),
+    FIELD(TEXTS, owners, FIELD_NOT_NULL, .about = "names of tokens, at most 16"),
+    FIELD(TEXTS, kernels, FIELD_NOT_NULL, .about = "names, at most 16"),
+    FIELD(INTEGER, queued, FIELD_NOT_NULL),
+    FIELD(INTEGER, running, FIELD_NOT_NULL),
+    FIELD(INTEGER, done, FIELD_NOT_NULL),
+    FIELD(INTEGER, failed, FIELD_NOT_NULL),
+    FIELD(INTEGER, cancelled, FIELD_NOT_NULL),
+    FIELD(INTEGER, jobs, FIELD_NOT_NULL | FIELD_NO_COLUMN, .about = "in all states"),
+    FIELD(INTEGER, configs, FIELD_NOT_NULL,
+          .about = "of all jobs; of a search, those that it measures"),
+    FIELD(INTEGER, measurements, FIELD_NOT_NULL),
+    FIELD(NUMBER, device_seconds, FIELD_NOT_NULL),
+    FIELD(INTEGER, first_ms, FIELD_NOT_NULL, .about = "when its first job was submitted"),
+    FIELD(INTEGER, last_ms, 0, .about = "when its last job ended"),
+    FIELD(NUMBER, to_go_s, FIELD_NO_COLUMN,
+          .about = "with what is before it in the queue; null: not known, or nothing is open"),
+};
+#undef FIELD
+const struct record campaign_record = RECORD("Campaign", struct campaign, campaign_fields);
+
+static void campaigns_free(struct snapshot *snapshot) {
+  struct campaigns *campaigns = (struct campaigns *)snapshot;
+  for (size_t i = 0; i < campaigns->n; i++)
+    free(campaigns->all[i].json);
+  db_records_free(&campaign_record, campaigns->all, campaigns->n);
+  free(campaigns);
+}
+
+static int compare_campaigns(const void *a_, const void *b_) {
+  const struct campaign *a = a_, *b = b_;
+  if (a->first_ms != b->first_ms)
+    return (a->first_ms < b->first_ms) - (a->first_ms > b->first_ms);
+  int order = strcmp(a->tag, b->tag);
+  return order ? order : strcmp(a->run, b->run);
+}
+
+/* NaN when there are jobs for hardware without devices. */
+static double campaign_to_go(const struct campaign *campaign, const struct fleet_summary *fleet) {
+  double seconds = 0;
+  bool is_open = false;
+  for (size_t i = 0; i < fleet->n_open; i++) {
+    const struct open_jobs *open = &fleet->open[i];
+    if (strcmp(open->tag, campaign->tag) != 0 || strcmp(open->run, campaign->run) != 0)
+      continue;
+    double s = to_go_seconds(open->ahead_us, fleet_class_devices(fleet, open->class), &fleet->rate);
+    seconds = is_open && (isnan(seconds) || isnan(s)) ? (double)NAN
+              : is_open                               ? fmax(seconds, s)
+                                                      : s;
+    is_open = true;
+  }
+  return is_open ? seconds : (double)NAN;
+}
+
+bool campaigns_make(struct worker *worker, const struct fleet_summary *fleet,
+                    struct campaigns **ret, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(worker->db, &sql_fleet_campaigns, NULL, &rows, error))
+    return false;
+
+  struct campaigns *campaigns = xcalloc(1, sizeof *campaigns);
+  campaigns->snapshot.free = campaigns_free;
+  campaigns->as_of_ms = fleet->as_of_ms;
+  campaigns->all = db_read_all(rows, &campaign_record, &campaigns->n);
+  if (campaigns->n)
+    qsort(campaigns->all, campaigns->n, sizeof *campaigns->all, compare_campaigns);
+
+  for (size_t i = 0; i < campaigns->n; i++) {
+    struct campaign *campaign = &campaigns->all[i];
+    bool is_open = campaign->queued + campaign->running > 0;
+    campaign->jobs = campaign->queued + campaign->running + campaign->done + campaign->failed +
+                     campaign->cancelled;
+    campaign->to_go_s = is_open ? campaign_to_go(campaign, fleet) : (double)NAN;
+    cleanup_json json_t *json = record_write(&campaign_record, campaign);
+    campaign->json = json_dumps(json, JSON_COMPACT);
+  }
+
+  *ret = campaigns;
+  return true;
+}

@@ -1,0 +1,311 @@
+/* Shares the summary of the fleet and the list of campaigns between requests, and keeps the gauges
+ * of /metrics up to date.
+ *
+ * Memory and threads: fleet.h. */
+#include "server/fleet/fleet.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+
+#include "common/base/log.h"
+#include "server/counters.h"
+#include "server/db/db.h"
+#include "server/fleet/fleet.sql.h"
+
+#define FRESH_MS 1000
+#define SHARE_OF_TIME 49 /* a summary is not made again for so many times the time that it took */
+#define STALE_MS 60000   /* older ones are not given to those who come while another is made */
+
+#define GAUGES_EVERY_MS 5000
+#define GAUGES_FAILED_MS 30000 /* the housekeeper has other duties */
+
+#define KERNELS_MAX 200 /* pairs of kernel and tag in /metrics */
+#define TAGS_MAX 64
+
+struct slot {
+  struct snapshot *latest;
+  int64_t made_ms, took_ms;
+  bool is_being_made;
+  bool is_outdated; /* since the last one was begun */
+};
+
+struct fleet {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  struct slot summary, campaigns;
+  struct fleet_samples samples; /* of the thread that makes the summary */
+  int64_t gauges_due_ms;        /* the housekeeper's */
+};
+
+struct fleet *fleet_new(void) {
+  struct fleet *fleet = xcalloc(1, sizeof *fleet);
+  pthread_mutex_init(&fleet->lock, NULL);
+  pthread_cond_init(&fleet->changed, NULL);
+  return fleet;
+}
+
+/* Under the lock. */
+static void put(struct snapshot *snapshot) {
+  if (snapshot && --snapshot->users == 0)
+    snapshot->free(snapshot);
+}
+
+void snapshot_put(struct fleet *fleet, struct snapshot *snapshot) {
+  pthread_mutex_lock(&fleet->lock);
+  put(snapshot);
+  pthread_mutex_unlock(&fleet->lock);
+}
+
+void fleet_free(struct fleet *fleet) {
+  if (!fleet)
+    return;
+  put(fleet->summary.latest);
+  put(fleet->campaigns.latest);
+  pthread_cond_destroy(&fleet->changed);
+  pthread_mutex_destroy(&fleet->lock);
+  free(fleet);
+}
+
+/* Takes the snapshot of a slot and returns true; or returns false when the caller shall make one
+ * and call slot_made. */
+static bool slot_take(struct fleet *fleet, struct slot *slot, struct snapshot **ret) {
+  bool is_taken = false;
+  pthread_mutex_lock(&fleet->lock);
+  while (!is_taken) {
+    int64_t age_ms = clock_monotonic_ms() - slot->made_ms, pause_ms = SHARE_OF_TIME * slot->took_ms;
+    int64_t fresh_ms = pause_ms > FRESH_MS ? pause_ms : FRESH_MS;
+    if (slot->latest && !slot->is_outdated &&
+        (age_ms < fresh_ms || (slot->is_being_made && age_ms < fresh_ms + STALE_MS))) {
+      slot->latest->users++;
+      *ret = slot->latest;
+      is_taken = true;
+    } else if (!slot->is_being_made) {
+      slot->is_being_made = true;
+      slot->is_outdated = false;
+      break;
+    } else {
+      pthread_cond_wait(&fleet->changed, &fleet->lock); /* a maker's statements have deadlines */
+    }
+  }
+  pthread_mutex_unlock(&fleet->lock);
+  return is_taken;
+}
+
+void fleet_changed(struct fleet *fleet) {
+  pthread_mutex_lock(&fleet->lock);
+  fleet->summary.is_outdated = true;
+  pthread_mutex_unlock(&fleet->lock);
+}
+
+/* `made`: the new snapshot with a reference of the caller's, or NULL when there is none. */
+static void slot_made(struct fleet *fleet, struct slot *slot, struct snapshot *made,
+                      int64_t began_ms) {
+  pthread_mutex_lock(&fleet->lock);
+  slot->is_being_made = false;
+  if (made) {
+    put(slot->latest);
+    slot->latest = made;
+    made->users = 2;
+    slot->made_ms = clock_monotonic_ms();
+    slot->took_ms = slot->made_ms - began_ms;
+  }
+  pthread_cond_broadcast(&fleet->changed);
+  pthread_mutex_unlock(&fleet->lock);
+}
+
+bool fleet_summary_get(struct worker *worker, struct fleet_summary **ret, struct error *error) {
+  struct fleet *fleet = server_fleet(worker->server);
+  struct snapshot *snapshot;
+  if (slot_take(fleet, &fleet->summary, &snapshot)) {
+    *ret = (struct fleet_summary *)snapshot;
+    return true;
+  }
+
+  int64_t began_ms = clock_monotonic_ms();
+  struct fleet_summary *made = NULL;
+  bool ok = fleet_summary_make(worker, &fleet->samples,
+                               (const struct fleet_summary *)fleet->summary.latest, &made, error);
+  slot_made(fleet, &fleet->summary, ok ? &made->snapshot : NULL, began_ms);
+  if (ok)
+    *ret = made;
+  return ok;
+}
+
+bool campaigns_get(struct worker *worker, struct campaigns **ret, struct error *error) {
+  struct fleet *fleet = server_fleet(worker->server);
+  struct snapshot *snapshot;
+  if (slot_take(fleet, &fleet->campaigns, &snapshot)) {
+    *ret = (struct campaigns *)snapshot;
+    return true;
+  }
+
+  int64_t began_ms = clock_monotonic_ms();
+  struct campaigns *made = NULL;
+  struct fleet_summary *summary = NULL;
+  bool ok = fleet_summary_get(worker, &summary, error);
+  if (ok) {
+    ok = campaigns_make(worker, summary, &made, error);
+    snapshot_put(fleet, &summary->snapshot);
+  }
+  slot_made(fleet, &fleet->campaigns, ok ? &made->snapshot : NULL, began_ms);
+  if (ok)
+    *ret = made;
+  return ok;
+}
+
+static void head_write(FILE *out, const char *name, const char *type, const char *help) {
+  fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+#define FROM_DATABASE " Read from the database, so every server has the same: max over servers"
+
+static void states_write(FILE *out, const struct fleet_summary *summary) {
+  static const char name[] = "wavetune_devices", use[] = "wavetune_devices_utilisation";
+  int64_t n_live = 0;
+  head_write(out, name, "gauge", "Devices of agents seen within 7 days, by state." FROM_DATABASE);
+  for (size_t state = 0; state < DEVICE_STATE_COUNT; state++) {
+    fprintf(out, "%s{state=\"%s\"} %" PRId64 "\n", name, device_state_names[state],
+            summary->by_state[state]);
+    n_live += state == DEVICE_LOST ? 0 : summary->by_state[state];
+  }
+
+  head_write(out, use, "gauge",
+             "Share of the live devices' time, in the last 10 minutes, that was reported as device "
+             "time." FROM_DATABASE);
+  double most = summary->rate.over_s * (double)n_live;
+  fprintf(out, "%s %.6g\n", use, most > 0 ? summary->rate.device_seconds / most : 0);
+}
+
+/* A family of one gauge for each tag. The rows of a tag are added up; tags beyond TAGS_MAX share
+ * those of "". */
+struct tag_sums {
+  size_t n;
+  struct tag_sum {
+    const char *tag;
+    int64_t queued, running, open, held, oldest_ms;
+  } all[TAGS_MAX + 1];
+};
+
+static struct tag_sum *tag_sum_of(struct tag_sums *sums, const char *tag) {
+  for (size_t i = 0; i < sums->n; i++)
+    if (strcmp(sums->all[i].tag, tag) == 0)
+      return &sums->all[i];
+  if (sums->n >= TAGS_MAX && *tag)
+    return tag_sum_of(sums, "");
+  sums->all[sums->n] = (struct tag_sum){.tag = tag, .oldest_ms = INT64_MAX};
+  return &sums->all[sums->n++];
+}
+
+static void queue_write(FILE *out, const struct fleet_summary *summary) {
+  static const struct {
+    const char *name, *help, *states[2];
+  } families[] = {
+      {"wavetune_jobs",
+       "Open jobs by state and tag (of more than 64 tags the rest is empty)." FROM_DATABASE,
+       {"queued", "running"}},
+      {"wavetune_leases", "Leases of open jobs by state and tag." FROM_DATABASE, {"open", "held"}},
+  };
+  static const char oldest[] = "wavetune_jobs_oldest_seconds";
+  struct tag_sums sums = {0};
+
+  for (size_t i = 0; i < summary->n_open; i++) {
+    const struct open_jobs *open = &summary->open[i];
+    struct tag_sum *sum = tag_sum_of(&sums, open->tag);
+    sum->queued += open->queued;
+    sum->running += open->running;
+    sum->open += open->leases_open;
+    sum->held += open->leases_held;
+    if (open->oldest_ms != FIELD_NONE && open->oldest_ms < sum->oldest_ms)
+      sum->oldest_ms = open->oldest_ms;
+  }
+
+  for (size_t family = 0; family < ARRAY_LENGTH(families); family++) {
+    head_write(out, families[family].name, "gauge", families[family].help);
+    for (size_t i = 0; i < sums.n; i++) {
+      const int64_t counts[][2] = {{sums.all[i].queued, sums.all[i].running},
+                                   {sums.all[i].open, sums.all[i].held}};
+      for (size_t state = 0; state < 2; state++) {
+        fprintf(out, "%s{state=\"%s\",tag=", families[family].name, families[family].states[state]);
+        metrics_label_write(out, sums.all[i].tag);
+        fprintf(out, "} %" PRId64 "\n", counts[family][state]);
+      }
+    }
+  }
+
+  head_write(out, oldest, "gauge",
+             "Age of the oldest queued job by tag; 0: none is queued." FROM_DATABASE);
+  for (size_t i = 0; i < sums.n; i++) {
+    int64_t age_ms =
+        sums.all[i].oldest_ms == INT64_MAX ? 0 : summary->as_of_ms - sums.all[i].oldest_ms;
+    fprintf(out, "%s{tag=", oldest);
+    metrics_label_write(out, sums.all[i].tag);
+    fprintf(out, "} %.3f\n", age_ms > 0 ? (double)age_ms / 1e3 : 0);
+  }
+}
+
+static bool usage_write(struct worker *worker, FILE *out, struct error *error) {
+  static const char each[] = "wavetune_device_seconds_total",
+                    all[] = "wavetune_device_seconds_all_total";
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "limit", KERNELS_MAX);
+  if (!db_run(worker->db, &sql_fleet_device_seconds, &parameters, &rows, error))
+    return false;
+
+  head_write(out, each, "counter",
+             "Device time that agents reported, by kernel and tag: the 200 pairs that were used "
+             "last." FROM_DATABASE);
+  for (int row = 0; row < db_count(rows); row++) {
+    fprintf(out, "%s{kernel=", each);
+    metrics_label_write(out, db_get(rows, row, "kernel"));
+    fputs(",tag=", out);
+    metrics_label_write(out, db_get(rows, row, "tag"));
+    fprintf(out, "} %.17g\n", db_get_double(rows, row, "device_seconds"));
+  }
+
+  head_write(out, all, "counter",
+             "Device time that agents reported, of all kernels and tags." FROM_DATABASE);
+  fprintf(out, "%s %.17g\n", all, db_count(rows) ? db_get_double(rows, 0, "all_seconds") : 0);
+  return true;
+}
+
+static bool gauges_make(struct worker *worker, char **ret_text, struct error *error) {
+  struct fleet_summary *summary;
+  if (!fleet_summary_get(worker, &summary, error))
+    return false;
+
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  states_write(out, summary);
+  queue_write(out, summary);
+  snapshot_put(server_fleet(worker->server), &summary->snapshot);
+  bool ok = usage_write(worker, out, error);
+  ALWAYS(fclose(out) == 0);
+  if (ok)
+    *ret_text = text;
+  else
+    free(text);
+  return ok;
+}
+
+void fleet_housekeep(struct worker *worker) {
+  struct fleet *fleet = server_fleet(worker->server);
+  int64_t began_ms = clock_monotonic_ms();
+  char *text;
+  struct error error;
+  if (began_ms < fleet->gauges_due_ms)
+    return;
+
+  bool ok = gauges_make(worker, &text, &error);
+  int64_t now_ms = clock_monotonic_ms(), pause_ms = SHARE_OF_TIME * (now_ms - began_ms);
+  if (ok)
+    server_set_fleet_metrics(worker->server, text);
+  else
+    log_warning("fleet: %s", error.message);
+  fleet->gauges_due_ms = now_ms + (!ok                          ? GAUGES_FAILED_MS
+                                   : pause_ms > GAUGES_EVERY_MS ? pause_ms
+                                                                : GAUGES_EVERY_MS);
+}

@@ -1,0 +1,100 @@
+/* The summary of the fleet: what each device does, the queue, rates, the time to go, campaigns. The
+ * web page, `wavetune top` and /metrics read it.
+ *
+ * It is made by the first request that finds it older than a second and than 49 times the time that
+ * it took to make, so that it takes at most 2 % of one connection. Meanwhile the other requests get
+ * the summary of before. All of it comes from the database, so that several servers give the same
+ * figures, except rates, which are of the time since a server started if that is less than ten
+ * minutes ago, and since when a device is idle.
+ *
+ * Memory: a summary has a reference count; its last user frees it. Threads: any; a summary is
+ * read-only. */
+#ifndef WAVETUNE_SERVER_FLEET_FLEET_H
+#define WAVETUNE_SERVER_FLEET_FLEET_H
+
+#include "common/record/record.h"
+#include "server/fleet/fleet_rules.h"
+#include "server/server.h"
+
+struct fleet;
+must_check struct fleet *fleet_new(void);
+void fleet_free(struct fleet *fleet); /* no summary may be in use */
+
+/* What is shared: the first member of a summary. */
+struct snapshot {
+  int users; /* under the lock of the fleet */
+  void (*free)(struct snapshot *snapshot);
+};
+void snapshot_put(struct fleet *fleet, struct snapshot *snapshot);
+
+/* One device and what it measures. Texts that begin as columns of the agent are not in its JSON. */
+struct fleet_device {
+  char *agent, *host, *version, *node_reason, *node_by;
+  int64_t seen_ms;
+  bool is_lost;
+  char *device; /* NULL: the agent has none */
+  char *backend, *gpu, *arch, *partition;
+  char *hardware, *environment; /* digests in hexadecimal: its jobs have one of them as class */
+  char *reason, *by;            /* why it takes no work, and who drained it */
+  int64_t suspect_ms, drained_ms;
+
+  int64_t job; /* FIELD_NONE: it holds no lease; and so on */
+  char *kernel, *tag, *run, *stage;
+  json_t *key;
+  int64_t config, granted_ms, of, left;
+
+  enum device_state state;
+  int64_t since_ms; /* FIELD_NONE: not known */
+  char *json;       /* its text */
+};
+
+/* The open jobs of a campaign for one kind of hardware. */
+struct open_jobs {
+  char *tag, *run, *class;
+  int64_t queued, running, unknown, oldest_ms, leases_open, leases_held;
+  double left_us, ahead_us;
+};
+
+struct fleet_summary {
+  struct snapshot snapshot;
+  int64_t as_of_ms;
+  size_t n_devices, n_nodes; /* devices by host, agent, device; those of a node are neighbours */
+  struct fleet_device *devices;
+  size_t n_open;
+  struct open_jobs *open;
+  int64_t by_state[DEVICE_STATE_COUNT];
+  struct fleet_sample now;
+  struct fleet_rate rate;
+  char *text; /* the answer of GET /v1/fleet */
+};
+/* How many devices take leases of jobs of this class. */
+int64_t fleet_class_devices(const struct fleet_summary *summary, const char *class);
+
+/* Give it back with snapshot_put. */
+must_check bool fleet_summary_get(struct worker *worker, struct fleet_summary **ret,
+                                  struct error *error);
+
+struct campaign {
+  char *tag, *run;
+  struct texts owners, kernels;
+  int64_t queued, running, done, failed, cancelled, jobs, configs, measurements;
+  double device_seconds, to_go_s;
+  int64_t first_ms, last_ms;
+  char *json;
+};
+struct campaigns {
+  struct snapshot snapshot;
+  int64_t as_of_ms;
+  size_t n; /* that of the newest first job first, then by tag and run */
+  struct campaign *all;
+};
+must_check bool campaigns_get(struct worker *worker, struct campaigns **ret, struct error *error);
+
+/* How they are made (fleet_make.c, campaigns.c). `before`: the last one, or NULL. */
+must_check bool fleet_summary_make(struct worker *worker, struct fleet_samples *samples,
+                                   const struct fleet_summary *before, struct fleet_summary **ret,
+                                   struct error *error);
+must_check bool campaigns_make(struct worker *worker, const struct fleet_summary *fleet,
+                               struct campaigns **ret, struct error *error);
+
+#endif

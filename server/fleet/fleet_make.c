@@ -1,0 +1,397 @@
+/* Makes the summary of the fleet of what the database has.
+ *
+ * Memory and threads: fleet.h. */
+#include <math.h>
+
+#include "server/db/db_record.h"
+#include "server/fleet/fleet.h"
+#include "server/fleet/fleet.sql.h"
+#include "server/records.h"
+
+#define GONE_DAYS 7       /* agents that were not seen for longer are left out */
+#define QUEUE_TAGS_MAX 64 /* rows of the queue; the others are one */
+
+/* Read from the database, and written to JSON. */
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct fleet_device, member, __VA_ARGS__)
+#define HIDDEN FIELD_NO_JSON
+#define SHOWN FIELD_ANSWER
+static const struct field device_fields[] = {
+    FIELD(TEXT, agent, HIDDEN),
+    FIELD(TEXT, host, HIDDEN),
+    FIELD(TEXT, version, HIDDEN),
+    FIELD(INTEGER, seen_ms, HIDDEN),
+    FIELD(BOOL, is_lost, HIDDEN),
+    FIELD(TEXT, node_reason, HIDDEN),
+    FIELD(TEXT, node_by, HIDDEN),
+    FIELD(TEXT, hardware, HIDDEN),
+    FIELD(TEXT, environment, HIDDEN),
+    FIELD(INTEGER, suspect_ms, HIDDEN),
+    FIELD(INTEGER, drained_ms, HIDDEN),
+    FIELD(INTEGER, granted_ms, HIDDEN),
+    FIELD(TEXT, device, SHOWN | FIELD_NOT_NULL),
+    FIELD(TEXT, backend, SHOWN | FIELD_NOT_NULL),
+    FIELD(TEXT, gpu, SHOWN),
+    FIELD(TEXT, arch, SHOWN),
+    FIELD(TEXT, partition, SHOWN),
+    FIELD(ENUM, state, SHOWN | FIELD_NOT_NULL | FIELD_NO_COLUMN, .names = device_state_names,
+          .about = "the first that fits: lost, its agent sends no heartbeats; yielded, left to "
+                   "other programs for now; drifted; drained; measuring, it holds a lease; idle"),
+    FIELD(INTEGER, since_ms, SHOWN | FIELD_NO_COLUMN,
+          .about = "null: not known. When a device became idle, the server knows if it was one of "
+                   "its own summaries that showed it before"),
+    FIELD(TEXT, reason, SHOWN, "drain_reason"),
+    FIELD(TEXT, by, SHOWN, "drained_by", .about = "the token that drained it"),
+    FIELD(ID, job, SHOWN, .about = "that it measures; a drained device may end its lease"),
+    FIELD(TEXT, kernel, SHOWN, .about = "its name"),
+    FIELD(JSON, key, SHOWN, .schema = SCHEMA("Key")),
+    FIELD(TEXT, tag, SHOWN),
+    FIELD(TEXT, run, SHOWN),
+    FIELD(TEXT, stage, SHOWN),
+    FIELD(INTEGER, config, SHOWN, .about = "as the last renewal of the lease stated it"),
+    FIELD(INTEGER, of, SHOWN, .about = "configs of the lease"),
+    FIELD(INTEGER, left, SHOWN, .about = "of these, the ones without a result"),
+};
+#undef FIELD
+const struct record fleet_device_record = RECORD("FleetDevice", struct fleet_device, device_fields);
+
+static const struct field open_fields[] = {
+    RECORD_FIELD(TEXT, struct open_jobs, tag),
+    RECORD_FIELD(TEXT, struct open_jobs, run),
+    RECORD_FIELD(TEXT, struct open_jobs, class),
+    RECORD_FIELD(INTEGER, struct open_jobs, queued),
+    RECORD_FIELD(INTEGER, struct open_jobs, running),
+    RECORD_FIELD(INTEGER, struct open_jobs, unknown),
+    RECORD_FIELD(INTEGER, struct open_jobs, oldest_ms),
+    RECORD_FIELD(INTEGER, struct open_jobs, leases_open),
+    RECORD_FIELD(INTEGER, struct open_jobs, leases_held),
+    RECORD_FIELD(NUMBER, struct open_jobs, left_us),
+    RECORD_FIELD(NUMBER, struct open_jobs, ahead_us),
+};
+static const struct record open_record = RECORD(NULL, struct open_jobs, open_fields);
+
+/* The answer of GET /v1/fleet. */
+struct device_counts {
+  int64_t total, by_state[DEVICE_STATE_COUNT];
+};
+static const struct field count_fields[] = {
+    RECORD_FIELD(INTEGER, struct device_counts, total, FIELD_ANSWER | FIELD_NOT_NULL),
+#define X(id, name)                                                                                \
+  RECORD_FIELD_AS(name, INTEGER, struct device_counts, by_state[DEVICE_##id],                      \
+                  FIELD_ANSWER | FIELD_NOT_NULL),
+    DEVICE_STATES(X)
+#undef X
+};
+static const struct record count_record = RECORD(NULL, struct device_counts, count_fields);
+
+struct queue_row {
+  const char *tag;
+  int64_t queued, running, leases_open, leases_held, oldest_ms;
+  double oldest_s;
+};
+#define FIELD(type, member, ...)                                                                   \
+  RECORD_FIELD(type, struct queue_row, member, FIELD_ANSWER | __VA_ARGS__)
+static const struct field queue_fields[] = {
+    FIELD(TEXT, tag, 0, .about = "null: all tags beyond the 64 with most open jobs"),
+    FIELD(INTEGER, queued, FIELD_NOT_NULL),
+    FIELD(INTEGER, running, FIELD_NOT_NULL),
+    FIELD(INTEGER, leases_open, FIELD_NOT_NULL),
+    FIELD(INTEGER, leases_held, FIELD_NOT_NULL),
+    FIELD(NUMBER, oldest_s, 0, .about = "age of the oldest queued job; null: none is queued"),
+};
+#undef FIELD
+static const struct record queue_record = RECORD(NULL, struct queue_row, queue_fields);
+
+struct rate_answer {
+  double over_s, measurements, jobs, device_seconds, utilisation;
+};
+#define FIELD(member, ...)                                                                         \
+  RECORD_FIELD(NUMBER, struct rate_answer, member, FIELD_ANSWER | __VA_ARGS__)
+static const struct field rate_fields[] = {
+    FIELD(over_s, FIELD_NOT_NULL, .about = "600, or less after the start of a server"),
+    FIELD(measurements, FIELD_NOT_NULL),
+    FIELD(jobs, FIELD_NOT_NULL, .about = "that ended"),
+    FIELD(device_seconds, FIELD_NOT_NULL),
+    FIELD(utilisation, 0, .about = "device seconds in each second of a live device"),
+};
+#undef FIELD
+static const struct record rate_record = RECORD(NULL, struct rate_answer, rate_fields);
+
+struct to_go_answer {
+  double seconds;
+  const char *basis;
+};
+static const struct field to_go_fields[] = {
+    RECORD_FIELD(NUMBER, struct to_go_answer, seconds, FIELD_ANSWER,
+                 .about = "null: not known, or nothing is open"),
+    RECORD_FIELD(TEXT, struct to_go_answer, basis, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .about = "how it was estimated, for people"),
+};
+static const struct record to_go_record = RECORD(NULL, struct to_go_answer, to_go_fields);
+
+struct fleet_answer {
+  int64_t as_of_ms, nodes;
+  struct device_counts devices;
+  RECORD_ARRAY(struct queue_row, n_queue, queue);
+  struct rate_answer rate;
+  struct to_go_answer to_go;
+};
+#define FIELD(type, member, ...)                                                                   \
+  RECORD_FIELD(type, struct fleet_answer, member, FIELD_ANSWER | FIELD_NOT_NULL, __VA_ARGS__)
+static const struct field answer_fields[] = {
+    FIELD(INTEGER, as_of_ms, .about = "milliseconds since 1970, by the database's clock"),
+    FIELD(INTEGER, nodes),
+    FIELD(RECORD, devices, .of = &count_record),
+    RECORD_FIELD_AS("queue", RECORDS, struct fleet_answer, n_queue, FIELD_ANSWER | FIELD_NOT_NULL,
+                    .of = &queue_record, .about = "tags with open jobs, those with most first"),
+    FIELD(RECORD, rate, .of = &rate_record),
+    FIELD(RECORD, to_go, .of = &to_go_record),
+};
+#undef FIELD
+const struct record fleet_record = RECORD("Fleet", struct fleet_answer, answer_fields);
+
+static void summary_free(struct snapshot *snapshot) {
+  struct fleet_summary *summary = (struct fleet_summary *)snapshot;
+  for (size_t i = 0; i < summary->n_devices; i++)
+    free(summary->devices[i].json);
+  db_records_free(&fleet_device_record, summary->devices, summary->n_devices);
+  db_records_free(&open_record, summary->open, summary->n_open);
+  free(summary->text);
+  free(summary);
+}
+
+static int compare_devices(const void *a_, const void *b_) {
+  const struct fleet_device *a = a_, *b = b_;
+  int order = strverscmp(a->host, b->host);
+  if (order == 0)
+    order = strcmp(a->agent, b->agent);
+  if (order == 0 && a->device && b->device)
+    order = strverscmp(a->device, b->device);
+  return order;
+}
+
+static int compare_open(const void *a_, const void *b_) {
+  const struct open_jobs *a = a_, *b = b_;
+  int order = strcmp(a->tag, b->tag);
+  if (order == 0)
+    order = strcmp(a->run, b->run);
+  return order ? order : strcmp(a->class, b->class);
+}
+
+/* Since when the device has its state. The database does not know it of idle devices. */
+static int64_t since_of(const struct fleet_device *device, const struct fleet_summary *before,
+                        int64_t now_ms) {
+  switch (device->state) {
+  case DEVICE_LOST:
+    return device->seen_ms;
+  case DEVICE_DRIFTED:
+    return device->suspect_ms;
+  case DEVICE_DRAINED:
+    return device->drained_ms;
+  case DEVICE_MEASURING:
+    return device->granted_ms;
+  default: {
+    const struct fleet_device *old =
+        before && before->n_devices
+            ? bsearch(device, before->devices, before->n_devices, sizeof *device, compare_devices)
+            : NULL;
+    return !old ? FIELD_NONE : old->state == device->state ? old->since_ms : now_ms;
+  }
+  }
+}
+
+/* Sets what follows from the columns. */
+static void device_complete(struct fleet_device *device, const struct fleet_summary *before,
+                            int64_t now_ms) {
+  if (device->node_reason) { /* the agent's comes first: resuming the device alone has no effect */
+    free(device->reason);
+    free(device->by);
+    device->reason = xstrdup(device->node_reason);
+    device->by = device->node_by ? xstrdup(device->node_by) : NULL;
+  }
+
+  device->state = device_state_of(&(struct device_facts){
+      .is_lost = device->is_lost,
+      .has_drifted = device->suspect_ms != FIELD_NONE,
+      .is_drained = device->reason != NULL,
+      .has_lease = device->job != FIELD_NONE,
+  });
+  device->since_ms = since_of(device, before, now_ms);
+  cleanup_json json_t *json = record_write(&fleet_device_record, device);
+  device->json = json_dumps(json, JSON_COMPACT);
+}
+
+static bool devices_read(struct worker *worker, const struct fleet_summary *before,
+                         struct fleet_summary *summary, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
+  bind_integer(&parameters, "gone_days", GONE_DAYS);
+  if (!db_run(worker->db, &sql_fleet_devices, &parameters, &rows, error))
+    return false;
+
+  summary->devices = db_read_all(rows, &fleet_device_record, &summary->n_devices);
+  if (summary->n_devices)
+    qsort(summary->devices, summary->n_devices, sizeof *summary->devices, compare_devices);
+
+  for (size_t i = 0; i < summary->n_devices; i++) {
+    struct fleet_device *device = &summary->devices[i];
+    summary->n_nodes += i == 0 || strcmp(device[-1].agent, device->agent) != 0;
+    if (!device->device)
+      continue;
+    device_complete(device, before, summary->as_of_ms);
+    summary->by_state[device->state]++;
+  }
+  return true;
+}
+
+/* Reads the open jobs, and the totals into *ret_now. */
+static bool open_read(struct worker *worker, struct fleet_summary *summary,
+                      struct fleet_sample *ret_now, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(worker->db, &sql_fleet_open, NULL, &rows, error))
+    return false;
+
+  summary->as_of_ms = db_get_integer(rows, 0, "as_of_ms");
+  *ret_now = (struct fleet_sample){
+      .at_ms = summary->as_of_ms,
+      .device_us = db_get_double(rows, 0, "total_us"),
+      .measurements = db_get_double(rows, 0, "total_measurements"),
+      .jobs = db_get_double(rows, 0, "total_jobs"),
+  };
+  if (db_is_null(rows, 0, "tag"))
+    return true;
+
+  summary->open = db_read_all(rows, &open_record, &summary->n_open);
+  qsort(summary->open, summary->n_open, sizeof *summary->open, compare_open);
+  return true;
+}
+
+/* The devices that take leases of jobs of this class. */
+int64_t fleet_class_devices(const struct fleet_summary *summary, const char *class) {
+  int64_t n = 0;
+  for (size_t i = 0; i < summary->n_devices; i++) {
+    const struct fleet_device *device = &summary->devices[i];
+    n += device->device && device_state_takes_work(device->state) &&
+         (strcmp(device->hardware, class) == 0 || strcmp(device->environment, class) == 0);
+  }
+  return n;
+}
+
+static void to_go_make(const struct fleet_summary *summary, struct to_go *ret) {
+  cleanup_free struct hardware_load *loads = xcalloc(summary->n_open + 1, sizeof *loads);
+  cleanup_free const char **classes = xcalloc(summary->n_open + 1, sizeof *classes);
+  size_t n = 0;
+
+  for (size_t i = 0; i < summary->n_open; i++) {
+    const struct open_jobs *open = &summary->open[i];
+    size_t at = 0;
+    while (at < n && strcmp(classes[at], open->class) != 0)
+      at++;
+    if (at == n) {
+      classes[n++] = open->class;
+      loads[at].devices = fleet_class_devices(summary, open->class);
+    }
+    loads[at].jobs += open->queued + open->running;
+    loads[at].unknown += open->unknown;
+    loads[at].left_us += open->left_us;
+  }
+
+  to_go_estimate(loads, n, &summary->rate, ret);
+}
+
+static int compare_queue(const void *a_, const void *b_) {
+  const struct queue_row *a = a_, *b = b_;
+  int64_t n = a->queued + a->running, m = b->queued + b->running;
+  return n != m ? (n < m) - (n > m) : strcmp(a->tag, b->tag);
+}
+
+static void queue_add(struct queue_row *row, const struct queue_row *more) {
+  row->queued += more->queued;
+  row->running += more->running;
+  row->leases_open += more->leases_open;
+  row->leases_held += more->leases_held;
+  if (row->oldest_ms == FIELD_NONE ||
+      (more->oldest_ms != FIELD_NONE && more->oldest_ms < row->oldest_ms))
+    row->oldest_ms = more->oldest_ms;
+}
+
+/* One row for each tag; the caller frees them. */
+static struct queue_row *queue_make(const struct fleet_summary *summary, size_t *ret_n) {
+  struct queue_row *rows = xcalloc(summary->n_open + 1, sizeof *rows);
+  size_t n = 0;
+
+  for (size_t i = 0; i < summary->n_open; i++) {
+    const struct open_jobs *open = &summary->open[i];
+    const struct queue_row row = {open->tag,
+                                  open->queued,
+                                  open->running,
+                                  open->leases_open,
+                                  open->leases_held,
+                                  open->oldest_ms,
+                                  0};
+    if (n && strcmp(rows[n - 1].tag, open->tag) == 0)
+      queue_add(&rows[n - 1], &row);
+    else
+      rows[n++] = row;
+  }
+
+  if (n)
+    qsort(rows, n, sizeof *rows, compare_queue);
+  for (; n > QUEUE_TAGS_MAX; n--) {
+    rows[QUEUE_TAGS_MAX - 1].tag = NULL;
+    queue_add(&rows[QUEUE_TAGS_MAX - 1], &rows[n - 1]);
+  }
+
+  for (size_t i = 0; i < n; i++)
+    rows[i].oldest_s = rows[i].oldest_ms == FIELD_NONE
+                           ? (double)NAN
+                           : fmax(0, (double)(summary->as_of_ms - rows[i].oldest_ms) / 1e3);
+  *ret_n = n;
+  return rows;
+}
+
+static char *answer_make(const struct fleet_summary *summary) {
+  struct to_go to_go;
+  struct fleet_answer answer = {.as_of_ms = summary->as_of_ms, .nodes = (int64_t)summary->n_nodes};
+  const struct fleet_rate *rate = &summary->rate;
+  for (size_t state = 0; state < DEVICE_STATE_COUNT; state++)
+    answer.devices.total += answer.devices.by_state[state] = summary->by_state[state];
+
+  cleanup_free struct queue_row *queue = queue_make(summary, &answer.n_queue);
+  answer.queue = queue;
+  double device_s = rate->over_s * (double)(answer.devices.total - summary->by_state[DEVICE_LOST]);
+  answer.rate =
+      (struct rate_answer){rate->over_s, rate->measurements, rate->jobs, rate->device_seconds,
+                           device_s > 0 ? rate->device_seconds / device_s : (double)NAN};
+
+  to_go_make(summary, &to_go);
+  answer.to_go = (struct to_go_answer){to_go.seconds, to_go.basis};
+  cleanup_json json_t *json = record_write(&fleet_record, &answer);
+  char *text = json_dumps(json, JSON_COMPACT);
+  ALWAYS(text != NULL);
+  return text;
+}
+
+bool fleet_summary_make(struct worker *worker, struct fleet_samples *samples,
+                        const struct fleet_summary *before, struct fleet_summary **ret,
+                        struct error *error) {
+  struct fleet_summary *summary = xcalloc(1, sizeof *summary);
+  struct fleet_sample now;
+  summary->snapshot.free = summary_free;
+  if (!open_read(worker, summary, &now, error) || !devices_read(worker, before, summary, error)) {
+    summary_free(&summary->snapshot);
+    return false;
+  }
+
+  /* Between two summaries as many devices measured as at the first of them. */
+  if (before)
+    now.measuring_ms = before->now.measuring_ms + fmax(0, (double)(now.at_ms - before->now.at_ms)) *
+                                                      (double)before->by_state[DEVICE_MEASURING];
+
+  summary->now = now;
+  summary->rate = fleet_rate_of(samples, &now);
+  fleet_samples_add(samples, &now);
+  summary->text = answer_make(summary);
+  *ret = summary;
+  return true;
+}

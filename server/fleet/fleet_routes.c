@@ -1,0 +1,328 @@
+/* GET /v1/fleet, /v1/fleet/nodes, /v1/campaigns, /v1/cost.
+ *
+ * Memory: a handler frees what it makes when it returns. Threads: database workers. */
+#include <inttypes.h>
+#include <math.h>
+#include <strings.h>
+
+#include "server/db/db_record.h"
+#include "server/fleet/fleet.h"
+#include "server/fleet/fleet.sql.h"
+#include "server/http/request.h"
+#include "server/records.h"
+
+#define COST_ROWS_MAX 1000
+
+void route_fleet_get(struct worker *worker, struct request *request) {
+  struct fleet_summary *summary;
+  struct error error;
+  if (!request_query_only(request, NULL))
+    return;
+  if (!fleet_summary_get(worker, &summary, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  char *text = xstrdup(summary->text);
+  snapshot_put(server_fleet(worker->server), &summary->snapshot);
+  request_answer_text(request, 200, "application/json", text, strlen(text));
+}
+
+/* A node, which is an agent: its members but the devices, whose texts are written by themselves. */
+struct node {
+  const char *agent, *host, *version, *reason, *by;
+  int64_t seen_ms;
+  json_t *devices;
+};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct node, member, FIELD_ANSWER | __VA_ARGS__)
+static const struct field node_fields[] = {
+    FIELD(TEXT, agent, FIELD_NOT_NULL),
+    FIELD(TEXT, host, FIELD_NOT_NULL),
+    FIELD(TEXT, version, FIELD_NOT_NULL),
+    FIELD(INTEGER, seen_ms, FIELD_NOT_NULL, .about = "its last heartbeat"),
+    FIELD(TEXT, reason, 0, .about = "why the whole agent is drained"),
+    FIELD(TEXT, by, 0),
+    FIELD(JSON, devices, FIELD_OMITTED,
+          .schema = "{\"type\": \"array\", \"items\": {\"$ref\": "
+                    "\"#/components/schemas/FleetDevice\"}}"),
+};
+#undef FIELD
+const struct record fleet_node_record = RECORD("FleetNode", struct node, node_fields);
+
+/* Which nodes and devices a request asks for. */
+struct nodes_query {
+  int64_t limit;
+  const char *after; /* HOST/AGENT; NULL: from the first */
+  const char *text;  /* NULL: any */
+  int state;         /* of enum device_state; -1: any */
+};
+
+static bool has_text(const char *where, const char *text) {
+  return where && strcasestr(where, text) != NULL;
+}
+
+static bool device_is_wanted(const struct fleet_device *device, const struct nodes_query *query) {
+  if (!device->device)
+    return false;
+  if (query->state >= 0 && (int)device->state != query->state)
+    return false;
+  return !query->text || has_text(device->host, query->text) ||
+         has_text(device->agent, query->text) || has_text(device->gpu, query->text) ||
+         has_text(device->reason, query->text) || has_text(device->kernel, query->text);
+}
+
+/* Whether the node is behind the one that the page before ended with, in the order of
+ * fleet_summary.devices. */
+static bool is_behind(const struct fleet_device *node, const char *after) {
+  const char *slash = after ? strrchr(after, '/') : NULL;
+  if (!slash)
+    return true;
+  cleanup_free char *host = xstrndup(after, (size_t)(slash - after));
+  int order = strverscmp(node->host, host);
+  return order > 0 || (order == 0 && strcmp(node->agent, slash + 1) > 0);
+}
+
+static void node_write(FILE *out, const struct fleet_device *devices, size_t n,
+                       const struct nodes_query *query) {
+  const struct node node = {
+      devices->agent,   devices->host, devices->version, devices->node_reason, devices->node_by,
+      devices->seen_ms, NULL};
+  cleanup_json json_t *json = record_write(&fleet_node_record, &node);
+  cleanup_free char *head = json_dumps(json, JSON_COMPACT);
+  const char *joint = "";
+
+  fprintf(out, "%.*s,\"devices\":[", (int)strlen(head) - 1, head);
+  for (size_t i = 0; i < n; i++)
+    if (device_is_wanted(&devices[i], query)) {
+      fprintf(out, "%s%s", joint, devices[i].json);
+      joint = ",";
+    }
+  fputs("]}", out);
+}
+
+static void nodes_write(FILE *out, const struct fleet_summary *summary,
+                        const struct nodes_query *query) {
+  const struct fleet_device *last = NULL; /* of the nodes that were written */
+  int64_t n_written = 0;
+  bool has_more = false;
+
+  fprintf(out, "{\"as_of_ms\":%" PRId64 ",\"items\":[", summary->as_of_ms);
+  for (size_t first = 0, next; first < summary->n_devices && !has_more; first = next) {
+    const struct fleet_device *devices = &summary->devices[first];
+    bool is_wanted = query->state < 0 && !query->text; /* a node without devices, too */
+    for (next = first;
+         next < summary->n_devices && strcmp(summary->devices[next].agent, devices->agent) == 0;
+         next++)
+      is_wanted = is_wanted || device_is_wanted(&summary->devices[next], query);
+
+    if (!is_wanted || !is_behind(devices, query->after))
+      continue;
+    if (n_written == query->limit) {
+      has_more = true;
+      continue;
+    }
+    fputs(n_written++ ? "," : "", out);
+    node_write(out, devices, next - first, query);
+    last = devices;
+  }
+
+  cleanup_free char *cursor = has_more ? xasprintf("%s/%s", last->host, last->agent) : NULL;
+  cleanup_json json_t *next = cursor ? json_string(cursor) : json_null();
+  cleanup_free char *next_text = json_dumps(next, JSON_ENCODE_ANY);
+  fprintf(out, "],\"next\":%s}", next_text);
+}
+
+void route_fleet_nodes(struct worker *worker, struct request *request) {
+  static const char *const names[] = {"limit", "after", "device_state", "q", NULL};
+  struct nodes_query query = {.state = -1};
+  struct fleet_summary *summary;
+  struct error error;
+  if (!request_query_only(request, names) || !request_page(request, &query.limit, &query.after))
+    return;
+
+  query.text = request_query(request, "q");
+  const char *state = request_query(request, "device_state");
+  for (int i = 0; state && i < DEVICE_STATE_COUNT; i++)
+    if (string_equal(device_state_names[i], state))
+      query.state = i;
+  if (state && query.state < 0) {
+    answer_refusal(request, ERROR_INVALID, "",
+                   "the query argument \"device_state\" must be lost, yielded, drifted, drained, "
+                   "measuring or idle");
+    return;
+  }
+
+  if (!fleet_summary_get(worker, &summary, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  nodes_write(out, summary, &query);
+  ALWAYS(fclose(out) == 0);
+  snapshot_put(server_fleet(worker->server), &summary->snapshot);
+  request_answer_text(request, 200, "application/json", text, size);
+}
+
+struct campaigns_query {
+  int64_t limit, after_ms;
+  const char *after; /* FIRST_MS/TAG/RUN */
+  const char *tag, *run, *owner, *open;
+};
+
+static bool campaign_is_wanted(const struct campaign *campaign,
+                               const struct campaigns_query *query) {
+  bool is_open = campaign->queued + campaign->running > 0, is_owned = !query->owner;
+  for (size_t i = 0; i < campaign->owners.n && !is_owned; i++)
+    is_owned = string_equal(campaign->owners.all[i], query->owner);
+  return is_owned && (!query->tag || string_equal(campaign->tag, query->tag)) &&
+         (!query->run || string_equal(campaign->run, query->run)) &&
+         (!query->open || is_open == string_equal(query->open, "true"));
+}
+
+/* The place of a campaign in the list: the newest first, then by name. */
+static char *campaign_cursor(const struct campaign *campaign) {
+  return xasprintf("%" PRId64 "/%s/%s", campaign->first_ms, campaign->tag, campaign->run);
+}
+
+static bool campaign_is_behind(const struct campaign *campaign,
+                               const struct campaigns_query *query) {
+  if (!query->after || campaign->first_ms < query->after_ms)
+    return true;
+  cleanup_free char *cursor = campaign_cursor(campaign);
+  return campaign->first_ms == query->after_ms && strcmp(cursor, query->after) > 0;
+}
+
+static void campaigns_write(FILE *out, const struct campaigns *campaigns,
+                            const struct campaigns_query *query) {
+  const struct campaign *last = NULL;
+  int64_t n_written = 0;
+  bool has_more = false;
+
+  fprintf(out, "{\"as_of_ms\":%" PRId64 ",\"items\":[", campaigns->as_of_ms);
+  for (size_t i = 0; i < campaigns->n && !has_more; i++) {
+    const struct campaign *campaign = &campaigns->all[i];
+    if (!campaign_is_wanted(campaign, query) || !campaign_is_behind(campaign, query))
+      continue;
+    has_more = n_written == query->limit;
+    if (has_more)
+      continue;
+    fprintf(out, "%s%s", n_written++ ? "," : "", campaign->json);
+    last = campaign;
+  }
+
+  cleanup_free char *cursor = has_more ? campaign_cursor(last) : NULL;
+  cleanup_json json_t *next = cursor ? json_string(cursor) : json_null();
+  cleanup_free char *next_text = json_dumps(next, JSON_ENCODE_ANY);
+  fprintf(out, "],\"next\":%s}", next_text);
+}
+
+void route_campaign_list(struct worker *worker, struct request *request) {
+  static const char *const names[] = {"limit", "after", "tag", "run", "owner", "open", NULL};
+  struct campaigns_query query = {0};
+  struct campaigns *campaigns;
+  struct error error;
+  if (!request_query_only(request, names) || !request_page(request, &query.limit, &query.after))
+    return;
+
+  query.after_ms = query.after ? strtoll(query.after, NULL, 10) : 0;
+  query.tag = request_query(request, "tag");
+  query.run = request_query(request, "run");
+  query.owner = request_query(request, "owner");
+  query.open = request_query(request, "open");
+  if (query.open && !string_equal(query.open, "true") && !string_equal(query.open, "false")) {
+    answer_refusal(request, ERROR_INVALID, "", "the query argument \"open\" must be true or false");
+    return;
+  }
+
+  if (!campaigns_get(worker, &campaigns, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  campaigns_write(out, campaigns, &query);
+  ALWAYS(fclose(out) == 0);
+  snapshot_put(server_fleet(worker->server), &campaigns->snapshot);
+  request_answer_text(request, 200, "application/json", text, size);
+}
+
+struct cost_item {
+  char *name;
+  double device_seconds;
+  int64_t jobs, measurements;
+};
+static const struct field cost_item_fields[] = {
+    RECORD_FIELD(TEXT, struct cost_item, name, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(NUMBER, struct cost_item, device_seconds, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(INTEGER, struct cost_item, jobs, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .about = "that ended"),
+    RECORD_FIELD(INTEGER, struct cost_item, measurements, FIELD_ANSWER | FIELD_NOT_NULL),
+};
+const struct record cost_item_record = RECORD("CostItem", struct cost_item, cost_item_fields);
+
+/* Reads a time of the query; FIELD_NONE when it is not there. */
+static bool query_time(struct request *request, const char *name, int64_t *ret_ms) {
+  const char *text = request_query(request, name);
+  char *end = NULL;
+  *ret_ms = text ? strtoll(text, &end, 10) : FIELD_NONE;
+  /* PostgreSQL's times end in the year 294276. */
+  if (!text || (*text && !*end && *ret_ms >= 0 && *ret_ms < INT64_C(9000000000000000)))
+    return true;
+  answer_refusal(request, ERROR_INVALID, "",
+                 "the query argument \"%s\" must be in milliseconds since 1970", name);
+  return false;
+}
+
+void route_cost_get(struct worker *worker, struct request *request) {
+  static const char *const names[] = {"by", "from_ms", "to_ms", NULL}, *const ways[] = {
+                                                                           "week", "day", "kernel",
+                                                                           "tag",  "run", "owner"};
+  const char *by = "week", *asked;
+  int64_t from_ms, to_ms;
+  struct error error;
+  bool is_known = false;
+  if (!request_query_only(request, names) || !query_time(request, "from_ms", &from_ms) ||
+      !query_time(request, "to_ms", &to_ms))
+    return;
+
+  if ((asked = request_query(request, "by")))
+    by = asked;
+  for (size_t i = 0; i < ARRAY_LENGTH(ways); i++)
+    is_known |= string_equal(ways[i], by);
+  if (!is_known) {
+    answer_refusal(request, ERROR_INVALID, "",
+                   "the query argument \"by\" must be week, day, kernel, tag, run or owner");
+    return;
+  }
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_free char *from = from_ms == FIELD_NONE ? NULL : xasprintf("%" PRId64, from_ms),
+                    *to = to_ms == FIELD_NONE ? NULL : xasprintf("%" PRId64, to_ms);
+  bind_text(&parameters, "by", by);
+  bind_text(&parameters, "from_ms", from);
+  bind_text(&parameters, "to_ms", to);
+  bind_integer(&parameters, "limit", COST_ROWS_MAX);
+  if (!db_run(worker->db, &sql_fleet_cost, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  bool is_empty = db_count(rows) == 0;
+  request_answer_json(
+      request, 200,
+      json_pack("{s:s, s:o, s:o, s:o, s:f, s:I, s:I}", "by", by, "from_ms",
+                from ? json_integer(from_ms) : json_null(), "to_ms",
+                to ? json_integer(to_ms) : json_null(), "items",
+                db_rows_to_json(rows, &cost_item_record), "device_seconds",
+                is_empty ? 0.0 : db_get_double(rows, 0, "all_seconds"), "jobs",
+                (json_int_t)(is_empty ? 0 : db_get_integer(rows, 0, "all_jobs")), "measurements",
+                (json_int_t)(is_empty ? 0 : db_get_integer(rows, 0, "all_measurements"))));
+}

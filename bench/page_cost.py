@@ -71,7 +71,7 @@ def leases(pages, seconds, rounds):
 
 def weigh(browsers, browser, fleet, name, address):
     """(first paint in ms, content shown in ms, KiB of the first load, KiB a minute, MiB of heap) of a page in a new tab."""
-    tab = browsers.Tab(browser, fleet.server).sign_in(fleet.tokens["reader"])
+    tab = browsers.Tab(browser, fleet.server).sign_in(fleet.tokens["dashboard"])
     session = tab.context.new_cdp_session(tab.page)
     session.send("Network.enable")
     session.send("Performance.enable")
@@ -117,7 +117,7 @@ def main():
         none, some = [], []
         for _ in range(rounds):
             none.append(share_of_a_core(fleet, seconds))
-            tabs = [browsers.Tab(browser, fleet.server).sign_in(fleet.tokens["reader"]) for _ in range(pages)]
+            tabs = [browsers.Tab(browser, fleet.server).sign_in(fleet.tokens["dashboard"]) for _ in range(pages)]
             for i, tab in enumerate(tabs):
                 tab.page.evaluate("address => { location.hash = address; }", ["#/fleet", "#/jobs"][i % 2])
             time.sleep(3)

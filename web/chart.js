@@ -5,7 +5,7 @@
 
 import { h, put, s, uniqueId } from "./dom.js";
 
-const LEFT = 58, RIGHT = 14, TOP = 10, BOTTOM = 40, CHARACTER = 6.6;
+const LEFT = 68, RIGHT = 14, TOP = 10, BOTTOM = 40, CHARACTER = 6.6;
 
 // Round values from `low` to `high`, about `n` of them, at least `least` apart.
 function ticks(low, high, n, least = 0) {
@@ -111,7 +111,7 @@ function axes(width, height, x, y, toX, toY) {
 //   {type: "line" | "steps", at: [{x, y}], class}
 //   {type: "level", y, class, text}             a horizontal line with its name
 //   {type: "points", at: [{x, y, low?, high?, class, label, choose?}]}
-//   {type: "bars", at: [{x, y0, y1, class, label}], width}
+//   {type: "bars", at: [{x, y0, y1, class, label}]}
 export function plot({ title, description, legend, height = 300, x, y, layers, table }) {
   return figure({
     title, description, legend, table,
@@ -133,7 +133,7 @@ export function plot({ title, description, legend, height = 300, x, y, layers, t
             s("circle", { class: `point ${p.class}`, cx: px.toFixed(1), cy: py.toFixed(1), r: p.r || 3 })];
         }),
         bars: (layer) => layer.at.map((p) => {
-          const px = toX(p.x), wide = Math.max(2, Math.min(36, layer.width ?? 12));
+          const px = toX(p.x), wide = Math.max(2, Math.min(64, ((width - LEFT - RIGHT) / layer.at.length) * 0.5));
           spots.push({ px, py: (toY(p.y0) + toY(p.y1)) / 2, label: p.label, choose: p.choose });
           return s("rect", { class: p.class, x: (px - wide / 2).toFixed(1), width: wide.toFixed(1), y: toY(p.y1).toFixed(1), height: Math.max(0, toY(p.y0) - toY(p.y1)).toFixed(1) });
         }),
@@ -164,7 +164,7 @@ export function heatmap({ title, description, xName, yName, xs, ys, value, forma
     title, description,
     table: { columns: [`${yName} \\ ${xName}`, ...xs.map(String)], rows: ys.map((y) => [String(y), ...xs.map((x) => (value(x, y) === null ? "–" : format(value(x, y))))]) },
     draw(width) {
-      const left = Math.min(width / 3, Math.max(40, names + 28)), cell = Math.max(14, Math.min(96, (width - left - 8) / xs.length));
+      const left = Math.min(width / 3, Math.max(40, names + 28)), cell = Math.max(14, Math.min(130, (width - left - 8) / xs.length));
       const tall = Math.max(22, Math.min(34, 300 / ys.length)), height = TOP + ys.length * tall + BOTTOM;
       const spots = [];
       const cells = ys.flatMap((y, row) => xs.map((x, column) => {

@@ -11,6 +11,8 @@ export function digits(value, n = 3) {
   return value.toLocaleString("en", { minimumFractionDigits: 0, maximumFractionDigits: Math.max(0, Math.min(8, n - size)) });
 }
 
+// How many times as fast: always three or two digits behind the point, so that columns align.
+export const times = (ratio) => (Number.isFinite(ratio) ? ratio.toFixed(ratio < 10 ? 3 : 2) : "–");
 export const percent = (share, places = 0) => (Number.isFinite(share) ? `${(100 * share).toFixed(places)} %` : "–");
 
 // A time that a kernel takes, given in microseconds.
@@ -36,7 +38,8 @@ export function duration(seconds) {
 // Device time: hours from one hour on.
 export function deviceTime(seconds) {
   if (!Number.isFinite(seconds)) return "–";
-  return seconds >= 3600 ? `${digits(seconds / 3600, 4)} h` : seconds >= 60 ? `${digits(seconds / 60, 3)} min` : `${digits(seconds, 3)} s`;
+  if (seconds === 0) return "0 s";
+  return seconds >= 3600 ? `${digits(seconds / 3600, 4)} h` : seconds >= 60 ? `${digits(seconds / 60, 3)} min` : seconds >= 1 ? `${digits(seconds, 3)} s` : `${digits(seconds * 1000, 3)} ms`;
 }
 
 // Milliseconds since 1970 of the API's times: RFC 3339 or already a number.
@@ -66,5 +69,8 @@ export function environment(e) {
   const stack = ["rocm", "cuda", "torch", "triton"].filter((name) => e[name]).map((name) => `${name} ${e[name]}`);
   return [e.gpu, e.arch, e.partition, ...stack, e.cpu].filter(Boolean).join(" · ");
 }
+
+// Whose doing something was, behind what it was.
+export const by = (name) => (name ? ` – ${name === "(server)" ? "the server" : name}` : "");
 
 export const plural = (n, word, many = `${word}s`) => `${integer(n)} ${n === 1 ? word : many}`;

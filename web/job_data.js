@@ -57,10 +57,10 @@ export function summarise(job, measurements) {
     };
   });
 
-  // A finalist's interval is the verdict's: of its ratio to the best.
+  // A finalist's interval is the verdict's: of its ratio to the best, which itself keeps its samples'.
   const best = configs.find((each) => each.ratio?.ratio === 1);
   for (const each of configs)
-    if (each.ratio && best && Number.isFinite(each.ratio.upper))
+    if (each.ratio && best && each !== best && Number.isFinite(each.ratio.upper))
       Object.assign(each, { us: best.us * each.ratio.ratio, low: best.us * each.ratio.lower, high: best.us * each.ratio.upper });
 
   const timed = configs.filter((each) => Number.isFinite(each.us)).sort((a, b) => a.us - b.us);

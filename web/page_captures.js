@@ -3,7 +3,7 @@
 
 import { get, may, pages } from "./api.js";
 import { h, link, note, panel, put, when } from "./dom.js";
-import { deviceTime, digits, environment, integer, members, plural } from "./format.js";
+import { deviceTime, environment, integer, members, percent, plural } from "./format.js";
 import { table } from "./table.js";
 
 export const title = () => "Captures and demand";
@@ -45,7 +45,7 @@ export async function show({ main, signal }) {
       { name: "key", label: "key", value: (row) => members(row.key), className: "code" },
       { name: "misses", label: "misses", number: true, value: (row) => row.misses, cell: (row) => integer(row.misses) },
       { name: "saved", label: "tuning saves", number: true, value: (row) => row.saved_ms, cell: (row) => deviceTime(row.saved_ms / 1000) },
-      { name: "gain", label: "expected gain", number: true, wide: true, value: (row) => row.gain, cell: (row) => (row.gain ? `${digits(row.gain, 3)} ×` : "–") },
+      { name: "gain", label: "of its time", number: true, wide: true, value: (row) => row.gain, cell: (row) => percent(row.gain) },
       { name: "tag", label: "tag", wide: true, value: (row) => row.tag },
       { name: "environment", label: "environment", wide: true, value: (row) => environment(row.environment) },
       { name: "last", label: "last", number: true, value: (row) => -Date.parse(row.last_at), cell: (row) => when(row.last_at) },

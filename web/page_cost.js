@@ -20,7 +20,7 @@ function timeChart(cost) {
     title: `Device time by ${cost.by}`, description: `${plural(rows.length, cost.by)}, ${deviceTime(cost.device_seconds)} in all.`, height: 240,
     x: { low: -0.5, high: rows.length - 0.5, name: cost.by === "week" ? "week that begins on" : "day", ticks: rows.map((_, i) => i), format: (v) => rows[v]?.name.slice(5) ?? "" },
     y: { ...range(rows.map(of), { zero: true }), name: small ? "device minutes" : "device hours", format: (v) => digits(v, 3) },
-    layers: [{ type: "bars", width: 28, at: rows.map((row, i) => ({ x: i, y0: 0, y1: of(row), class: "bar", label: `${row.name}: ${deviceTime(row.device_seconds)}, ${plural(row.jobs, "job")}` })) }],
+    layers: [{ type: "bars", at: rows.map((row, i) => ({ x: i, y0: 0, y1: of(row), class: "bar", label: `${row.name}: ${deviceTime(row.device_seconds)}, ${plural(row.jobs, "job")}` })) }],
     table: { columns: [cost.by, "device time", "jobs", "measurements"], rows: rows.map((row) => [row.name, deviceTime(row.device_seconds), integer(row.jobs), integer(row.measurements)]) },
   });
 }
@@ -47,7 +47,7 @@ export async function show({ main, query, signal }) {
   });
   put(main, h("h1", {}, "Cost"), lead, h("form", { class: "filter" },
     h("span", { class: "tabs", role: "group", "aria-label": "By" }, BY.map(([value, label]) => h("a", { href: path(["cost"], { by: value, days }), "aria-current": value === by ? "true" : null }, label))),
-    h("label", { for: "days" }, "In the last"), select), panel(`By ${word}`, chart, list.element),
+    h("label", { for: "days" }, "In the last"), select), h("section", { class: "panel", "aria-label": `By ${word}` }, chart, list.element),
   note("A job counts on the day (UTC) on which it ended; what open jobs used so far counts today."));
   const cost = await get("v1/cost", { by, from_ms: days ? Date.now() - days * DAY_MS : null }, signal);
   total = cost.device_seconds || 1;

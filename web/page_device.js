@@ -4,7 +4,7 @@
 import { get, may, pages } from "./api.js";
 import { mark, plot, range } from "./chart.js";
 import { facts, h, link, note, panel, put, state } from "./dom.js";
-import { ago, clock, deviceTime, digits, environment, integer, members, micros, percent, plural } from "./format.js";
+import { ago, by, clock, deviceTime, digits, environment, integer, members, micros, percent, plural } from "./format.js";
 import { median } from "./job_data.js";
 import { table } from "./table.js";
 
@@ -38,14 +38,14 @@ function baselineChart(rows) {
   const y = { ...range(known.flatMap((row) => [row.ratio, 1 - row.limit, 1 + row.limit])), name: "time to its own history", format: (v) => digits(v, 4) };
   const x = { low: Math.min(hours(from) * f, -0.1), high: 0, name: isDays ? "days before the newest" : "hours before the newest", format: (v) => digits(Math.abs(v), 3) };
   return plot({
-    title: "Baselines by their own history", height: 300,
+    title: "Each lease's baseline by the median of those before it", height: 300,
     description: `${plural(known.length, "lease")}; ${beyond.length ? `${beyond.length} beyond the limits` : "none is beyond the limits"}. Two in a row beyond the same limit drain the device.`,
     legend: [h("span", {}, mark("point config"), " a lease "), h("span", {}, mark("point bad"), " beyond the limits "), h("span", {}, mark("line limit", "line"), " the limits of each")],
     x, y, layers: [{ type: "level", y: 1, class: "level" },
       { type: "line", class: "line limit", at: known.map((row) => ({ x: hours(row.at_ms) * f, y: 1 + row.limit })) },
       { type: "line", class: "line limit", at: known.map((row) => ({ x: hours(row.at_ms) * f, y: 1 - row.limit })) },
-      { type: "points", at: known.map((row) => ({ x: hours(row.at_ms) * f, y: row.ratio, class: Math.abs(row.ratio - 1) > row.limit ? "bad" : "config", label: `${clock(row.at)}: ${digits(row.ratio, 4)} of its history, ${micros(row.median_us)}, ${row.name} ${members(row.key)}`, choose: () => { location.hash = `#/job/${row.job}`; } })) }],
-    table: { columns: ["time", "kernel", "key", "median", "to its history", "limit"], rows: known.map((row) => [clock(row.at), row.name, members(row.key), micros(row.median_us), digits(row.ratio, 4), `± ${percent(row.limit, 1)}`]) },
+      { type: "points", at: known.map((row) => ({ x: hours(row.at_ms) * f, y: row.ratio, class: Math.abs(row.ratio - 1) > row.limit ? "bad" : "config", label: `${clock(row.at)}: ${digits(row.ratio, 4)} of its history, ${micros(row.median_us)}, ${row.name || ""} ${members(row.key)}`, choose: () => { if (row.job) location.hash = `#/job/${row.job}`; } })) }],
+    table: { columns: ["time", "kernel", "key", "median", "to its history", "limit"], rows: known.map((row) => [clock(row.at), row.name || "–", members(row.key), micros(row.median_us), digits(row.ratio, 4), `± ${percent(row.limit, 1)}`]) },
   });
 }
 
@@ -59,7 +59,7 @@ export async function show({ main, segments: [id, name], signal }) {
   const agent = await agentOf(id, signal), device = agent?.devices.find((each) => each.device === name);
   if (!device) return void put(main, h("h1", {}, "Device"), note(`There is no device ${name} of an agent ${id}.`));
   document.title = `${agent.name} ${name} – wavetune`;
-  const reason = agent.drain_reason || device.drain_reason, by = agent.drain_reason ? agent.drained_by : device.drained_by;
+  const reason = agent.drain_reason || device.drain_reason, author = agent.drain_reason ? agent.drained_by : device.drained_by;
   const now = h("span"), chart = h("div"), work = h("div");
   const kernels = table({
     label: "Work by kernel", key: (row) => row.name, sort: { name: "device", down: true }, empty: "It has measured no baseline yet.",
@@ -72,9 +72,9 @@ export async function show({ main, segments: [id, name], signal }) {
     ],
   });
   put(main, h("h1", {}, agent.name, " ", h("span", { class: "code" }, name), " ", now),
-    reason && h("p", { class: "problem" }, `${reason}${by ? ` (${by})` : ""}`),
+    reason && h("p", { class: "problem" }, `${reason}${by(author)}`),
     facts([["Environment", environment(device.environment)], ["Compute units", device.environment.compute_units], ["Agent", h("span", { class: "code" }, id)], ["Version", agent.version], ["Seen", ago(agent.last_seen)], ["State of the agent", state(agent.state)]]),
-    panel("Baseline", chart), panel("Work and errors", work, kernels.element));
+    panel("Its baselines", chart), panel("Work and errors", work, kernels.element));
   if (may("fleet_nodes"))
     for await (const nodes of pages("v1/fleet/nodes", { q: agent.name, limit: 1000 }, signal)) {
       const found = nodes.find((node) => node.agent === id)?.devices.find((each) => each.device === name);
@@ -86,16 +86,16 @@ export async function show({ main, segments: [id, name], signal }) {
   if (rows.filter((row) => row.ratio !== null).length > 1) put(chart, baselineChart(rows));
   else put(chart, note(`A lease is judged by at least ${rule.history_min} before it of the same baseline; there are not so many yet.`));
   for (const row of rows) {
-    const sum = byKernel.get(row.name) || { name: row.name, leases: 0, device_seconds: 0, configs: 0, errors: 0 };
+    const kernel = row.name || "not stored any more", sum = byKernel.get(kernel) || { name: kernel, leases: 0, device_seconds: 0, configs: 0, errors: 0 };
     sum.leases++;
-    sum.device_seconds += row.device_seconds;
-    for (const [outcome, n] of Object.entries(row.outcomes)) {
+    sum.device_seconds += row.device_seconds || 0;
+    for (const [outcome, n] of Object.entries(row.outcomes || {})) {
       outcomes.set(outcome, (outcomes.get(outcome) || 0) + (n || 0));
       sum.configs += n || 0;
       if (!["correct", "constraints"].includes(outcome)) sum.errors += n || 0;
     }
-    byKernel.set(row.name, sum);
+    byKernel.set(kernel, sum);
   }
   kernels.set([...byKernel.values()]);
-  put(work, rows.length > 0 && note(`${rows.length === MOST ? "The newest " : ""}${plural(rows.length, "lease")} since ${clock(rows[0].at)}: ${[...outcomes].filter(([, n]) => n).map(([outcome, n]) => `${integer(n)} ${outcome}`).join(", ")}.`));
+  put(work, rows.length > 0 && note(`${rows.length === MOST ? "The newest " : ""}${plural(rows.length, "lease")} since ${clock(rows[0].at)}. Outcomes of their configs: ${[...outcomes].filter(([, n]) => n).map(([outcome, n]) => `${integer(n)} ${outcome}`).join(", ") || "not stored"}.`));
 }

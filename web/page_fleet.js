@@ -2,7 +2,7 @@
 
 import { all, get, repeat } from "./api.js";
 import { h, link, note, panel, path, put, state } from "./dom.js";
-import { ago, digits, duration, environment, integer, members, percent, plural } from "./format.js";
+import { ago, by, digits, duration, environment, integer, members, percent, plural } from "./format.js";
 import { table } from "./table.js";
 
 export const title = () => "Fleet";
@@ -23,7 +23,8 @@ function doing(device) {
 
 // One line for a node: which kernels its devices measure, and why others do not.
 function nodeDoing(node) {
-  if (node.reason) return h("span", {}, node.reason, node.by && h("span", { class: "quiet" }, ` (${node.by})`));
+  if (node.reason) return h("span", {}, node.reason, h("span", { class: "quiet" }, by(node.by)));
+  if (node.devices.every((each) => each.state === "lost")) return h("span", { class: "bad" }, "has not been heard of");
   const kernels = new Map();
   for (const device of node.devices.filter((each) => each.job)) kernels.set(device.kernel, (kernels.get(device.kernel) || 0) + 1);
   const reasons = [...new Set(node.devices.filter((each) => each.reason && !each.job).map((each) => `${each.device}: ${each.reason}`))];
@@ -73,7 +74,8 @@ function bar(devices) {
       return part;
     }));
   return [strip, h("ul", { class: "legend" }, STATES.map((name) => h("li", {}, h("a", { href: path(["fleet"], { state: name }), title: `Devices that ${MEANINGS[name]}` },
-    h("span", { class: `square state-${name}`, "aria-hidden": "true" }), ` ${name} `, h("b", {}, integer(devices[name]))))))];
+    h("span", { class: `square state-${name}`, "aria-hidden": "true" }), ` ${name} `, h("b", {}, integer(devices[name])))))),
+    note(shown.filter((name) => name !== "measuring" && name !== "idle").map((name) => `${name}: ${MEANINGS[name]}`).join("; "))];
 }
 
 export async function show({ main, query, signal }) {
@@ -99,7 +101,7 @@ export async function show({ main, query, signal }) {
   const choice = h("select", { id: "state", name: "state" }, h("option", { value: "" }, "all states"), STATES.map((name) => h("option", { value: name, selected: name === wanted }, name)));
   const apply = () => { location.hash = path(["fleet"], { state: choice.value, q: search.value.trim() }); };
 
-  put(main, h("h1", {}, "Fleet"), top, strip, panel("Queue", queue.element),
+  put(main, h("h1", {}, "Fleet"), top, h("div", { class: "beside" }, panel("Devices", strip), panel("Queue", queue.element)),
     panel("Nodes", h("form", { class: "filter", role: "search", on: { submit: (event) => { event.preventDefault(); apply(); } } },
       h("label", { for: "q" }, "Find"), search, h("label", { for: "state" }, "State"), choice, h("button", { type: "submit" }, "Show")), count, nodes));
   choice.addEventListener("change", apply);

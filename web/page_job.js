@@ -5,7 +5,7 @@ import { call, get, may, pages, Problem, repeat } from "./api.js";
 import { heatmap, mark, plot, range } from "./chart.js";
 import { codePanel } from "./code_panel.js";
 import { commands, confirm, facts, h, link, note, panel, path, put, state, uniqueId, when } from "./dom.js";
-import { clock, deviceTime, digits, environment, integer, keyOption, members, micros, percent, plural, shortDigest } from "./format.js";
+import { clock, deviceTime, digits, environment, integer, keyOption, members, micros, percent, plural, shortDigest, times } from "./format.js";
 import { bestByPair, EQUIVALENCE, median, parameterNames, summarise, valuesOf } from "./job_data.js";
 import { table } from "./table.js";
 
@@ -30,18 +30,18 @@ function inWords(job) {
   }
 
   const than = FROM[job.baseline_from] || "the baseline", gain = 1 / verdict.baseline_ratio;
-  const interval = `(95 % interval ${digits(1 / verdict.baseline_upper, 4)} to ${digits(1 / verdict.baseline_lower, 4)})`;
+  const interval = `(95 % interval ${times(1 / verdict.baseline_upper)} to ${times(1 / verdict.baseline_lower)})`;
   const first = {
-    FASTER: `Config ${winner.config} is ${digits(gain, 4)} times as fast as ${than} ${interval}: ${micros(verdict.winner_us)} instead of ${micros(verdict.baseline_us)}.`,
+    FASTER: `Config ${winner.config} is ${times(gain)} times as fast as ${than} ${interval}: ${micros(verdict.winner_us)} instead of ${micros(verdict.baseline_us)}.`,
     SAME: winner.config === job.baseline ? `Nothing is faster than ${than}, config ${winner.config} with ${micros(verdict.winner_us)}.`
-      : `Config ${winner.config} is as fast as ${than}: ${digits(gain, 4)} times ${interval}.`,
-    SLOWER: `The best that was found, config ${winner.config}, is slower than ${than}: ${digits(gain, 4)} times as fast ${interval}.`,
-    AMBIGUOUS: `It is not decided whether config ${winner.config} is faster than ${than}: ${digits(gain, 4)} times as fast ${interval}.`,
+      : `Config ${winner.config} is as fast as ${than}: ${times(gain)} times ${interval}.`,
+    SLOWER: `The best that was found, config ${winner.config}, is slower than ${than}: ${times(gain)} times as fast ${interval}.`,
+    AMBIGUOUS: `It is not decided whether config ${winner.config} is faster than ${than}: ${times(gain)} times as fast ${interval}.`,
   }[verdict.verdict] || `Config ${winner.config} won.`;
   const others = verdict.equivalence_set.length - 1;
   return [first,
     others > 0 ? `${plural(others, "other config")} ${others === 1 ? "is" : "are"} as good within 2 %; of these the one with the least resources was chosen.` : "No other config is as good within 2 %.",
-    `Whatever else was measured, with 95 % confidence no finalist is more than ${percent(verdict.regret_bound, 2)} faster.`,
+    `With 95 % confidence no other finalist is ${verdict.regret_bound < 5e-5 ? "" : `more than ${percent(verdict.regret_bound, 2)} `}faster.`,
     `Decided from ${plural(verdict.samples, "pair")} of samples in ${plural(verdict.processes, "process", "processes")} on ${plural(verdict.devices, "device")}.`,
     AGREEMENT[winner.agreement] || ""];
 }
@@ -143,7 +143,7 @@ function samplesPanel(job, data, config, names) {
   const final = rows.filter((row) => row.stage === each.stage), spread = (row, i) => (row.samples_us.length > 1 ? (i / (row.samples_us.length - 1) - 0.5) * 0.6 : 0);
   return panel(title,
     facts([["Values", h("span", { class: "code" }, members(each.values))], ["Outcome", each.outcome], ["Why", each.detail && h("span", { class: "code" }, each.detail)], ["Time", micros(each.us)],
-      ["To the best", each.ratio && `${digits(each.ratio.ratio, 5)}${Number.isFinite(each.ratio.upper) ? ` (${digits(each.ratio.lower, 5)} to ${digits(each.ratio.upper, 5)})` : ""}`],
+      ["To the best", each.ratio && `${digits(each.ratio.ratio, 5)}${Number.isFinite(each.ratio.upper) && each.ratio.upper > each.ratio.lower ? ` (${digits(each.ratio.lower, 5)} to ${digits(each.ratio.upper, 5)})` : ""}`],
       ["Registers", each.vgprs !== null && each.vgprs !== undefined && `${each.vgprs}${each.spills ? `, ${each.spills} spilled` : ""}`], ["LDS", each.lds_bytes && `${integer(each.lds_bytes)} bytes`]]),
     final.length > 0 && plot({
       title: `Samples of config ${config} in its ${each.stage}, by process`, description: `${plural(final.length, "process", "processes")} on ${plural(devices.length, "device")}; each point is a sample, the line its process's median.`,
@@ -185,7 +185,7 @@ export async function show({ main, segments: [id], query, signal }) {
   const top = h("div"), charts = h("div", { class: "charts" }), samples = h("div"), outcomePlace = h("div"), pairs = pairsPanel(job), words = h("div", { class: "words", role: "status" }), code = h("div"), reproducePlace = h("div");
   const list = table({ label: "Configs", key: (row) => row.config, columns: configColumns(job, select), sort: { name: "us", down: false }, empty: "Nothing is measured yet." });
   const heading = h("h1"), listed = panel("Configs", list.element), events = panel("Events", h("ol", { class: "events" }));
-  put(main, heading, words, top, panel("Outcomes", outcomePlace), charts, pairs.element, samples, listed, code, reproducePlace, events);
+  put(main, heading, words, top, panel("Outcomes", outcomePlace), charts, h("div", { class: "beside" }, pairs.element, samples), listed, code, reproducePlace, events);
   if (pairs.element) pairs.element.hidden = true;
 
   function select(config) {
@@ -211,7 +211,10 @@ export async function show({ main, segments: [id], query, signal }) {
     const cancelButton = isOpen(job) && may("job_delete") && h("button", { type: "button", class: "small danger", on: { click: (event) => cancel(event.target) } }, "Cancel");
     put(heading, `Job ${job.job} `, state(job.state), " ", cancelButton);
     const sentences = inWords(job).filter((text) => text.trim()).join("\n");
-    if (words.dataset.text !== sentences) put(words, sentences.split("\n").map((text, i) => h("p", { class: i ? "note" : "lead" }, text)));
+    if (words.dataset.text !== sentences) {
+      const [first, ...others] = sentences.split("\n");
+      put(words, h("p", { class: "lead" }, first), note(others.join(" ")));
+    }
     words.dataset.text = sentences;
     put(top, job.winner?.config_values && h("p", { class: "code winner-values" }, members(job.winner.config_values)), head(job),
       job.flagged && h("p", { class: "problem" }, `Flagged: job ${job.flagged.job} measured this winner slower than the default, by a factor of ${digits(job.flagged.ratio, 4)}.`),

@@ -4,7 +4,7 @@
 import { get, immutable, may, pages } from "./api.js";
 import { mark, plot, range } from "./chart.js";
 import { facts, h, link, note, panel, put } from "./dom.js";
-import { ago, digits, environment, integer, members, micros, plural, shortDigest } from "./format.js";
+import { ago, digits, environment, integer, members, micros, plural, shortDigest, times } from "./format.js";
 import { winnersOf } from "./release_data.js";
 import { table } from "./table.js";
 
@@ -26,16 +26,16 @@ function gainChart(rows) {
   const y = { ...range(known.flatMap((row) => [of(row).low, of(row).high, 1]), { log: Math.max(...known.map((row) => row.gain)) > 6 }), name: "times as fast as the baseline", format: (v) => digits(v, 3) };
   return plot({
     title: "Gain of each key, the largest first", height: 260,
-    description: `${plural(known.length, "key")}: from ${digits(known.at(-1).gain, 3)} to ${digits(known[0].gain, 3)} times as fast as the baseline.`,
+    description: `${plural(known.length, "key")}: from ${times(known.at(-1).gain)} to ${times(known[0].gain)} times as fast as the baseline.`,
     legend: [["winner", "faster"], ["config", "as fast"], ["baseline", "not decided, or slower"]].map(([name, text]) => h("span", {}, mark(`point ${name}`), ` ${text} `)),
     x: { low: 0.5, high: Math.max(known.length + 0.5, 2), name: "keys", format: integer, whole: true }, y,
     layers: [{ type: "level", y: 1, class: "level", text: "the baseline" }, {
       type: "points", at: known.map((row, i) => ({
         x: i + 1, ...of(row), class: { FASTER: "winner", SAME: "config" }[row.verdict.verdict] || "baseline",
-        label: `${members(row.key)}: ${digits(row.gain, 4)} times as fast; ${members(row.winner.config_values)}`, choose: () => { location.hash = `#/job/${row.job}`; },
+        label: `${members(row.key)}: ${times(row.gain)} times as fast; ${members(row.winner.config_values)}`, choose: () => { location.hash = `#/job/${row.job}`; },
       })),
     }],
-    table: { columns: ["key", "gain", "from", "to", "winner"], rows: known.map((row) => [members(row.key), digits(row.gain, 4), digits(of(row).low, 4), digits(of(row).high, 4), members(row.winner.config_values)]) },
+    table: { columns: ["key", "gain", "from", "to", "winner"], rows: known.map((row) => [members(row.key), times(row.gain), times(of(row).low), times(of(row).high), members(row.winner.config_values)]) },
   });
 }
 
@@ -47,8 +47,8 @@ export async function show({ main, segments: [hash], signal }) {
     label: "Keys", key: (row) => row.job, sort: { name: "gain", down: true }, empty: "No job of this kernel has a winner yet.",
     columns: [
       { name: "key", label: "key", value: (row) => members(row.key), className: "code", cell: (row) => link(["job", row.job], members(row.key)) },
-      { name: "gain", label: "gain", number: true, value: (row) => row.gain, cell: (row) => (row.gain ? `${digits(row.gain, 4)} ×` : h("span", { class: "quiet" }, "…")) },
-      { name: "interval", label: "95 % interval", number: true, wide: true, cell: (row) => (row.verdict ? `${digits(1 / row.verdict.baseline_upper, 4)} – ${digits(1 / row.verdict.baseline_lower, 4)}` : "") },
+      { name: "gain", label: "gain", number: true, value: (row) => row.gain, cell: (row) => (row.gain ? `${times(row.gain)} ×` : h("span", { class: "quiet" }, "…")) },
+      { name: "interval", label: "95 % interval", number: true, wide: true, cell: (row) => (row.verdict ? `${times(1 / row.verdict.baseline_upper)} – ${times(1 / row.verdict.baseline_lower)}` : "") },
       { name: "us", label: "time", number: true, value: (row) => row.verdict?.winner_us, cell: (row) => (row.verdict ? micros(row.verdict.winner_us) : "") },
       { name: "winner", label: "winner", value: (row) => members(row.winner?.config_values), className: "code" },
       { name: "verdict", label: "verdict", wide: true, value: (row) => row.verdict?.verdict, cell: (row) => row.verdict?.verdict.toLowerCase() || "" },

@@ -3,7 +3,7 @@
 
 import { all, call, get, immutable, may, mayMove, pages, Problem, query as queryText } from "./api.js";
 import { commands, confirm, facts, h, link, note, panel, path, put, when } from "./dom.js";
-import { ago, clock, digits, environment, integer, members, micros, plural, shortDigest } from "./format.js";
+import { ago, clock, environment, integer, members, micros, plural, shortDigest, times } from "./format.js";
 import { difference, same, winnersOf } from "./release_data.js";
 import { table } from "./table.js";
 
@@ -36,8 +36,8 @@ function changesTable() {
       { name: "to", label: "to", value: (row) => members(row.to.config), className: "code" },
       { name: "before", label: "before", number: true, value: (row) => time(row.from), cell: (row) => micros(time(row.from)) },
       { name: "after", label: "after", number: true, value: (row) => time(row.to), cell: (row) => micros(time(row.to)) },
-      { name: "faster", label: "faster", number: true, value: (row) => row.measured?.ratio ?? faster(row), cell: (row) => { const gain = row.measured?.ratio ?? faster(row); return gain === null ? "–" : h("span", { class: gain >= 1 ? "good" : "bad" }, `${digits(gain, 4)} ×`); } },
-      { name: "interval", label: "95 % interval", number: true, cell: (row) => (row.measured ? `${digits(row.measured.low, 4)} – ${digits(row.measured.high, 4)}` : h("span", { class: "quiet", title: "The two were not measured side by side; the times are of different campaigns." }, "not side by side")) },
+      { name: "faster", label: "faster", number: true, value: (row) => row.measured?.ratio ?? faster(row), cell: (row) => { const gain = row.measured?.ratio ?? faster(row); return gain === null ? "–" : h("span", { class: gain >= 1 ? "good" : "bad" }, `${times(gain)} ×`); } },
+      { name: "interval", label: "95 % interval", number: true, cell: (row) => (row.measured ? `${times(row.measured.low)} – ${times(row.measured.high)}` : h("span", { class: "quiet", title: "The two were not measured side by side; the times are of different campaigns." }, "not side by side")) },
     ],
   });
 }
@@ -52,12 +52,15 @@ async function drawChanges(place, from, to, signal) {
   const words = () => {
     const gains = rows.map((row) => row.measured?.ratio ?? faster(row)).filter(Boolean);
     const mean = gains.length ? Math.exp(gains.reduce((n, each) => n + Math.log(each), 0) / gains.length) : null, sure = rows.filter((row) => row.measured);
-    return `${plural(rows.length, "config")} changed, ${changes.added.length} added, ${changes.removed.length} removed, ${changes.retimed.length} measured again, ${changes.same} the same.${mean ? ` The changed keys are ${digits(mean, 4)} times as fast (geometric mean).` : ""}${
+    return `${plural(rows.length, "config")} changed, ${changes.added.length} added, ${changes.removed.length} removed, ${changes.retimed.length} measured again, ${changes.same} the same.${mean ? ` The changed keys are ${times(mean)} times as fast (geometric mean).` : ""}${
       sure.length ? ` Measured side by side: ${sure.length}; of these ${sure.filter((row) => row.measured.low > 1).length} surely faster, ${sure.filter((row) => row.measured.high < 1).length} surely slower.` : ""}`;
   };
   list.set(rows);
   sum.textContent = words();
+  const again = changes.retimed.length > 0 && changesTable();
+  if (again) again.set(changes.retimed.map((each) => ({ ...each, measured: null })));
   put(place, sum, list.element, changes.added.length > 0 && h("details", {}, h("summary", {}, `Added: ${changes.added.length}`), plainList(changes.added)),
+    again && h("details", {}, h("summary", {}, `The same config, measured again: ${changes.retimed.length}`), again.element),
     changes.removed.length > 0 && h("details", {}, h("summary", {}, `Removed: ${changes.removed.length}`), plainList(changes.removed)));
   for (const row of rows.slice(0, VERDICTS)) {
     if (signal.aborted || !row.to.job) continue;
@@ -123,7 +126,7 @@ function historyTable() {
   return table({
     label: "Moves of the channel", key: (row) => `${row.channel} ${row.counter}`, empty: "It was never moved.", sort: { name: "counter", down: true },
     columns: [
-      { name: "counter", label: "move", number: true, value: (row) => row.counter },
+      { name: "counter", label: "move", value: (row) => row.counter },
       { name: "release", label: "release", value: (row) => row.release, cell: (row) => link(["release", row.release], shortDigest(row.release)) },
       { name: "by", label: "moved by", value: (row) => row.moved_by || "–" },
       { name: "at", label: "moved", value: (row) => -Date.parse(row.updated_at), cell: (row) => when(row.updated_at) },

@@ -15,21 +15,22 @@ struct baseline_item {
   double median_us, device_seconds;
   bool counts;
 };
+/* What is of the lease and its job is null where they are not stored any more. */
 #define ALWAYS_THERE (FIELD_ANSWER | FIELD_NOT_NULL)
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct baseline_item, member, __VA_ARGS__)
 static const struct field item_fields[] = {
     FIELD(TIME, at, ALWAYS_THERE, .about = "when the lease ended"),
     FIELD(TEXT, subject, ALWAYS_THERE,
           .about = "only medians of one subject can be compared with each other"),
-    FIELD(ID, job, ALWAYS_THERE),
-    FIELD(TEXT, name, ALWAYS_THERE, .about = "of the kernel"),
-    FIELD(JSON, key, ALWAYS_THERE, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
-    FIELD(INTEGER, config, ALWAYS_THERE, .about = "the job's baseline"),
+    FIELD(ID, job, FIELD_ANSWER),
+    FIELD(TEXT, name, FIELD_ANSWER, .about = "of the kernel"),
+    FIELD(JSON, key, FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
+    FIELD(INTEGER, config, FIELD_ANSWER, .about = "the job's baseline"),
     FIELD(NUMBER, median_us, ALWAYS_THERE),
     FIELD(BOOL, counts, ALWAYS_THERE,
           .about = "whether it is compared with; false before a drifting device was resumed"),
-    FIELD(NUMBER, device_seconds, ALWAYS_THERE, .about = "of the lease"),
-    FIELD(JSON, outcomes, ALWAYS_THERE, .about = "of the lease's configs",
+    FIELD(NUMBER, device_seconds, FIELD_ANSWER, .about = "of the lease"),
+    FIELD(JSON, outcomes, FIELD_ANSWER, .about = "of the lease's configs",
           .schema = "{\"type\": \"object\", \"additionalProperties\": {\"type\": \"integer\"}}"),
 };
 #undef FIELD

@@ -25,8 +25,9 @@ SHOTS = [("fleet", 1440, 900, False, "fleet"), ("fleet-dark", 1440, 900, True, "
 def addresses(fleet):
     """Page -> its address, for what is worth a look: a job with many configs, a key that changed, the device that drifted."""
     server = fleet.server
-    jobs = server.get("/v1/jobs?state=done&limit=400")["items"]
-    job = max((each for each in jobs if each["winner"]), key=lambda each: (each["measured"], int(each["job"])))
+    newest = {each["name"]: each["job"] for each in reversed(server.get("/v1/jobs?state=done&limit=1000")["items"]) if each["winner"]}
+    jobs = [server.get(f"/v1/jobs/{job}") for job in newest.values()]
+    job = max(jobs, key=lambda each: (len(each["winner"]["verdict"]["equivalence_set"]), each["measured"]))
     nodes = server.get("/v1/fleet/nodes?limit=1000")["items"]
     drifted = next(((node, device) for node in nodes for device in node["devices"] if device["state"] == "drifted"), (nodes[0], nodes[0]["devices"][0]))
     channels = server.get("/v1/channels")["items"]
@@ -42,7 +43,7 @@ def take(browser, fleet, shots, folder):
     folder.mkdir(parents=True, exist_ok=True)
     where = addresses(fleet)
     for name, width, height, dark, page in shots:
-        tab = browsers.Tab(browser, fleet.server, width=width, height=height, dark=dark).sign_in(fleet.tokens["admin" if page == "release" else "reader"])
+        tab = browsers.Tab(browser, fleet.server, width=width, height=height or 900, dark=dark).sign_in(fleet.tokens["release-bot" if page == "release" else "dashboard"])
         tab.show(where[page])
         tab.page.wait_for_timeout(700)
         tab.page.screenshot(path=folder / f"{name}.png", animations="disabled", full_page=height == 0)

@@ -96,7 +96,7 @@ function trialsChart(data) {
   const all = trials.filter((each) => Number.isFinite(each.us)), least = known.at(-1).best;
   const log = Math.max(...all.map((each) => each.us)) / least > LOG_FROM;
   return plot({
-    title: "Best so far against trials", description: `After ${plural(trials.length, "trial")} the best first measurement is ${micros(least)}.`, height: 240,
+    title: "Best so far against trials", description: `After ${plural(trials.length, "trial")} the best first measurement is ${micros(least)}.`,
     legend: [h("span", {}, mark("line best", "line"), " best so far "), h("span", {}, mark("point faint"), " a config's first measurement")],
     x: { low: 0, high: Math.max(trials.length, 2), name: "trials", format: integer, whole: true }, y: { ...range(all.map((each) => each.us), { log }), name: "time", format: micros },
     layers: [{ type: "points", at: all.map((each) => ({ x: each.trial, y: each.us, class: "faint", r: 2, label: `trial ${each.trial}, config ${each.config}: ${micros(each.us)}` })) },

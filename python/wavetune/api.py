@@ -69,6 +69,24 @@ AuditList = TypedDict("AuditList", {
 
 BaselineFrom = Literal['incumbent', 'imported', 'default', 'first']
 
+BaselineItem = TypedDict("BaselineItem", {
+    "at": "Time",
+    "subject": str,
+    "job": Union["Id", None],
+    "name": Union[str, None],
+    "key": Union["Key", None],
+    "config": Union[int, None],
+    "median_us": float,
+    "counts": bool,
+    "device_seconds": Union[float, None],
+    "outcomes": Union[Dict[str, int], None],
+})
+
+BaselineList = TypedDict("BaselineList", {
+    "items": List["BaselineItem"],
+    "rule": Dict[str, Any],
+})
+
 BlobAnswer = TypedDict("BlobAnswer", {
     "blob": Union["Digest", None],
     "size": Union[int, None],
@@ -118,6 +136,31 @@ CacheMatch = TypedDict("CacheMatch", {
     "compatibility": int,
     "reason": str,
 }, total=False)
+
+Campaign = TypedDict("Campaign", {
+    "tag": str,
+    "run": str,
+    "owners": List[str],
+    "kernels": List[str],
+    "queued": int,
+    "running": int,
+    "done": int,
+    "failed": int,
+    "cancelled": int,
+    "jobs": int,
+    "configs": int,
+    "measurements": int,
+    "device_seconds": float,
+    "first_ms": int,
+    "last_ms": Union[int, None],
+    "to_go_s": Union[float, None],
+})
+
+CampaignList = TypedDict("CampaignList", {
+    "as_of_ms": int,
+    "items": List["Campaign"],
+    "next": "Next",
+})
 
 Capture = TypedDict("Capture", {
     "function": Dict[str, Any],
@@ -332,6 +375,23 @@ CompatibilityRequest = TypedDict("CompatibilityRequest", {
 
 Config = Dict[str, Union[int, str, bool, None]]
 
+Cost = TypedDict("Cost", {
+    "by": str,
+    "from_ms": Union[int, None],
+    "to_ms": Union[int, None],
+    "items": List["CostItem"],
+    "device_seconds": float,
+    "jobs": int,
+    "measurements": int,
+})
+
+CostItem = TypedDict("CostItem", {
+    "name": str,
+    "device_seconds": float,
+    "jobs": int,
+    "measurements": int,
+})
+
 DemandAnswer = TypedDict("DemandAnswer", {
     "accepted": Union[int, None],
     "ignored": Union[int, None],
@@ -454,6 +514,52 @@ Flagged = TypedDict("Flagged", {
 }, total=False)
 
 Flat = Dict[str, Union[int, float, str, bool, None]]
+
+Fleet = TypedDict("Fleet", {
+    "as_of_ms": int,
+    "nodes": int,
+    "devices": Dict[str, Any],
+    "queue": List[Dict[str, Any]],
+    "rate": Dict[str, Any],
+    "to_go": Dict[str, Any],
+})
+
+FleetDevice = TypedDict("FleetDevice", {
+    "device": str,
+    "backend": str,
+    "gpu": Union[str, None],
+    "arch": Union[str, None],
+    "partition": Union[str, None],
+    "state": Literal['lost', 'yielded', 'drifted', 'drained', 'measuring', 'idle'],
+    "since_ms": Union[int, None],
+    "reason": Union[str, None],
+    "by": Union[str, None],
+    "job": Union["Id", None],
+    "kernel": Union[str, None],
+    "key": Union["Key", None],
+    "tag": Union[str, None],
+    "run": Union[str, None],
+    "stage": Union[str, None],
+    "config": Union[int, None],
+    "of": Union[int, None],
+    "left": Union[int, None],
+})
+
+FleetNode = TypedDict("FleetNode", {
+    "agent": str,
+    "host": str,
+    "version": str,
+    "seen_ms": int,
+    "reason": Union[str, None],
+    "by": Union[str, None],
+    "devices": List["FleetDevice"],
+}, total=False)
+
+FleetNodes = TypedDict("FleetNodes", {
+    "as_of_ms": int,
+    "items": List["FleetNode"],
+    "next": "Next",
+})
 
 GcAnswer = TypedDict("GcAnswer", {
     "releases": Union[List[Dict[str, Any]], None],
@@ -846,6 +952,14 @@ MeasurementRequest = TypedDict("MeasurementRequest", {
 Next = Union[str, None]
 
 Object = Dict[str, Any]
+
+OwnToken = TypedDict("OwnToken", {
+    "name": str,
+    "role": "Role",
+    "expires_at": Union["Time", None],
+    "channels": Union[List[str], None],
+    "operations": List[str],
+})
 
 Policy = TypedDict("Policy", {
     "mode": Literal['off', 'suggest', 'automatic'],

@@ -33,7 +33,7 @@ export async function show({ main, signal }) {
       { name: "keys", label: "keys", number: true, value: (row) => row.keys, cell: (row) => integer(row.keys) },
       { name: "tuned", label: "tuned", number: true, wide: true, value: (row) => row.tuned, cell: (row) => integer(row.tuned) },
       { name: "refused", label: "refused", number: true, wide: true, value: (row) => row.refused, cell: (row) => (row.refused ? h("b", { class: "bad", title: row.why }, integer(row.refused)) : "0") },
-      { name: "waits", label: "waits for", value: (row) => row.waits_for || "", cell: (row) => [row.waits_for || h("span", { class: "quiet" }, "nothing"), row.job && [" ", link(["job", row.job], `job ${row.job}`)]] },
+      { name: "waits", label: "waits for", value: (row) => row.waits_for || "", cell: (row) => [h("span", { class: row.waits_for ? null : "quiet" }, row.waits_for || "nothing"), row.job && [" ", link(["job", row.job], `job ${row.job}`)]] },
       { name: "owner", label: "posted by", wide: true, value: (row) => row.owner || "–" },
       { name: "seen", label: "last seen", number: true, wide: true, value: (row) => -Date.parse(row.seen_at), cell: (row) => when(row.seen_at) },
     ],

@@ -9,7 +9,7 @@ import { table } from "./table.js";
 export const title = () => "Jobs";
 
 const STATES = ["queued", "running", "done", "failed", "cancelled"];
-const PAGE = 200;
+const PAGE = 200, NEWEST = 20;
 
 // The share of jobs that ended, by how they ended.
 function progress(row, total) {
@@ -111,6 +111,22 @@ export async function show({ main, query, signal }) {
     }
   }
 
+  // What changed: new jobs, running ones, and those that ran and do so no more.
+  async function follow() {
+    const recent = await get("v1/jobs", { ...filter, limit: NEWEST }, signal);
+    recent.items.forEach((job) => known.set(job.job, job));
+    if (filter.state && filter.state !== "running") return;
+    const running = await get("v1/jobs", { ...filter, state: "running", limit: PAGE }, signal);
+    running.items.forEach((job) => known.set(job.job, job));
+    const still = new Set(running.items.map((job) => job.job));
+    const gone = running.next === null ? [...known.values()].filter((job) => job.state === "running" && !still.has(job.job)).slice(0, NEWEST) : [];
+    for (const { job } of gone) {
+      const now = await get(`v1/jobs/${job}`, {}, signal);
+      if (filter.state && now.state !== filter.state) known.delete(job);
+      else known.set(job, now);
+    }
+  }
+
   more.addEventListener("click", () => readMore(1));
   everything.addEventListener("click", () => readMore(Infinity));
   if (end) {
@@ -127,9 +143,11 @@ export async function show({ main, query, signal }) {
 
   let turn = 0;
   await repeat(5000, signal, async () => {
-    const page = await get("v1/jobs", { ...filter, limit: PAGE }, signal);
-    page.items.forEach((job) => known.set(job.job, job));
-    if (turn++ === 0) next = page.next;
+    if (turn++ === 0) {
+      const page = await get("v1/jobs", { ...filter, limit: PAGE }, signal);
+      page.items.forEach((job) => known.set(job.job, job));
+      next = page.next;
+    } else await follow();
     draw();
     if (turn === 1 && (isCampaign || run || text)) readMore(Infinity);
     if (campaigns) {

@@ -130,7 +130,7 @@ function historyTable() {
       { name: "release", label: "release", value: (row) => row.release, cell: (row) => link(["release", row.release], shortDigest(row.release)) },
       { name: "by", label: "moved by", value: (row) => row.moved_by || "–" },
       { name: "at", label: "moved", value: (row) => -Date.parse(row.updated_at), cell: (row) => when(row.updated_at) },
-      { name: "signed", label: "signed by", value: (row) => row.signatures.length, className: "code", cell: (row) => row.signatures.map((each) => shortDigest(each.key)).join(", ") || h("span", { class: "quiet" }, "nobody") },
+      { name: "signed", label: "signed by", value: (row) => row.signatures.length, className: "code", cell: (row) => row.signatures.map((each) => shortDigest(each.key)).join(", ") || h("span", { class: "quiet" }, "–") },
       { name: "expires", label: "expires", wide: true, value: (row) => row.expires || "", cell: (row) => (row.expires ? clock(row.expires) : "never") },
     ],
   });

@@ -7,6 +7,7 @@ import browser as browsers  # first: it finds the helpers of tests/system
 import harness
 import pytest
 from hands import ENVIRONMENT, Hand, register
+from test_captures import function, launch, post
 
 # Names that would run as code where a page took text for HTML.
 HOSTILE = "<img src=x onerror=\"window.owned='yes'\">"
@@ -61,6 +62,10 @@ def populate(postgres, database, server):
     assert server.request("POST", f"/v1/agents/{third.id}/drain", {"reason": HOSTILE, "device": "cpu1"}).status == 200
     cancelled = submit(9, run="wrong")
     assert server.request("DELETE", f"/v1/jobs/{cancelled}").status == 200
+    demand = harness.make_token(database, "container", "demand")
+    assert post(server, demand, [function()], [launch(64), launch(128)]).json["launches"] == 2
+    answer = server.request("POST", "/v1/demand", {"environment": ENVIRONMENT, "items": [{"kernel": kernel, "key": {"n": 5000}, "misses": 1234, "kernel_ms": 2.0}]}, token=demand)
+    assert answer.status == 202 and answer.json["accepted"] == 1, answer
     # The API lets no such name in; a page must not rely on that.
     postgres.sql(f"update kernels set name = 'hostile/{HOSTILE.replace(chr(39), chr(39) * 2)}'", conninfo=database)
 

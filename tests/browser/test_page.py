@@ -1,7 +1,6 @@
 """The web page in a real browser, over a real server: every page on narrow and wide screens, light and dark, by keyboard, for
 screen readers, with names that are no text to be trusted, and with tokens that may do less than others."""
 
-import json
 import urllib.parse
 
 import pytest
@@ -32,20 +31,21 @@ PAGES = {
 WRITING = ["Cancel", "Cancel what is open", "Promote or roll back…"]
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_whole_on_every_screen(tab, world, name, axe_source):
-    for width, dark in ((WIDE, False), (NARROW, True)):
-        shown = tab("admin", width=width, dark=dark, bypass_csp=True)  # axe is a script that the page's policy forbids
-        page = shown.show(PAGES[name](world))
-        assert len(page.locator("main").inner_text()) > 40
-        assert (name == "no page") == ("Not found" in page.locator("main h1").first.inner_text())
-        assert not shown.overflows(), f"{name} is wider than {width} pixels"
+@pytest.mark.parametrize("width, dark", [(WIDE, False), (NARROW, True)])
+def test_every_page_is_whole_and_open_to_everybody(tab, world, axe_source, width, dark):
+    shown = tab("admin", width=width, dark=dark, bypass_csp=True)  # axe is a script that the page's policy forbids
+    faults = []
+    for name, address in PAGES.items():
+        page = shown.show(address(world))
+        if len(page.locator("main").inner_text()) < 40 or (name == "no page") != ("Not found" in page.locator("main h1").first.inner_text()):
+            faults.append(f"{name}: {page.locator('main').inner_text()[:200]}")
+        if shown.overflows():
+            faults.append(f"{name} is wider than {width} pixels")
         page.evaluate(axe_source)
         found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})")
-        bad = [(each["id"], each["impact"], [node["html"][:160] for node in each["nodes"][:3]])
-               for each in found["violations"] if each["impact"] in ("serious", "critical")]
-        assert not bad, json.dumps(bad, indent=1)
-        shown.close()
+        faults += [f"{name}: {each['impact']} {each['id']}: {[node['html'][:160] for node in each['nodes'][:3]]}"
+                   for each in found["violations"] if each["impact"] in ("serious", "critical")]
+    assert not faults, "\n".join(faults)
 
 
 def test_the_console_is_empty_and_every_request_goes_to_the_server(tab, world):
@@ -227,6 +227,26 @@ def test_a_job_follows_its_measurements_while_it_runs(tab, world):
     page.locator("h1 .state", has_text="done").wait_for()
     winner = wait_until(lambda: world.server.get(f"/v1/jobs/{job}")["winner"], 30, "the winner")
     page.locator(".words", has_text=f"config {winner['config']}").wait_for()
+
+
+def test_the_list_of_jobs_follows_what_happens(tab, world):
+    page = tab("reader").show("#/jobs?run=follow")
+    job = world.submit(12, run="follow", priority=100)
+    row = page.locator("tr", has=page.get_by_role("link", name=job, exact=True))
+    row.locator(".state", has_text="queued").wait_for()
+    lease = world.agent.pull().json
+    assert lease["job"] == job
+    row.locator(".state", has_text="running").wait_for()
+    world.agent.post(lease)
+    world.agent.work()
+    row.locator(".state", has_text="done").wait_for()
+
+
+def test_captures_and_demand_show_what_waits(tab, world):
+    page = tab("reader").show("#/captures")
+    captured = page.locator("tr", has_text="package.module:f")
+    assert "0 of 2 served" in captured.inner_text() and page.get_by_role("img", name="2 wait for a builder").count() == 1
+    assert "1,234" in page.locator("tr", has_text="n=5000").inner_text()
 
 
 def test_the_heatmap_shows_the_best_time_of_each_pair(tab, world):

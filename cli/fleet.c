@@ -35,12 +35,20 @@ static void count(json_t *counts, const char *name) {
   json_put(counts, name, json_integer(cli_integer(counts, name) + 1));
 }
 
-/* "6 measuring, 2 idle"; "" of nothing. */
-static char *counts_text(const json_t *counts) {
+/* "6 measuring, 2 idle"; "" of nothing. States that this program does not know come last. */
+static char *counts_text(json_t *counts) {
+  static const char *const known[] = {"measuring", "idle", "yielded", "drained", "drifted", "lost"};
+  cleanup_json json_t *ordered = json_object();
   char *text = xstrdup("");
   const char *name;
   json_t *n;
-  json_object_foreach ((json_t *)counts, name, n) {
+
+  for (size_t i = 0; i < ARRAY_LENGTH(known); i++)
+    if ((n = json_object_get(counts, known[i])))
+      json_object_set(ordered, known[i], n);
+  json_object_update_missing(ordered, counts);
+
+  json_object_foreach (ordered, name, n) {
     cleanup_free char *before = text;
     text = xasprintf("%s%s%" JSON_INTEGER_FORMAT " %s", before, *before ? ", " : "",
                      json_integer_value(n), name);

@@ -45,7 +45,8 @@ BEGIN ATOMIC
            CASE WHEN job.state = 'done' THEN times * t.us ELSE 0 END,
            job.created_at, job.finished_at
     FROM (SELECT COALESCE(sum(device_us + opening_us), 0)::bigint AS us,
-                 COALESCE(sum((SELECT sum(o) FROM unnest(outcomes) o)), 0)::bigint AS measurements
+                 COALESCE(sum(outcomes[1] + outcomes[2] + outcomes[3] + outcomes[4] + outcomes[5]
+                              + outcomes[6]), 0)::bigint AS measurements
           FROM leases
           WHERE job_id = job.id) t
     ON CONFLICT (day, kernel, tag, run, owner, part) DO UPDATE
@@ -90,7 +91,8 @@ BEGIN ATOMIC
            min(j.created_at), max(j.finished_at)
     FROM jobs j
     LEFT JOIN (SELECT job_id, sum(device_us + opening_us) AS us,
-                      sum((SELECT sum(o) FROM unnest(outcomes) o)) AS measurements
+                      sum(outcomes[1] + outcomes[2] + outcomes[3] + outcomes[4] + outcomes[5]
+                          + outcomes[6]) AS measurements
                FROM leases
                GROUP BY job_id) t ON t.job_id = j.id
     WHERE j.finished_at IS NOT NULL
@@ -124,10 +126,12 @@ FROM (
     CROSS JOIN (SELECT sum(done_us)::float8 / nullif(sum(done_configs), 0)::float8 AS config_us
                 FROM job_usage) mean
     LEFT JOIN pace ON pace.kernel = j.kernel
-    LEFT JOIN LATERAL (
+    CROSS JOIN LATERAL (
         SELECT sum(device_us + opening_us)::float8 AS us,
-               sum((SELECT sum(n) FROM unnest(outcomes) n))::bigint AS measurements
+               sum(outcomes[1] + outcomes[2] + outcomes[3] + outcomes[4] + outcomes[5]
+                   + outcomes[6])::bigint AS measurements
         FROM leases
-        WHERE job_id = j.id) spent ON j.state = 'running'
+        WHERE job_id = j.id
+          AND j.state = 'running') spent -- else no lease is read
     WHERE j.state IN ('queued', 'running')
 ) o;

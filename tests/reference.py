@@ -402,7 +402,9 @@ def pages():
             server = harness.Server(postgres.database(), pathlib.Path(folder))
             try:
                 server.get("/v1/jobs")  # so that every family has a sample, with its labels
-                exposition = server.request("GET", "/metrics").body.decode()
+                # The housekeeper reads the fleet's gauges after the server is ready.
+                exposition = harness.wait_until(lambda: (text := server.request("GET", "/metrics").body.decode()) and
+                                                "wavetune_devices{" in text and text, 30, "the fleet's gauges")
                 document = server.get("/openapi.json")
             finally:
                 server.stop()

@@ -171,8 +171,8 @@ static void states_write(FILE *out, const struct fleet_summary *summary) {
   }
 
   head_write(out, use, "gauge",
-             "Share of the live devices' time, in the last 10 minutes, that was reported as device "
-             "time." FROM_DATABASE);
+             "Device time that was reported in the last 10 minutes, or since the server's start, "
+             "for each second of a live device." FROM_DATABASE);
   double most = summary->rate.over_s * (double)n_live;
   fprintf(out, "%s %.6g\n", use, most > 0 ? summary->rate.device_seconds / most : 0);
 }

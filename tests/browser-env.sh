@@ -4,7 +4,7 @@
 # skipped, with that sentence (build/browser-env.reason).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-PACKAGES="playwright==1.55.0 pytest==8.4.2 axe-playwright-python==0.1.6"
+PACKAGES="playwright==1.55.0 pytest==8.4.2 axe-playwright-python==0.1.6 pillow==11.3.0"
 folder=build/browser log=build/browser-env.log reason=build/browser-env.reason
 
 mkdir -p build

@@ -86,9 +86,9 @@ def weigh(browsers, browser, fleet, name, address):
     tab.settle()
     paint = tab.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? NaN")
     first = received[0] / 1024
-    tab.page.wait_for_timeout(12_000)
+    tab.page.wait_for_timeout(10_000)
     metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
-    print(f"{name:10} first paint {paint:6.0f} ms   heading {shown * 1e3:6.0f} ms   first load {first:7.0f} KiB   then {(received[0] / 1024 - first) * 5:7.0f} KiB a minute   "
+    print(f"{name:10} first paint {paint:6.0f} ms   heading {shown * 1e3:6.0f} ms   first load {first:7.0f} KiB   then {(received[0] / 1024 - first) * 6:7.0f} KiB a minute   "
           f"heap {metrics['JSHeapUsedSize'] / 2**20:5.1f} MiB   nodes {metrics['Nodes']:.0f}   {' '.join(tab.complaints)}")
     tab.close()
 

@@ -108,15 +108,22 @@ class Connection:
         self.port, self.http = port, None
 
     def request(self, method, path, body, token):
-        """(status, JSON or None); sent again over a new connection when the old one was closed."""
+        """(status, JSON or None)"""
+        return self.send(method, path, json.dumps(body).encode(), token)[:2]
+
+    def get(self, path, token):
+        """(status, JSON or None, bytes)"""
+        return self.send("GET", path, None, token)
+
+    def send(self, method, path, body, token):
+        """Sent again over a new connection when the old one was closed."""
         for is_last in (False, True):
             try:
                 self.http = self.http or http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-                self.http.request(method, path, json.dumps(body).encode(),
-                                  {"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
+                self.http.request(method, path, body, {"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
                 answer = self.http.getresponse()
                 text = answer.read()
-                return answer.status, json.loads(text) if text else None
+                return answer.status, json.loads(text) if text else None, len(text)
             except (OSError, http.client.HTTPException):
                 self.http = None
                 if is_last:
@@ -345,7 +352,8 @@ class Fleet:
         rows, now = [], time.time()
         for tag, run, owner, share, days, hours in CAMPAIGNS:
             keys = {name: self.keys(name) for name in MODEL}
-            n = max(1, int(n_finished * share))
+            is_last = run == CAMPAIGNS[-1][1]
+            n = n_finished - len(rows) if is_last else int(n_finished * share)
             for i in range(n):
                 original = i % len(self.originals)
                 source, key = self.originals[original], next(keys[kernel_of[original]])
@@ -515,7 +523,7 @@ end $$;
 
 -- Three weeks of each device's baselines, around what it measured, once in two hours; one device became slower two days ago.
 create temp table drifting as
-  select agent, device from devices order by agent, device offset (select count(*) / 2 from devices) limit 1;
+  select d.agent, d.device from devices d join agents a on a.id = d.agent order by a.name, d.device offset 1 limit 1;
 insert into device_baselines (agent, device, subject, at, lease_id, epoch, median_us)
   select d.agent, d.device, s.subject, now() - g * interval '2 hours', -row_number() over (), 1,
          s.median_us * (1 + 0.01 * (random() - 0.5))

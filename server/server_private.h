@@ -76,7 +76,7 @@ struct server {
   int64_t not_ready_logged_ms;
   pthread_mutex_t health_lock; /* for the two below */
   struct database_health health;
-  char *fleet_metrics; /* NULL: not read yet */
+  char *fleet_metrics;          /* NULL: not read yet */
   atomic_bool is_ready;         /* at the last check by the housekeeper */
   atomic_bool has_lease_secret; /* written once, by the housekeeper */
   uint8_t lease_secret[SERVER_SECRET_SIZE];

@@ -164,9 +164,11 @@ def test_top_fits_its_screen(world, hands):
     for i in range(30):
         hands(f"more-{i:02}")
     shown = top(world, rows=12)
-    shown.until("…\x1b[K")
-    first = shown.text.split("\x1b[H")[1].split("\x1b[J")[0]
-    assert first.count("\n") == 11
+
+    def frames():
+        return [frame.split("\x1b[J")[0] for frame in shown.read().split("\x1b[H")[1:] if "\x1b[J" in frame]
+
+    wait_until(lambda: any(frame.count("\n") == 11 and frame.endswith("…") for frame in frames()), 30, "a frame of 12 lines")
     shown.press(b"q")
     assert shown.end() == 0
 

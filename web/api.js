@@ -17,10 +17,15 @@ export class Problem extends Error {
 
 export async function call(method, path, { body, headers, signal, token } = {}) {
   const answer = await fetch(path, {
-    method, signal, cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer",
+    method,
+    signal,
+    cache: "no-store",
+    credentials: "omit",
+    referrerPolicy: "no-referrer",
     headers: {
       Authorization: `Bearer ${token ?? session.token}`,
-      ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers,
+      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+      ...headers,
     },
     body: body === undefined ? undefined : JSON.stringify(body),
   });
@@ -38,7 +43,12 @@ export async function call(method, path, { body, headers, signal, token } = {}) 
 
 // A stored file as text.
 export async function text(path, signal) {
-  const answer = await fetch(path, { signal, credentials: "omit", referrerPolicy: "no-referrer", headers: { Authorization: `Bearer ${session.token}` } });
+  const answer = await fetch(path, {
+    signal,
+    credentials: "omit",
+    referrerPolicy: "no-referrer",
+    headers: { Authorization: `Bearer ${session.token}` },
+  });
   if (!answer.ok) throw new Problem(answer.status, await answer.json().catch(() => null));
   return answer.text();
 }
@@ -94,7 +104,11 @@ export const may = (operation) => session.operations.has(operation);
 
 // A channel's pattern as fnmatch reads it: * ? [a-z] [!a-z].
 function matches(pattern, name) {
-  const source = pattern.replace(/[.+^${}()|\\]/g, "\\$&").replace(/\*/g, ".*").replace(/\?/g, ".").replace(/\[!/g, "[^");
+  const source = pattern
+    .replace(/[.+^${}()|\\]/g, "\\$&")
+    .replace(/\*/g, ".*")
+    .replace(/\?/g, ".")
+    .replace(/\[!/g, "[^");
   try {
     return new RegExp(`^${source}$`).test(name);
   } catch {
@@ -103,10 +117,18 @@ function matches(pattern, name) {
 }
 export const mayMove = (channel) => may("channel_put") && (!session.channels || session.channels.some((each) => matches(each, channel)));
 
-const sleep = (ms, signal) => new Promise((resolve) => {
-  const timer = setTimeout(resolve, ms);
-  signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
-});
+const sleep = (ms, signal) =>
+  new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener(
+      "abort",
+      () => {
+        clearTimeout(timer);
+        resolve();
+      },
+      { once: true },
+    );
+  });
 
 // Runs `step` now and every `ms` until the page is left. A tab that is not seen asks nothing.
 export async function repeat(ms, signal, step) {

@@ -21,17 +21,32 @@ const DETAILS = {
   device: ["fleet", "./page_device.js"],
 };
 
-const main = document.getElementById("main"), nav = document.getElementById("nav"), who = document.getElementById("who");
-const status = document.getElementById("status"), top = document.getElementById("top");
+const main = document.getElementById("main"),
+  nav = document.getElementById("nav"),
+  who = document.getElementById("who");
+const status = document.getElementById("status"),
+  top = document.getElementById("top");
 let leave = new AbortController();
 
 const offered = () => PAGES.filter(([, , , operation]) => session.operations.has(operation));
 
 function chrome(current) {
   top.hidden = !session.name;
-  put(nav, offered().map(([name, label]) => h("a", { href: `#/${name}`, "aria-current": name === current ? "page" : null }, label)));
-  put(who, h("span", { class: "token", title: "The token of this tab and its role" }, session.name, " ", h("span", { class: "role" }, session.role)),
-    h("button", { type: "button", class: "small", on: { click: leaveSession } }, "Sign out"));
+  put(
+    nav,
+    offered().map(([name, label]) => h("a", { href: `#/${name}`, "aria-current": name === current ? "page" : null }, label)),
+  );
+  put(
+    who,
+    h(
+      "span",
+      { class: "token", title: "The token of this tab and its role" },
+      session.name,
+      " ",
+      h("span", { class: "role" }, session.role),
+    ),
+    h("button", { type: "button", class: "small", on: { click: leaveSession } }, "Sign out"),
+  );
 }
 
 function leaveSession() {
@@ -41,36 +56,70 @@ function leaveSession() {
 
 function problem(error) {
   const text = error instanceof Problem ? error.message : `The page failed: ${error.message}`;
-  return h("div", { class: "problem", role: "alert" }, h("h1", {}, error.status === 404 ? "Not found" : "This did not work"), h("p", {}, text));
+  return h(
+    "div",
+    { class: "problem", role: "alert" },
+    h("h1", {}, error.status === 404 ? "Not found" : "This did not work"),
+    h("p", {}, text),
+  );
 }
 
 function showSignIn(why) {
   top.hidden = true;
   document.title = "Sign in – wavetune";
-  const input = h("input", { type: "password", id: "token", name: "token", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "token-help" });
+  const input = h("input", {
+    type: "password",
+    id: "token",
+    name: "token",
+    autocomplete: "off",
+    spellcheck: "false",
+    required: true,
+    "aria-describedby": "token-help",
+  });
   const message = h("p", { class: "problem", role: "alert", hidden: !why }, why || "");
   const button = h("button", { type: "submit", class: "primary" }, "Sign in");
-  put(main, h("form", {
-    class: "sign-in", on: {
-      async submit(event) {
-        event.preventDefault();
-        button.disabled = true;
-        try {
-          await signIn(input.value.trim());
-          route();
-        } catch (error) {
-          message.hidden = false;
-          message.textContent = error.status === 401 ? "The server does not know this token, or it has expired."
-            : error instanceof Problem ? error.message : "The server does not answer.";
-          button.disabled = false;
-          input.focus();
-        }
+  put(
+    main,
+    h(
+      "form",
+      {
+        class: "sign-in",
+        on: {
+          async submit(event) {
+            event.preventDefault();
+            button.disabled = true;
+            try {
+              await signIn(input.value.trim());
+              route();
+            } catch (error) {
+              message.hidden = false;
+              message.textContent =
+                error.status === 401
+                  ? "The server does not know this token, or it has expired."
+                  : error instanceof Problem
+                    ? error.message
+                    : "The server does not answer.";
+              button.disabled = false;
+              input.focus();
+            }
+          },
+        },
       },
-    },
-  }, h("h1", {}, "wavetune"), h("p", { class: "note" }, "One node tunes a kernel once; every deployment starts already tuned."),
-  h("label", { for: "token" }, "Token"), input,
-  h("p", { class: "note", id: "token-help" }, "Kept for this tab only. An operator makes one with ", h("code", {}, "wavetune-server token make NAME --role reader"), "."),
-  message, button));
+      h("h1", {}, "wavetune"),
+      h("p", { class: "note" }, "One node tunes a kernel once; every deployment starts already tuned."),
+      h("label", { for: "token" }, "Token"),
+      input,
+      h(
+        "p",
+        { class: "note", id: "token-help" },
+        "Kept for this tab only. An operator makes one with ",
+        h("code", {}, "wavetune-server token make NAME --role reader"),
+        ".",
+      ),
+      message,
+      button,
+    ),
+  );
   input.focus();
 }
 
@@ -103,12 +152,14 @@ async function route() {
   }
 
   const { name, segments, query } = address();
-  const page = PAGES.find(([each]) => each === name), detail = DETAILS[name];
+  const page = PAGES.find(([each]) => each === name),
+    detail = DETAILS[name];
   chrome(detail ? detail[0] : name);
   put(main, h("p", { class: "loading" }, "Loading…"));
   try {
     const file = page ? page[2] : detail?.[1];
-    if (!file) throw new Problem(404, { detail: name ? `This page has no part "${name}".` : "Your token's role may not read what the pages show." });
+    if (!file)
+      throw new Problem(404, { detail: name ? `This page has no part "${name}".` : "Your token's role may not read what the pages show." });
     const { show, title } = await import(file);
     if (signal.aborted) return undefined;
     document.title = `${title(segments)} – wavetune`;
@@ -119,9 +170,19 @@ async function route() {
   return undefined;
 }
 
-window.addEventListener("hashchange", () => { window.scrollTo(0, 0); main.focus({ preventScroll: true }); route(); });
-window.addEventListener("signed-out", () => { signOut(); leave.abort(); showSignIn("Your token has ended; sign in again."); });
-window.addEventListener("server-state", (event) => { if (status.textContent !== event.detail) status.textContent = event.detail; });
+window.addEventListener("hashchange", () => {
+  window.scrollTo(0, 0);
+  main.focus({ preventScroll: true });
+  route();
+});
+window.addEventListener("signed-out", () => {
+  signOut();
+  leave.abort();
+  showSignIn("Your token has ended; sign in again.");
+});
+window.addEventListener("server-state", (event) => {
+  if (status.textContent !== event.detail) status.textContent = event.detail;
+});
 window.addEventListener("unhandledrejection", (event) => {
   if (event.reason?.name === "AbortError") event.preventDefault();
 });
@@ -132,5 +193,8 @@ setInterval(() => {
     if (each.textContent !== text) each.textContent = text;
   }
 }, 5000);
-document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
 route();

@@ -48,8 +48,13 @@ export const link = (segments, text, query, attributes) => h("a", { href: path(s
 
 // Terms and their values, as a list.
 export function facts(pairs) {
-  return h("dl", { class: "facts" }, pairs.filter((pair) => pair && pair[1] !== null && pair[1] !== undefined && pair[1] !== "")
-    .map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value))));
+  return h(
+    "dl",
+    { class: "facts" },
+    pairs
+      .filter((pair) => pair && pair[1] !== null && pair[1] !== undefined && pair[1] !== "")
+      .map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value))),
+  );
 }
 
 export const panel = (title, ...children) => {
@@ -58,7 +63,10 @@ export const panel = (title, ...children) => {
 };
 
 // How long ago something was; app.js keeps it true while the page is open.
-export const when = (time) => (msOf(time) === null ? "–" : h("time", { datetime: new Date(msOf(time)).toISOString(), title: clock(time), "data-ms": msOf(time) }, ago(time)));
+export const when = (time) =>
+  msOf(time) === null
+    ? "–"
+    : h("time", { datetime: new Date(msOf(time)).toISOString(), title: clock(time), "data-ms": msOf(time) }, ago(time));
 
 export const note = (...text) => h("p", { class: "note" }, text);
 
@@ -68,18 +76,24 @@ export const state = (name) => h("span", { class: `state state-${String(name).re
 // Lines for a terminal, with a button that copies them.
 export function commands(lines) {
   const text = lines.join("\n");
-  const copy = h("button", {
-    type: "button", class: "small", on: {
-      async click() {
-        try {
-          await navigator.clipboard.writeText(text);
-          copy.textContent = "Copied";
-        } catch {
-          copy.textContent = "Select the text to copy it";
-        }
+  const copy = h(
+    "button",
+    {
+      type: "button",
+      class: "small",
+      on: {
+        async click() {
+          try {
+            await navigator.clipboard.writeText(text);
+            copy.textContent = "Copied";
+          } catch {
+            copy.textContent = "Select the text to copy it";
+          }
+        },
       },
     },
-  }, "Copy");
+    "Copy",
+  );
   return h("div", { class: "commands" }, h("pre", { tabindex: 0, "aria-label": "Commands" }, text), copy);
 }
 
@@ -87,11 +101,26 @@ export function commands(lines) {
 export function confirm(title, lines, action) {
   return new Promise((resolve) => {
     const id = uniqueId("dialog");
-    const dialog = h("dialog", { "aria-labelledby": id, on: { close: () => { dialog.remove(); resolve(dialog.returnValue === "yes"); } } },
-      h("h2", { id }, title), lines.map((line) => h("p", {}, line)),
-      h("div", { class: "actions" },
+    const dialog = h(
+      "dialog",
+      {
+        "aria-labelledby": id,
+        on: {
+          close: () => {
+            dialog.remove();
+            resolve(dialog.returnValue === "yes");
+          },
+        },
+      },
+      h("h2", { id }, title),
+      lines.map((line) => h("p", {}, line)),
+      h(
+        "div",
+        { class: "actions" },
         h("button", { type: "button", autofocus: true, on: { click: () => dialog.close("no") } }, "Cancel"),
-        h("button", { type: "button", class: "primary", on: { click: () => dialog.close("yes") } }, action)));
+        h("button", { type: "button", class: "primary", on: { click: () => dialog.close("yes") } }, action),
+      ),
+    );
     document.body.append(dialog);
     dialog.showModal();
   });

@@ -26,10 +26,16 @@ export function micros(us) {
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
   if (seconds < 1) return seconds > 0 ? "< 1 s" : "0 s";
-  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const units = [
+    ["d", 86400],
+    ["h", 3600],
+    ["min", 60],
+    ["s", 1],
+  ];
   const first = units.findIndex(([, size]) => seconds >= size);
   const [unit, size] = units[first];
-  const whole = Math.floor(seconds / size), rest = seconds - whole * size;
+  const whole = Math.floor(seconds / size),
+    rest = seconds - whole * size;
   const next = units[first + 1];
   const more = next && whole < 10 ? Math.floor(rest / next[1]) : 0;
   return more ? `${whole} ${unit} ${more} ${next[0]}` : `${whole} ${unit}`;
@@ -39,7 +45,13 @@ export function duration(seconds) {
 export function deviceTime(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   if (seconds === 0) return "0 s";
-  return seconds >= 3600 ? `${digits(seconds / 3600, 4)} h` : seconds >= 60 ? `${digits(seconds / 60, 3)} min` : seconds >= 1 ? `${digits(seconds, 3)} s` : `${digits(seconds * 1000, 3)} ms`;
+  return seconds >= 3600
+    ? `${digits(seconds / 3600, 4)} h`
+    : seconds >= 60
+      ? `${digits(seconds / 60, 3)} min`
+      : seconds >= 1
+        ? `${digits(seconds, 3)} s`
+        : `${digits(seconds * 1000, 3)} ms`;
 }
 
 // Milliseconds since 1970 of the API's times: RFC 3339 or already a number.
@@ -58,9 +70,15 @@ export function clock(time) {
 const value = (v) => (typeof v === "string" ? v : v === null ? "None" : String(v));
 
 // {"M": 64, "N": 128} -> "M=64 N=128"
-export const members = (object) => Object.entries(object || {}).map(([name, v]) => `${name}=${value(v)}`).join(" ");
+export const members = (object) =>
+  Object.entries(object || {})
+    .map(([name, v]) => `${name}=${value(v)}`)
+    .join(" ");
 // As --key takes it.
-export const keyOption = (object) => Object.entries(object || {}).map(([name, v]) => `${name}=${value(v)}`).join(",");
+export const keyOption = (object) =>
+  Object.entries(object || {})
+    .map(([name, v]) => `${name}=${value(v)}`)
+    .join(",");
 
 export const shortDigest = (digest) => (digest || "").replace("sha256:", "").slice(0, 12);
 

@@ -9,7 +9,10 @@ export const title = () => "Kernels";
 
 export async function show({ main, signal }) {
   const list = table({
-    label: "Kernels", key: (row) => row.kernel, empty: "No kernel is registered: wavetune kernel push, or wavetune submit.", sort: { name: "name", down: false },
+    label: "Kernels",
+    key: (row) => row.kernel,
+    empty: "No kernel is registered: wavetune kernel push, or wavetune submit.",
+    sort: { name: "name", down: false },
     columns: [
       { name: "name", label: "kernel", value: (row) => row.name, cell: (row) => link(["kernel", row.kernel], row.name) },
       { name: "language", label: "language", value: (row) => row.language },

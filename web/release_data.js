@@ -1,10 +1,18 @@
 // Releases as lists of winners, and what differs between two.
 
 export function winnersOf(release) {
-  return release.kernels.flatMap((kernel) => kernel.winners.map(([key, config, provenance, ms, job]) => ({
-    name: kernel.name, kernel: kernel.kernel, key: Object.fromEntries(kernel.key.map((name, i) => [name, key[i]])), config: kernel.configs[config].values,
-    ordinal: kernel.configs[config].ordinal ?? null, origin: kernel.provenance[provenance].origin, ms, job: job ? String(job) : null,
-  })));
+  return release.kernels.flatMap((kernel) =>
+    kernel.winners.map(([key, config, provenance, ms, job]) => ({
+      name: kernel.name,
+      kernel: kernel.kernel,
+      key: Object.fromEntries(kernel.key.map((name, i) => [name, key[i]])),
+      config: kernel.configs[config].values,
+      ordinal: kernel.configs[config].ordinal ?? null,
+      origin: kernel.provenance[provenance].origin,
+      ms,
+      job: job ? String(job) : null,
+    })),
+  );
 }
 
 const identity = (winner) => JSON.stringify([winner.name, winner.kernel, winner.key]);
@@ -14,7 +22,8 @@ export const same = (a, b) => JSON.stringify(Object.entries(a).sort()) === JSON.
 // {added, removed, changed: [{from, to}], retimed: [{from, to}], same}; retimed: the same config, of
 // another job or with another time.
 export function difference(from, to) {
-  const old = new Map(winnersOf(from).map((each) => [identity(each), each])), found = { added: [], removed: [], changed: [], retimed: [], same: 0 };
+  const old = new Map(winnersOf(from).map((each) => [identity(each), each])),
+    found = { added: [], removed: [], changed: [], retimed: [], same: 0 };
   for (const each of winnersOf(to)) {
     const before = old.get(identity(each));
     old.delete(identity(each));

@@ -14,6 +14,7 @@
   RECORD_OF(audit_entry_record, "audit") \
   RECORD_OF(environment_item_record, "") \
   RECORD_OF(agent_record, "") \
+  RECORD_OF(baseline_item_record, "") \
   RECORD_OF(enrolment_record, "") \
   RECORD_OF(agent_answer_record, "") \
   RECORD_OF(agent_token_answer_record, "") \
@@ -23,6 +24,7 @@
   RECORD_OF(token_request_record, "") \
   RECORD_OF(token_answer_record, "") \
   RECORD_OF(token_record, "tokens") \
+  RECORD_OF(own_token_record, "tokens") \
   RECORD_OF(channel_signature_record, "") \
   RECORD_OF(channel_entry_record, "") \
   RECORD_OF(channel_move_record, "") \

@@ -19,6 +19,7 @@
 #include "server/http/bodies.h"
 #include "server/http/connections.h"
 #include "server/http/flights.h"
+#include "server/http/page.h"
 #include "server/http/rates.h"
 #include "server/http/response_cache.h"
 #include "server/http/tls.h"
@@ -244,6 +245,7 @@ static struct server *server_new(const struct server_options *options) {
   server->agents = agent_table_new();
   server->fleet = fleet_new();
   server->openapi = openapi_text();
+  server->page = page_new();
 
   server->started_ms = clock_monotonic_ms();
   pthread_mutex_init(&server->stop_lock, NULL);
@@ -388,6 +390,7 @@ void server_stop(struct server *server) {
   tls_free(server->tls);
   migrations_free(server->migrations);
   free(server->openapi);
+  page_free(server->page);
   free(server->threads);
   free((char *)server->options.listen);
   free((char *)server->options.database);

@@ -59,6 +59,7 @@ struct server {
   struct daemon *daemon;
   struct connections *connections;
   char *openapi;                     /* the document's text */
+  struct page *page;                 /* the web page's files */
   atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */
   int n_threads;                     /* that were started */
   struct worker_thread *threads;     /* the workers' and up to four more (threads_start) */

@@ -26,6 +26,7 @@ if [[ " ${presets[*]} " == *" tsan "* ]]; then
 fi
 
 tests/python-env.sh
+tests/browser-env.sh
 
 # Says what a step printed only when it failed.
 quietly() {

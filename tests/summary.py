@@ -4,7 +4,7 @@
     tests/summary.py BUILD_FOLDER…     e.g. build/dev build/asan, after their tests ran
 
 Reads BUILD_FOLDER/results: ctest.status (the exit status of ctest), ctest.xml (ctest's report: one entry for each program) and
-what each program reported of its tests: unit/NAME.tap from Criterion, NAME.xml in system, faults and python from pytest. An entry of
+what each program reported of its tests: unit/NAME.tap from Criterion, NAME.xml in system, faults, python and browser from pytest. An entry of
 another suite (fuzz, lint) is one test. Criterion's JUnit report omits the reasons of skips and its JSON report does not escape
 quotes, so its TAP report is read.
 
@@ -19,8 +19,8 @@ import sys
 import textwrap
 import xml.etree.ElementTree as ET
 
-SUITES = ("unit", "system", "faults", "python", "fuzz", "lint")
-REPORTS = {"unit": ".tap", "system": ".xml", "faults": ".xml", "python": ".xml"}
+SUITES = ("unit", "system", "faults", "python", "browser", "fuzz", "lint")
+REPORTS = {"unit": ".tap", "system": ".xml", "faults": ".xml", "python": ".xml", "browser": ".xml"}
 Test = collections.namedtuple("Test", "program name outcome why seconds")
 
 

@@ -72,6 +72,24 @@ AuditList = TypedDict("AuditList", {
 
 BaselineFrom = Literal['incumbent', 'imported', 'default', 'first']
 
+BaselineItem = TypedDict("BaselineItem", {
+    "at": "Time",
+    "subject": str,
+    "job": Union["Id", None],
+    "name": Union[str, None],
+    "key": Union["Key", None],
+    "config": Union[int, None],
+    "median_us": float,
+    "counts": bool,
+    "device_seconds": Union[float, None],
+    "outcomes": Union[Dict[str, int], None],
+})
+
+BaselineList = TypedDict("BaselineList", {
+    "items": List["BaselineItem"],
+    "rule": Dict[str, Any],
+})
+
 BlobAnswer = TypedDict("BlobAnswer", {
     "blob": Union["Digest", None],
     "size": Union[int, None],

@@ -1,6 +1,8 @@
 # Makes C of files that are part of the program.
 #
 #   embed_text(OUT_SOURCE VARIABLE FILE)        `extern const char VARIABLE[]` is the file's text
+#   embed_files(OUT_SOURCE VARIABLE HEADER FILE …)
+#       VARIABLE[], as HEADER declares it, has name and text of each file; a name of NULL ends it
 #   embed_statements(OUT_SOURCES FILE.sql …)    the statements in .sql files
 #
 # In a .sql file, a line "-- name: lease_grant" begins the statement lease_grant. The lines before the first such line, and
@@ -8,15 +10,34 @@
 # ${PROJECT_BINARY_DIR}/statements, which declares `extern const struct statement sql_lease_grant;`, and a .c file beside
 # it. There a statement is one line, as logs have it.
 
-function(embed_text out variable file)
+# The text of a file as a C string, without the outer quotes.
+function(read_quoted out file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
   file(READ ${file} text)
   string(REPLACE "\\" "\\\\" text "${text}")
   string(REPLACE "\"" "\\\"" text "${text}")
   string(REPLACE "\n" "\\n\"\n\"" text "${text}")
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+
+function(embed_text out variable file)
+  read_quoted(text ${file})
   set(source ${PROJECT_BINARY_DIR}/texts/${variable}.c)
   file(CONFIGURE OUTPUT ${source} @ONLY
        CONTENT "extern const char @variable@[];\nconst char @variable@[] = \"@text@\";\n")
+  set(${out} ${source} PARENT_SCOPE)
+endfunction()
+
+function(embed_files out variable header)
+  set(entries)
+  foreach(file ${ARGN})
+    get_filename_component(name ${file} NAME)
+    read_quoted(text ${file})
+    string(APPEND entries "    {\"${name}\", \"${text}\"},\n")
+  endforeach()
+  set(source ${PROJECT_BINARY_DIR}/texts/${variable}.c)
+  file(CONFIGURE OUTPUT ${source} @ONLY CONTENT
+       "#include \"@header@\"\n\nconst struct embedded_file @variable@[] = {\n@entries@    {NULL, NULL},\n};\n")
   set(${out} ${source} PARENT_SCOPE)
 endfunction()
 

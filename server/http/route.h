@@ -59,6 +59,7 @@ enum token_role {
 #define MAY_ENROL (TOKEN_AGENT | TOKEN_ENROL | TOKEN_ADMIN)
 #define MAY_OPERATE (TOKEN_OPERATOR | TOKEN_ADMIN)
 #define MAY_OVERRIDE (TOKEN_PUBLISHER | TOKEN_OPERATOR | TOKEN_ADMIN)
+#define MAY_ASK_ITSELF ((1u << TOKEN_ROLE_COUNT) - 1) /* every token */
 
 enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
 
@@ -114,6 +115,8 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(agent_delete, "DELETE", "/v1/agents/{id}", MAY_OPERATE, ROUTE_DATABASE, 0, \
         "Remove an agent that is gone from the list, and end its tokens") \
   ROUTE(agent_list, "GET", "/v1/agents", MAY_READ, ROUTE_DATABASE, 0, "List agents") \
+  ROUTE(agent_baselines, "GET", "/v1/agents/{id}/devices/{device}/baselines", MAY_READ, \
+        ROUTE_DATABASE, 0, "Read what baselines took on a device, newest first") \
   ROUTE(lease_post, "POST", "/v1/leases", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
         "Pull work (long poll)") \
   ROUTE(lease_renew, "POST", "/v1/leases/{id}/renew", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
@@ -247,6 +250,11 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(token_list, "GET", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 0, "List tokens") \
   ROUTE(token_delete, "DELETE", "/v1/tokens/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 0, \
         "Revoke a token") \
+  ROUTE(token_own, "GET", "/v1/token", MAY_ASK_ITSELF, ROUTE_DATABASE, 0, \
+        "Read what the request's own token may do") \
+  ROUTE(page_get, "GET", "/", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, "Read the web page") \
+  ROUTE(page_file, "GET", "/web/{file}", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, \
+        "Read a file of the web page") \
   ROUTE(metrics_get, "GET", "/metrics", MAY_READ, ROUTE_EVENT_THREAD, 0, \
         "Read Prometheus metrics") \
   ROUTE(healthz_get, "GET", "/healthz", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, \

@@ -267,6 +267,23 @@ bool header_etag_listed(const char *list, const char *etag) {
   return false;
 }
 
+bool header_accepts(const char *list, const char *coding) {
+  size_t length = strlen(coding);
+  for (const char *item = list; item; item = strchr(item, ',')) {
+    item += strspn(item, ", \t");
+    size_t named = strcspn(item, ",; \t");
+    if (named != length || strncasecmp(item, coding, length) != 0)
+      continue;
+    const char *weight = item + named + strspn(item + named, " \t");
+    if (*weight++ != ';')
+      return true;
+    weight += strspn(weight, " \t");
+    return strncasecmp(weight, "q=", 2) != 0 || strtod(weight + 2, NULL) > 0;
+  }
+
+  return false;
+}
+
 /* Reads the digits at *text; a larger number than UINT64_MAX becomes UINT64_MAX. False: there are
  * none. */
 static bool digits_read(const char **text, uint64_t *ret) {

@@ -66,6 +66,9 @@ const char *header_bearer(const char *value);
  * (without quotes). */
 bool header_etag_listed(const char *list, const char *etag);
 
+/* Whether the value of Accept-Encoding allows `coding`, such as gzip; "*" and NULL do not. */
+bool header_accepts(const char *list, const char *coding);
+
 enum range_answer { RANGE_WHOLE, RANGE_PART, RANGE_UNSATISFIABLE };
 /* One range of bytes, both ends included, of a body of `size` bytes. Several ranges or a malformed
  * one are ignored (RANGE_WHOLE), as RFC 9110 allows. */

@@ -334,6 +334,57 @@ void route_token_list(struct worker *worker, struct request *request) {
     answer_page(worker, request, &list, &parameters);
 }
 
+struct own_token {
+  char *name, *role, *expires_at;
+  struct texts channels;
+  json_t *operations;
+};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct own_token, member, __VA_ARGS__)
+static const struct field own_fields[] = {
+    FIELD(TEXT, name, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(TEXT, role, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
+    FIELD(TIME, expires_at, FIELD_ANSWER),
+    FIELD(TEXTS, channels, FIELD_ANSWER,
+          .about = "patterns of the channels that it may move; null: not limited to some"),
+    FIELD(JSON, operations, FIELD_ANSWER | FIELD_NOT_NULL | FIELD_NO_COLUMN,
+          .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
+          .about = "the operations of /openapi.json that its roles may call"),
+};
+#undef FIELD
+const struct record own_token_record = RECORD("OwnToken", struct own_token, own_fields);
+
+/* What a user interface offers: it has no copy of the table of roles. */
+void route_token_own(struct worker *worker, struct request *request) {
+  struct error error;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!request_query_only(request, NULL))
+    return;
+
+  bind_integer(&parameters, "token", request->token_id);
+  if (!db_run(worker->db, &sql_token_own, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  if (!db_count(rows)) {
+    answer_refusal(request, ERROR_MISSING, "", "the token is not in the database any more");
+    return;
+  }
+
+  json_t *operations = json_array();
+  for (int id = 0; id < ROUTE_COUNT; id++) {
+    const struct route *route = route_of((enum route_id)id);
+    if (roles_may(request->roles, route->roles))
+      json_push(operations, json_string(route->name));
+  }
+
+  cleanup_json json_t *items = db_rows_to_json(rows, &own_token_record);
+  json_t *own = json_incref(json_array_get(items, 0));
+  json_put(own, "operations", operations);
+  request_answer_json(request, 200, own);
+}
+
 void route_token_delete(struct worker *worker, struct request *request) {
   struct error error;
   if (!tokens_revoke(worker->db, request->segments[0], false, request_author(request), &error)) {

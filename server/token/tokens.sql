@@ -69,3 +69,9 @@ FROM tokens
 WHERE id > :after::bigint
 ORDER BY id
 LIMIT :limit::bigint + 1;
+
+-- name: token_own
+SELECT name, array_to_string(array_prepend(role, also), ',') AS role,
+       rfc3339(expires_at) AS expires_at, channels
+FROM tokens
+WHERE id = :token::bigint;

@@ -38,6 +38,7 @@ FILES = {
     "CMakeLists.txt": CMAKE,
     "deploy/packages.sh": "packages_install() { :; }\nPACKAGES_BUILD= PACKAGES_RUN= PACKAGES_TEST=\n",
     "tests/python-env.sh": "#!/bin/sh\n",
+    "tests/browser-env.sh": "#!/bin/sh\n",
     "test_some.c": """#include <criterion/criterion.h>
 #include <signal.h>
 Test(some, passes) { cr_assert(1); }
@@ -90,7 +91,8 @@ def tree(tmp_path_factory):
     for name, text in FILES.items():
         (tree / name).parent.mkdir(exist_ok=True)
         (tree / name).write_text(text)
-    (tree / "tests/python-env.sh").chmod(0o755)
+    for name in ("python-env.sh", "browser-env.sh"):
+        (tree / "tests" / name).chmod(0o755)
     for name in ("run.sh", "summary.py"):
         shutil.copy(SOURCE / "tests" / name, tree / "tests" / name)
     return tree
@@ -155,7 +157,7 @@ def test_a_ctest_that_is_killed_fails_the_run_and_what_had_passed_is_counted(run
 
 def test_the_minutes_of_suites_and_the_slowest_tests_are_printed(run):
     lines = run("^(fuzz/hangs|lint/clean)$")
-    assert lines[1].split() == ["unit", "system", "faults", "python", "fuzz", "lint", "all"]
+    assert lines[1].split() == ["unit", "system", "faults", "python", "browser", "fuzz", "lint", "all"]
     assert lines[2].split()[0] == "dev" and lines[2].split()[1:5] == ["0.0"] * 4
     slowest = lines.index("the 10 slowest tests, seconds:")
     assert lines[slowest + 1].split()[1:] == ["dev", "fuzz/hangs"]

@@ -52,18 +52,12 @@ Test(router, a_path_of_words_is_not_one_of_an_id) {
 }
 
 Test(router, a_path_that_is_nearly_a_route_does_not_match) {
-  static const char *const paths[] = {"/",
-                                      "/v1",
-                                      "/v1/jobs/",
-                                      "//v1/jobs",
-                                      "/v1//jobs",
-                                      "/v1/jobs/1/",
-                                      "/v1/jobs/1/x",
-                                      "/v1/job",
-                                      "/V1/jobs",
-                                      "/v1/jobs/1/events/2",
-                                      "/v1/blobs/",
-                                      "/1/2/3/4/5/6/7/8/9/10"};
+  static const char *const paths[] = {"/web",         "/v1",
+                                      "/v1/jobs/",    "//v1/jobs",
+                                      "/v1//jobs",    "/v1/jobs/1/",
+                                      "/v1/jobs/1/x", "/v1/job",
+                                      "/V1/jobs",     "/v1/jobs/1/events/2",
+                                      "/v1/blobs/",   "/1/2/3/4/5/6/7/8/9/10"};
   for (size_t i = 0; i < ARRAY_LENGTH(paths); i++)
     cr_expect_eq(find("GET", paths[i]), ROUTE_NO_PATH, "%s", paths[i]);
 }
@@ -114,4 +108,15 @@ Test(router, unknown_roles_and_roles_that_exclude_others_are_refused) {
     cr_expect_not(roles_parse(wrong[i], &roles, &error), "%s", wrong[i]);
     cr_expect_str_eq(error.pointer, "/role");
   }
+}
+
+Test(router, a_coding_is_accepted_unless_it_is_absent_or_has_no_weight) {
+  cr_expect(header_accepts("gzip, deflate, br, zstd", "gzip"));
+  cr_expect(header_accepts("br;q=1.0, GZIP;q=0.5", "gzip"));
+  cr_expect(header_accepts("deflate , gzip ; q=0.001", "gzip"));
+  cr_expect_not(header_accepts(NULL, "gzip"));
+  cr_expect_not(header_accepts("", "gzip"));
+  cr_expect_not(header_accepts("identity, xgzip, gzip2", "gzip"));
+  cr_expect_not(header_accepts("gzip;q=0, br", "gzip"));
+  cr_expect_not(header_accepts(",,;", "gzip"));
 }

@@ -1,0 +1,161 @@
+/* Serves the web page (page.h). Its policy lets a browser run only these files: no inline script or
+ * style, no request to another host, no frame around it. So text that a stranger wrote (a tag, the
+ * name of a node) can neither run nor carry the token away. */
+#include "server/http/page.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+
+#include "common/base/digest.h"
+#include "server/http/request.h"
+#include "server/http/request_private.h"
+#include "server/server_private.h"
+
+#define POLICY                                                                                     \
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "  \
+  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+#define COMPRESSED_SLACK 4096
+#define ETAG_DIGITS 16
+
+enum page_form { PLAIN, GZIP, PAGE_FORMS };
+
+struct page_file {
+  const char *name, *type;
+  struct {
+    const char *bytes;
+    size_t size;
+    char etag[ETAG_DIGITS + 1];
+  } forms[PAGE_FORMS];
+  char *compressed;
+};
+
+struct page {
+  size_t n;
+  struct page_file files[];
+};
+
+static const char *type_of(const char *name) {
+  static const struct {
+    const char *end, *type;
+  } types[] = {{".html", "text/html; charset=utf-8"},
+               {".css", "text/css; charset=utf-8"},
+               {".js", "text/javascript; charset=utf-8"},
+               {".svg", "image/svg+xml"}};
+  const char *end = strrchr(name, '.');
+  for (size_t i = 0; i < ARRAY_LENGTH(types); i++)
+    if (string_equal(end, types[i].end))
+      return types[i].type;
+  die("the page has a file %s, whose type is not known", name);
+}
+
+/* The same bytes at each start, so that every server of a database has the same entity tags. */
+static char *compress(const char *text, size_t size, size_t *ret_size) {
+  size_t capacity = size + COMPRESSED_SLACK, used = 0;
+  char *bytes = xcalloc(1, capacity);
+  struct archive *archive = archive_write_new();
+  struct archive_entry *entry = archive_entry_new();
+  ALWAYS(archive != NULL && entry != NULL);
+  archive_entry_set_pathname(entry, "data");
+  archive_entry_set_filetype(entry, AE_IFREG);
+
+  bool is_good =
+      archive_write_set_format_raw(archive) == ARCHIVE_OK &&
+      archive_write_add_filter_gzip(archive) == ARCHIVE_OK &&
+      archive_write_set_filter_option(archive, "gzip", "compression-level", "9") == ARCHIVE_OK &&
+      archive_write_set_filter_option(archive, "gzip", "timestamp", NULL) == ARCHIVE_OK &&
+      archive_write_set_bytes_in_last_block(archive, 1) == ARCHIVE_OK &&
+      archive_write_open_memory(archive, bytes, capacity, &used) == ARCHIVE_OK &&
+      archive_write_header(archive, entry) == ARCHIVE_OK &&
+      archive_write_data(archive, text, size) == (la_ssize_t)size &&
+      archive_write_close(archive) == ARCHIVE_OK;
+  if (!is_good)
+    die("cannot compress the web page: %s", archive_error_string(archive));
+
+  archive_entry_free(entry);
+  archive_write_free(archive);
+  *ret_size = used;
+  return bytes;
+}
+
+struct page *page_new(void) {
+  size_t n = 0;
+  while (page_sources[n].name)
+    n++;
+
+  struct page *page = xcalloc(1, sizeof *page + n * sizeof *page->files);
+  page->n = n;
+  for (size_t i = 0; i < n; i++) {
+    struct page_file *file = &page->files[i];
+    const char *text = page_sources[i].text;
+    size_t size = strlen(text), compressed_size;
+    file->name = page_sources[i].name;
+    file->type = type_of(file->name);
+    file->compressed = compress(text, size, &compressed_size);
+    file->forms[PLAIN].bytes = text;
+    file->forms[PLAIN].size = size;
+    file->forms[GZIP].bytes = file->compressed;
+    file->forms[GZIP].size = compressed_size;
+
+    for (int form = 0; form < PAGE_FORMS; form++) {
+      char digest_text[DIGEST_TEXT_SIZE];
+      struct digest digest = digest_of(file->forms[form].bytes, file->forms[form].size);
+      const char *digits = strchr(digest_format(&digest, digest_text), ':') + 1;
+      snprintf(file->forms[form].etag, sizeof file->forms[form].etag, "%.*s", ETAG_DIGITS, digits);
+    }
+  }
+
+  return page;
+}
+
+void page_free(struct page *page) {
+  for (size_t i = 0; page && i < page->n; i++)
+    free(page->files[i].compressed);
+  free(page);
+}
+
+static void file_answer(struct request *request, const char *name) {
+  const struct page *page = request->server->page;
+  const struct page_file *file = NULL;
+  for (size_t i = 0; i < page->n && !file; i++)
+    if (string_equal(page->files[i].name, name))
+      file = &page->files[i];
+  if (!file) {
+    answer_refusal(request, ERROR_MISSING, "", "the web page has no file \"%.40s\"", name);
+    return;
+  }
+
+  const char *accepted = request_header(request, MHD_HTTP_HEADER_ACCEPT_ENCODING),
+             *known = request_header(request, MHD_HTTP_HEADER_IF_NONE_MATCH);
+  enum page_form form = header_accepts(accepted, "gzip") ? GZIP : PLAIN;
+  bool is_known = known && header_etag_listed(known, file->forms[form].etag);
+  size_t size = is_known ? 0 : file->forms[form].size;
+
+  struct MHD_Response *response = MHD_create_response_from_buffer(
+      size, (char *)(uintptr_t)file->forms[form].bytes, MHD_RESPMEM_PERSISTENT);
+  ALWAYS(response != NULL);
+  response_entity_headers(response, file->forms[form].etag, false);
+  response_header(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+  if (!is_known) {
+    response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, file->type);
+    if (form == GZIP)
+      response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
+  }
+
+  response_header(response, "Content-Security-Policy", POLICY);
+  response_header(response, "X-Content-Type-Options", "nosniff");
+  response_header(response, "Referrer-Policy", "no-referrer");
+  response_header(response, "Cross-Origin-Opener-Policy", "same-origin");
+  response_header(response, "Cross-Origin-Resource-Policy", "same-origin");
+  request_finish(request, is_known ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK, response, size);
+}
+
+void route_page_get(struct server *server, struct request *request) {
+  (void)server;
+  file_answer(request, "index.html");
+}
+
+void route_page_file(struct server *server, struct request *request) {
+  (void)server;
+  file_answer(request, request->segments[0]);
+}

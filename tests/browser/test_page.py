@@ -1,0 +1,264 @@
+"""The web page in a real browser, over a real server: every page on narrow and wide screens, light and dark, by keyboard, for
+screen readers, with names that are no text to be trusted, and with tokens that may do less than others."""
+
+import urllib.parse
+
+import pytest
+from browser import NARROW, WIDE
+from conftest import HOSTILE, RATIOS
+from harness import make_token, wait_until
+
+# Each page by what its address needs of the world.
+PAGES = {
+    "fleet": lambda world: "#/fleet",
+    "fleet of a state": lambda world: "#/fleet?state=idle",
+    "jobs": lambda world: "#/jobs",
+    "a campaign": lambda world: "#/jobs?tag=default&run=again&by=campaign",
+    "a done job": lambda world: f"#/job/{world.jobs[0]}",
+    "a running job": lambda world: f"#/job/{world.hostile}",
+    "a queued job": lambda world: f"#/job/{world.running}",
+    "kernels": lambda world: "#/kernels",
+    "a kernel": lambda world: f"#/kernel/{urllib.parse.quote(world.kernel)}",
+    "releases": lambda world: "#/releases",
+    "a release": lambda world: f"#/release/{urllib.parse.quote(world.new)}?against={urllib.parse.quote(world.old)}",
+    "a device": lambda world: f"#/device/{world.agent.id}/cpu0",
+    "a drained device": lambda world: f"#/device/{world.drained.id}/cpu1",
+    "captures": lambda world: "#/captures",
+    "cost": lambda world: "#/cost",
+    "cost by person": lambda world: "#/cost?by=owner&days=7",
+    "no page": lambda world: "#/nothing",
+}
+WRITING = ["Cancel", "Cancel what is open", "Promote or roll back…"]
+
+
+@pytest.mark.parametrize("width, dark", [(WIDE, False), (NARROW, True)])
+def test_every_page_is_whole_and_open_to_everybody(tab, world, axe_source, width, dark):
+    shown = tab("admin", width=width, dark=dark, bypass_csp=True)  # axe is a script that the page's policy forbids
+    faults = []
+    for name, address in PAGES.items():
+        page = shown.show(address(world))
+        if len(page.locator("main").inner_text()) < 40 or (name == "no page") != ("Not found" in page.locator("main h1").first.inner_text()):
+            faults.append(f"{name}: {page.locator('main').inner_text()[:200]}")
+        if shown.overflows():
+            faults.append(f"{name} is wider than {width} pixels")
+        page.evaluate(axe_source)
+        found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})")
+        faults += [f"{name}: {each['impact']} {each['id']}: {[node['html'][:160] for node in each['nodes'][:3]]}"
+                   for each in found["violations"] if each["impact"] in ("serious", "critical")]
+    assert not faults, "\n".join(faults)
+
+
+def test_the_console_is_empty_and_every_request_goes_to_the_server(tab, world):
+    shown = tab("admin")
+    for address in PAGES.values():
+        page = shown.show(address(world))
+        assert page.evaluate("window.owned") is None and page.locator("img").count() == 0
+    assert shown.complaints == []
+    assert {urllib.parse.urlsplit(url)[:2] for url in shown.requests} == {urllib.parse.urlsplit(world.server.url)[:2]}
+    assert not any(token in url for url in shown.requests for token in world.tokens.values())
+
+
+def test_a_name_that_is_code_is_shown_as_text(tab, world):
+    shown = tab()
+    for address in ("#/jobs", f"#/job/{world.hostile}", "#/kernels", f"#/device/{world.drained.id}/cpu1", "#/fleet"):
+        page = shown.show(address)
+        assert HOSTILE in page.locator("main").inner_text(), address
+        assert page.evaluate("window.owned") is None and page.locator("img").count() == 0
+    assert shown.complaints == []
+
+
+def test_signing_in_and_out(tab, world):
+    shown = tab(None)
+    page = shown.page
+    page.goto(world.server.url + "/#/jobs")
+    page.get_by_label("Token").fill("wt_wrong")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_text("The server does not know this token").wait_for()
+    page.get_by_label("Token").fill(world.tokens["reader"])
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Jobs").wait_for()
+    assert page.get_by_text("eve-reads").is_visible()
+    # Kept for this tab, and nowhere that another tab, page or a log would have it.
+    assert page.evaluate("[localStorage.length, document.cookie, location.href.includes('wt_')]") == [0, "", False]
+    page.reload()
+    page.get_by_role("heading", name="Jobs").wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Token").wait_for()
+    assert page.evaluate("sessionStorage.length") == 0
+    # The console has the refused sign-in, which the browser itself reports, and nothing else.
+    assert all("401" in each for each in shown.complaints)
+
+
+def test_a_revoked_token_leads_to_signing_in(tab, world):
+    token = make_token(world.database, "short-lived", "reader")
+    shown = tab(None).sign_in(token)
+    shown.show("#/jobs")
+    assert world.server.request("DELETE", "/v1/tokens/short-lived").status == 204
+    shown.page.get_by_text("Your token has ended; sign in again.").wait_for()
+    assert shown.page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_reader_sees_no_button_that_it_may_not_press(tab, world):
+    shown = tab("reader")
+    for name, address in PAGES.items():
+        page = shown.show(address(world))
+        for button in WRITING:
+            assert page.get_by_role("button", name=button, exact=True).count() == 0, (name, button)
+    submitter = tab("submitter")
+    assert submitter.show(f"#/job/{world.running}").get_by_role("button", name="Cancel", exact=True).count() == 1
+    assert submitter.show(PAGES["a release"](world)).get_by_role("button", name="Promote or roll back…").count() == 0
+
+
+def test_a_job_is_cancelled_after_a_question(tab, world):
+    job = world.submit(10, run="to cancel")
+    page = tab("submitter").show(f"#/job/{job}")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    assert world.server.get(f"/v1/jobs/{job}")["state"] == "queued"
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel the job").click()
+    page.locator("h1 .state", has_text="cancelled").wait_for()
+    found = world.server.get(f"/v1/jobs/{job}")
+    assert found["state"] == "cancelled" and found["cancelled_by"] == "sam-submits"
+
+
+def test_a_channel_is_moved_and_rolled_back(tab, world):
+    def served():
+        return world.server.get("/v1/channels")["items"][0]
+
+    def movers():
+        query = urllib.parse.urlencode(served()["environment"])
+        return {entry["counter"]: entry["moved_by"] for entry in world.server.items(f"/v1/channels/stable/entries?{query}")}
+
+    shown = tab("publisher")
+    for target, other in ((world.new, world.old), (world.old, world.new)):
+        before = served()
+        page = shown.show(f"#/release/{urllib.parse.quote(target)}")
+        assert page.locator("#channel option").all_inner_texts() == ["stable"]
+        page.get_by_role("button", name="Promote or roll back…").click()
+        page.get_by_role("heading", name="Move stable to this release?").wait_for()
+        assert other[7:19] in page.locator("dialog").inner_text()
+        page.get_by_role("button", name="Move the channel").click()
+        page.get_by_text("stable points at this release now.").wait_for()
+        assert (served()["release"], served()["counter"]) == (target, before["counter"] + 1)
+        assert movers()[served()["counter"]] == "pam-publishes"
+        assert page.get_by_role("region", name="Moves of the channel").locator("tbody tr").first.inner_text().startswith(str(served()["counter"]))
+
+
+def test_a_move_that_another_person_overtakes_changes_nothing(tab, world):
+    entry = world.server.get("/v1/channels")["items"][0]
+    target, third = (world.new, world.old) if entry["release"] == world.old else (world.old, world.new)
+    page = tab("publisher").show(f"#/release/{urllib.parse.quote(target)}")
+    page.get_by_role("button", name="Promote or roll back…").click()
+    page.get_by_role("button", name="Move the channel").wait_for()
+    for release in (target, third):  # somebody else moves it, and back
+        assert world.server.request("PUT", "/v1/channels/stable", {"release": release}).status == 200
+    page.get_by_role("button", name="Move the channel").click()
+    page.get_by_text("Another person moved the channel meanwhile").wait_for()
+    assert world.server.get("/v1/channels")["items"][0]["release"] == third
+
+
+def test_a_publisher_is_offered_only_its_channels(tab, world):
+    token = make_token(world.database, "ci-only", "publisher", "--channel", "ci-*")
+    page = tab(None).sign_in(token).show(PAGES["a release"](world))
+    assert page.locator("#channel").count() == 0
+    page.get_by_placeholder("another channel").fill("elsewhere")
+    page.get_by_role("button", name="Promote or roll back…").click()
+    page.get_by_role("button", name="Move the channel").click()
+    page.locator(".problem", has_text="elsewhere").wait_for()  # the server's sentence
+
+
+def test_everything_is_reached_by_keyboard(tab, world):
+    shown = tab("reader")
+    page = shown.show("#/jobs")
+    page.reload()
+    page.get_by_role("heading", name="Jobs").wait_for()
+    shown.settle()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "skip" and page.locator("#skip").bounding_box()["x"] >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main" and "#/jobs" in page.url
+    reached = set()
+    page.locator("#skip").focus()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        name, seen = page.evaluate("""() => { const e = document.activeElement, style = getComputedStyle(e);
+          return [e.textContent.trim() || e.id || e.getAttribute('aria-label'), style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0]; }""")
+        assert seen, f"the focus on {name} is not visible"
+        reached.add(name)
+    assert {"Jobs", "Kernels", "Releases", "Sign out", "Show", "kernel", "tag"} <= reached
+    # A column sorts by Enter.
+    page.locator("th button", has_text="job").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("th[aria-sort='ascending']", has_text="job").count() == 1
+    # Without a mouse to a job and to the table of a chart's data.
+    page = shown.show(f"#/job/{world.jobs[0]}")
+    page.locator("figure summary").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("figure details[open] tbody tr").count() == 22  # 24 configs, two of which failed
+
+
+def test_screen_readers_get_names_landmarks_and_the_data_of_charts(tab, world):
+    page = tab("reader").show(f"#/job/{world.jobs[0]}")
+    for role in ("banner", "navigation", "main"):
+        assert page.get_by_role(role).count() == 1, role
+    for name in ("Time of each config, the fastest first", "Best so far against trials", "Best time by BLOCK and WARPS"):
+        chart = page.get_by_role("img", name=name)
+        assert chart.count() == 1 and chart.locator("desc").inner_html()
+        assert chart.locator("text").count() > 4  # text that can be selected, not a picture of it
+    assert page.locator("[aria-current='page']").inner_text() == "Jobs"
+    job = world.server.get(f"/v1/jobs/{world.jobs[0]}")
+    words = page.locator(".words").inner_text()
+    assert f"Config {job['winner']['config']}" in words and "times as fast" in words and "95 %" in words
+    assert page.title() == f"Job {world.jobs[0]} – wavetune"
+
+
+def test_a_job_follows_its_measurements_while_it_runs(tab, world):
+    job = world.submit(11, run="live", priority=100)
+    page = tab("reader").show(f"#/job/{job}")
+    assert "waits in the queue" in page.locator(".words").inner_text()
+    lease = world.agent.pull().json
+    assert lease["job"] == job
+    world.agent.post(lease)
+    page.locator("h1 .state", has_text="running").wait_for()
+    page.get_by_role("img", name="Time of each config, the fastest first").wait_for()
+    world.agent.work()
+    page.locator("h1 .state", has_text="done").wait_for()
+    winner = wait_until(lambda: world.server.get(f"/v1/jobs/{job}")["winner"], 30, "the winner")
+    page.locator(".words", has_text=f"config {winner['config']}").wait_for()
+
+
+def test_the_list_of_jobs_follows_what_happens(tab, world):
+    page = tab("reader").show("#/jobs?run=follow")
+    job = world.submit(12, run="follow", priority=100)
+    row = page.locator("tr", has=page.get_by_role("link", name=job, exact=True))
+    row.locator(".state", has_text="queued").wait_for()
+    lease = world.agent.pull().json
+    assert lease["job"] == job
+    row.locator(".state", has_text="running").wait_for()
+    world.agent.post(lease)
+    world.agent.work()
+    row.locator(".state", has_text="done").wait_for()
+
+
+def test_captures_and_demand_show_what_waits(tab, world):
+    page = tab("reader").show("#/captures")
+    captured = page.locator("tr", has_text="package.module:f")
+    assert "0 of 2 served" in captured.inner_text() and page.get_by_role("img", name="2 wait for a builder").count() == 1
+    assert "1,234" in page.locator("tr", has_text="n=5000").inner_text()
+
+
+def test_the_heatmap_shows_the_best_time_of_each_pair(tab, world):
+    page = tab("reader").show(f"#/job/{world.jobs[0]}")
+    page.get_by_label("Down").select_option("STAGES")
+    chart = page.locator("figure", has_text="Best time by BLOCK and STAGES")
+    chart.locator("summary").click()
+    rows = [row.split("\t") for row in chart.locator("table").inner_text().splitlines() if "\t" in row]
+    assert rows[0][1:] == ["16", "32", "64", "128"] and [row[0] for row in rows[1:]] == ["1", "2"]
+    # The ratios that the simulated agent posted, times the baseline of 100 µs.
+    times = {config: 100 * ratio for config, ratio in RATIOS.items() if config not in (5, 9)}
+    for stages, row in enumerate(rows[1:]):
+        for block, cell in enumerate(row[1:]):
+            best = min(time for config, time in times.items() if config // 6 == block and config % 2 == stages)
+            assert float(cell.split()[0]) == pytest.approx(best, rel=0.02)

@@ -1,0 +1,278 @@
+// Jobs: campaigns with their progress, and the list of jobs with filters, newest first, read in
+// pages.
+
+import { all, call, get, may, repeat } from "./api.js";
+import { confirm, h, link, note, panel, path, put, state, when } from "./dom.js";
+import { deviceTime, duration, integer, members, plural, shortDigest } from "./format.js";
+import { table } from "./table.js";
+
+export const title = () => "Jobs";
+
+const STATES = ["queued", "running", "done", "failed", "cancelled"];
+const PAGE = 200,
+  NEWEST = 20;
+
+// The share of jobs that ended, by how they ended.
+function progress(row, total) {
+  const ended = row.done + row.failed + row.cancelled;
+  const parts = h(
+    "span",
+    { class: "progress", role: "img", "aria-label": `${ended} of ${total} ended` },
+    ["done", "failed", "cancelled", "running"].map((name) => {
+      if (!row[name]) return null;
+      const part = h("span", { class: `state-${name}` });
+      part.style.width = `${(100 * row[name]) / Math.max(1, total)}%`;
+      return part;
+    }),
+  );
+  return h("span", { class: "progress-cell" }, parts, h("span", {}, `${integer(ended)} of ${integer(total)}`));
+}
+
+function campaignColumns() {
+  const number = (name, label, of, show = integer, more = {}) => ({
+    name,
+    label,
+    number: true,
+    value: of,
+    cell: (row) => show(of(row)),
+    ...more,
+  });
+  return [
+    {
+      name: "tag",
+      label: "tag",
+      value: (row) => row.tag,
+      cell: (row) => link(["jobs"], row.tag, { tag: row.tag, run: row.run, by: "campaign" }),
+    },
+    { name: "run", label: "run", value: (row) => row.run, cell: (row) => row.run || h("span", { class: "quiet" }, "–") },
+    {
+      name: "progress",
+      label: "ended",
+      value: (row) => (row.done + row.failed + row.cancelled) / Math.max(1, row.jobs),
+      cell: (row) => progress(row, row.jobs),
+    },
+    number(
+      "failed",
+      "failed",
+      (row) => row.failed,
+      (n) => (n ? h("b", { class: "bad" }, integer(n)) : "0"),
+    ),
+    number("to_go", "time to go", (row) => row.to_go_s, duration),
+    number("device", "device time", (row) => row.device_seconds, deviceTime),
+    number("measurements", "configs measured", (row) => row.measurements, integer, { wide: true }),
+    {
+      name: "owners",
+      label: "submitted by",
+      wide: true,
+      value: (row) => row.owners.join(", "),
+      cell: (row) => row.owners.join(", ") || "–",
+    },
+    {
+      name: "kernels",
+      label: "kernels",
+      wide: true,
+      value: (row) => row.kernels.join(", "),
+      cell: (row) => row.kernels.slice(0, 3).join(", ") + (row.kernels.length > 3 ? `, ${row.kernels.length - 3} more` : ""),
+    },
+    { name: "began", label: "began", number: true, wide: true, value: (row) => row.first_ms, cell: (row) => when(row.first_ms) },
+  ];
+}
+
+function jobColumns() {
+  return [
+    { name: "job", label: "job", value: (row) => Number(row.job), cell: (row) => link(["job", row.job], row.job) },
+    {
+      name: "state",
+      label: "state",
+      value: (row) => row.state,
+      cell: (row) => [state(row.state), row.state === "running" && h("span", { class: "quiet" }, ` ${row.stage}`)],
+    },
+    { name: "name", label: "kernel", value: (row) => row.name, cell: (row) => link(["kernel", row.kernel], row.name) },
+    { name: "key", label: "key", value: (row) => members(row.key), className: "code" },
+    {
+      name: "measured",
+      label: "configs",
+      number: true,
+      value: (row) => row.measured / Math.max(1, row.configs),
+      cell: (row) => `${integer(row.measured)} of ${integer(row.configs)}`,
+    },
+    {
+      name: "winner",
+      label: "winner",
+      wide: true,
+      value: (row) => row.winner?.config,
+      className: "code",
+      cell: (row) => (row.winner ? members(row.winner.config_values) : row.reason || ""),
+    },
+    {
+      name: "device",
+      label: "device time",
+      number: true,
+      value: (row) => row.spent_device_seconds,
+      cell: (row) => deviceTime(row.spent_device_seconds),
+    },
+    { name: "tag", label: "tag", wide: true, value: (row) => row.tag },
+    { name: "run", label: "run", wide: true, value: (row) => row.run },
+    { name: "by", label: "by", wide: true, value: (row) => row.submitted_by, cell: (row) => row.submitted_by || "–" },
+    {
+      name: "age",
+      label: "submitted",
+      number: true,
+      wide: true,
+      value: (row) => -Date.parse(row.created_at),
+      cell: (row) => when(row.created_at),
+    },
+  ];
+}
+
+export async function show({ main, query, signal }) {
+  const filter = { state: query.get("state"), tag: query.get("tag"), kernel: query.get("kernel") };
+  const run = query.get("run"),
+    text = (query.get("q") || "").toLowerCase();
+  // A campaign is a tag and a run, which may be empty: "run=" alone would not say so.
+  const isCampaign = query.get("by") === "campaign";
+  const wanted = (job) =>
+    (!isCampaign || job.run === (run || "")) &&
+    (isCampaign || !run || job.run === run) &&
+    (!text || `${job.name} ${members(job.key)} ${job.submitted_by} ${job.reason} ${job.job}`.toLowerCase().includes(text));
+
+  const list = table({ label: "Jobs", key: (row) => row.job, columns: jobColumns(), empty: "No job fits." });
+  const count = h("p", { class: "note", role: "status" }),
+    more = h("button", { type: "button", hidden: true }, `Read ${PAGE} more`);
+  const everything = h("button", { type: "button", hidden: true }, "Read all");
+  const field = (name, label, value, hint) => [
+    h("label", { for: name }, label),
+    h("input", { id: name, name, value: value || "", placeholder: hint, autocomplete: "off" }),
+  ];
+  const form = h(
+    "form",
+    {
+      class: "filter",
+      role: "search",
+      on: {
+        submit(event) {
+          event.preventDefault();
+          const given = new FormData(form);
+          location.hash = path(["jobs"], {
+            state: given.get("state"),
+            tag: given.get("tag").trim(),
+            run: given.get("run").trim(),
+            q: given.get("q").trim(),
+            kernel: filter.kernel,
+          });
+        },
+      },
+    },
+    h("label", { for: "state" }, "State"),
+    h(
+      "select",
+      { id: "state", name: "state" },
+      h("option", { value: "" }, "all"),
+      STATES.map((each) => h("option", { value: each, selected: each === filter.state }, each)),
+    ),
+    field("tag", "Tag", filter.tag, "any"),
+    field("run", "Run", run, "any"),
+    field("q", "Contains", query.get("q"), "kernel, key, person"),
+    h("button", { type: "submit" }, "Show"),
+    [...query.keys()].length > 0 && h("a", { href: "#/jobs", class: "clear" }, "Show all"),
+  );
+
+  const campaigns =
+    may("campaign_list") &&
+    table({ label: "Campaigns", key: (row) => `${row.tag}\n${row.run}`, columns: campaignColumns(), empty: "No campaign fits." });
+  const end = isCampaign && may("job_delete") && h("button", { type: "button", class: "small danger" }, "Cancel what is open");
+  put(
+    main,
+    h("h1", {}, isCampaign ? ["Campaign ", h("span", { class: "code" }, filter.tag, run && ` / ${run}`)] : "Jobs"),
+    campaigns && panel("Campaigns", note("A campaign is what was submitted with one tag and one run."), campaigns.element, end),
+    panel(
+      "List",
+      form,
+      filter.kernel && note("Only of the kernel ", link(["kernel", filter.kernel], shortDigest(filter.kernel)), "."),
+      count,
+      list.element,
+      h("p", { class: "actions" }, more, " ", everything),
+    ),
+  );
+
+  const known = new Map();
+  let next = null,
+    isReading = false;
+  function draw() {
+    const rows = [...known.values()].filter(wanted).sort((a, b) => b.job - a.job);
+    list.set(rows);
+    more.hidden = everything.hidden = next === null;
+    count.textContent = `${plural(rows.length, "job")}${next === null ? "" : `, of the newest ${integer(known.size)} that were read`}`;
+  }
+
+  async function readMore(pages) {
+    if (isReading) return;
+    isReading = true;
+    try {
+      for (let i = 0; i < pages && next !== null && !signal.aborted; i++) {
+        const page = await get("v1/jobs", { ...filter, limit: pages > 1 ? 1000 : PAGE, after: next }, signal);
+        page.items.forEach((job) => known.set(job.job, job));
+        next = page.next;
+        draw();
+      }
+    } finally {
+      isReading = false;
+    }
+  }
+
+  // What changed: new jobs, running ones, and those that ran and do so no more.
+  async function follow() {
+    const recent = await get("v1/jobs", { ...filter, limit: NEWEST }, signal);
+    recent.items.forEach((job) => known.set(job.job, job));
+    if (filter.state && filter.state !== "running") return;
+    const running = await get("v1/jobs", { ...filter, state: "running", limit: PAGE }, signal);
+    running.items.forEach((job) => known.set(job.job, job));
+    const still = new Set(running.items.map((job) => job.job));
+    const gone =
+      running.next === null ? [...known.values()].filter((job) => job.state === "running" && !still.has(job.job)).slice(0, NEWEST) : [];
+    for (const { job } of gone) {
+      const now = await get(`v1/jobs/${job}`, {}, signal);
+      if (filter.state && now.state !== filter.state) known.delete(job);
+      else known.set(job, now);
+    }
+  }
+
+  more.addEventListener("click", () => readMore(1));
+  everything.addEventListener("click", () => readMore(Infinity));
+  if (end) {
+    end.addEventListener("click", async () => {
+      const open = (await all("v1/jobs", { tag: filter.tag }, signal)).filter(
+        (job) => wanted(job) && ["queued", "running"].includes(job.state),
+      );
+      if (
+        !open.length ||
+        !(await confirm(
+          "Cancel this campaign?",
+          [`${plural(open.length, "job")} of ${filter.tag}${run ? ` / ${run}` : ""} will be cancelled. What was measured stays.`],
+          "Cancel the jobs",
+        ))
+      )
+        return;
+      let done = 0;
+      for (const job of open) {
+        await call("DELETE", `v1/jobs/${job.job}`).catch(() => {});
+        count.textContent = `${++done} of ${open.length} cancelled`;
+      }
+    });
+  }
+
+  let turn = 0;
+  await repeat(5000, signal, async () => {
+    if (turn++ === 0) {
+      const page = await get("v1/jobs", { ...filter, limit: PAGE }, signal);
+      page.items.forEach((job) => known.set(job.job, job));
+      next = page.next;
+    } else await follow();
+    draw();
+    if (turn === 1 && (isCampaign || run || text)) readMore(Infinity);
+    if (campaigns) {
+      const shown = await get("v1/campaigns", { tag: filter.tag, run: isCampaign ? (run ?? "") : run, limit: 50 }, signal);
+      campaigns.set(shown.items.filter((row) => !isCampaign || row.run === (run || "")));
+    }
+  });
+}

@@ -996,6 +996,46 @@ Next = Union[str, None]
 
 Object = Dict[str, Any]
 
+OverrideItem = TypedDict("OverrideItem", {
+    "id": Union["Id", None],
+    "kind": Union[Literal['pin', 'ban'], None],
+    "kernel": Union[str, None],
+    "key": Union["Key", None],
+    "environment": Union["Environment", None],
+    "tag": Union[str, None],
+    "config": Union["Config", None],
+    "reason": Union[str, None],
+    "until": Union["Time", None],
+    "ended": bool,
+    "made_by": Union[str, None],
+    "made_by_id": Union["ById", None],
+    "made_at": Union["Time", None],
+})
+
+OverrideList = TypedDict("OverrideList", {
+    "items": List["OverrideItem"],
+    "next": "Next",
+})
+
+OverrideRequest = TypedDict("OverrideRequest", {
+    "kind": Literal['pin', 'ban'],
+    "kernel": str,
+    "key": Union["Key", None],
+    "environment": Union["Environment", None],
+    "tag": Union[str, None],
+    "config": "Config",
+    "reason": str,
+    "until": Union[str, None],
+}, total=False)
+
+OwnToken = TypedDict("OwnToken", {
+    "name": str,
+    "role": "Role",
+    "expires_at": Union["Time", None],
+    "channels": Union[List[str], None],
+    "operations": List[str],
+})
+
 PoisonEntry = TypedDict("PoisonEntry", {
     "id": Union["Id", None],
     "scope": Union[Literal['config', 'object', 'kernel'], None],

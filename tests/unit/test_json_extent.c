@@ -74,8 +74,8 @@ Test(json_extent, counts_nesting_outside_of_strings_only) {
                {"]]][", 0},
                {"", 0}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++)
-    cr_expect_eq(json_measure(cases[i].text, strlen(cases[i].text), SIZE_MAX).depth, cases[i].depth, "%s",
-                 cases[i].text);
+    cr_expect_eq(json_measure(cases[i].text, strlen(cases[i].text), SIZE_MAX).depth, cases[i].depth,
+                 "%s", cases[i].text);
 }
 
 Test(json_extent, does_not_read_behind_an_open_string) {

@@ -77,7 +77,7 @@ struct server {
   pthread_mutex_t health_lock; /* for the next three */
   struct database_health health;
   struct lease_counts lease_counts;
-  char *fleet_metrics; /* NULL: not read yet */
+  char *fleet_metrics;          /* NULL: not read yet */
   atomic_bool is_ready;         /* at the last check by the housekeeper */
   atomic_bool has_lease_secret; /* written once, by the housekeeper */
   uint8_t lease_secret[SERVER_SECRET_SIZE];

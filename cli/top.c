@@ -284,7 +284,10 @@ static int command_top(struct options *options) {
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
-  return is_live ? top_live(client, option_text(options, "url")) : top_once(client, as_json);
+  if (!is_live)
+    return top_once(client, as_json);
+  cleanup_free char *urls = option_list_join(options, "url");
+  return top_live(client, urls);
 }
 
 static const struct option_spec top_options[] = {

@@ -31,13 +31,18 @@ CREATE TABLE job_usage (
     PRIMARY KEY (day, kernel, tag, run, owner, part)
 ) WITH (fillfactor = 50);
 
+-- Under which run a job is counted. A job that was tried again has a run of its own, RUN/retried-ID,
+-- because its successor has its identity: all of these count under RUN/retried.
+CREATE FUNCTION job_usage_run(run text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN regexp_replace(run, '/retried-[0-9]+$', '/retried');
+
 -- Counts a job that has ended (times = 1), or counts it no longer (-1). What a lease measures after
 -- that, because it was not cancelled yet, is not counted.
 CREATE FUNCTION job_usage_add(job jobs, times int) RETURNS void LANGUAGE sql
 BEGIN ATOMIC
     INSERT INTO job_usage AS u
-    SELECT (job.finished_at AT TIME ZONE 'UTC')::date, job.kernel, job.tag, job.run,
-           COALESCE(job.submitted_by, ''), pg_backend_pid() % 16,
+    SELECT (job.finished_at AT TIME ZONE 'UTC')::date, job.kernel, job.tag,
+           job_usage_run(job.run), COALESCE(job.submitted_by, ''), pg_backend_pid() % 16,
            times * (job.state = 'done')::int, times * (job.state = 'failed')::int,
            times * (job.state = 'cancelled')::int, times * job_configs(job),
            times * t.measurements, times * t.us,
@@ -64,7 +69,7 @@ END;
 
 CREATE FUNCTION job_usage_note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF OLD.finished_at IS NOT NULL THEN -- it is made open again
+    IF OLD.finished_at IS NOT NULL THEN -- it is made open again, or gets another run
         PERFORM job_usage_add(OLD, -1);
     END IF;
     IF NEW.finished_at IS NOT NULL THEN
@@ -73,7 +78,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER job_usage_note AFTER UPDATE ON jobs
-    FOR EACH ROW WHEN (OLD.finished_at IS DISTINCT FROM NEW.finished_at)
+    FOR EACH ROW WHEN (OLD.finished_at IS DISTINCT FROM NEW.finished_at OR OLD.run <> NEW.run)
     EXECUTE FUNCTION job_usage_note();
 
 -- Counts all jobs again.
@@ -81,7 +86,7 @@ CREATE FUNCTION job_usage_rebuild() RETURNS void LANGUAGE sql
 BEGIN ATOMIC
     DELETE FROM job_usage;
     INSERT INTO job_usage
-    SELECT (j.finished_at AT TIME ZONE 'UTC')::date, j.kernel, j.tag, j.run,
+    SELECT (j.finished_at AT TIME ZONE 'UTC')::date, j.kernel, j.tag, job_usage_run(j.run),
            COALESCE(j.submitted_by, ''), 0,
            count(*) FILTER (WHERE j.state = 'done'), count(*) FILTER (WHERE j.state = 'failed'),
            count(*) FILTER (WHERE j.state = 'cancelled'), sum(job_configs(j)),

@@ -424,12 +424,16 @@ void server_set_fleet_metrics(struct server *server, char *text) {
   pthread_mutex_lock(&server->health_lock);
   free(server->fleet_metrics);
   server->fleet_metrics = text;
+  server->fleet_metrics_ms = clock_monotonic_ms();
   pthread_mutex_unlock(&server->health_lock);
 }
 
-char *server_fleet_metrics(struct server *server) {
+char *server_fleet_metrics(struct server *server, int64_t known_ms) {
+  bool is_ready = server_is_ready(server);
   pthread_mutex_lock(&server->health_lock);
-  char *text = xstrdup(server->fleet_metrics ? server->fleet_metrics : "");
+  bool is_known = is_ready && server->fleet_metrics &&
+                  clock_monotonic_ms() - server->fleet_metrics_ms < known_ms;
+  char *text = xstrdup(is_known ? server->fleet_metrics : "");
   pthread_mutex_unlock(&server->health_lock);
   return text;
 }

@@ -78,6 +78,7 @@ struct server {
   struct database_health health;
   struct lease_counts lease_counts;
   char *fleet_metrics;          /* NULL: not read yet */
+  int64_t fleet_metrics_ms;     /* when it was read, by clock_monotonic_ms */
   atomic_bool is_ready;         /* at the last check by the housekeeper */
   atomic_bool has_lease_secret; /* written once, by the housekeeper */
   uint8_t lease_secret[SERVER_SECRET_SIZE];
@@ -100,7 +101,9 @@ void *work_main(void *worker_thread);
 must_check char *server_not_ready_reason(struct server *server);
 struct database_health server_database_health(struct server *server); /* Threads: any. */
 struct lease_counts server_lease_counts(struct server *server);       /* Threads: any. */
-must_check char *server_fleet_metrics(struct server *server); /* the caller's. Threads: any. */
+/* "" if they were read longer ago, or the server is not ready: others may know better. The
+ * caller's. Threads: any. */
+must_check char *server_fleet_metrics(struct server *server, int64_t known_ms);
 /* Waits; false: the server stops. Threads: any. */
 must_check bool server_pause(struct server *server, int64_t ms);
 

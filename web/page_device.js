@@ -98,7 +98,7 @@ function baselineChart(rows) {
 
 // The agent with this id: the list is by id, and begins behind what is asked for.
 async function agentOf(id, signal) {
-  const { items } = await get("v1/agents", { after: id.slice(0, -1), limit: 20 }, signal);
+  const { items } = await get("v1/agents", { after: id.slice(0, -1), limit: 20, all: true }, signal);
   return items.find((each) => each.agent === id) || null;
 }
 

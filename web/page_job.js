@@ -405,12 +405,15 @@ function configColumns(job, select) {
   ];
 }
 
+// A word of a shell line, quoted unless it is plain: a tag may be any text.
+const word = (text) => (/^[A-Za-z0-9_.\/:=,+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
 function reproduce(job) {
   const lines = [`wavetune show ${job.job} --recompute`];
   if (job.winner) lines.push(`wavetune show ${job.job} --devices`, `wavetune show ${job.job} --asm`, `wavetune show ${job.job} --ttgir`);
   const options = [
-    `--key ${keyOption(job.key)}`,
-    job.tag === "default" ? "" : `--tag ${job.tag}`,
+    `--key ${word(keyOption(job.key))}`,
+    job.tag === "default" ? "" : `--tag ${word(job.tag)}`,
     job.regime === "cold" ? "" : `--regime ${job.regime}`,
     "--run again",
     "--wait",
@@ -566,7 +569,7 @@ export async function show({ main, segments: [id], query, signal }) {
 
   // Names of the nodes that measured it, for the samples; ids do without them.
   async function readNames() {
-    for await (const items of pages("v1/agents", { limit: 1000 }, signal)) items.forEach((agent) => names.set(agent.agent, agent.name));
+    for await (const items of pages("v1/agents", { limit: 1000, all: true }, signal)) items.forEach((agent) => names.set(agent.agent, agent.name));
   }
 
   await Promise.all([readMeasurements(), readEvents(0), readNames().catch(() => {})]);

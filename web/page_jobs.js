@@ -1,7 +1,7 @@
 // Jobs: campaigns with their progress, and the list of jobs with filters, newest first, read in
 // pages.
 
-import { all, call, get, may, repeat } from "./api.js";
+import { call, get, may, repeat } from "./api.js";
 import { confirm, h, link, note, panel, path, put, state, when } from "./dom.js";
 import { deviceTime, duration, integer, members, plural, shortDigest } from "./format.js";
 import { table } from "./table.js";
@@ -180,7 +180,7 @@ export async function show({ main, query, signal }) {
   const campaigns =
     may("campaign_list") &&
     table({ label: "Campaigns", key: (row) => `${row.tag}\n${row.run}`, columns: campaignColumns(), empty: "No campaign fits." });
-  const end = isCampaign && may("job_delete") && h("button", { type: "button", class: "small danger" }, "Cancel what is open");
+  const end = isCampaign && may("job_cancel") && h("button", { type: "button", class: "small danger" }, "Cancel what is open");
   put(
     main,
     h("h1", {}, isCampaign ? ["Campaign ", h("span", { class: "code" }, filter.tag, run && ` / ${run}`)] : "Jobs"),
@@ -241,22 +241,26 @@ export async function show({ main, query, signal }) {
   everything.addEventListener("click", () => readMore(Infinity));
   if (end) {
     end.addEventListener("click", async () => {
-      const open = (await all("v1/jobs", { tag: filter.tag }, signal)).filter(
-        (job) => wanted(job) && ["queued", "running"].includes(job.state),
-      );
-      if (
-        !open.length ||
-        !(await confirm(
-          "Cancel this campaign?",
-          [`${plural(open.length, "job")} of ${filter.tag}${run ? ` / ${run}` : ""} will be cancelled. What was measured stays.`],
-          "Cancel the jobs",
-        ))
-      )
-        return;
-      let done = 0;
-      for (const job of open) {
-        await call("DELETE", `v1/jobs/${job.job}`).catch(() => {});
-        count.textContent = `${++done} of ${open.length} cancelled`;
+      const selected = { tag: filter.tag, run: run || "" };
+      const cancel = async (more) => (await call("POST", "v1/jobs/cancel", { body: { ...selected, ...more } })).json;
+      try {
+        const open = await cancel({ dry_run: true });
+        if (
+          !open.cancelled ||
+          !(await confirm(
+            "Cancel this campaign?",
+            [`${plural(open.cancelled, "job")} of ${filter.tag}${run ? ` / ${run}` : ""} will be cancelled. What was measured stays.`],
+            "Cancel the jobs",
+          ))
+        )
+          return;
+        for (let done = 0, more = true; more; ) {
+          const answer = await cancel({ up_to: open.newest }); // not those that were submitted since the question
+          more = answer.more;
+          count.textContent = `${(done += answer.cancelled)} of ${open.cancelled} cancelled`;
+        }
+      } catch (error) {
+        count.textContent = error.message;
       }
     });
   }

@@ -343,6 +343,7 @@ void route_agent_delete(struct worker *worker, struct request *request) {
   }
 
   log_info("agent: removed agent=%s by=%s", id, request->token_name);
+  fleet_changed(server_fleet(worker->server));
   if (!tokens_refresh(worker, &error))
     log_warning("tokens: %s", error.message);
   request_answer_empty(request, 204);

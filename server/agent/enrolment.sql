@@ -60,10 +60,10 @@ LEFT JOIN devices d ON d.agent = a.id
 WHERE a.token_id = :token::bigint
   AND a.last_seen > now() - interval '1 day';
 
--- Replaces the agent's devices.
+-- Replaces the agent's devices. The member "yielded" of their facts is the server's (agents.sql).
 -- name: agent_devices
 WITH device AS MATERIALIZED (
-    SELECT i.device, i.backend, i.facts::json AS facts, e.id AS environment_id
+    SELECT i.device, i.backend, (i.facts::jsonb - 'yielded')::json AS facts, e.id AS environment_id
     FROM unnest(:device::text[], :backend::text[], :environment_digest::bytea[], :facts::text[])
          AS i(device, backend, environment, facts)
     JOIN environments e ON e.digest = i.environment

@@ -19,7 +19,7 @@
 #define SLOW_NS 1000000000LL
 #define LINES_PER_SECOND 20
 #define LINES_BURST 100
-#define LEASES_KNOWN_MS 180000  /* after which counts of leases are too old to be shown */
+#define KNOWN_MS 180000 /* after which what was read from the database is too old to be shown */
 #define SHORTAGE_SHOWN_MS 60000 /* how long /readyz warns of a full disk after it was reported */
 
 /* Each counter has its own cache line, so that threads do not slow each other down. */
@@ -225,8 +225,8 @@ static void programs_write(FILE *out) {
 static void leases_write(FILE *out, struct server *server) {
   static const char leases[] = "wavetune_leases", oldest[] = "wavetune_leases_oldest_seconds";
   struct lease_counts counts = server_lease_counts(server);
-  bool is_known = server_is_ready(server) && counts.read_ms &&
-                  clock_monotonic_ms() - counts.read_ms < LEASES_KNOWN_MS;
+  bool is_known =
+      server_is_ready(server) && counts.read_ms && clock_monotonic_ms() - counts.read_ms < KNOWN_MS;
 
   head_write(out, leases, "gauge",
              "Open and held leases of the database, as each server last counted them: max over "
@@ -361,7 +361,7 @@ void route_metrics_get(struct server *server, struct request *request) {
     fprintf(out, "%s{table=\"%s\"} %" PRId64 "\n", dead_rows, tables[i], health.dead_rows[i]);
   leases_write(out, server);
 
-  cleanup_free char *fleet = server_fleet_metrics(server);
+  cleanup_free char *fleet = server_fleet_metrics(server, KNOWN_MS);
   fputs(fleet, out);
 
   /* One pass for each family: Prometheus wants the samples of a family together. */

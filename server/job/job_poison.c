@@ -72,7 +72,7 @@ static bool job_may_go_on(const struct poisoned_job *job, struct error *error) {
     return false;
   return !hit || error_set(error,
                            "the baseline is poisoned on this hardware, by entry %lld of the "
-                           "ledger: %s; submit the job with another run",
+                           "ledger: %s; release it, then retry the job",
                            (long long)hit->entry, hit->reason);
 }
 

@@ -261,9 +261,10 @@ static json_t *retried_json(int64_t job, int64_t as, bool is_created) {
                    json_sprintf("%lld", (long long)as), "created", is_created);
 }
 
-/* Notes why a job is refused; false for an error that is not about the job. */
+/* Notes why a job is refused, for what it is or because the ledger of poison has it; false for an
+ * error that is not about the job. */
 static bool refuse_one(struct retry *retry, const struct error *error) {
-  if (error->kind != ERROR_INVALID)
+  if (error->kind != ERROR_INVALID && error->kind != ERROR_CONFLICT)
     return false;
   retry->refused = xstrdup(error->message);
   return true;

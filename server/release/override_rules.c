@@ -161,7 +161,7 @@ const struct override *override_next(const struct overrides *overrides, enum ove
   return NULL;
 }
 
-char *override_text(const struct override *override) {
-  return xasprintf("override %lld of %s: %s", (long long) override->id,
-                   override->made_by ? override->made_by : "(unknown)", override->reason);
+char *override_text(const struct override *rule) {
+  return xasprintf("override %lld of %s: %s", (long long)rule->id,
+                   rule->made_by ? rule->made_by : "(unknown)", rule->reason);
 }

@@ -63,6 +63,6 @@ must_check const struct override *override_next(const struct overrides *override
                                                 const char *key_text, const json_t *config);
 
 /* "override 3 of alice: REASON"; the caller's. */
-must_check char *override_text(const struct override *override);
+must_check char *override_text(const struct override *rule);
 
 #endif

@@ -22,17 +22,17 @@ static bool is_newest_of_name(const struct release_candidates *candidates,
   return true;
 }
 
-static bool is_required(const struct release_requires *requires,
+static bool is_required(const struct release_requires *required,
                         const struct release_candidates *candidates,
                         const struct release_candidate *candidate, bool *ret_is_named) {
   char id[24];
   snprintf(id, sizeof id, "%lld", (long long)candidate->job);
   *ret_is_named = false;
-  for (size_t i = 0; candidate->job && i < requires->jobs.n && !*ret_is_named; i++)
-    *ret_is_named = string_equal(requires->jobs.all[i], id);
+  for (size_t i = 0; candidate->job && i < required->jobs.n && !*ret_is_named; i++)
+    *ret_is_named = string_equal(required->jobs.all[i], id);
   return *ret_is_named ||
-         (requires->run && candidate->run && string_equal(candidate->run, requires->run)) ||
-         (requires->all && is_newest_of_name(candidates, candidate));
+         (required->run && candidate->run && string_equal(candidate->run, required->run)) ||
+         (required->all && is_newest_of_name(candidates, candidate));
 }
 
 /* Why the candidate was left out; the caller's. */
@@ -48,13 +48,11 @@ static char *reason_of(const struct release_plan *plan, const struct release_can
 void release_missing(const struct release_request *request,
                      const struct release_candidates *candidates, const struct release_plan *plan,
                      struct release_skipped **ret_missing, size_t *ret_n) {
-  const struct release_requires *
-    requires
-  = &request->
-       requires;
+  const struct release_requires *required = &request->
+                                               requires;
   size_t capacity = 0, n = 0;
   struct release_skipped *missing = NULL;
-  cleanup_free bool *is_found = xcalloc(requires->jobs.n + 1, sizeof *is_found);
+  cleanup_free bool *is_found = xcalloc(required->jobs.n + 1, sizeof *is_found);
 
   /* Candidates are sorted: those of a key follow each other, the newest job first. Of a key whose
    * jobs are not named one is enough. */
@@ -62,10 +60,10 @@ void release_missing(const struct release_request *request,
   for (size_t i = 0; i < candidates->n; i++) {
     const struct release_candidate *candidate = &candidates->all[i];
     bool is_named;
-    if (!is_required(requires, candidates, candidate, &is_named))
+    if (!is_required(required, candidates, candidate, &is_named))
       continue;
-    for (size_t j = 0; is_named && j < requires->jobs.n; j++)
-      is_found[j] |= strtoll(requires->jobs.all[j], NULL, 10) == candidate->job;
+    for (size_t j = 0; is_named && j < required->jobs.n; j++)
+      is_found[j] |= strtoll(required->jobs.all[j], NULL, 10) == candidate->job;
     bool is_same_key = last && digest_equal(&last->place.kernel, &candidate->place.kernel) &&
                        strcmp(last->place.key_text, candidate->place.key_text) == 0;
     if ((is_same_key && !is_named) || place_is_included(plan, &candidate->place))
@@ -77,25 +75,25 @@ void release_missing(const struct release_request *request,
                                  candidate->job, reason_of(plan, candidate)};
   }
 
-  for (size_t j = 0; j < requires->jobs.n; j++) {
+  for (size_t j = 0; j < required->jobs.n; j++) {
     if (is_found[j])
       continue;
     GROW(missing, n, capacity);
     missing[n++] = (struct release_skipped){
-        .job = strtoll(requires->jobs.all[j], NULL, 10),
+        .job = strtoll(required->jobs.all[j], NULL, 10),
         .reason = xasprintf("there is no job %.40s of this environment, tag and regime",
-                            requires->jobs.all[j])};
+                            required->jobs.all[j])};
   }
 
-  if (requires->run && n == 0) {
+  if (required->run && n == 0) {
     bool is_any = false;
     for (size_t i = 0; i < candidates->n && !is_any; i++)
-      is_any = candidates->all[i].run && string_equal(candidates->all[i].run, requires->run);
+      is_any = candidates->all[i].run && string_equal(candidates->all[i].run, required->run);
     if (!is_any) {
       GROW(missing, n, capacity);
       missing[n++] = (struct release_skipped){
           .reason = xasprintf("no job of this environment, tag and regime has the run \"%.80s\"",
-                              requires->run)};
+                              required->run)};
     }
   }
 

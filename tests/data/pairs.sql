@@ -162,11 +162,12 @@ HAVING c.counter <> count(*) OR c.counter <> max(e.counter)
 UNION ALL
 SELECT format('job_usage counts %s of %s jobs of tag %s that ended, %s of %s us', u.ended, j.ended,
               j.tag, u.us, j.us)
-FROM (SELECT tag, run, count(*) FILTER (WHERE finished_at IS NOT NULL) AS ended,
+FROM (SELECT tag, job_usage_run(run) AS run,
+             count(*) FILTER (WHERE finished_at IS NOT NULL) AS ended,
              COALESCE(sum((SELECT sum(device_us + opening_us) FROM leases WHERE job_id = jobs.id))
                       FILTER (WHERE state = 'done'), 0) AS us
       FROM jobs
-      GROUP BY tag, run) j
+      GROUP BY 1, 2) j
 LEFT JOIN (SELECT tag, run, sum(done + failed + cancelled) AS ended, sum(done_us) AS us
            FROM job_usage
            GROUP BY tag, run) u USING (tag, run)

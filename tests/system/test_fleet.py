@@ -44,6 +44,16 @@ def test_without_agents_and_jobs_everything_is_zero(server):
     assert server.get("/v1/cost")["device_seconds"] == 0
 
 
+@pytest.mark.parametrize("since", ["x", "infinity", "2026-01-01T00:00:00Z"])
+def test_an_enrolment_cannot_state_that_a_device_is_yielded(server, since):
+    agent = {"name": "n", "boot": "b", "version": "1", "devices": [
+        {"device": "cpu0", "backend": "cpu", "environment": ENVIRONMENT, "facts": {"cores": 2, "yielded": {"since": since, "reason": "r"}}}]}
+    answer = server.request("POST", "/v1/agents", agent)
+    assert answer.status in (200, 201), answer.body
+    until(server, "/v1/fleet", lambda f: f["devices"] == counts(idle=1), "the device to be idle")
+    assert server.items("/v1/agents")[0]["devices"][0]["facts"] == {"cores": 2}
+
+
 def test_each_device_has_a_state_with_its_time_and_reason(server, hands, submit, sql):
     working, drained, lost, gone = (hands(name, devices=("cpu0", "cpu1")) for name in ("working", "drained", "lost", "gone"))
     job = submit(SMALL)

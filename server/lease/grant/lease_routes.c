@@ -323,6 +323,7 @@ void route_lease_release(struct worker *worker, struct request *request) {
       db_begin(worker->db, &error) &&
       db_end(worker->db, lease_hand_back(worker->db, &handback, &lease, &is_known, &state, &error),
              &error);
+  int64_t opening_us = handback.opening_us - lease.epoch_opening_us;
   record_release(&handback_record, &handback);
 
   if (!ok) {
@@ -332,7 +333,7 @@ void route_lease_release(struct worker *worker, struct request *request) {
   } else if (state == LEASE_STATE_COUNT) {
     lease_answer_stale(worker, request, id, "");
   } else {
-    shares_charge(lease.owner_id, handback.opening_us - lease.epoch_opening_us, 1);
+    shares_charge(lease.owner_id, opening_us, 1);
     handback_settle(worker, &lease, state);
     request_answer_json(request, 200, json_pack("{s:s}", "state", lease_state_name(state)));
   }

@@ -215,12 +215,13 @@ void route_job_cancel(struct worker *worker, struct request *request) {
 
   if (selection.dry_run)
     cancelled = counts.open;
-  int64_t ended_meanwhile = is_more ? 0 : counts.open - cancelled;
-  request_answer_json(
-      request, 200,
-      json_pack("{s:I, s:I, s:b, s:o}", "cancelled", (json_int_t)cancelled, "ended",
-                (json_int_t)(counts.ended + (ended_meanwhile > 0 ? ended_meanwhile : 0)), "more",
-                is_more, "newest", json_sprintf("%lld", (long long)counts.newest)));
+  int64_t ended = counts.ended;
+  if (!is_more && counts.open > cancelled) /* the others ended meanwhile */
+    ended += counts.open - cancelled;
+  request_answer_json(request, 200,
+                      json_pack("{s:I, s:I, s:b, s:o}", "cancelled", (json_int_t)cancelled, "ended",
+                                (json_int_t)ended, "more", is_more, "newest",
+                                json_sprintf("%lld", (long long)counts.newest)));
 }
 
 /* Trying jobs again */

@@ -109,8 +109,10 @@ static bool spool_open_silently(struct spool **ret_spool, struct error *error) {
 /* Whatever the files have, the spool takes a new record, whose number is the highest, and returns
  * it once, also after it was opened again. */
 static void check_spool(const char *bytes, size_t size, bool is_made) {
-  if (folder[sizeof folder - 2] == 'X') {
-    ALWAYS(mkdtemp(folder) != NULL);
+  static bool has_folder; /* the made name, too, may end in X */
+  if (!has_folder) {
+    has_folder = mkdtemp(folder) != NULL;
+    ALWAYS(has_folder);
     ALWAYS(atexit(end) == 0);
   }
 

@@ -150,6 +150,8 @@ def main():
         failed = report(before, answers(server))
         ended = server.stop()
         print(f"schemathesis ended with {ends}, the server with {ended}; answers of 5xx: {failed}")
+        if "Sanitizer" in server.messages or ended:
+            print(server.messages[-20000:])
         return int(bool(failed or ended or any(ends) or "Sanitizer" in server.messages))
     finally:
         if server:

@@ -187,12 +187,11 @@ void route_choices_post(struct worker *worker, struct request *request) {
   cleanup_found struct found found = {.server = worker->server};
   struct wanted_choices wanted = {0};
   struct error error;
-  if (!record_read(&choices_request_record, request->json, "", &wanted, &error)) {
+  bool is_read = record_read(&choices_request_record, request->json, "", &wanted, &error);
+  if (!is_read)
     answer_failure(request, &error);
-    return;
-  }
 
-  if (found_find(worker, request, &found)) {
+  if (is_read && found_find(worker, request, &found)) {
     struct document *document = found.document;
     cleanup_json json_t *names = json_object();
     struct chooser chooser = {.choices = json_array(), .code = json_object(), .names = names};

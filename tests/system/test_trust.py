@@ -227,7 +227,8 @@ def test_a_job_is_decided_again_when_its_samples_are_quarantined_while_it_is_dec
     assert answers[0].status == 200
     assert "quarantined while it was decided" in server.messages
     assert server.get(f"/v1/jobs/{job}")["state"] == "running"
-    assert node.work(most=1)[0]["lease"] == finals[0]["lease"]
+    # Not always first: the server learns later of what another program opens.
+    assert finals[0]["lease"] in [lease["lease"] for lease in node.work()]
     wait_until(lambda: server.get(f"/v1/jobs/{job}")["state"] == "done", 20, "the job to be decided again")
     assert "the same verdict" in wavetune(server, "show", job, "--recompute").stdout
 

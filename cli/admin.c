@@ -125,20 +125,6 @@ static int command_shares(struct options *options) {
   return cli_print_list(options, "/v1/shares", share_columns, ARRAY_LENGTH(share_columns));
 }
 
-/* Adds a number, if the option is given. */
-static bool number_put(const struct options *options, const char *option, const char *member,
-                       json_t *body, struct error *error) {
-  const char *text = option_text(options, option);
-  char *end = NULL;
-  if (!text)
-    return true;
-  double number = strtod(text, &end);
-  if (end == text || *end || !(number > 0) || number > 1e300)
-    return error_set(error, "--%s %.40s: give a number above 0", option, text);
-  json_put(body, member, json_real(number));
-  return true;
-}
-
 static int command_shares_set(struct options *options) {
   char *const *owner = cli_arguments(options, 1, "name one owner, as `wavetune shares` prints it");
   if (!owner)
@@ -147,8 +133,8 @@ static int command_shares_set(struct options *options) {
   cleanup_json json_t *body = json_object(), *share = NULL;
   cleanup_free char *path = cli_path("/v1/shares/", *owner, "");
   struct error error;
-  if (!number_put(options, "weight", "weight", body, &error) ||
-      !number_put(options, "device-seconds-per-day", "device_seconds_per_day", body, &error))
+  if (!cli_put_number(options, "weight", "weight", body, &error) ||
+      !cli_put_number(options, "device-seconds-per-day", "device_seconds_per_day", body, &error))
     return cli_fail(EXIT_USAGE, &error);
 
   int code = cli_request_or_json(options, "PUT", path, body, &share);

@@ -229,7 +229,7 @@ static int selection_body(const struct options *options, json_t **ret_body) {
   return EXIT_OK;
 }
 
-/* Asks before more than one job is changed. Without a terminal nobody can answer: then --yes is
+/* Asks before more than one job is changed. Without a terminal there is no answer: then --yes is
  * needed. */
 static int confirm(const struct options *options, const char *verb, json_int_t n) {
   char answer[16];
@@ -262,18 +262,26 @@ static int selection_count(struct http_client *client, json_t *body, const char 
   return EXIT_OK;
 }
 
-static int command_cancel(struct options *options) {
-  cleanup_json json_t *body = NULL;
-  json_int_t n = 0, cancelled = 0, ended = 0;
-  int code = selection_body(options, &body);
+/* Reads the selection, and asks before more than one job is changed. `counted`: the member of the
+ * route's answer that has their number. */
+static int selection_begin(struct options *options, const char *path, const char *counted,
+                           const char *verb, json_t **ret_body, struct http_client **ret_client) {
+  json_int_t n = 0;
+  int code = selection_body(options, ret_body);
   if (code != EXIT_OK)
     return code;
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
+  *ret_client = cli_connect(options);
+  if (!*ret_client)
     return EXIT_USAGE;
-  code = selection_count(client, body, "/v1/jobs/cancel", "cancelled", &n);
-  if (code == EXIT_OK)
-    code = confirm(options, "cancel", n);
+  code = selection_count(*ret_client, *ret_body, path, counted, &n);
+  return code == EXIT_OK ? confirm(options, verb, n) : code;
+}
+
+static int command_cancel(struct options *options) {
+  cleanup_json json_t *body = NULL;
+  cleanup_http_client struct http_client *client = NULL;
+  json_int_t cancelled = 0, ended = 0;
+  int code = selection_begin(options, "/v1/jobs/cancel", "cancelled", "cancel", &body, &client);
 
   for (bool is_more = true; code == EXIT_OK && is_more;) {
     cleanup_json json_t *answer = NULL;
@@ -316,18 +324,10 @@ static int retry_all(struct http_client *client, json_t *body, json_t *retried, 
 static int command_retry(struct options *options) {
   cleanup_json json_t *body = NULL, *retried = json_array(), *refused = json_array();
   bool as_json = option_flag(options, "json"), is_waiting = option_flag(options, "wait");
-  json_int_t n = 0;
+  cleanup_http_client struct http_client *client = NULL;
   size_t index;
   json_t *one;
-  int code = selection_body(options, &body);
-  if (code != EXIT_OK)
-    return code;
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  code = selection_count(client, body, "/v1/jobs/retry", "retriable", &n);
-  if (code == EXIT_OK)
-    code = confirm(options, "retry", n);
+  int code = selection_begin(options, "/v1/jobs/retry", "retriable", "retry", &body, &client);
   if (code == EXIT_OK)
     code = retry_all(client, body, retried, refused);
   if (code != EXIT_OK)

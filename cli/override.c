@@ -100,5 +100,5 @@ CLI_COMMAND(override_add, "override add", "pin|ban KERNEL", add_options,
                 "them it obeyed. The same override again replaces the reason and the time. Needs "
                 "the role publisher, operator or admin.");
 CLI_COMMAND(override_list, "override list", "", list_options,
-            "list pins and bans with who made them and why");
+            "list pins and bans, their authors and reasons");
 CLI_COMMAND(override_remove, "override remove", "ID", server_options, "remove a pin or ban");

@@ -34,21 +34,6 @@ static int command_policy(struct options *options) {
   return code;
 }
 
-/* Adds a number, if the option is given. */
-static bool number_put(const struct options *options, const char *option, const char *member,
-                       json_t *body, struct error *error) {
-  const char *text = option_text(options, option);
-  char *end = NULL;
-  if (!text)
-    return true;
-  double number = strtod(text, &end);
-  if (end == text || *end || !(number > 0))
-    return error_set(error, "--%s %.40s: give a number above 0", option, text);
-  bool is_whole = number < 1e15 && number == (double)(int64_t)number;
-  json_put(body, member, is_whole ? json_integer((json_int_t)number) : json_real(number));
-  return true;
-}
-
 static int command_policy_set(struct options *options) {
   static const char *const texts[][2] = {
       {"mode", "mode"}, {"channel", "channel"}, {"require", "require"}};
@@ -64,8 +49,8 @@ static int command_policy_set(struct options *options) {
   }
   if (option_flag(options, "promote"))
     json_put(body, "promote", json_true());
-  if (!number_put(options, "budget", "device_seconds_per_day", body, &error) ||
-      !number_put(options, "configs-max", "configs_max", body, &error))
+  if (!cli_put_number(options, "budget", "device_seconds_per_day", body, &error) ||
+      !cli_put_number(options, "configs-max", "configs_max", body, &error))
     return cli_fail(EXIT_USAGE, &error);
 
   int code = cli_request_or_json(options, "PUT", "/v1/policy", body, &policy);

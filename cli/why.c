@@ -29,7 +29,7 @@ static void match_print(const json_t *match) {
   putchar('\n');
 }
 
-/* Where a winner comes from: its job with who submitted it, or its origin. */
+/* Where a winner comes from: its job and that job's submitter, or its origin. */
 static int origin_print(struct http_client *client, const struct release_winner *winner,
                         const json_t *provenance) {
   const char *origin = cli_member(provenance, "origin");

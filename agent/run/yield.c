@@ -69,7 +69,8 @@ static char *busy_file_reason(const struct yield_watch *watch, const char *devic
   return line_of(path);
 }
 
-/* Asks a worker who uses the devices: *ret_users is an object of texts (new reference). */
+/* Asks a worker which other programs use the devices: *ret_users is an object of texts (new
+ * reference). */
 static bool users_look(struct agent *agent, json_t **ret_users, struct error *error) {
   struct yield_watch *watch = agent->yield;
   const struct worker_limits limits = {LOOK_MS, LOOK_MS};

@@ -277,3 +277,17 @@ json_int_t cli_integer(const json_t *object, const char *name) {
 char *cli_compact(const json_t *object, const char *name) {
   return cli_format(json_object_get(object, name));
 }
+
+bool cli_put_number(const struct options *options, const char *option, const char *member,
+                    json_t *body, struct error *error) {
+  const char *text = option_text(options, option);
+  char *end = NULL;
+  if (!text)
+    return true;
+  double number = strtod(text, &end);
+  if (end == text || *end || !(number > 0) || number > 1e300) /* infinity is no JSON */
+    return error_set(error, "--%s %.40s: give a number above 0", option, text);
+  bool is_whole = number < 1e15 && number == (double)(int64_t)number;
+  json_put(body, member, is_whole ? json_integer((json_int_t)number) : json_real(number));
+  return true;
+}

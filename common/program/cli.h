@@ -133,6 +133,10 @@ struct cli_column {
 must_check char *cli_format(const json_t *value);
 must_check char *cli_format_or_dash(const json_t *value); /* "-" in place of "" */
 
+/* Adds a number above 0 to a body, if the option is given; a whole one as an integer. */
+must_check bool cli_put_number(const struct options *options, const char *option,
+                               const char *member, json_t *body, struct error *error);
+
 void cli_print_table(const json_t *items, const struct cli_column *columns, size_t n_columns);
 
 /* A whole listing command: gets the list and prints it as a table, or with --json as JSON. */

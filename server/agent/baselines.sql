@@ -5,9 +5,9 @@
 SELECT rfc3339(b.at) AS at, encode(b.subject, 'hex') AS subject, l.job_id AS job, k.name, j.key,
     j.baseline AS config, b.median_us, b.at > COALESCE(d.history_since, '-infinity') AS counts,
     (l.device_us + l.opening_us) / 1e6::float8 AS device_seconds,
-    CASE WHEN l.id IS NOT NULL THEN json_build_object('correct', l.outcomes[1], 'compile', l.outcomes[2], 'runtime', l.outcomes[3],
-                      'correctness', l.outcomes[4], 'timeout', l.outcomes[5],
-                      'constraints', l.outcomes[6]) END AS outcomes
+    CASE WHEN l.id IS NOT NULL THEN json_build_object('correct', l.outcomes[1],
+        'compile', l.outcomes[2], 'runtime', l.outcomes[3], 'correctness', l.outcomes[4],
+        'timeout', l.outcomes[5], 'constraints', l.outcomes[6]) END AS outcomes
 FROM devices d
 LEFT JOIN LATERAL (
     SELECT *

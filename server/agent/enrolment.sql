@@ -82,7 +82,8 @@ SET backend = excluded.backend, environment_id = excluded.environment_id, facts 
 -- began.
 -- name: agent_tokens_end
 UPDATE tokens
-SET revoked_at = GREATEST(now(), created_at), revoked_by = :author, revoked_by_id = :author_id::bigint
+SET revoked_at = GREATEST(now(), created_at), revoked_by = :author,
+    revoked_by_id = :author_id::bigint
 WHERE agent = :agent
   AND revoked_at IS NULL
   AND (:replaces::bigint = 0 OR (id <> :replaces AND replaces IS NOT NULL));

@@ -42,7 +42,8 @@ WITH day AS (
            COALESCE(sum(l.device_us + l.opening_us) FILTER (WHERE l.granted_at >= day.began), 0)
                AS today_us
     FROM day
-    JOIN jobs j ON (j.run = 'policy' OR j.run LIKE 'policy/retried-%') AND (j.finished_at IS NULL OR j.finished_at >= day.began)
+    JOIN jobs j ON (j.run = 'policy' OR j.run LIKE 'policy/retried-%')
+             AND (j.finished_at IS NULL OR j.finished_at >= day.began)
     LEFT JOIN leases l ON l.job_id = j.id
     GROUP BY j.id
 )

@@ -161,6 +161,7 @@ def test_a_share_that_cannot_be_set_is_refused(server, owners):  # noqa: F811
     for body in ({"weight": 0}, {"weight": 2000}, {"weight": None}, {"weight": "2"}, {"device_seconds_per_day": 0}, {"open_jobs": 1}):
         assert server.request("PUT", "/v1/shares/many", body).status == 422, body
     assert server.request("PUT", "/v1/shares/many", {"weight": 2}).status == 200, "before it has submitted anything"
-    done = wavetune(server, "shares", "set", "many", "--weight", "0", check=False)
-    assert done.returncode == 2 and "give a number above 0" in done.stderr
+    for number in ("0", "inf", "nan", "2x"):
+        done = wavetune(server, "shares", "set", "many", "--weight", number, check=False)
+        assert done.returncode == 2 and "give a number above 0" in done.stderr, number
     assert wavetune(server, "shares", "set", check=False).returncode == 2

@@ -67,11 +67,13 @@ environment=$("$programs/wavetune-agent" env)
 echo "$environment"
 
 # An environment is known to the server once a node with it has enrolled.
+is_live=
 for _ in $(seq 3000); do
-  "$programs/wavetune" agents | grep -q ' live ' && break
+  "$programs/wavetune" agents --json | grep -q '"state": "live"' && is_live=yes && break
   kill -0 "$agent" 2>/dev/null || { cat "$folder/agent.log"; exit 1; }
   sleep 0.1
 done
+[ -n "$is_live" ] || { echo "the agent did not enrol; see $folder/agent.log"; exit 1; }
 
 say "tune $kernel for $key"
 "$programs/wavetune" submit "$kernel" --key "$key" --environment "$environment" --wait

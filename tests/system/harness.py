@@ -47,6 +47,9 @@ def wait_until(condition, seconds=30, what="the condition"):
 
 
 def postgres_bin():
+    """The folder of PostgreSQL's programs: $WAVETUNE_POSTGRES_BIN, or that of Debian's newest package, or of the one in PATH."""
+    if "WAVETUNE_POSTGRES_BIN" in os.environ:
+        return pathlib.Path(os.environ["WAVETUNE_POSTGRES_BIN"])
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"))
     if found:
         return pathlib.Path(found[-1]).parent
@@ -68,7 +71,7 @@ class Postgres:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="wt-pg-", dir="/tmp" if durable else scratch()))
         self.user = None
         if os.geteuid() == 0:
-            self.user = pwd.getpwnam("postgres")
+            self.user = pwd.getpwnam("nobody" if "WAVETUNE_POSTGRES_BIN" in os.environ else "postgres")
             os.chown(self.folder, self.user.pw_uid, self.user.pw_gid)
         self.process = None
         self.databases, self.is_template_made = 0, False
@@ -93,7 +96,7 @@ class Postgres:
     def _command(self, program, *arguments):
         command = [str(postgres_bin() / program), *arguments]
         if self.user:
-            command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "env",
+            command = ["setpriv", f"--reuid={self.user.pw_uid}", f"--regid={self.user.pw_gid}", "--clear-groups", "env",
                        f"HOME={self.folder}", *command]
         return command
 

@@ -128,7 +128,7 @@ def real_job(bench):
     """A database with a job that a real agent measured: (its connection string, the job)."""
     database = bench.postgres.database()
     server = bench.server(database)
-    agent = bench.agent(server)
+    agent = bench.agent(server, options=("--device", "cpu0"))
     harness.wait_until(lambda: server.get("/v1/agents")["items"], 60, "the agent to enrol")
     for n in range(100003, 100013):  # until the machine is quiet enough for a decision
         done = harness.wavetune(server, "submit", harness.QUICK, "--key", f"n={n}", "--wait", "--json")

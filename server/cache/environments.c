@@ -151,6 +151,29 @@ static void fitting_add_builds(struct fitting *fitting, const struct environment
   }
 }
 
+static bool runs_in(const struct match_builds *builds, const struct environment *environment) {
+  return builds->runs_on == RUNS_ANYWHERE ||
+         (builds->runs_on == RUNS_ON_CPU) == (environment->cpu != NULL);
+}
+
+/* Whether the kernel runs on no device that `partial` means, although there are such devices. */
+static bool is_of_other_devices(const struct environment *partial,
+                                const struct known_environments *known,
+                                const struct match_builds *builds) {
+  bool fits = false;
+  if (partial->cpu || partial->rocm || partial->cuda)
+    return !runs_in(builds, partial);
+  for (size_t i = 0; i < known->n; i++) {
+    if (!environment_fits(partial, &known->all[i].environment))
+      continue;
+    if (runs_in(builds, &known->all[i].environment))
+      return false;
+    fits = true;
+  }
+
+  return fits;
+}
+
 static bool refuse_unknown(const struct environment *partial,
                            const struct known_environments *known, struct error *error) {
   cleanup_free char *wanted = environment_format(partial);
@@ -185,8 +208,17 @@ bool match_environment(const struct environment *partial, const struct known_env
   struct error incomplete;
   bool is_full = environment_is_full(partial, &incomplete);
   *ret_fitting = NULL;
+  if (is_of_other_devices(partial, known, builds)) {
+    bool on_cpu = builds->runs_on == RUNS_ON_CPU;
+    return error_set(error, "the kernel's language runs on %s, and this environment is %s%s",
+                     on_cpu ? "the CPU" : "GPUs", on_cpu ? "a GPU's" : "a CPU's",
+                     on_cpu ? " (an agent with --device cpu0 measures on the CPU)" : "");
+  }
+
   for (size_t i = 0; i < known->n; i++) {
     const struct environment *device = &known->all[i].environment;
+    if (!runs_in(builds, device))
+      continue;
     if (!builds->required)
       fitting_add(&fitting, partial, environment_copy(device));
     fitting_add_builds(&fitting, partial, device, builds);

@@ -26,18 +26,20 @@ struct known_environments {
 void known_environments_release(struct known_environments *known);
 #define cleanup_known_environments __attribute__((cleanup(known_environments_release)))
 
-/* The builds of a job's kernel. */
+/* The builds of a job's kernel, and which devices its language runs on. */
 struct match_builds {
   size_t n;
   struct build **builds; /* newest first, perhaps heads (build_head) */
   bool required;         /* a triton kernel runs builds only; other kernels have none */
   bool is_captured;      /* the kernel: a build is made of what a program captures */
+  enum { RUNS_ANYWHERE, RUNS_ON_CPU, RUNS_ON_GPU } runs_on;
 };
 
 /* Finds the one environment that `partial` means: one that equals it; else the only known one that
  * it fits (a device's, or where a build is required a device's hardware with a build's toolchain);
- * else itself when it is full, with the builds' toolchain where they have only one. Otherwise
- * refuses; *ret_fitting is then an array of those that fit, the caller's. */
+ * else itself when it is full, with the builds' toolchain where they have only one. Devices that
+ * the kernel does not run on are not considered. Otherwise refuses; *ret_fitting is then an array
+ * of those that fit, the caller's. */
 must_check bool match_environment(const struct environment *partial,
                                   const struct known_environments *known,
                                   const struct match_builds *builds,

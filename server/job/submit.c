@@ -261,7 +261,6 @@ static bool agents_find(struct worker *worker, const struct catalog *catalog,
 
 bool submission_check(struct worker *worker, struct catalog *catalog, struct submission *submission,
                       json_t **ret_extra, struct error *error) {
-  static const struct match_builds no_builds;
   const struct job_request *request = &submission->request;
   struct catalog_kernel *entry = catalog_find(catalog, &request->kernel);
   const struct kernel *kernel = entry->kernel;
@@ -278,7 +277,8 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
   if (runs_builds && !catalog_load_builds(worker, entry, error))
     return false;
 
-  const struct match_builds *builds = runs_builds ? &entry->builds : &no_builds;
+  struct match_builds none = {0}, *builds = runs_builds ? &entry->builds : &none;
+  builds->runs_on = kernel->language == LANGUAGE_C ? RUNS_ON_CPU : RUNS_ON_GPU;
   if (!key_parse(request->key, (const char *const *)kernel->key_names, kernel->n_key_names,
                  &submission->key, error))
     return error_pointer_prefix(error, "/key");

@@ -103,6 +103,28 @@ Test(match, without_agents_a_full_environment_is_required) {
   cr_expect_neq(strstr(text, "no agent has enrolled"), NULL, "%s", text);
 }
 
+Test(match, only_devices_that_the_language_runs_on_are_meant) {
+  cleanup_known_environments struct known_environments known = {0};
+  struct match_builds on_cpu = {.runs_on = RUNS_ON_CPU}, on_gpu = {.runs_on = RUNS_ON_GPU};
+  size_t fitting;
+  known_add(&known, "{" MI300X "}", 8);
+  cleanup_free char *no_cpu = meaning("{}", &known, &on_cpu, &fitting);
+  cr_expect_neq(strstr(no_cpu, "runs on the CPU, and this environment is a GPU's"), NULL, "%s",
+                no_cpu);
+
+  known_add(&known, CPU_A, 1);
+  cleanup_free char *cpu = meaning("{}", &known, &on_cpu, &fitting);
+  cr_expect_str_eq(cpu, "cpu gcc 12, gpu X, arch x86_64, 2 compute units");
+  cleanup_free char *gpu = meaning("{}", &known, &on_gpu, &fitting);
+  cr_expect_neq(strstr(gpu, "MI300X"), NULL, "%s", gpu);
+
+  /* An environment that is stated, in full or not, is not another's. */
+  cleanup_free char *full = meaning("{" MI300X "}", &known, &on_cpu, &fitting);
+  cr_expect_neq(strstr(full, "runs on the CPU"), NULL, "%s", full);
+  cleanup_free char *part = meaning("{\"cpu\": \"gcc 12\"}", &known, &on_gpu, &fitting);
+  cr_expect_neq(strstr(part, "runs on GPUs, and this environment is a CPU's"), NULL, "%s", part);
+}
+
 static struct digest digest_of_text(const char *text) { return digest_of(text, strlen(text)); }
 
 Test(match, torch_and_triton_come_from_the_build_where_there_is_one) {

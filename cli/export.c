@@ -6,6 +6,7 @@
 
 #include "cli/channel.h"
 #include "cli/file_stream.h"
+#include "cli/oci.h"
 #include "cli/source.h"
 #include "common/base/file.h"
 
@@ -164,62 +165,119 @@ static bool tar_write(const struct cache_files *files, const char *path, struct 
          error_prefix(error, "cannot write %s: ", path);
 }
 
+/* Where an export goes. */
+struct target {
+  const char *to;
+  bool is_tar, is_image;
+  char *folder;     /* absolute; NULL: a tar */
+  const char *root; /* where the files will be; NULL: not known */
+};
+
+static void target_release(struct target *target) { free(target->folder); }
+
+/* Reads --to, --oci, which implies the format, and --root. */
+static bool target_of_options(const struct options *options, struct target *ret,
+                              const struct cache_format **format, struct error *error) {
+  const char *to = option_text(options, "to"), *image = option_text(options, "oci"),
+             *root = option_text(options, "root"), *const * names;
+  ret->to = image ? image : to;
+  ret->is_image = image != NULL;
+  ret->is_tar = !image && string_ends(to, ".tar");
+  ret->root = root ? root : image ? IMAGE_ROOT_DEFAULT : NULL;
+
+  if (to && image)
+    return error_set(error, "give --to or --oci, not both");
+  if (!json_can_hold(ret->to))
+    return error_set(error,
+                     "--%s %s is no UTF-8, so files of caches cannot name it; export elsewhere",
+                     image ? "oci" : "to", ret->to);
+  if (root && (root[0] != '/' || !json_can_hold(root)))
+    return error_set(error, "--root must be an absolute path, in UTF-8");
+  if (image && option_list(options, "format", &names) > 0 &&
+      !string_equal((*format)->name, "triton"))
+    return error_set(error, "an image has a cache of Triton; omit --format, or export %s with --to",
+                     (*format)->name);
+
+  return !image || cache_format_find("triton", format, error);
+}
+
+/* Replaces the files by those of an image of them. */
+static bool image_replace(struct cache_files *files, const struct digest *release,
+                          struct error *error) {
+  cleanup_cache_files struct cache_files cache = *files;
+  *files = (struct cache_files){.n_skipped = cache.n_skipped, .skipped = TAKE(cache.skipped)};
+  cache.n_skipped = 0;
+  return image_make(&cache, release, files, error);
+}
+
+/* Renders the release and writes the files. Returns an exit code. */
+static int release_export(const struct render_request *request, const struct cache_format *format,
+                          struct http_source *source, const struct target *target, bool as_json) {
+  cleanup_cache_files struct cache_files files = {0};
+  struct error error;
+  bool is_rendered = format->render(request, &files, &error);
+  if (source && !http_source_check(source, &error))
+    return cli_failed(&error);
+  if (!is_rendered ||
+      (target->is_image && !image_replace(&files, &request->release->digest, &error))) {
+    error_prefix(&error, "%s: ", format->name);
+    return cli_fail(EXIT_FAILED, &error);
+  }
+
+  if (target->is_tar ? !tar_write(&files, target->to, &error)
+                     : !folder_export(&files, target->folder, &error))
+    return cli_fail(EXIT_FAILED, &error);
+  answer_print(&files, request->release, target->is_tar ? target->to : target->folder, as_json);
+  return EXIT_OK;
+}
+
 static int command_export(struct options *options) {
   static const struct cache_source none = {0};
   char *const *arguments;
-  const char *to = option_text(options, "to");
+  __attribute__((cleanup(target_release))) struct target target = {0};
   cleanup_identity struct identity *identity = NULL;
   cleanup_free const struct cache_format **formats = NULL;
   cleanup_http_client struct http_client *client = NULL;
   cleanup_release struct release *release = NULL;
   size_t n_formats;
   struct error error;
-  if (options_arguments(options, &arguments) != 1 || !to)
+  if (options_arguments(options, &arguments) != 1 ||
+      (!option_text(options, "to") && !option_text(options, "oci")))
     return cli_refuse(EXIT_USAGE,
                       "name what and where to export: wavetune export RELEASE|FILE|CHANNEL "
-                      "--format FORMAT --to FOLDER|FILE.tar");
+                      "--format FORMAT --to FOLDER|FILE.tar, or --oci FOLDER");
 
   if (!formats_of_option(options, &formats, &n_formats, &error) ||
       !identity_of_option(options, &identity, &error))
     return cli_fail(EXIT_USAGE, &error);
-  if (!json_can_hold(to))
-    return cli_refuse(
-        EXIT_USAGE, "--to %s is no UTF-8, so files of caches cannot name it; export elsewhere", to);
   if (n_formats > 1)
     return cli_refuse(EXIT_USAGE, "export writes one format at a time; give one --format");
+  if (!target_of_options(options, &target, formats, &error))
+    return cli_fail(EXIT_USAGE, &error);
 
   int code = release_read(options, arguments[0], &client, &release);
   if (code != EXIT_OK)
     return code;
-
-  cleanup_free char *folder = NULL;
-  bool is_tar = string_ends(to, ".tar");
-  if (!is_tar && !target_resolve(to, &folder, &error))
+  if (!target.is_tar && !target_resolve(target.to, &target.folder, &error))
     return cli_fail(EXIT_USAGE, &error);
+
   cleanup_http_source struct http_source *source = client ? http_source_new(client, 0) : NULL;
-  cleanup_cache_files struct cache_files files = {0};
   struct render_request request = {.release = release,
                                    .source = source ? http_source_interface(source) : &none,
                                    .identity = identity,
-                                   .root = folder};
-
-  bool is_rendered = formats[0]->render(&request, &files, &error);
-  if (source && !http_source_check(source, &error))
-    return cli_failed(&error);
-  if (!is_rendered) {
-    error_prefix(&error, "%s: ", formats[0]->name);
-    return cli_fail(EXIT_FAILED, &error);
-  }
-
-  if (is_tar ? !tar_write(&files, to, &error) : !folder_export(&files, folder, &error))
-    return cli_fail(EXIT_FAILED, &error);
-  answer_print(&files, release, is_tar ? to : folder, option_flag(options, "json"));
-  return EXIT_OK;
+                                   .root = target.root ? target.root : target.folder};
+  return release_export(&request, formats[0], source, &target, option_flag(options, "json"));
 }
 
 static const struct option_spec export_options[] = {
     CLI_LIST("format", "FORMAT", "the format to write; default: json"),
     CLI_TEXT("to", "FOLDER|FILE.tar", "a folder that does not exist or is empty, or a tar file"),
+    CLI_TEXT("oci", "FOLDER",
+             "instead of --to: write Triton's cache as an OCI image layout, which GKM's mcv "
+             "extracts and skopeo copies to a registry"),
+    CLI_TEXT("root", "PATH",
+             "where the files will be when they are used, for formats with absolute paths in "
+             "them; default: FOLDER, with --oci " IMAGE_ROOT_DEFAULT),
     OPTION_IDENTITY,
     OPTION_TAG,
     OPTION_REGIME,

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "cli/cli.h"
+#include "cli/oci.h"
 #include "common/base/file.h"
 #include "common/cache/format.h"
 #include "common/kernel/kernel_folder.h"
@@ -121,8 +122,18 @@ static int entries_compare(const FTSENT **a, const FTSENT **b) {
   return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static bool path_collect(const char *path, const struct cache_format *format, struct names *names,
-                         struct error *error) {
+static void root_add(struct names *names, const char *folder) {
+  for (size_t i = 0; i < names->n_roots; i++)
+    if (string_equal(names->roots[i], folder))
+      return;
+  GROW(names->roots, names->n_roots, names->root_capacity);
+  names->roots[names->n_roots++] = xstrdup(folder);
+}
+
+/* The files of an image are read at once: they have no names of their own. */
+static bool path_collect(const char *path, struct import *import, struct error *error) {
+  const struct cache_format *format = import->format;
+  struct names *names = &import->names;
   struct stat status;
   cleanup_free char *copy = xstrdup(path), *other = xstrdup(path), *folder = NULL;
   bool is_there = stat(path, &status) == 0, is_folder = is_there && S_ISDIR(status.st_mode);
@@ -131,13 +142,9 @@ static bool path_collect(const char *path, const struct cache_format *format, st
   if (!folder)
     return error_set(error, "cannot read %s: %s", path, strerror(errno));
 
-  size_t i = 0;
-  while (i < names->n_roots && !string_equal(names->roots[i], folder))
-    i++;
-  if (i == names->n_roots) {
-    GROW(names->roots, names->n_roots, names->root_capacity);
-    names->roots[names->n_roots++] = xstrdup(folder);
-  }
+  root_add(names, folder);
+  if (is_folder && image_is(folder))
+    return image_tables_add(folder, format, folder + 1, &import->files, error);
 
   /* A file keeps its own name even if it is a link, because names of tables have a meaning. */
   if (!is_folder) {
@@ -171,7 +178,7 @@ static bool files_read(char *const *paths, size_t n_paths, struct import *import
                        struct error *error) {
   struct names *names = &import->names;
   for (size_t i = 0; i < n_paths; i++)
-    if (!path_collect(paths[i], import->format, names, error))
+    if (!path_collect(paths[i], import, error))
       return false;
   if (names->n)
     qsort(names->all, names->n, sizeof *names->all, texts_compare);
@@ -432,7 +439,8 @@ CLI_COMMAND(import, "import", "FORMAT PATH…", import_options,
             "import tables that other tools tuned",
             .description =
                 "Reads caches that other tools wrote: FORMAT is a cache format (an unknown name "
-                "lists the known ones), PATH is a file or a folder of such files. All files are "
+                "lists the known ones), PATH is a file, a folder of such files, or (triton) a "
+                "folder with an OCI image of a cache (oci-layout). All files are "
                 "read and checked before anything is sent, and the server accepts all or none. An "
                 "imported entry is the first incumbent of its key: releases serve it until a job "
                 "has tuned the key, and jobs measure against it. Importing the same tables again "

@@ -3,10 +3,8 @@
  * name of a node) can neither run nor carry the token away. */
 #include "server/http/page.h"
 
-#include <archive.h>
-#include <archive_entry.h>
-
 #include "common/base/digest.h"
+#include "common/base/gzip.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/server_private.h"
@@ -15,7 +13,6 @@
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "  \
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-#define COMPRESSED_SLACK 4096
 #define ETAG_DIGITS 16
 
 enum page_form { PLAIN, GZIP, PAGE_FORMS };
@@ -49,35 +46,6 @@ static const char *type_of(const char *name) {
   die("the page has a file %s, whose type is not known", name);
 }
 
-/* The same bytes at each start, so that every server of a database has the same entity tags. */
-static char *compress(const char *text, size_t size, size_t *ret_size) {
-  size_t capacity = size + COMPRESSED_SLACK, used = 0;
-  char *bytes = xcalloc(1, capacity);
-  struct archive *archive = archive_write_new();
-  struct archive_entry *entry = archive_entry_new();
-  ALWAYS(archive != NULL && entry != NULL);
-  archive_entry_set_pathname(entry, "data");
-  archive_entry_set_filetype(entry, AE_IFREG);
-
-  bool is_good =
-      archive_write_set_format_raw(archive) == ARCHIVE_OK &&
-      archive_write_add_filter_gzip(archive) == ARCHIVE_OK &&
-      archive_write_set_filter_option(archive, "gzip", "compression-level", "9") == ARCHIVE_OK &&
-      archive_write_set_filter_option(archive, "gzip", "timestamp", NULL) == ARCHIVE_OK &&
-      archive_write_set_bytes_in_last_block(archive, 1) == ARCHIVE_OK &&
-      archive_write_open_memory(archive, bytes, capacity, &used) == ARCHIVE_OK &&
-      archive_write_header(archive, entry) == ARCHIVE_OK &&
-      archive_write_data(archive, text, size) == (la_ssize_t)size &&
-      archive_write_close(archive) == ARCHIVE_OK;
-  if (!is_good)
-    die("cannot compress the web page: %s", archive_error_string(archive));
-
-  archive_entry_free(entry);
-  archive_write_free(archive);
-  *ret_size = used;
-  return bytes;
-}
-
 struct page *page_new(void) {
   size_t n = 0;
   while (page_sources[n].name)
@@ -91,7 +59,7 @@ struct page *page_new(void) {
     size_t size = strlen(text), compressed_size;
     file->name = page_sources[i].name;
     file->type = type_of(file->name);
-    file->compressed = compress(text, size, &compressed_size);
+    file->compressed = gzip_compress(text, size, &compressed_size);
     file->forms[PLAIN].bytes = text;
     file->forms[PLAIN].size = size;
     file->forms[GZIP].bytes = file->compressed;

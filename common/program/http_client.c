@@ -31,6 +31,7 @@ struct http_client {
   pthread_mutex_t token_lock;
   char *authorization;     /* the whole header, or NULL; under token_lock */
   char *certificate, *key; /* files, or both NULL */
+  char *authorities;       /* a file, or NULL */
   int64_t connect_timeout_ms;
   atomic_bool cancelled;
 };
@@ -156,6 +157,7 @@ void http_client_free(struct http_client *client) {
   free(client->servers);
   free(client->authorization);
   free(client->certificate);
+  free(client->authorities);
   free(client->key);
   pthread_mutex_destroy(&client->token_lock);
   free(client);
@@ -177,6 +179,10 @@ bool http_client_set_certificate(struct http_client *client, const char *certifi
   client->certificate = xstrdup(certificate);
   client->key = xstrdup(key);
   return true;
+}
+
+void http_client_set_authorities(struct http_client *client, const char *file) {
+  client->authorities = file ? xstrdup(file) : NULL;
 }
 
 void http_client_set_token(struct http_client *client, const char *token) {
@@ -280,7 +286,7 @@ static void easy_prepare(const struct http_client *client, const struct http_req
   if (attempt->server->is_loopback)
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
 
-  const char *certificates = getenv("SSL_CERT_FILE");
+  const char *certificates = client->authorities ? client->authorities : getenv("SSL_CERT_FILE");
   if (certificates && certificates[0])
     curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
   if (client->certificate) {

@@ -34,6 +34,10 @@ must_check bool http_client_new(const char *urls, const char *token, bool insecu
 must_check bool http_client_set_certificate(struct http_client *client, const char *certificate,
                                             const char *key, struct error *error);
 
+/* Checks servers' certificates against the authorities in this file (PEM); NULL: as
+ * http_client_new. To be called before the first request. */
+void http_client_set_authorities(struct http_client *client, const char *file);
+
 #define HTTP_RETURN_MS 60000
 
 /* The options of every command that has --url and --token. */

@@ -31,6 +31,11 @@ must_check int jobs_await(struct http_client *client, const struct options *opti
       CLI_TEXT("user", "NAME", "only jobs that the token of this name submitted")
 extern const char *const job_filters[4][2];
 
+/* The ids of the jobs that a file names: the output of `submit --json` or of `jobs --json`, a JSON
+ * array of ids, or lines with an id as the first word or after the word "job", as `submit` prints
+ * them. */
+must_check bool jobs_file_read(const char *path, json_t **ret_ids, struct error *error);
+
 /* Prints a finished job: the table of finalists, the winner, the equivalence set (show.c). */
 must_check int job_print(struct http_client *client, const json_t *job);
 
@@ -52,6 +57,7 @@ extern job_code_printer *job_print_code;
   COMMAND(submit)                                                                                  \
   COMMAND(jobs)                                                                                    \
   COMMAND(cancel)                                                                                  \
+  COMMAND(report)                                                                                  \
   COMMAND(retry)                                                                                   \
   COMMAND(show)                                                                                    \
   COMMAND(events)                                                                                  \

@@ -15,48 +15,6 @@ static void reasons_print(const json_t *answer, const char *group) {
   }
 }
 
-/* The jobs that a file names: the output of `submit --json` or of `jobs --json`, a JSON array of
- * ids, or lines with an id as the first word or after the word "job", as `submit` prints them. */
-static bool jobs_file_read(const char *path, json_t **ret_ids, struct error *error) {
-  cleanup_json json_t *ids = json_array(), *json = NULL;
-  cleanup_free char *text = NULL;
-  size_t size, index, line_number = 0;
-  json_t *item;
-  struct error no_json;
-  if (!file_read(path, 16 << 20, &text, &size, error))
-    return false;
-
-  if (text[strspn(text, " \t\r\n")] == '[') {
-    if (!json_parse(text, size, &json, &no_json))
-      return error_set(error, "%s: %s", path, no_json.message);
-    json_array_foreach (json, index, item) {
-      json_t *id = json_is_object(item) ? json_object_get(item, "job") : item;
-      if (!json_is_string(id) && !json_is_integer(id))
-        return error_set(error, "%s: element %zu is neither an id nor an object with \"job\"", path,
-                         index);
-      json_array_append(ids, id);
-    }
-  }
-
-  char *rest = json ? NULL : text;
-  for (char *line; (line = strsep(&rest, "\n"));) {
-    line_number++;
-    line += strspn(line, " \t\r");
-    line += string_starts(line, "job ") ? 4 : 0;
-    size_t digits = strspn(line, "0123456789");
-    if (!*line)
-      continue;
-    if (!digits || !strchr(" \t\r", line[digits]))
-      return error_set(error, "%s:%zu: there is no id of a job", path, line_number);
-    json_push(ids, json_stringn(line, digits));
-  }
-
-  if (json_array_size(ids) == 0)
-    return error_set(error, "%s names no job", path);
-  *ret_ids = TAKE(ids);
-  return true;
-}
-
 /* The keys without which nothing is published: NULL in *ret: none. */
 static bool requires_read(const struct options *options, json_t **ret, struct error *error) {
   const char *file = option_text(options, "jobs"), *run = option_text(options, "run");

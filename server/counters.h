@@ -27,6 +27,11 @@
   COUNTER(reports_refused, "wavetune_reports_refused_total", \
           "Reports (demand, evidence, captures) refused because their token posts too many a " \
           "minute") \
+  COUNTER(oidc_tokens, "wavetune_oidc_tokens_total", \
+          "Tokens of identity providers (--oidc) that were verified and accepted") \
+  COUNTER(oidc_fetches, "wavetune_oidc_fetches_total", \
+          "Attempts to fetch the keys of an identity provider") \
+  COUNTER(oidc_fetches_failed, "wavetune_oidc_fetches_failed_total", "Those that failed") \
   COUNTER(choices_rendered, "wavetune_choices_rendered_total", \
           "Releases whose choices were rendered") \
   COUNTER(leases_granted, "wavetune_leases_granted_total", "Leases granted") \
@@ -72,7 +77,8 @@ void counter_add(enum counter counter, uint64_t n);
   REFUSAL(MISSING, "missing")                                                                      \
   REFUSAL(UNKNOWN, "unknown") /* or revoked */                                                     \
   REFUSAL(EXPIRED, "expired")                                                                      \
-  REFUSAL(BUSY, "busy") /* not looked up: too many unknown ones are tried */                       \
+  REFUSAL(PROVIDER, "provider") /* of an identity provider, and not valid or without a rule */     \
+  REFUSAL(BUSY, "busy")         /* not looked up: too many unknown ones are tried */               \
   REFUSAL(ROLE, "role")                                                                            \
   REFUSAL(IDENTITY, "identity")   /* --require-enrolment */                                        \
   REFUSAL(AGENT, "agent")         /* it may not act as that agent, or not use that lease */        \

@@ -66,6 +66,10 @@ static int signals_wait(int also) {
   {"publisher-key", OPTION_LIST, "FILE|FOLDER", \
    .help = "public key of a publisher; with one, the server accepts only entries of channels, " \
            "and signatures over choices, that one of these keys signed"}, \
+  {"oidc", OPTION_TEXT, "FILE", \
+   .help = \
+   "identity providers whose tokens are accepted, such as CI systems', and which roles their claims " \
+   "give (JSON; docs/ci.md)"}, \
   {"listen", OPTION_TEXT, "ADDRESS", "127.0.0.1", \
    .help = "numeric address to listen on; 0.0.0.0 or :: for all"}, \
   {"port", OPTION_INTEGER, "PORT", "7200", 0, 65535, "0: any free one"}, \
@@ -195,6 +199,7 @@ static bool serve_options(const struct options *options, const char *database,
   LIMITS(X)
 #undef X
 
+  ret->oidc = option_text(options, "oidc");
   ret->bodies_bytes = option_integer(options, "bodies-mib") * MIB;
   ret->unused_file_days = option_integer(options, "unused-file-days");
   ret->n_remote_shares = option_list(options, "remote-share", &ret->remote_shares);
@@ -411,12 +416,13 @@ static bool database_open(const struct options *options, struct db **ret_db, str
   return true;
 }
 
-/* The token's name: the one positional argument. */
-static bool name_of(const struct options *options, const char **ret_name, struct error *error) {
+/* The token's name: the one positional argument. `is_new`: not an identity's, either. */
+static bool name_of(const struct options *options, bool is_new, const char **ret_name,
+                    struct error *error) {
   char *const *arguments;
   if (options_arguments(options, &arguments) != 1)
     return error_set(error, "give the token's name as the only argument");
-  if (!token_name_is_good(arguments[0]))
+  if (!token_name_is_good(arguments[0]) && (is_new || !strchr(arguments[0], ':')))
     return error_set(error, "a token's name is 1 to 64 of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"");
   *ret_name = arguments[0];
   return true;
@@ -432,7 +438,7 @@ static int token_make(struct options *options) {
   char token[TOKEN_TEXT_SIZE];
   cleanup_json json_t *environment_json = NULL;
 
-  if (!database_open(options, &db, &error) || !name_of(options, &name, &error) ||
+  if (!database_open(options, &db, &error) || !name_of(options, true, &name, &error) ||
       (environment && !json_parse(environment, strlen(environment), &environment_json, &error)))
     return command_failed(EXIT_USAGE, &error);
 
@@ -464,7 +470,7 @@ static int token_revoke(struct options *options) {
   struct error error;
   cleanup_db struct db *db = NULL;
   const char *name;
-  if (!database_open(options, &db, &error) || !name_of(options, &name, &error))
+  if (!database_open(options, &db, &error) || !name_of(options, false, &name, &error))
     return command_failed(EXIT_USAGE, &error);
 
   /* The last admin token may be revoked too: this command can make another one. */
@@ -580,7 +586,8 @@ static const struct option_spec token_make_specs[] = {
 static const struct command_spec commands[] = {
     {"serve", "", "serve the API from a PostgreSQL database",
      "Any number of servers may share one database. SIGTERM ends it after all answers are sent; "
-     "SIGHUP reads the files of --tls-certificate, --tls-key and --tls-client-ca again at once.",
+     "SIGHUP reads the files of --tls-certificate, --tls-key, --tls-client-ca and --oidc again at "
+     "once.",
      serve_specs, ARRAY_LENGTH(serve_specs), serve_run},
     {"dev", "", "serve from a private PostgreSQL in a folder",
      "Makes a PostgreSQL cluster in the folder, or uses the one in it; migrates it, serves, and "

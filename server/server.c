@@ -24,6 +24,7 @@
 #include "server/http/response_cache.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
+#include "server/oidc/oidc.h"
 #include "server/policy/policy.h"
 #include "server/records.h"
 #include "server/server_private.h"
@@ -226,6 +227,7 @@ static struct server *server_new(const struct server_options *options) {
   server->options = *options;
   server->options.listen = xstrdup(options->listen);
   server->options.database = xstrdup(options->database);
+  server->options.oidc = options->oidc ? xstrdup(options->oidc) : NULL;
 
   server->queue = queue_new(options->queue_max, options->poll_ms);
   server->auth = auth_new();
@@ -248,6 +250,7 @@ static struct server *server_new(const struct server_options *options) {
   server->page = page_new();
 
   server->started_ms = clock_monotonic_ms();
+  pthread_rwlock_init(&server->oidc_lock, NULL);
   pthread_mutex_init(&server->stop_lock, NULL);
   pthread_mutex_init(&server->reason_lock, NULL);
   pthread_mutex_init(&server->health_lock, NULL);
@@ -290,6 +293,8 @@ static bool files_read(struct server *server, const struct server_options *optio
     return error_set(
         error, "--tls-client-ca needs --tls-certificate and --tls-key, or the --trusted-proxy that "
                "forwards clients' certificates");
+  if (options->oidc && !oidc_new(options->oidc, &server->oidc, error))
+    return error_prefix(error, "--oidc: ");
   return tls_new(&files, &server->tls, error);
 }
 
@@ -320,6 +325,16 @@ bool server_start(const struct server_options *options, struct server **ret_serv
 
   *ret_server = server;
   return true;
+}
+
+/* Requests that wait for keys of the old ones are looked up again. */
+static void oidc_replace(struct server *server, struct oidc *oidc) {
+  pthread_rwlock_wrlock(&server->oidc_lock);
+  struct oidc *old = server->oidc;
+  server->oidc = oidc;
+  pthread_rwlock_unlock(&server->oidc_lock);
+  auth_forget_sessions(server->auth);
+  oidc_free(old);
 }
 
 /* The order matters: libmicrohttpd aborts the process when it is stopped with a suspended
@@ -354,6 +369,7 @@ void server_stop(struct server *server) {
     db_free(thread->worker.db);
   }
 
+  oidc_replace(server, NULL); /* requests that wait for keys are refused by the queue */
   int64_t until_ms = clock_monotonic_ms() + LAST_ANSWERS_MS;
   while (server->daemon && atomic_load(&server->n_open) && clock_monotonic_ms() < until_ms)
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
@@ -378,6 +394,7 @@ void server_stop(struct server *server) {
   agent_table_free(server->agents);
   fleet_free(server->fleet);
   free(server->fleet_metrics);
+  pthread_rwlock_destroy(&server->oidc_lock);
   pthread_mutex_destroy(&server->stop_lock);
   pthread_mutex_destroy(&server->reason_lock);
   pthread_mutex_destroy(&server->health_lock);
@@ -394,16 +411,25 @@ void server_stop(struct server *server) {
   free(server->threads);
   free((char *)server->options.listen);
   free((char *)server->options.database);
+  free((char *)server->options.oidc);
   server->magic = 0;
   free(server);
 }
 
 void server_reload(struct server *server) {
+  struct oidc *oidc;
+  struct error error;
   if (server->tls)
     tls_reload(server->tls);
-  else
-    log_info("server: SIGHUP: there are no files of --tls-certificate, --tls-key or "
-             "--tls-client-ca to read again");
+  if (server->options.oidc && oidc_new(server->options.oidc, &oidc, &error)) {
+    oidc_replace(server, oidc);
+    log_info("server: read --oidc %s again", server->options.oidc);
+  } else if (server->options.oidc) {
+    log_error("server: --oidc stays as it was: %s", error.message);
+  }
+  if (!server->tls && !server->options.oidc)
+    log_info("server: SIGHUP: there are no files of --tls-certificate, --tls-key, "
+             "--tls-client-ca or --oidc to read again");
 }
 
 bool server_has_tls(const struct server *server) { return server->tls && tls_serves(server->tls); }

@@ -37,6 +37,9 @@ struct server_options {
   size_t n_trusted_proxies;
   const char *const *trusted_proxies;
 
+  const char
+      *oidc; /* file of identity providers (oidc/rules.h); NULL: none. Read again on SIGHUP */
+
   const char *listen;   /* "127.0.0.1" */
   int port;             /* 0: any free one, see server_port */
   const char *database; /* libpq connection string */
@@ -133,7 +136,7 @@ must_check bool server_start(const struct server_options *options, struct server
 /* Accepts no more connections, answers every parked and queued request with 503, joins the threads
  * and frees the server. */
 void server_stop(struct server *server);
-/* Reads the files of --tls-… again; logs the result. */
+/* Reads the files of --tls-… and --oidc again; logs the result. */
 void server_reload(struct server *server);
 int server_port(const struct server *server);
 bool server_has_tls(const struct server *server);

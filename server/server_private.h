@@ -25,6 +25,7 @@ struct fetches;
 struct fleet;
 struct flights;
 struct migrations;
+struct oidc;
 struct request_rates;
 struct response_cache;
 struct tls;
@@ -55,7 +56,9 @@ struct server {
   size_t n_remote_shares;
   char **remote_shares; /* TOKEN/IMAGE */
   struct networks trusted_proxies;
-  struct tls *tls; /* NULL: neither a certificate nor authorities of client certificates */
+  pthread_rwlock_t oidc_lock;
+  struct oidc *oidc; /* NULL: there is no --oidc; under oidc_lock */
+  struct tls *tls;   /* NULL: neither a certificate nor authorities of client certificates */
   struct daemon *daemon;
   struct connections *connections;
   char *openapi;                     /* the document's text */

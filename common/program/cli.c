@@ -41,11 +41,19 @@ struct http_client *cli_connect(const struct options *options) {
   cleanup_http_client struct http_client *client = NULL;
   struct error error;
   cleanup_free char *urls = option_list_join(options, "url");
-  if (http_client_new(urls, option_text(options, "token"), option_flag(options, "insecure-http"),
-                      5000, &client, &error) &&
-      http_client_set_certificate(client, option_text(options, "client-certificate"),
-                                  option_text(options, "client-key"), &error))
+  const char *token = option_text(options, "token"),
+             *command = option_text(options, "token-command");
+  if (token && command)
+    error_set(&error, "both a token and a command for one are given (options, variables or the "
+                      "configuration file): give only one");
+  else if (http_client_new(urls, command ? "-" : token, option_flag(options, "insecure-http"), 5000,
+                           &client, &error) &&
+           http_client_set_certificate(client, option_text(options, "client-certificate"),
+                                       option_text(options, "client-key"), &error)) {
+    if (command)
+      http_client_set_token_command(client, command);
     return TAKE(client);
+  }
   (void)!cli_fail(EXIT_USAGE, &error);
   return NULL;
 }

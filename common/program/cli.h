@@ -31,6 +31,10 @@
 #define OPTION_TOKEN \
   {.name = "token", .type = OPTION_TEXT, .argument = "TOKEN", \
    .help = "bearer token; better in WAVETUNE_TOKEN, where no other user sees it"}
+#define OPTION_TOKEN_COMMAND \
+  {.name = "token-command", .type = OPTION_TEXT, .argument = "COMMAND", \
+   .help = "a shell command that prints the token, in place of one; run again when the server " \
+           "answers 401"}
 #define OPTION_JSON \
   {.name = "json", .type = OPTION_FLAG, \
    .help = "print one JSON document instead of text"}
@@ -52,7 +56,7 @@
               "with --wait: stop waiting after this time, with exit code 9; the jobs go on; " \
               "0: no limit")
 #define SERVER_OPTIONS \
-  OPTION_URL, OPTION_TOKEN, OPTION_INSECURE_HTTP, OPTION_CLIENT_CERTIFICATE, OPTION_CLIENT_KEY, \
+  OPTION_URL, OPTION_TOKEN, OPTION_TOKEN_COMMAND, OPTION_INSECURE_HTTP, OPTION_CLIENT_CERTIFICATE, OPTION_CLIENT_KEY, \
   OPTION_JSON
 
 /* Defines the row `spec_ID` of the command that command_ID() runs. Further members of struct

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 
 #include "common/base/file.h"
 #include "common/program/error_codes.h"
@@ -14,6 +15,8 @@
 #define RESPONSE_MAX_DEFAULT ((size_t)64 << 20)
 #define HEADER_VALUE_MAX 1024
 #define HTTP_BUSY 503
+#define HTTP_UNAUTHORIZED 401
+#define TOKEN_BYTES_MAX 8192
 #define POLL_MS 1000 /* curl's own timers and a cancel wake it earlier */
 
 struct http_server {
@@ -31,6 +34,9 @@ struct http_client {
   pthread_mutex_t token_lock;
   char *authorization;     /* the whole header, or NULL; under token_lock */
   char *certificate, *key; /* files, or both NULL */
+  char *authorities;       /* a file, or NULL */
+  char *token_command;     /* NULL: the token is fixed */
+  bool has_token;          /* of the command */
   int64_t connect_timeout_ms;
   atomic_bool cancelled;
 };
@@ -156,6 +162,8 @@ void http_client_free(struct http_client *client) {
   free(client->servers);
   free(client->authorization);
   free(client->certificate);
+  free(client->authorities);
+  free(client->token_command);
   free(client->key);
   pthread_mutex_destroy(&client->token_lock);
   free(client);
@@ -176,6 +184,41 @@ bool http_client_set_certificate(struct http_client *client, const char *certifi
 
   client->certificate = xstrdup(certificate);
   client->key = xstrdup(key);
+  return true;
+}
+
+void http_client_set_authorities(struct http_client *client, const char *file) {
+  client->authorities = file ? xstrdup(file) : NULL;
+}
+
+void http_client_set_token_command(struct http_client *client, const char *command) {
+  client->token_command = xstrdup(command);
+}
+
+/* Runs the token's command. Its stderr is this program's. */
+static bool token_get(struct http_client *client, struct error *error) {
+  char token[TOKEN_BYTES_MAX + 2];
+  FILE *pipe = popen(client->token_command, "re");
+  if (!pipe)
+    return error_of(error, ERROR_UNAVAILABLE, "cannot run the command for the token: %s",
+                    strerror(errno));
+
+  size_t size = fread(token, 1, sizeof token - 1, pipe);
+  int status = pclose(pipe);
+  while (size && strchr(" \t\r\n", token[size - 1]))
+    size--;
+  token[size] = '\0';
+  if (status != 0)
+    return error_of(error, ERROR_UNAVAILABLE,
+                    "the command for the token (--token-command) failed with exit code %d",
+                    WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  if (size > TOKEN_BYTES_MAX || strlen(token) != size || !token_is_plain(token))
+    return error_of(error, ERROR_UNAVAILABLE,
+                    "the command for the token (--token-command) must print the token and nothing "
+                    "else");
+
+  http_client_set_token(client, token);
+  client->has_token = true;
   return true;
 }
 
@@ -280,7 +323,7 @@ static void easy_prepare(const struct http_client *client, const struct http_req
   if (attempt->server->is_loopback)
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
 
-  const char *certificates = getenv("SSL_CERT_FILE");
+  const char *certificates = client->authorities ? client->authorities : getenv("SSL_CERT_FILE");
   if (certificates && certificates[0])
     curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
   if (client->certificate) {
@@ -415,8 +458,9 @@ static void server_choose(struct http_client *client, size_t index) {
   client->current = index;
 }
 
-bool http_send(struct http_client *client, const struct http_request *request,
-               struct http_response *ret, struct error *error) {
+/* Sends the request to the servers in turn, with the token that the client has. */
+static bool send_to_servers(struct http_client *client, const struct http_request *request,
+                            struct http_response *ret, struct error *error) {
   *ret = (struct http_response){0};
   ALWAYS(request->path[0] == '/');
   __attribute__((cleanup(cleanup_curl_list_free))) struct curl_slist *headers = NULL;
@@ -472,6 +516,20 @@ bool http_send(struct http_client *client, const struct http_request *request,
   }
 
   return ret->status != 0;
+}
+
+bool http_send(struct http_client *client, const struct http_request *request,
+               struct http_response *ret, struct error *error) {
+  *ret = (struct http_response){0};
+  bool is_new = client->token_command && !client->has_token;
+  if (is_new && !token_get(client, error))
+    return false;
+
+  bool is_answered = send_to_servers(client, request, ret, error);
+  if (!is_answered || ret->status != HTTP_UNAUTHORIZED || !client->token_command || is_new)
+    return is_answered;
+  http_response_release(ret);
+  return token_get(client, error) && send_to_servers(client, request, ret, error);
 }
 
 void http_response_release(struct http_response *response) {

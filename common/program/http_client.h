@@ -34,6 +34,16 @@ must_check bool http_client_new(const char *urls, const char *token, bool insecu
 must_check bool http_client_set_certificate(struct http_client *client, const char *certificate,
                                             const char *key, struct error *error);
 
+/* Gets the token from a shell command, whose output it is, before the first request, and again
+ * after an answer of 401, whose request is then sent once more: such tokens may live for minutes.
+ * When the command fails, so does the request, with ERROR_UNAVAILABLE. To be called before the
+ * first request; the caller makes the client with a token, because the same rules hold for it. */
+void http_client_set_token_command(struct http_client *client, const char *command);
+
+/* Checks servers' certificates against the authorities in this file (PEM); NULL: as
+ * http_client_new. To be called before the first request. */
+void http_client_set_authorities(struct http_client *client, const char *file);
+
 #define HTTP_RETURN_MS 60000
 
 /* The options of every command that has --url and --token. */

@@ -7,7 +7,8 @@ int output_of(const struct options *options, enum output *ret_output) {
   static const char *const names[] = {[OUTPUT_TABLE] = "table",
                                       [OUTPUT_WIDE] = "wide",
                                       [OUTPUT_JSON] = "json",
-                                      [OUTPUT_CSV] = "csv"};
+                                      [OUTPUT_CSV] = "csv",
+                                      [OUTPUT_MARKDOWN] = "markdown"};
   const char *name = option_text(options, "output");
   if (!name) {
     *ret_output = option_flag(options, "json") ? OUTPUT_JSON : OUTPUT_TABLE;
@@ -20,7 +21,8 @@ int output_of(const struct options *options, enum output *ret_output) {
       return EXIT_OK;
     }
   return cli_refuse(EXIT_USAGE,
-                    "--output \"%.20s\" is unknown: it must be table, wide, json or csv", name);
+                    "--output \"%.20s\" is unknown: it must be table, wide, json, csv or markdown",
+                    name);
 }
 
 static void print_table(const json_t *rows, const struct cli_column *columns, size_t n_columns,
@@ -85,6 +87,47 @@ static void print_csv(const json_t *rows, const struct cli_column *columns, size
   }
 }
 
+/* A cell between quotes of code, in which neither names nor "@" mean anything. */
+static void print_markdown_cell(const char *text, bool is_number, FILE *out) {
+  bool is_code = *text && !is_number;
+  fputs(is_code ? " `" : " ", out);
+  for (; *text; text++) {
+    if (*text == '|')
+      fputc('\\', out);
+    fputc(*text == '`' ? '\'' : *text, out);
+  }
+  fputs(is_code ? "` |" : " |", out);
+}
+
+static void print_markdown(const json_t *rows, const struct cli_column *columns, size_t n_columns,
+                           FILE *out) {
+  size_t index;
+  const json_t *row;
+
+  fputc('|', out);
+  for (size_t i = 0; i < n_columns; i++)
+    if (!columns[i].is_wide)
+      fprintf(out, " %s |", columns[i].heading);
+  fputs("\n|", out);
+  for (size_t i = 0; i < n_columns; i++)
+    if (!columns[i].is_wide)
+      fputs(columns[i].is_number ? "---:|" : "---|", out);
+  fputc('\n', out);
+
+  json_array_foreach (rows, index, row) {
+    fputc('|', out);
+    for (size_t i = 0; i < n_columns; i++) {
+      if (columns[i].is_wide)
+        continue;
+      const json_t *value = json_object_get(row, columns[i].member);
+      cleanup_free char *text = columns[i].format ? columns[i].format(value) : cli_format(value);
+      text_make_printable(text);
+      print_markdown_cell(text, columns[i].is_number, out);
+    }
+    fputc('\n', out);
+  }
+}
+
 void output_rows(enum output output, const json_t *rows, const struct cli_column *columns,
                  size_t n_columns, FILE *out) {
   switch (output) {
@@ -98,6 +141,9 @@ void output_rows(enum output output, const json_t *rows, const struct cli_column
     break;
   case OUTPUT_CSV:
     print_csv(rows, columns, n_columns, out);
+    break;
+  case OUTPUT_MARKDOWN:
+    print_markdown(rows, columns, n_columns, out);
     break;
   }
 }

@@ -1,10 +1,11 @@
-/* The option -o of commands that list: one list as a table, a wide table, JSON or CSV.
+/* The option -o of commands that list: one list as a table, a wide table, JSON, CSV or
+ * Markdown.
  *
  * A list is an array of objects, its rows, and a table of columns (struct cli_column), each of
  * which shows one member of the rows. Columns that are `is_wide` are left out of the plain table.
  * CSV is RFC 4180 with lines that end in "\n": all columns, headed by the members' names, with the
  * values as they are in JSON, not as the table formats them; a control character is '?', so that
- * each row is one line.
+ * each row is one line. Markdown has the columns of the plain table, as in a comment on GitHub.
  *
  * Memory: nothing is kept. Threads: one. */
 #ifndef WAVETUNE_COMMON_PROGRAM_OUTPUT_H
@@ -15,10 +16,11 @@
 /* clang-format off */
 #define OPTION_OUTPUT \
   {.name = "output", .letter = 'o', .type = OPTION_TEXT, .argument = "FORMAT", .flag_only = true, \
-   .help = "how the list is printed: table, wide (with more columns), json or csv; -o for short"}
+   .help = \
+   "how the list is printed: table, wide (with more columns), json, csv or markdown; -o for short"}
 /* clang-format on */
 
-enum output { OUTPUT_TABLE, OUTPUT_WIDE, OUTPUT_JSON, OUTPUT_CSV };
+enum output { OUTPUT_TABLE, OUTPUT_WIDE, OUTPUT_JSON, OUTPUT_CSV, OUTPUT_MARKDOWN };
 
 /* What -o asks for; without it, --json is -o json, and a table is the default. Returns EXIT_OK, or
  * prints why the format is unknown and returns EXIT_USAGE. */

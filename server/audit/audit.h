@@ -43,6 +43,7 @@
   ACTION(RELEASE_POISON, "release-poison")                                                         \
   ACTION(SET_SHARE, "set-share")                                                                   \
   ACTION(COLLECT, "collect")                                                                       \
+  ACTION(ACCEPT_TOKEN, "accept-token")                                                             \
   ACTION(MAKE_TOKEN, "make-token")                                                                 \
   ACTION(REVOKE_TOKEN, "revoke-token")
 

@@ -29,7 +29,7 @@ struct request {
   size_t body_size;
   json_t *json;   /* the body of a JSON route, valid until the answer; else NULL */
   unsigned roles; /* of the token; TOKEN_ANYONE without one */
-  char token_name[65];
+  char token_name[TOKEN_NAME_SIZE];
   int64_t token_id;       /* in the database; 0 without one */
   char token_agent[33];   /* the only agent that the token may act as; "": it is not bound */
   bool is_by_certificate; /* authorised by a client certificate instead of a token */

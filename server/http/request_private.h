@@ -130,7 +130,8 @@ struct request_private {
   /* The tokens' generation when this one was found; 0: it is checked before the request runs
    * again. */
   uint64_t auth_generation;
-  int64_t auth_expires_ms; /* of its token; 0: never */
+  int64_t auth_expires_ms;    /* of its token; 0: never */
+  int64_t session_expires_ms; /* of a provider's token, whose identity is looked up; 0: none */
   bool has_length, is_chunked;
   uint64_t body_declared; /* Content-Length */
   size_t body_capacity, discarded;

@@ -25,6 +25,8 @@
   ROLE(OPERATOR, "operator")                                                                       \
   ROLE(ADMIN, "admin")
 
+#define TOKEN_NAME_SIZE 201
+
 enum token_role_bit {
 #define X(id, name) TOKEN_##id##_BIT,
   TOKEN_ROLES(X)

@@ -3,7 +3,7 @@
 
 #include <strings.h>
 
-#define TOKEN_LENGTH_MAX 256
+#define TOKEN_LENGTH_MAX 8192 /* those of identity providers have 1 to 4 KiB */
 
 static int hex_value(char c) {
   if (c >= '0' && c <= '9')

@@ -58,7 +58,7 @@ must_check char *roles_text(unsigned roles, const char *separator);
 /* Names separated by commas; the error's pointer is /role. */
 must_check bool roles_parse(const char *text, unsigned *ret_roles, struct error *error);
 
-/* The token of "Bearer TOKEN", NULL for any other value. TOKEN is 1 to 256 visible
+/* The token of "Bearer TOKEN", NULL for any other value. TOKEN is 1 to 8192 visible
  * characters. */
 const char *header_bearer(const char *value);
 

@@ -33,6 +33,10 @@ struct auth {
     int64_t until_ms;
     bool is_expired;
   } unknown[UNKNOWN_MAX];
+  struct session {
+    struct digest token, identity;
+    int64_t expires_ms; /* 0: the slot is free */
+  } sessions[AUTH_SESSIONS];
   struct rate lookups;
   size_t n_used;
   int64_t used[AUTH_USED_MAX];
@@ -80,6 +84,41 @@ static struct unknown_token *unknown_slot(struct auth *auth, const struct digest
   return &auth->unknown[(digest->bytes[0] | (size_t)digest->bytes[1] << 8) % UNKNOWN_MAX];
 }
 
+static struct session *session_slot(struct auth *auth, const struct digest *digest) {
+  return &auth->sessions[(digest->bytes[0] | (size_t)digest->bytes[1] << 8) % AUTH_SESSIONS];
+}
+
+/* The token of the identity of a provider's token, with the end of the latter. */
+static bool session_find(struct auth *auth, const struct digest *digest,
+                         struct auth_token *ret_token) {
+  pthread_mutex_lock(&auth->unknown_lock);
+  struct session session = *session_slot(auth, digest);
+  pthread_mutex_unlock(&auth->unknown_lock);
+  if (!session.expires_ms || !digest_equal(&session.token, digest))
+    return false;
+
+  pthread_rwlock_rdlock(&auth->lock);
+  const struct auth_token *token = token_find(auth, &session.identity);
+  if (token)
+    *ret_token = *token;
+  pthread_rwlock_unlock(&auth->lock);
+  ret_token->expires_ms = session.expires_ms;
+  return token != NULL;
+}
+
+void auth_add_session(struct auth *auth, const struct digest *token, const struct digest *identity,
+                      int64_t expires_ms) {
+  pthread_mutex_lock(&auth->unknown_lock);
+  *session_slot(auth, token) = (struct session){*token, *identity, expires_ms};
+  pthread_mutex_unlock(&auth->unknown_lock);
+}
+
+void auth_forget_sessions(struct auth *auth) {
+  pthread_mutex_lock(&auth->unknown_lock);
+  memset(auth->sessions, 0, sizeof auth->sessions);
+  pthread_mutex_unlock(&auth->unknown_lock);
+}
+
 enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
                            struct auth_token *ret_token) {
   pthread_rwlock_rdlock(&auth->lock);
@@ -87,7 +126,7 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
   if (token)
     *ret_token = *token;
   pthread_rwlock_unlock(&auth->lock);
-  if (token)
+  if (token || session_find(auth, digest, ret_token))
     return auth_has_expired(ret_token->expires_ms) ? AUTH_EXPIRED : AUTH_KNOWN;
 
   int64_t now_ms = clock_monotonic_ms();
@@ -108,8 +147,12 @@ bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint
   pthread_rwlock_wrlock(&auth->lock);
   bool is_newest = auth_answers(auth) == since;
   for (size_t i = 0; is_newest && i < n; i++) {
-    if (token_find(auth, &tokens[i].digest))
+    struct auth_token *known = (struct auth_token *)token_find(auth, &tokens[i].digest);
+    if (known) { /* an identity's ends with the last of its tokens */
+      if (known->expires_ms && known->expires_ms < tokens[i].expires_ms)
+        known->expires_ms = tokens[i].expires_ms;
       continue;
+    }
     GROW(auth->tokens, auth->n, auth->capacity);
     auth->tokens[auth->n++] = tokens[i];
     qsort(auth->tokens, auth->n, sizeof *auth->tokens, token_compare);
@@ -291,6 +334,50 @@ void tokens_answer_unknown(struct request_private *request, bool is_expired) {
   request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "%s", why.message);
 }
 
+void tokens_look_up_again(struct request *request) {
+  struct request_private *private_ = request_private_of(request);
+  enum queue_answer answer = queue_add(request->server->queue, private_, true);
+  if (answer == QUEUE_ADDED)
+    return;
+
+  counter_add(COUNTER_queue_shed, answer == QUEUE_FULL);
+  request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "%s",
+                  answer == QUEUE_FULL ? "too many requests wait for the database; try again"
+                                       : "the server is stopping; try again");
+}
+
+/* Whether the digest of the request's token is to be looked up: of a provider's token that of its
+ * identity. False: the request is answered, or waits. */
+static bool is_identified(struct worker *worker, struct request_private *request) {
+  const char *authorization = request->connection->headers[HEADER_AUTHORIZATION],
+             *text = authorization ? header_bearer(authorization) : NULL;
+  struct error error;
+  struct digest identity;
+  if (!text || !strchr(text, '.')) /* tokens of this server have no dots */
+    return true;
+
+  switch (oidc_identify(worker, &request->request, text, &identity, &request->session_expires_ms,
+                        &error)) {
+  case OIDC_IDENTIFIED:
+    auth_add_session(worker->server->auth, &request->token, &identity, request->session_expires_ms);
+    request->token = identity;
+    return true;
+  case OIDC_REFUSED:
+    if (error.kind == ERROR_UNAUTHENTICATED || error.kind == ERROR_FORBIDDEN) {
+      metrics_note_refusal(REFUSED_PROVIDER);
+      client_note_refused(&request->request, error.message);
+      if (error.kind == ERROR_UNAUTHENTICATED)
+        error_prefix(&error, "the identity provider's token is refused: ");
+    }
+    answer_failure(&request->request, &error);
+    return false;
+  case OIDC_WAITS:
+    return false;
+  default:
+    return true;
+  }
+}
+
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n) {
   struct server *server = worker->server;
   struct digest digests[QUEUE_TOKENS_MAX];
@@ -300,6 +387,15 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
   bool is_answered;
   uint64_t since;
 
+  size_t n_identified = 0;
+  for (size_t i = 0; i < n; i++) {
+    struct request_private *request = requests[i];
+    log_set_request(request->request.id);
+    if (is_identified(worker, request))
+      requests[n_identified++] = request;
+  }
+  log_set_request(NULL);
+  n = n_identified;
   for (size_t i = 0; i < n; i++)
     digests[i] = requests[i]->token;
 
@@ -334,7 +430,10 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
     } else {
       if (token->replaces)
         auth_note_use(server->auth, token->id);
-      request_set_token(requests[i], token);
+      struct auth_token given = *token; /* requests may have the same one */
+      if (requests[i]->session_expires_ms)
+        given.expires_ms = requests[i]->session_expires_ms;
+      request_set_token(requests[i], &given);
       requests[i]->state = REQUEST_AUTHORISED;
       request_resume(requests[i]);
     }

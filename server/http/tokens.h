@@ -14,7 +14,6 @@
 #include "server/http/route.h"
 #include "server/server.h"
 
-#define TOKEN_NAME_SIZE 65
 #define TOKEN_AGENT_SIZE 33
 
 struct auth_token {
@@ -54,6 +53,14 @@ must_check bool auth_add(struct auth *auth, const struct auth_token *tokens, siz
                          uint64_t since);
 must_check bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n,
                              uint64_t since);
+/* A token of an identity provider (server/oidc/) is that of an identity, whose digest is in the
+ * table: notes that it was verified. AUTH_SESSIONS are kept; one that was dropped is verified
+ * again. auth_forget_sessions drops all. */
+#define AUTH_SESSIONS 4096
+void auth_add_session(struct auth *auth, const struct digest *token, const struct digest *identity,
+                      int64_t expires_ms);
+void auth_forget_sessions(struct auth *auth);
+
 /* How many of the database's answers were added, including those that changed nothing. */
 uint64_t auth_answers(struct auth *auth);
 uint64_t auth_generation(struct auth *auth);
@@ -69,6 +76,18 @@ size_t auth_take_used(struct auth *auth, int64_t ret_ids[AUTH_USED_MAX]);
  * 401. */
 struct request_private;
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n);
+
+/* Looks up the token of a request again, which a worker did not answer (OIDC_WAITS). Any thread. */
+void tokens_look_up_again(struct request *request);
+
+/* Defined by server/oidc/: what a token of an identity provider is worth. OIDC_IDENTIFIED: the
+ * identity's row is in the database. OIDC_REFUSED: the answer is *error. OIDC_WAITS: the request
+ * belongs to another thread, which calls tokens_look_up_again. OIDC_NOT_USED: there is no --oidc.
+ */
+enum oidc_answer { OIDC_IDENTIFIED, OIDC_REFUSED, OIDC_WAITS, OIDC_NOT_USED };
+enum oidc_answer oidc_identify(struct worker *worker, struct request *request, const char *text,
+                               struct digest *ret_identity, int64_t *ret_expires_ms,
+                               struct error *error);
 
 /* Answers 401: the request's token is not live, or no live token has its certificate. */
 void tokens_answer_unknown(struct request_private *request, bool is_expired);

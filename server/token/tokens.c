@@ -81,7 +81,7 @@ static bool expires_parse(const char *text, int64_t *ret_ms, struct error *error
 }
 
 /* A publisher may move the channels that its token names, and no others. */
-static bool channels_check(const struct texts *channels, unsigned roles, struct error *error) {
+bool token_channels_check(const struct texts *channels, unsigned roles, struct error *error) {
   bool is_publisher = (roles & TOKEN_PUBLISHER) != 0;
   if (is_publisher != (channels->n > 0))
     return error_at(error, "/channels",
@@ -118,7 +118,7 @@ bool token_request_parse(const json_t *json, struct token_request *ret, struct e
   if (!token_name_is_good(ret->name))
     return error_at(error, "/name",
                     "a token's name is 1 to 64 of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"");
-  if (!roles_parse(ret->role, &roles, error) || !channels_check(&ret->channels, roles, error))
+  if (!roles_parse(ret->role, &roles, error) || !token_channels_check(&ret->channels, roles, error))
     return false;
   if (roles != TOKEN_ENROL && (ret->uses != FIELD_NONE || ret->agent_name || ret->environment))
     return error_at(error, "/role",
@@ -249,7 +249,7 @@ bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
 struct token {
   int64_t id, uses_left, made_by_id, revoked_by_id;
   char *name, *role, *created_at, *revoked_at, *expires_at, *agent, *agent_name, *certificate,
-      *made_by, *revoked_by;
+      *made_by, *revoked_by, *issuer;
   json_t *environment;
   struct texts channels;
 };
@@ -267,6 +267,8 @@ static const struct field token_fields[] = {
     FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
     FIELD(TEXTS, channels, FIELD_ANSWER),
     FIELD(TEXT, certificate, FIELD_ANSWER),
+    FIELD(TEXT, issuer, FIELD_ANSWER,
+          .about = "of an identity: the provider whose tokens are for it (serve --oidc)"),
     FIELD(TEXT, made_by, FIELD_ANSWER, .schema = SCHEMA_BY),
     FIELD(ID, made_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
     FIELD(TEXT, revoked_by, FIELD_ANSWER, .schema = SCHEMA_BY),

@@ -31,6 +31,10 @@ struct token_request {
   const char *agent;     /* the only agent that it may act as; NULL: it is not bound */
   int64_t replaces;      /* the token that ends after this one is first used; FIELD_NONE: none */
 };
+/* Whether tokens with these roles may have, and have, these channels; the error's pointer begins
+ * with /channels. */
+must_check bool token_channels_check(const struct texts *channels, unsigned roles,
+                                     struct error *error);
 /* All absent. */
 void token_request_init(struct token_request *request);
 /* For one that was parsed. */

@@ -64,7 +64,7 @@ LEFT JOIN revoked USING (id);
 SELECT id, name, array_to_string(array_prepend(role, also), ',') AS role,
        rfc3339(created_at) AS created_at, rfc3339(revoked_at) AS revoked_at,
        rfc3339(expires_at) AS expires_at, agent, uses_left, agent_name, environment, channels,
-       certificate, made_by, made_by_id, revoked_by, revoked_by_id
+       certificate, issuer, made_by, made_by_id, revoked_by, revoked_by_id
 FROM tokens
 WHERE id > :after::bigint
 ORDER BY id

@@ -1,0 +1,204 @@
+/* From a provider's token to an identity: issuer, signature, claims, rule, row. */
+#include "server/oidc/oidc.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "common/base/log.h"
+#include "server/audit/audit.h"
+#include "server/counters.h"
+#include "server/db/db_record.h"
+#include "server/http/client.h"
+#include "server/http/request.h"
+#include "server/http/router.h"
+#include "server/http/tokens.h"
+#include "server/oidc/keys.h"
+#include "server/oidc/oidc.sql.h"
+#include "server/oidc/rules.h"
+#include "server/server_private.h"
+
+#define CLAIM_SHOWN_MAX 200
+
+struct oidc {
+  struct oidc_issuers issuers;
+  size_t n_keys;
+  struct issuer_keys *keys[OIDC_ISSUERS_MAX]; /* in the order of the issuers */
+};
+
+bool oidc_new(const char *path, struct oidc **ret_oidc, struct error *error) {
+  struct oidc *oidc = xcalloc(1, sizeof *oidc);
+  bool is_good = oidc_issuers_read(path, &oidc->issuers, error);
+  while (is_good && oidc->n_keys < oidc->issuers.n) {
+    is_good = issuer_keys_new(&oidc->issuers.all[oidc->n_keys], tokens_look_up_again,
+                              &oidc->keys[oidc->n_keys], error);
+    oidc->n_keys += is_good;
+  }
+
+  if (is_good)
+    *ret_oidc = oidc;
+  else
+    oidc_free(oidc);
+  return is_good;
+}
+
+void oidc_free(struct oidc *oidc) {
+  if (!oidc)
+    return;
+  for (size_t i = 0; i < oidc->n_keys; i++)
+    issuer_keys_free(oidc->keys[i]);
+  oidc_issuers_release(&oidc->issuers);
+  free(oidc);
+}
+
+/* What a valid token gives its sender. The texts are its own: the file may be read again. */
+struct identity {
+  char name[TOKEN_NAME_SIZE];
+  char *issuer, *role;
+  struct texts channels;
+  struct digest digest;
+  json_t *shown; /* claims for the audit */
+};
+
+static void identity_release(struct identity *identity) {
+  free(identity->issuer);
+  free(identity->role);
+  for (size_t i = 0; i < identity->channels.n; i++)
+    free(identity->channels.all[i]);
+  free(identity->channels.all);
+  json_decref(identity->shown);
+}
+
+/* The claims by which people find the run, and those that the rule required. */
+static json_t *claims_shown(const json_t *claims, const struct oidc_rule *rule) {
+  static const char *const names[] = {"sub",          "jti",         "actor",  "user_login",
+                                      "run_id",       "run_attempt", "sha",    "event_name",
+                                      "workflow_ref", "pipeline_id", "job_id", NULL};
+  json_t *shown = json_object();
+  for (size_t i = 0; i < ARRAY_LENGTH(names) - 1 + rule->n_claims; i++) {
+    bool is_listed = i < ARRAY_LENGTH(names) - 1;
+    const char *name = is_listed ? names[i] : rule->claims[i - ARRAY_LENGTH(names) + 1].name;
+    const char *text = json_string_value(json_object_get(claims, name));
+    if (text)
+      json_put(shown, name, json_stringn(text, utf8_cut(text, strlen(text), CLAIM_SHOWN_MAX)));
+  }
+  return shown;
+}
+
+static void identity_fill(struct identity *identity, const struct oidc_issuer *issuer,
+                          const struct oidc_rule *rule, const json_t *claims) {
+  oidc_name(issuer, claims, identity->name);
+  identity->issuer = xstrdup(issuer->issuer);
+  identity->role = xstrdup(rule->role);
+  identity->channels.n = rule->channels.n;
+  if (rule->channels.n)
+    identity->channels.all = xcalloc(rule->channels.n, sizeof(char *));
+  for (size_t i = 0; i < rule->channels.n; i++)
+    identity->channels.all[i] = xstrdup(rule->channels.all[i]);
+  identity->digest = oidc_identity_digest(issuer, rule, identity->name);
+  identity->shown = claims_shown(claims, rule);
+}
+
+/* Verifies the token. OIDC_IDENTIFIED: *identity is filled. */
+static enum oidc_answer token_verify(struct oidc *oidc, const struct jwt *jwt,
+                                     struct request *request, struct identity *identity,
+                                     int64_t *ret_until_s, struct error *error) {
+  const char *url = json_string_value(json_object_get(jwt->claims, "iss"));
+  const struct oidc_issuer *issuer = oidc_issuer_find(&oidc->issuers, url);
+  if (!issuer) {
+    error_of(error, ERROR_UNAUTHENTICATED,
+             "it is of the issuer \"%.200s\", which serve --oidc does not name", url ? url : "");
+    return OIDC_REFUSED;
+  }
+
+  /* The claims first: no fetch for a token that would be refused anyhow. */
+  struct issuer_keys *keys = oidc->keys[issuer - oidc->issuers.all];
+  if (!jwt_check_claims(jwt->claims, issuer->issuer, issuer->audience, (int64_t)time(NULL),
+                        ret_until_s, error))
+    return OIDC_REFUSED;
+  enum keys_answer answer = issuer_keys_verify(keys, jwt, request, error);
+  if (answer != KEYS_VALID)
+    return answer == KEYS_WAIT ? OIDC_WAITS : OIDC_REFUSED;
+
+  const struct oidc_rule *rule = oidc_rule_find(issuer, jwt->claims);
+  if (!rule) {
+    cleanup_free char *seen = oidc_claims_seen(issuer, jwt->claims);
+    error_of(error, ERROR_FORBIDDEN,
+             "the token is valid, but no rule of serve --oidc holds for it: it has %s", seen);
+    return OIDC_REFUSED;
+  }
+
+  identity_fill(identity, issuer, rule, jwt->claims);
+  return OIDC_IDENTIFIED;
+}
+
+/* Puts the identity's row, and a row of the audit. */
+static bool identity_store(struct db *db, const struct identity *identity, const struct jwt *jwt,
+                           int64_t until_s, struct request *request, struct error *error) {
+  cleanup_parameters struct db_parameters freed = {0}, put = {0};
+  cleanup_rows struct db_rows *rows = NULL;
+  struct db_array channels;
+  double issued_s = json_number_value(json_object_get(jwt->claims, "iat"));
+
+  bind_digest(&freed, "digest", &identity->digest);
+  bind_integer(&freed, "issued_s", (int64_t)issued_s - JWT_LEEWAY_S);
+  bind_text(&put, "name", identity->name);
+  bind_text(&put, "role", identity->role);
+  bind_digest(&put, "digest", &identity->digest);
+  bind_integer(&put, "until_s", until_s);
+  bind_text(&put, "issuer", identity->issuer);
+  if (identity->channels.n) {
+    db_array_init(&channels);
+    for (size_t i = 0; i < identity->channels.n; i++)
+      db_array_text(&channels, identity->channels.all[i]);
+    bind_array(&put, "channels", &channels);
+  } else {
+    bind_text(&put, "channels", NULL);
+  }
+
+  if (!db_begin(db, error))
+    return false;
+  bool ok = db_run(db, &sql_identity_free_digest, &freed, NULL, error) &&
+            db_run(db, &sql_identity_put, &put, &rows, error);
+  if (ok && !db_count(rows))
+    ok = error_of(error, ERROR_UNAUTHENTICATED,
+                  "the tokens of \"%s\" that were issued until now were revoked", identity->name);
+  if (ok) {
+    char peer[ADDRESS_SIZE]; /* request_author would remember a request without a token */
+    const struct author author = {db_get_integer(rows, 0, "id"), identity->name, identity->role,
+                                  client_address(request, peer)};
+    json_t *detail = json_pack("{s:s, s:O, s:I}", "issuer", identity->issuer, "claims",
+                               identity->shown, "until", (json_int_t)until_s);
+    ALWAYS(detail != NULL);
+    ok = audit_note(db, &author, AUDIT_ACCEPT_TOKEN, identity->name, detail, error);
+  }
+  return db_end(db, ok, error);
+}
+
+enum oidc_answer oidc_identify(struct worker *worker, struct request *request, const char *text,
+                               struct digest *ret_identity, int64_t *ret_expires_ms,
+                               struct error *error) {
+  struct server *server = worker->server;
+  cleanup_jwt struct jwt jwt = {0};
+  __attribute__((cleanup(identity_release))) struct identity identity = {0};
+  int64_t until_s;
+  if (!jwt_parse(text, &jwt, error)) {
+    error_become(error, ERROR_UNAUTHENTICATED);
+    return OIDC_REFUSED;
+  }
+
+  pthread_rwlock_rdlock(&server->oidc_lock);
+  enum oidc_answer answer =
+      server->oidc ? token_verify(server->oidc, &jwt, request, &identity, &until_s, error)
+                   : OIDC_NOT_USED;
+  pthread_rwlock_unlock(&server->oidc_lock);
+  if (answer != OIDC_IDENTIFIED)
+    return answer;
+  if (!identity_store(worker->db, &identity, &jwt, until_s, request, error))
+    return OIDC_REFUSED;
+
+  counter_add(COUNTER_oidc_tokens, 1);
+  log_info("oidc: accepted a token of %s with the role %s", identity.name, identity.role);
+  *ret_identity = identity.digest;
+  *ret_expires_ms = until_s * 1000;
+  return OIDC_IDENTIFIED;
+}

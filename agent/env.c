@@ -45,6 +45,7 @@ const struct command_spec probe_command = {
     .options = probe_options,
     .n_options = ARRAY_LENGTH(probe_options),
     .run = probe_run,
+    .awaits_signals = true,
 };
 
 static void query_print(const json_t *environment) {
@@ -214,6 +215,7 @@ const struct command_spec env_command = {
     .options = env_options,
     .n_options = ARRAY_LENGTH(env_options),
     .run = env_run,
+    .awaits_signals = true,
 };
 
 #define OPTION_ROOT                                                                                \

@@ -43,13 +43,17 @@ def status_and_size(port, target, *headers):
     return int(head.split()[1]), len(body), dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
 
 
-def nginx_start(bench, body):
+def nginx_start(bench, body, pair=None):
+    """(process, port) of nginx that serves /release.json; with a certificate (certificates.Pair), (process, port, port of TLS)."""
     folder = bench.folder
     (folder / "www").mkdir()
     (folder / "www/release.json").write_bytes(body)
     folder.chmod(0o755)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as other:
+        port, tls_port = free.getsockname()[1], other.getsockname()[1]
+    # As wavetune-server: no sessions are resumed.
+    tls = pair and (f"listen 127.0.0.1:{tls_port} ssl backlog=4096; ssl_certificate {pair.certificate}; ssl_certificate_key {pair.key};"
+                    " ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache off; ssl_session_tickets off;")
     configuration = folder / "nginx.conf"
     configuration.write_text(f"""
 daemon off; worker_processes 2; pid {folder}/pid; error_log {folder}/error.log;
@@ -57,7 +61,7 @@ events {{ worker_connections 1024; }}
 http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; open_file_cache max=100;
   client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c; uwsgi_temp_path {folder}/d;
   scgi_temp_path {folder}/e; types {{ application/json json; }}
-  server {{ listen 127.0.0.1:{port} backlog=4096; root {folder}/www; }} }}
+  server {{ listen 127.0.0.1:{port} backlog=4096; {tls or ""} root {folder}/www; }} }}
 """)
     process = subprocess.Popen([driver.need("nginx", "nginx-light"), "-c", str(configuration)], stderr=subprocess.DEVNULL)
     bench.programs.callback(process.wait, 20)
@@ -65,7 +69,7 @@ http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000
     for _ in range(100):
         try:
             socket.create_connection(("127.0.0.1", port)).close()
-            return process, port
+            return (process, port, tls_port) if pair else (process, port)
         except ConnectionRefusedError:
             time.sleep(0.05)
     sys.exit("nginx did not start")

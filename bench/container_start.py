@@ -7,9 +7,10 @@
   2. the triton format: us for each file, beside folders and empty files of the same names, and what syncing each file would
      cost instead of the file system once.
   3. 1,000 containers that start at once against one server, against nginx with the same bytes: a load program opens 1,000
-     connections in one moment, each asks for the channel entry and the release (bench/start_load.c).
+     connections in one moment, each asks for the channel entry and the release (bench/start_load.c). Without TLS, and with it:
+     both have the same certificate (ECDSA P-256), and no session is resumed.
 
-    WAVETUNE_BUILD=build/release bench/container_start.py [RUNS]      default 9
+    WAVETUNE_BUILD=build/release bench/container_start.py [--starts] [RUNS]      default 9; --starts: only part 3
 
 A virtual machine that gets its memory as it touches it pays more for each new page than for the work on it, also for every
 file that is written. The line on pages prints that cost.
@@ -24,14 +25,14 @@ import json
 import mmap
 import os
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
 import time
 import urllib.parse
 
-import driver
+import driver  # finds the modules of tests/system
+import certificates
 import harness
 from cached_get import nginx_start
 
@@ -167,57 +168,75 @@ def measure_files(fetches, runs):
     return written, statistics.median(took["empty files"])
 
 
-def measure_starts(bench, server, question, entry, release, body, runs):
-    (bench.folder / "entry.json").write_bytes(entry)
-    web, port = nginx_start(bench, body)
-    shutil.copy(bench.folder / "entry.json", bench.folder / "www/entry.json")
-    sides = {"nginx": (web.pid, port, [driver.get_request(path) for path in ("/entry.json", "/release.json")]),
-             "wavetune": (server.process.pid, server.port, [driver.get_request(path, server.token) for path in (question, release)])}
+def measure_fetches(server, bench, runs):
+    """Parts 1 and 2; returns the lines of ratios."""
+    print(f"{ENTRIES:,} entries, ms, medians of {runs} fetches into new folders", flush=True)
+    together = {}
+    for format in ("json", "dejavu"):
+        fetches = Fetches(server, bench, format, "dejavu")
+        fetches.run()
+        together[format] = print_parts(format, [fetches.run() for _ in range(runs)])
+        unchanged = print_parts(f"{format}, unchanged", [fetches.run(again=True) for _ in range(runs)])
+    version = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        subprocess.run([harness.BUILD / "wavetune", "--version"], capture_output=True, check=True)
+        version.append((time.perf_counter() - began) * 1e3)
+    print(f"  wavetune --version: {driver.spread(version, 1)} ms, the cost of any process here")
+
+    publish(server, bench, "triton", triton_tree)
+    print(f"{TRITON_FILES:,} files of the triton format, ms", flush=True)
+    written, empty = measure_files(Fetches(server, bench, "triton", "triton"), runs)
+    return [*(f"{ENTRIES:,} entries as {format}: {ms / 100:.2f} of the goal of 100 ms" for format, ms in together.items()),
+            f"unchanged: {unchanged:.2f} ms, one 304",
+            f"triton: {written:.1f} us a file rendered, written and synced, {written / empty:.2f} x an empty file"]
+
+
+def measure_starts(server, bench, runs):
+    """Part 3; returns the lines of ratios."""
+    members = "&".join(f"{name}={urllib.parse.quote(str(value))}" for name, value in ENVIRONMENT.items())
+    question = f"/v1/cache?channel=stable&tag=dejavu&{members}"
+    answer = server.request("GET", question)
+    release = f"/v1/releases/{answer.json['release']}"
+    body = server.request("GET", release).body
+    print(f"{CONTAINERS:,} containers at once, {len(body):,} bytes each, {runs} rounds in turn", flush=True)
+
+    authority = certificates.Authority(bench.folder)
+    pair = authority.server()
+    secured = certificates.TlsServer(server.database, bench.folder, authority, pair)
+    bench.programs.callback(secured.stop)
+    web, port, tls_port = nginx_start(bench, body, pair)
+    (bench.folder / "www/entry.json").write_bytes(answer.body)
+    static = [driver.get_request(path) for path in ("/entry.json", "/release.json")]
+    served = [driver.get_request(path, server.token) for path in (question, release)]
+    sides = {"nginx": (web.pid, port, static), "wavetune": (server.process.pid, server.port, served),
+             "nginx, TLS": (web.pid, tls_port, static, "https"),
+             "wavetune, TLS": (secured.process.pid, secured.port, served, "https")}
     seen = driver.compare_starts(sides, CONTAINERS, runs)
-    return {label: statistics.median(seen["wavetune"][label]) / statistics.median(seen["nginx"][label]) for label in ("p50", "p99")}
+    ratios = []
+    for tls in ("", ", TLS"):
+        p50, p99, last = (statistics.median(seen["wavetune" + tls][label]) / statistics.median(seen["nginx" + tls][label])
+                          for label in ("p50", "p99", "last"))
+        ratios.append(f"{CONTAINERS:,} starts at once{tls}: p50 {p50:.2f} x, p99 {p99:.2f} x, all done {last:.2f} x nginx's")
+    return ratios
 
 
 def main():
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 9
+    arguments = [argument for argument in sys.argv[1:] if argument != "--starts"]
+    runs = int(arguments[0]) if arguments else 9
     driver.need("nginx", "nginx-light")
     with driver.Bench() as bench:
         server = bench.server()
         harness.wavetune(None, "key", "new", bench.folder / "publisher")
         publish(server, bench, "dejavu", dejavu_tree)
-        publish(server, bench, "triton", triton_tree)
         bench.print_machine()
-        print(f"pages: {page_touch_us():.1f} us for the first touch of each", flush=True)
-
-        print(f"{ENTRIES:,} entries, ms, medians of {runs} fetches into new folders", flush=True)
-        together = {}
-        for format in ("json", "dejavu"):
-            fetches = Fetches(server, bench, format, "dejavu")
-            fetches.run()
-            together[format] = print_parts(format, [fetches.run() for _ in range(runs)])
-            unchanged = print_parts(f"{format}, unchanged", [fetches.run(again=True) for _ in range(runs)])
-        version = []
-        for _ in range(runs):
-            began = time.perf_counter()
-            subprocess.run([harness.BUILD / "wavetune", "--version"], capture_output=True, check=True)
-            version.append((time.perf_counter() - began) * 1e3)
-        print(f"  wavetune --version: {driver.spread(version, 1)} ms, the cost of any process here")
-
-        print(f"{TRITON_FILES:,} files of the triton format, ms", flush=True)
-        written, empty = measure_files(Fetches(server, bench, "triton", "triton"), runs)
-
-        members = "&".join(f"{name}={urllib.parse.quote(str(value))}" for name, value in ENVIRONMENT.items())
-        question = f"/v1/cache?channel=stable&tag=dejavu&{members}"
-        answer = server.request("GET", question)
-        release = f"/v1/releases/{answer.json['release']}"
-        body = server.request("GET", release).body
-        print(f"{CONTAINERS:,} containers at once, {len(body):,} bytes each, {runs} rounds in turn", flush=True)
-        ratios = measure_starts(bench, server, question, answer.body, release, body, runs)
-
-        for format, ms in together.items():
-            print(f"ratio: {ENTRIES:,} entries as {format}: {ms / 100:.2f} of the goal of 100 ms")
-        print(f"ratio: unchanged: {unchanged:.2f} ms, one 304")
-        print(f"ratio: triton: {written:.1f} us a file rendered, written and synced, {written / empty:.2f} x an empty file")
-        print(f"ratio: {CONTAINERS:,} starts at once: p50 {ratios['p50']:.2f} x, p99 {ratios['p99']:.2f} x nginx's")
+        ratios = []
+        if "--starts" not in sys.argv:
+            print(f"pages: {page_touch_us():.1f} us for the first touch of each", flush=True)
+            ratios += measure_fetches(server, bench, runs)
+        ratios += measure_starts(server, bench, runs)
+        for ratio in ratios:
+            print(f"ratio: {ratio}")
 
 
 if __name__ == "__main__":

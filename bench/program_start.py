@@ -157,7 +157,9 @@ def cold_starts(bench, sides, n, runs, at_once):
         for _ in range(runs):
             server = bench.server(database, options)
             before = statements(server)
-            ms = driver.starts(server.port, requests, n, at_once)["ms"]
+            answer = driver.starts(server.port, requests, n, at_once)
+            assert answer["failed"] == 0, f"{answer['failed']} of {n} starts failed"
+            ms = answer["ms"]
             seen["statements"].append(statements(server) - before)
             for label, share in (("p50", 0.5), ("p99", 0.99), ("last", 1)):
                 seen[label].append(driver.percentile(ms, share))

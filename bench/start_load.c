@@ -3,16 +3,20 @@
  * sends the next. The bytes are counted and dropped, so that the server and the network are
  * measured rather than the work of the programs. Starts have addresses of their own, 127.1.X.Y.
  *
- *   start_load HOST PORT http|redis STARTS AT_ONCE < REQUESTS
+ *   start_load HOST PORT http|https|redis STARTS AT_ONCE < REQUESTS
  *
  * REQUESTS: for each a line "BYTES REPLIES", and its bytes; "0 0" opens another connection. Replies
  * are HTTP answers with status 200, or RESP values: none missing, no error but to CLIENT commands.
- * Prints {"ms": [time from a start's begin to its last byte, sorted], "seconds": of all, "bytes":
- * n, "failed": n}. Memory: ends with the process. Threads: one, with epoll. */
+ * With https each connection makes a full TLS handshake, as programs that start have no session to
+ * resume; the server's certificate is not checked. Prints {"ms": [time from a start's begin to its
+ * last byte, sorted], "seconds": of all, "bytes": n, "failed": n, "tls": version and cipher, or
+ * null}. Memory: ends with the process. Threads: one, with epoll. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -34,7 +38,9 @@ struct wanted {
 
 struct start {
   int fd;
-  bool is_connected;
+  SSL *ssl;          /* NULL: without TLS, or not connected */
+  bool is_connected; /* the socket */
+  bool is_open;      /* requests can be sent */
   size_t next;         /* request */
   char head[HEAD_MAX]; /* of an HTTP answer, or a line of RESP */
   size_t head_size;
@@ -47,6 +53,8 @@ struct start {
 struct load {
   struct sockaddr_in address;
   bool is_redis;
+  SSL_CTX *tls;  /* NULL: without */
+  char *session; /* TLS version and cipher of the first connection */
   struct wanted requests[REQUESTS_MAX];
   size_t n_requests, n_open, n_failed;
   uint64_t bytes;
@@ -58,7 +66,7 @@ static bool start_connect(struct load *load, struct start *start, size_t i) {
   struct sockaddr_in own = {.sin_family = AF_INET,
                             .sin_addr.s_addr = htonl(ADDRESS_LOWEST + (uint32_t)i)};
   start->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-  start->is_connected = false;
+  start->is_connected = start->is_open = false;
   ALWAYS(start->fd >= 0);
   setsockopt(start->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(start->fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
@@ -69,8 +77,14 @@ static bool start_connect(struct load *load, struct start *start, size_t i) {
          errno == EINPROGRESS;
 }
 
-static void start_end(struct load *load, struct start *start, bool failed) {
+static void start_close(struct start *start) {
+  SSL_free(start->ssl);
+  start->ssl = NULL;
   close(start->fd);
+}
+
+static void start_end(struct load *load, struct start *start, bool failed) {
+  start_close(start);
   load->n_open--;
   load->n_failed += failed;
   if (!failed)
@@ -84,6 +98,21 @@ static void start_begin(struct load *load, struct start *start, size_t i) {
     start_end(load, start, true);
 }
 
+/* As send and recv do; -1 with EAGAIN: later. */
+static ssize_t start_send(struct start *start, const char *bytes, size_t size) {
+  return start->ssl ? SSL_write(start->ssl, bytes, (int)size)
+                    : send(start->fd, bytes, size, MSG_NOSIGNAL);
+}
+
+static ssize_t start_receive(struct start *start, char *bytes, size_t size) {
+  if (!start->ssl)
+    return recv(start->fd, bytes, size, MSG_DONTWAIT);
+  int got = SSL_read(start->ssl, bytes, (int)size);
+  if (got <= 0)
+    errno = SSL_get_error(start->ssl, got) == SSL_ERROR_WANT_READ ? EAGAIN : EPROTO;
+  return got > 0 ? got : -1;
+}
+
 /* Sends the next request, or ends the start after the last one. */
 static void start_ask(struct load *load, struct start *start, size_t i) {
   if (start->next == load->n_requests) {
@@ -95,10 +124,10 @@ static void start_ask(struct load *load, struct start *start, size_t i) {
   start->head_size = 0;
   start->replies = wanted->replies;
   if (!wanted->bytes) {
-    close(start->fd);
+    start_close(start);
     if (!start_connect(load, start, i))
       start_end(load, start, true);
-  } else if (send(start->fd, wanted->bytes, wanted->size, MSG_NOSIGNAL) != (ssize_t)wanted->size) {
+  } else if (start_send(start, wanted->bytes, wanted->size) != (ssize_t)wanted->size) {
     start_end(load, start, true);
   }
 }
@@ -165,7 +194,7 @@ static bool start_take(const struct load *load, struct start *start, const char 
 
 static void start_read(struct load *load, struct start *start, size_t i) {
   static char bytes[READ_MAX];
-  ssize_t got = recv(start->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+  ssize_t got = start_receive(start, bytes, sizeof bytes);
   if (got < 0 && errno == EAGAIN)
     return;
   if (got <= 0 || !start_take(load, start, bytes, (size_t)got)) {
@@ -177,17 +206,42 @@ static void start_read(struct load *load, struct start *start, size_t i) {
     start_ask(load, start, i);
 }
 
+/* Goes on with the handshake, or asks when there is none or it is done. */
+static void start_open(struct load *load, struct start *start, size_t i) {
+  int done = start->ssl ? SSL_do_handshake(start->ssl) : 1;
+  int reason = done == 1 ? SSL_ERROR_NONE : SSL_get_error(start->ssl, done);
+  struct epoll_event event = {.events = reason == SSL_ERROR_WANT_WRITE ? EPOLLOUT : EPOLLIN,
+                              .data.u64 = i};
+  ALWAYS(epoll_ctl(load->epoll, EPOLL_CTL_MOD, start->fd, &event) == 0);
+  if (reason == SSL_ERROR_WANT_READ || reason == SSL_ERROR_WANT_WRITE)
+    return;
+  if (reason != SSL_ERROR_NONE) {
+    start_end(load, start, true);
+    return;
+  }
+
+  start->is_open = true;
+  if (start->ssl && !load->session)
+    load->session = xasprintf("%s %s", SSL_get_version(start->ssl), SSL_get_cipher(start->ssl));
+  start_ask(load, start, i);
+}
+
 static void start_connected(struct load *load, struct start *start, size_t i) {
   int reason = 0;
   socklen_t size = sizeof reason;
-  struct epoll_event event = {.events = EPOLLIN, .data.u64 = i};
   getsockopt(start->fd, SOL_SOCKET, SO_ERROR, &reason, &size);
-  ALWAYS(epoll_ctl(load->epoll, EPOLL_CTL_MOD, start->fd, &event) == 0);
   start->is_connected = true;
-  if (reason)
+  if (reason) {
     start_end(load, start, true);
-  else
-    start_ask(load, start, i);
+    return;
+  }
+
+  if (load->tls) {
+    start->ssl = SSL_new(load->tls);
+    ALWAYS(start->ssl && SSL_set_fd(start->ssl, start->fd) == 1);
+    SSL_set_connect_state(start->ssl);
+  }
+  start_open(load, start, i);
 }
 
 static void requests_read(struct load *load) {
@@ -207,9 +261,47 @@ static void requests_read(struct load *load) {
     die("the requests cannot be read");
 }
 
+/* Runs all starts, at most at_once at a time. */
+static void load_run(struct load *load, struct start *starts, size_t n, size_t at_once) {
+  size_t n_begun = 0;
+  while (n_begun < n || load->n_open) {
+    for (; n_begun < n && load->n_open < at_once; n_begun++)
+      start_begin(load, &starts[n_begun], n_begun);
+    struct epoll_event events[256];
+    int ready = epoll_wait(load->epoll, events, ARRAY_LENGTH(events), 60000);
+    if (ready <= 0)
+      die("%zu starts received nothing for a minute", load->n_open);
+    for (int i = 0; i < ready; i++) {
+      size_t number = events[i].data.u64;
+      struct start *start = &starts[number];
+      if (start->is_open)
+        start_read(load, start, number);
+      else if (start->is_connected)
+        start_open(load, start, number);
+      else
+        start_connected(load, start, number);
+    }
+  }
+}
+
+static void result_print(const struct load *load, const struct start *starts, size_t n,
+                         double seconds) {
+  cleanup_free double *ms = xcalloc(n, sizeof *ms);
+  size_t n_done = 0;
+  for (size_t i = 0; i < n; i++)
+    if (starts[i].ms > 0)
+      ms[n_done++] = starts[i].ms;
+  qsort(ms, n_done, sizeof *ms, compare_doubles);
+  cleanup_json json_t *answer = json_pack(
+      "{s:o, s:f, s:I, s:I, s:s?}", "ms", json_numbers(ms, n_done), "seconds", seconds, "bytes",
+      (json_int_t)load->bytes, "failed", (json_int_t)load->n_failed, "tls", load->session);
+  cleanup_free char *text = json_canonical(answer);
+  puts(text);
+}
+
 int main(int argc, char **argv) {
   if (argc != 6)
-    die("usage: start_load HOST PORT http|redis STARTS AT_ONCE < REQUESTS");
+    die("usage: start_load HOST PORT http|https|redis STARTS AT_ONCE < REQUESTS");
 
   size_t n = strtoul(argv[4], NULL, 10), at_once = strtoul(argv[5], NULL, 10);
   static struct load load;
@@ -217,6 +309,11 @@ int main(int argc, char **argv) {
   load.address = (struct sockaddr_in){.sin_family = AF_INET,
                                       .sin_port = htons((uint16_t)strtoul(argv[2], NULL, 10))};
   requests_read(&load);
+
+  signal(SIGPIPE, SIG_IGN); /* OpenSSL writes without MSG_NOSIGNAL */
+  if (strcmp(argv[3], "https") == 0)
+    ALWAYS((load.tls = SSL_CTX_new(TLS_client_method())) != NULL);
+
   struct rlimit files;
   ALWAYS(inet_pton(AF_INET, argv[1], &load.address.sin_addr) == 1 &&
          getrlimit(RLIMIT_NOFILE, &files) == 0);
@@ -224,36 +321,8 @@ int main(int argc, char **argv) {
   ALWAYS(setrlimit(RLIMIT_NOFILE, &files) == 0);
   load.epoll = epoll_create1(0);
   struct start *starts = xcalloc(n, sizeof *starts);
-  size_t n_begun = 0;
   int64_t begin_ns = clock_monotonic_ns();
-  while (n_begun < n || load.n_open) {
-    for (; n_begun < n && load.n_open < at_once; n_begun++)
-      start_begin(&load, &starts[n_begun], n_begun);
-    struct epoll_event events[256];
-    int ready = epoll_wait(load.epoll, events, ARRAY_LENGTH(events), 60000);
-    if (ready <= 0)
-      die("%zu starts received nothing for a minute", load.n_open);
-    for (int i = 0; i < ready; i++) {
-      size_t number = events[i].data.u64;
-      struct start *start = &starts[number];
-      if (start->is_connected)
-        start_read(&load, start, number);
-      else
-        start_connected(&load, start, number);
-    }
-  }
-  double seconds = (double)(clock_monotonic_ns() - begin_ns) / 1e9;
-
-  cleanup_free double *ms = xcalloc(n, sizeof *ms);
-  size_t n_done = 0;
-  for (size_t i = 0; i < n; i++)
-    if (starts[i].ms > 0)
-      ms[n_done++] = starts[i].ms;
-  qsort(ms, n_done, sizeof *ms, compare_doubles);
-  cleanup_json json_t *answer =
-      json_pack("{s:o, s:f, s:I, s:I}", "ms", json_numbers(ms, n_done), "seconds", seconds, "bytes",
-                (json_int_t)load.bytes, "failed", (json_int_t)load.n_failed);
-  cleanup_free char *text = json_canonical(answer);
-  puts(text);
+  load_run(&load, starts, n, at_once);
+  result_print(&load, starts, n, (double)(clock_monotonic_ns() - begin_ns) / 1e9);
   return 0;
 }

@@ -588,11 +588,11 @@ static const struct command_spec commands[] = {
      "Any number of servers may share one database. SIGTERM ends it after all answers are sent; "
      "SIGHUP reads the files of --tls-certificate, --tls-key, --tls-client-ca and --oidc again at "
      "once.",
-     serve_specs, ARRAY_LENGTH(serve_specs), serve_run},
+     serve_specs, ARRAY_LENGTH(serve_specs), serve_run, true},
     {"dev", "", "serve from a private PostgreSQL in a folder",
      "Makes a PostgreSQL cluster in the folder, or uses the one in it; migrates it, serves, and "
      "prints the URL and an admin token. Ctrl-C stops both; no data is lost.",
-     dev_specs, ARRAY_LENGTH(dev_specs), dev_run},
+     dev_specs, ARRAY_LENGTH(dev_specs), dev_run, true},
     {"migrate", "", "bring the database to the version of this program",
      "Safe to run twice and from several machines at once.", migrate_specs,
      ARRAY_LENGTH(migrate_specs), migrate_run},

@@ -331,4 +331,5 @@ const struct command_spec run_command = {
     .options = run_options,
     .n_options = ARRAY_LENGTH(run_options),
     .run = run_run,
+    .awaits_signals = true,
 };

@@ -640,4 +640,5 @@ const struct command_spec tune_command = {
     .options = tune_options,
     .n_options = ARRAY_LENGTH(tune_options),
     .run = tune_run,
+    .awaits_signals = true,
 };

@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 
 #include "common/base/error.h"
@@ -720,6 +721,14 @@ int commands_run(const char *program, const char *summary, const struct command_
   return (is_help_of ? help_run : table_run)(program, summary, all, n_commands, argc, argv);
 }
 
+static void signals_block(void) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  ALWAYS(sigprocmask(SIG_BLOCK, &signals, NULL) == 0);
+}
+
 static int table_run(const char *program, const char *summary, const struct command_spec *commands,
                      size_t n_commands, int argc, char **argv) {
   argc--;
@@ -749,6 +758,9 @@ static int table_run(const char *program, const char *summary, const struct comm
       if (is_pair != (words == 2) || !string_equal(commands[i].name, words == 2 ? pair : argv[0]))
         continue;
 
+      /* Not only in run(): a signal that comes while options are read would end the process. */
+      if (commands[i].awaits_signals)
+        signals_block();
       cleanup_options struct options *options = NULL;
       options_parse(program, &commands[i], argc - words, argv + words, &options);
       int code = commands[i].run(options);

@@ -61,6 +61,7 @@ struct command_spec {
   const struct option_spec *options;
   size_t n_options;
   int (*run)(struct options *options); /* returns the exit code */
+  bool awaits_signals; /* blocks SIGTERM and SIGINT from the start, for run() to wait for them */
 };
 
 /* Parses `argv`, which begins after the command's words: `--name value` and `--name=value`, before,

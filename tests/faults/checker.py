@@ -17,7 +17,8 @@ Kinds of events, who writes them, and their members:
                              was null: made; now null: deleted. Of measurements only those that count at an epoch (now) that
                              their lease (id) did not have (was)
     died          run.py     who, status; a program that ended although no fault ended it
-    exit          run.py     who, status (null: it did not end); after SIGTERM
+    exit          run.py     who, status (null: it did not end), early; after SIGTERM. early: the run sent it before the
+                             program's main, which blocks it: then the signal may kill the program (status -15)
     spool         run.py     agent, pending, refused: records left, and reasons of records that the server refused for good
     measurement   run.py     lease, epoch, seq, config, job, stage, round, process, late, quarantined, sample: the final table
     job           run.py     id, state, configs, events, kinds, winner: the final table; kinds: of its events, in order
@@ -27,6 +28,7 @@ Kinds of events, who writes them, and their members:
 
 import collections
 import math
+import signal
 import sys
 
 import history
@@ -241,7 +243,8 @@ def programs_end_when_told_and_only_then(kinds):
     for died in kinds["died"]:
         yield f"at {died['t']} s {died['who']} ended by itself with {died['status']}"
     for exit_ in kinds["exit"]:
-        if exit_["status"] != 0:
+        was_before_main = exit_["early"] and exit_["status"] == -signal.SIGTERM
+        if exit_["status"] != 0 and not was_before_main:
             yield f"at {exit_['t']} s {exit_['who']} answered SIGTERM with {exit_['status']}"
 
 

@@ -53,9 +53,7 @@ class Faults:
     def terminate(self, programs):
         """SIGTERM, and a new start. How it ended is recorded when it is to be started again."""
         if program := self.one_up(programs):
-            program.is_wanted = False
-            process = program.process
-            process.send_signal(signal.SIGTERM)
+            process, is_early = program.process, program.terminate()
 
             def start(patience=10 * harness.PATIENCE):
                 if process.poll() is None and patience:
@@ -64,7 +62,7 @@ class Faults:
                 if status is None:
                     program.kill()
                 if not (status == -signal.SIGABRT and program in self.world.servers and program.has_aborted()):
-                    self.world.history.add("exit", who=program.name, status=status)
+                    self.world.history.add("exit", who=program.name, status=status, early=is_early)
                 program.start()
 
             return f"{program.name}", 0.5, start

@@ -19,7 +19,6 @@ import pathlib
 import random
 import resource
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -147,16 +146,14 @@ def calm_down(world):
 def end_programs(world):
     """SIGTERM to agents, then to servers."""
     for programs in (world.agents, world.servers):
-        for program in programs:
-            program.is_wanted = False
-            program.process.send_signal(signal.SIGTERM)
+        early = {program: program.terminate() for program in programs}
         for program in programs:
             try:
                 status = program.process.wait(30 * harness.PATIENCE)
             except subprocess.TimeoutExpired:
                 status = None
                 program.kill()
-            world.history.add("exit", who=program.name, status=status)
+            world.history.add("exit", who=program.name, status=status, early=early[program])
 
 
 def dump(world):

@@ -56,7 +56,8 @@ GOOD = [
     {"kind": "job", "id": "2", "state": "cancelled", "reason": "", "configs": 2, "events": 2, "kinds": ["queued", "cancelled"],
      "winner": False},
     {"kind": "spool", "agent": "a", "pending": 0, "refused": []},
-    {"kind": "exit", "t": 9, "who": "s1", "status": 0},
+    {"kind": "exit", "t": 8, "who": "s1", "status": -15, "early": True},
+    {"kind": "exit", "t": 9, "who": "s1", "status": 0, "early": False},
     {"kind": "end"},
 ]
 
@@ -143,6 +144,8 @@ def test_a_history_in_which_nothing_happened_fails():
     ("spools_drain", with_changed({"kind": "spool"}, refused=["no such lease"])),
     ("programs_end_when_told_and_only_then", [*GOOD, {"kind": "died", "t": 3, "who": "s1", "status": -6}]),
     ("programs_end_when_told_and_only_then", with_changed({"kind": "exit"}, status=None)),
+    ("programs_end_when_told_and_only_then", with_changed({"kind": "exit"}, status=-6)),
+    ("programs_end_when_told_and_only_then", with_changed({"kind": "exit", "early": False}, status=-15)),
     ("no_answer_is_a_defect", [*GOOD, {"kind": "answer", "who": "a", "what": "POST /v1/leases", "status": 500, "detail": ""}]),
     ("something_happened", without(kind="end")),
 ])

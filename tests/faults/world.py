@@ -28,6 +28,7 @@ POSTGRES_PORT = 7432
 SERVERS, AGENTS = 2, 3
 SQL_S = 20  # for a statement of the test; PostgreSQL may be stopped
 LEASE_MS = 4000
+EARLY_S = 1  # by which a program is in its main, also on a busy machine
 RESTART_S = 0.5  # between attempts to start PostgreSQL
 
 # Each committed change of a state, in its order: a row's changes are ordered by its lock.
@@ -225,6 +226,7 @@ class Program:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env={**os.environ, **self.environment})
+        self.started = time.monotonic()
         self.is_wanted, self.is_stopped = True, False
 
     def is_up(self):
@@ -234,6 +236,15 @@ class Program:
         self.is_wanted = False
         self.process.kill()
         self.process.wait()
+
+    def terminate(self):
+        """Sends SIGTERM. Returns whether that was too early for the program: it blocks the signal first thing in main, until when
+        the signal kills it."""
+        self.is_wanted = False
+        is_young = time.monotonic() - self.started < EARLY_S
+        is_early = is_young and self.is_up() and not harness.blocks(self.process.pid, signal.SIGTERM)
+        self.process.send_signal(signal.SIGTERM)
+        return is_early
 
     def stop(self):
         self.is_stopped = True

@@ -171,6 +171,16 @@ class Answer:
         return f"<{self.status} {self.body[:300]!r}>"
 
 
+def blocks(pid, signal_number):
+    """Whether the first thread of a process blocks a signal; of one that has ended, no."""
+    try:
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    masks = [line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:")]
+    return any(int(mask, 16) >> (signal_number - 1) & 1 for mask in masks)
+
+
 class Program:
     """A program started in the background, with its output in files."""
 
@@ -188,6 +198,9 @@ class Program:
     @property
     def messages(self):
         return pathlib.Path(self.log.name).read_text(errors="replace")
+
+    def blocks(self, signal_number):
+        return blocks(self.process.pid, signal_number)
 
     def kill(self):
         if self.process.poll() is None:

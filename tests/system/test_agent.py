@@ -3,14 +3,17 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import threading
+import time
 
 import harness
 from harness import small_kernel, wait_until, wavetune
 
 AGENT = harness.BUILD / "wavetune-agent"
 QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
+STARTS = 100  # of agents that are to end at once, in 50 ms after their start
 PATIENT = (*QUICK, "--config-timeout", "3600")  # for kernels that wait at a gate
 
 
@@ -240,3 +243,24 @@ def test_a_second_agent_gets_the_rest_of_a_lease_when_the_first_is_stopped(serve
     gated.open()
     start(harness.Agent, server, name="b", options=QUICK)
     wait_until(lambda: state_of(server, job) == "done", 60, "the job")
+
+
+def test_an_agent_ends_in_order_when_sigterm_comes_while_it_starts(start, server):
+    early = 0
+    for i in range(STARTS):
+        program = start(harness.Agent, server)
+        time.sleep(i * 0.05 / STARTS)
+        is_in_main = program.blocks(signal.SIGTERM)
+        program.process.send_signal(signal.SIGTERM)
+        status = program.wait()
+        if status == -signal.SIGTERM and not is_in_main:  # the kernel ended it before main
+            early += 1
+            continue
+        assert status == 0 and "ends on a signal" in program.messages, (i, status, program.messages)
+    assert early < STARTS / 2
+
+
+def test_a_signal_that_comes_before_the_options_are_read_is_kept(start, server):
+    program = start(harness.Agent, server)
+    wait_until(lambda: program.blocks(signal.SIGTERM), 10, "the agent to block the signal")
+    assert program.stop() == 0

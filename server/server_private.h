@@ -27,6 +27,7 @@ struct flights;
 struct migrations;
 struct request_rates;
 struct response_cache;
+struct sign_in;
 struct tls;
 struct token_rates;
 struct worker_thread {
@@ -55,7 +56,8 @@ struct server {
   size_t n_remote_shares;
   char **remote_shares; /* TOKEN/IMAGE */
   struct networks trusted_proxies;
-  struct tls *tls; /* NULL: neither a certificate nor authorities of client certificates */
+  struct sign_in *sign_in; /* NULL: no proxy signs users in */
+  struct tls *tls;         /* NULL: neither a certificate nor authorities of client certificates */
   struct daemon *daemon;
   struct connections *connections;
   char *openapi;                     /* the document's text */

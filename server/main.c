@@ -376,6 +376,10 @@ static int serve_run(struct options *options) {
   server_options.tls_client_ca = option_text(options, "tls-client-ca");
   server_options.n_trusted_proxies =
       option_list(options, "trusted-proxy", &server_options.trusted_proxies);
+  server_options.n_sign_in = option_list(options, "sign-in", &server_options.sign_in);
+  server_options.sign_in_secret = option_text(options, "sign-in-secret");
+  server_options.sign_in_user_header = option_text(options, "sign-in-user-header");
+  server_options.sign_in_groups_header = option_text(options, "sign-in-groups-header");
   if (!server_start(&server_options, &server, &error))
     return command_failed(EXIT_USAGE, &error);
 
@@ -533,6 +537,15 @@ static const struct option_spec serve_specs[] = {
     {"trusted-proxy", OPTION_LIST, "ADDRESS",
      .help = "address or network of a proxy whose X-Client-Cert, X-Forwarded-For and "
              "X-Forwarded-Proto are trusted"},
+    {"sign-in", OPTION_LIST, "RULE",
+     .help = "user:NAME=TOKEN or group:NAME=TOKEN: a user whom a trusted proxy signed in acts as "
+             "the token of this name; NAME may be a pattern, the first rule that fits counts"},
+    {"sign-in-secret", OPTION_TEXT, "FILE",
+     .help = "file with what the proxy sends as X-Wavetune-Proxy when it states a user"},
+    {"sign-in-user-header", OPTION_TEXT, "NAME", "X-Forwarded-User",
+     .help = "the header in which the proxy states the user"},
+    {"sign-in-groups-header", OPTION_TEXT, "NAME", "X-Forwarded-Groups",
+     .help = "the header in which it states the user's groups, separated by commas"},
     {"migrate", OPTION_FLAG, .help = "apply missing migrations once the database answers"},
 };
 static const struct option_spec dev_specs[] = {

@@ -22,6 +22,7 @@
 #include "server/http/page.h"
 #include "server/http/rates.h"
 #include "server/http/response_cache.h"
+#include "server/http/sign_in.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
 #include "server/oidc/oidc.h"
@@ -268,7 +269,9 @@ static bool files_read(struct server *server, const struct server_options *optio
   const struct tls_files files = {options->tls_certificate, options->tls_key,
                                   options->tls_client_ca};
   server->options.publisher_keys = server->options.trusted_proxies = NULL;
-  server->options.remote_shares = NULL;
+  server->options.remote_shares = server->options.sign_in = NULL;
+  server->options.sign_in_secret = NULL;
+  server->options.sign_in_user_header = server->options.sign_in_groups_header = NULL;
   server->options.tls_certificate = server->options.tls_key = server->options.tls_client_ca = NULL;
 
   for (size_t i = 0; i < options->n_publisher_keys; i++)
@@ -289,6 +292,8 @@ static bool files_read(struct server *server, const struct server_options *optio
   if (!networks_parse(options->trusted_proxies, options->n_trusted_proxies,
                       &server->trusted_proxies, error))
     return error_prefix(error, "--trusted-proxy: ");
+  if (!sign_in_new(options, &server->sign_in, error))
+    return false;
   if (files.client_ca && !files.certificate && !server->trusted_proxies.n)
     return error_set(
         error, "--tls-client-ca needs --tls-certificate and --tls-key, or the --trusted-proxy that "
@@ -404,6 +409,7 @@ void server_stop(struct server *server) {
     free(server->remote_shares[i]);
   free(server->remote_shares);
   networks_release(&server->trusted_proxies);
+  sign_in_free(server->sign_in);
   tls_free(server->tls);
   migrations_free(server->migrations);
   free(server->openapi);

@@ -40,6 +40,12 @@ struct server_options {
   const char
       *oidc; /* file of identity providers (oidc/rules.h); NULL: none. Read again on SIGHUP */
 
+  /* user:NAME=TOKEN, group:NAME=TOKEN: as which token a user acts whom a trusted proxy signed in
+   * (http/sign_in.h). Read by server_start and not kept. */
+  size_t n_sign_in;
+  const char *const *sign_in;
+  const char *sign_in_secret, *sign_in_user_header, *sign_in_groups_header;
+
   const char *listen;   /* "127.0.0.1" */
   int port;             /* 0: any free one, see server_port */
   const char *database; /* libpq connection string */

@@ -28,6 +28,7 @@ struct migrations;
 struct oidc;
 struct request_rates;
 struct response_cache;
+struct sign_in;
 struct tls;
 struct token_rates;
 struct worker_thread {
@@ -56,6 +57,7 @@ struct server {
   size_t n_remote_shares;
   char **remote_shares; /* TOKEN/IMAGE */
   struct networks trusted_proxies;
+  struct sign_in *sign_in; /* NULL: no proxy signs users in */
   pthread_rwlock_t oidc_lock;
   struct oidc *oidc; /* NULL: there is no --oidc; under oidc_lock */
   struct tls *tls;   /* NULL: neither a certificate nor authorities of client certificates */

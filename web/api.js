@@ -1,9 +1,13 @@
-// Requests to the API with the token that the person signed in with. The token is kept for this tab
-// only, and sent in a header: there is no cookie that another page could use.
+// Requests to the API with the token that the person signed in with, or as the user whom the proxy in
+// front signed in. The token is kept for this tab only, and sent in a header: there is no cookie of
+// ours that another page could use. A proxy has cookies, so every request also has a header that the
+// server requires of what a proxy signed in, and that a browser lets no other page send.
 
 const KEY = "wavetune-token";
 
-export const session = { token: sessionStorage.getItem(KEY), name: null, role: null, operations: new Set(), channels: null };
+export const session = { token: sessionStorage.getItem(KEY), byProxy: false, name: null, role: null, operations: new Set(), channels: null };
+
+const credentials = (token) => ({ "X-Wavetune": "page", ...(token ? { Authorization: `Bearer ${token}` } : {}) });
 
 // An answer that is an error; `message` is the server's sentence.
 export class Problem extends Error {
@@ -20,10 +24,10 @@ export async function call(method, path, { body, headers, signal, token } = {}) 
     method,
     signal,
     cache: "no-store",
-    credentials: "omit",
+    credentials: "same-origin",
     referrerPolicy: "no-referrer",
     headers: {
-      Authorization: `Bearer ${token ?? session.token}`,
+      ...credentials(token ?? session.token),
       ...(body === undefined ? {} : { "Content-Type": "application/json" }),
       ...headers,
     },
@@ -45,9 +49,9 @@ export async function call(method, path, { body, headers, signal, token } = {}) 
 export async function text(path, signal) {
   const answer = await fetch(path, {
     signal,
-    credentials: "omit",
+    credentials: "same-origin",
     referrerPolicy: "no-referrer",
-    headers: { Authorization: `Bearer ${session.token}` },
+    headers: credentials(session.token),
   });
   if (!answer.ok) throw new Problem(answer.status, await answer.json().catch(() => null));
   return answer.text();
@@ -87,16 +91,31 @@ export function immutable(path, signal) {
   return kept.get(path);
 }
 
+// With the token, or, when it is null, as the user whom the proxy in front signed in.
 export async function signIn(token) {
   const { json } = await call("GET", "v1/token", { token });
-  Object.assign(session, { token, name: json.name, role: json.role, operations: new Set(json.operations), channels: json.channels });
-  sessionStorage.setItem(KEY, token);
+  Object.assign(session, {
+    token,
+    byProxy: !token,
+    name: json.name,
+    role: json.role,
+    operations: new Set(json.operations),
+    channels: json.channels,
+  });
+  if (token) sessionStorage.setItem(KEY, token);
+}
+
+// Signs in when the proxy in front states a user that the server knows. Otherwise returns why not, or null.
+export async function signInByProxy() {
+  const { user, problem } = await get("v1/sign-in");
+  if (user) await signIn(null);
+  return problem;
 }
 
 export function signOut() {
   sessionStorage.removeItem(KEY);
   kept.clear();
-  Object.assign(session, { token: null, name: null, role: null, operations: new Set(), channels: null });
+  Object.assign(session, { token: null, byProxy: false, name: null, role: null, operations: new Set(), channels: null });
 }
 
 // Whether the token's roles may call an operation of /openapi.json; the server checks it again.

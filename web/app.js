@@ -1,6 +1,6 @@
 // Starts the page: sign-in, the navigation, and which page the part of the address after # names.
 
-import { Problem, session, signIn, signOut } from "./api.js";
+import { Problem, session, signIn, signInByProxy, signOut } from "./api.js";
 import { h, put } from "./dom.js";
 import { ago } from "./format.js";
 
@@ -40,12 +40,12 @@ function chrome(current) {
     who,
     h(
       "span",
-      { class: "token", title: "The token of this tab and its role" },
+      { class: "token", title: session.byProxy ? "You and your role; the proxy signed you in" : "The token of this tab and its role" },
       session.name,
       " ",
       h("span", { class: "role" }, session.role),
     ),
-    h("button", { type: "button", class: "small", on: { click: leaveSession } }, "Sign out"),
+    !session.byProxy && h("button", { type: "button", class: "small", on: { click: leaveSession } }, "Sign out"),
   );
 }
 
@@ -141,14 +141,14 @@ async function route() {
   const { signal } = leave;
   status.textContent = "";
   if (!session.name) {
-    if (!session.token) return showSignIn();
     try {
-      await signIn(session.token);
+      const problem = session.token ? await signIn(session.token) : await signInByProxy();
+      if (signal.aborted) return undefined;
+      if (!session.name) return showSignIn(problem);
     } catch (error) {
       if (error.status === 401) signOut();
       return showSignIn(error.status === 401 ? "Your token has ended; sign in again." : "The server does not answer.");
     }
-    if (signal.aborted) return undefined;
   }
 
   const { name, segments, query } = address();
@@ -176,9 +176,10 @@ window.addEventListener("hashchange", () => {
   route();
 });
 window.addEventListener("signed-out", () => {
+  const why = session.byProxy ? "The proxy in front has ended your session; load the page again." : "Your token has ended; sign in again.";
   signOut();
   leave.abort();
-  showSignIn("Your token has ended; sign in again.");
+  showSignIn(why);
 });
 window.addEventListener("server-state", (event) => {
   if (status.textContent !== event.detail) status.textContent = event.detail;

@@ -1270,6 +1270,11 @@ ShareList = TypedDict("ShareList", {
     "next": "Next",
 })
 
+SignIn = TypedDict("SignIn", {
+    "user": Union[str, None],
+    "problem": Union[str, None],
+})
+
 Signature = TypedDict("Signature", {
     "key": "Digest",
     "signature": str,

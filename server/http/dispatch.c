@@ -13,6 +13,7 @@
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/http/response_cache.h"
+#include "server/http/sign_in.h"
 #include "server/server_private.h"
 
 /* The largest body of a refused request that is read and dropped, so that the client reads the
@@ -114,18 +115,29 @@ static const char *const header_names[] = {
 #undef X
 };
 
+/* NULL: it is not read. */
+static const char *header_name(const struct server *server, enum known_header header) {
+  if (server->sign_in && header == HEADER_FORWARDED_USER)
+    return sign_in_user_header(server->sign_in);
+  if (server->sign_in && header == HEADER_FORWARDED_GROUPS)
+    return sign_in_groups_header(server->sign_in);
+  return header_names[header];
+}
+
 static enum MHD_Result header_note(void *context, enum MHD_ValueKind kind, const char *name,
                                    const char *value) {
   struct connection *connection = context;
   (void)kind;
 
-  for (int i = 0; value && i < HEADER_COUNT; i++)
-    if (strcasecmp(name, header_names[i]) == 0) {
+  for (int i = 0; value && i < HEADER_COUNT; i++) {
+    const char *known = header_name(connection->server, (enum known_header)i);
+    if (known && strcasecmp(name, known) == 0) {
       connection->headers[i] = value;
       connection->n_headers[i]++;
       if (i == HEADER_LENGTH)
         connection->has_bad_length |= !header_size(value, &connection->length);
     }
+  }
 
   return MHD_YES;
 }
@@ -140,11 +152,14 @@ static bool headers_check(const struct connection *connection, struct error *err
   if (connection->head_fault)
     return error_set(error, "%s", connection->head_fault);
 
-  static const enum known_header single[] = {HEADER_HOST, HEADER_AUTHORIZATION,
-                                             HEADER_CLIENT_CERTIFICATE, HEADER_LENGTH};
+  static const enum known_header single[] = {
+      HEADER_HOST,         HEADER_AUTHORIZATION,  HEADER_CLIENT_CERTIFICATE,
+      HEADER_LENGTH,       HEADER_FORWARDED_USER, HEADER_FORWARDED_GROUPS,
+      HEADER_PROXY_SECRET, HEADER_FETCH_SITE,     HEADER_ORIGIN};
   for (size_t i = 0; i < ARRAY_LENGTH(single); i++)
     if (connection->n_headers[single[i]] > 1)
-      return error_set(error, "the header %s occurs twice", header_names[single[i]]);
+      return error_set(error, "the header %s occurs twice",
+                       header_name(connection->server, single[i]));
 
   if (connection->has_bad_length)
     return error_set(error, "the header Content-Length is not a decimal number");
@@ -181,12 +196,14 @@ static void headers_read(struct connection *connection, const char *method, cons
   log_set_request(connection->request_id);
 }
 
-/* A request is authorised by a token or, without one, by a certificate. */
+/* A request is authorised by a token or, without one, by a trusted proxy that signed its user in or
+ * by a certificate. */
 struct credentials {
   const struct client_certificate *certificate;
+  bool is_by_proxy;
   enum auth_answer answer;
   struct digest digest; /* AUTH_LOOK_UP: of the token or the certificate */
-  struct error refusal; /* of the certificate; "": it is not refused */
+  struct error refusal; /* of the certificate or the user; "": it is not refused */
 };
 
 static void connection_set_token(struct connection *connection, const struct auth_token *token) {
@@ -244,7 +261,8 @@ static void credentials_read(struct connection *connection, struct credentials *
     return;
   }
 
-  if (!ret->certificate || authorization) {
+  ret->is_by_proxy = !authorization && sign_in_is_stated(connection);
+  if (!ret->is_by_proxy && (!ret->certificate || authorization)) {
     ret->answer = authorise(connection, &ret->digest);
     return;
   }
@@ -252,6 +270,14 @@ static void credentials_read(struct connection *connection, struct credentials *
   /* The token is not kept: the next request may be from another client of the same proxy. */
   struct auth_token token;
   connection->auth_generation = 0;
+  if (ret->is_by_proxy) {
+    bool is_known = sign_in_find(connection, &token, &ret->refusal);
+    ret->answer = is_known ? AUTH_KNOWN : AUTH_UNKNOWN;
+    if (is_known)
+      connection_set_token(connection, &token);
+    return;
+  }
+
   ret->digest = ret->certificate->digest;
   ret->answer = auth_find(connection->server->auth, &ret->digest, &token);
   if (ret->answer == AUTH_KNOWN &&
@@ -407,24 +433,31 @@ static enum MHD_Result authorise_route(struct request_private *request,
                                        const struct credentials *credentials) {
   const struct connection *connection = request->connection;
   bool has_token = connection->headers[HEADER_AUTHORIZATION] != NULL;
-  bool has_bad_certificate = *credentials->refusal.message;
+  bool is_bad = *credentials->refusal.message, is_by_proxy = credentials->is_by_proxy;
+  struct error error;
   if (request->route->roles == TOKEN_ANYONE) {
     /* Operators get more from /readyz, if their token is known without the database. */
     if (credentials->answer == AUTH_KNOWN && roles_may(connection->token.roles, MAY_OPERATE))
       request_set_token(request, &connection->token);
     return begin_body(request);
   }
-  if (has_bad_certificate || (!has_token && !credentials->certificate)) {
-    const char *why = has_bad_certificate
-                          ? credentials->refusal.message
-                          : "a token is needed: send \"Authorization: Bearer TOKEN\"";
-    metrics_note_refusal(has_bad_certificate ? REFUSED_UNKNOWN : REFUSED_MISSING);
+  if (is_bad || (!has_token && !is_by_proxy && !credentials->certificate)) {
+    const char *why = is_bad ? credentials->refusal.message
+                             : "a token is needed: send \"Authorization: Bearer TOKEN\"";
+    metrics_note_refusal(is_bad ? REFUSED_UNKNOWN : REFUSED_MISSING);
     client_note_refused(&request->request, why);
     request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "%s", why);
     return refused(request);
   }
 
-  request->request.is_by_certificate = !has_token;
+  if (is_by_proxy && strcmp(request->route->method, "GET") != 0 &&
+      !sign_in_may_write(connection, &error)) {
+    metrics_note_refusal(REFUSED_ROLE);
+    request_problem(&request->request, MHD_HTTP_FORBIDDEN, "%s", error.message);
+    return refused(request);
+  }
+
+  request->request.is_by_certificate = !has_token && !is_by_proxy;
   switch (credentials->answer) {
   case AUTH_KNOWN:
     request->auth_generation = connection->auth_generation;

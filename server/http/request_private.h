@@ -46,11 +46,17 @@ void event_thread_wake(struct event_thread *thread);
 #define KNOWN_HEADERS(HEADER)                                                                      \
   HEADER(AUTHORIZATION, MHD_HTTP_HEADER_AUTHORIZATION)                                             \
   HEADER(CLIENT_CERTIFICATE, "X-Client-Cert")                                                      \
+  HEADER(FETCH_SITE, "Sec-Fetch-Site")                                                             \
   HEADER(FORWARDED_FOR, "X-Forwarded-For")                                                         \
+  HEADER(FORWARDED_GROUPS, NULL) /* the name that serve --sign-in-groups-header has */             \
   HEADER(FORWARDED_PROTO, "X-Forwarded-Proto")                                                     \
+  HEADER(FORWARDED_USER, NULL) /* --sign-in-user-header */                                         \
   HEADER(HOST, MHD_HTTP_HEADER_HOST)                                                               \
   HEADER(IF_NONE_MATCH, MHD_HTTP_HEADER_IF_NONE_MATCH)                                             \
   HEADER(LENGTH, MHD_HTTP_HEADER_CONTENT_LENGTH)                                                   \
+  HEADER(ORIGIN, "Origin")                                                                         \
+  HEADER(PAGE, "X-Wavetune")                                                                       \
+  HEADER(PROXY_SECRET, "X-Wavetune-Proxy")                                                         \
   HEADER(REQUEST_ID, REQUEST_ID_HEADER)                                                            \
   HEADER(TRANSFER_ENCODING, MHD_HTTP_HEADER_TRANSFER_ENCODING)
 

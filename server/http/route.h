@@ -254,6 +254,8 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "Revoke a token") \
   ROUTE(token_own, "GET", "/v1/token", MAY_ASK_ITSELF, ROUTE_DATABASE, 0, \
         "Read what the request's own token may do") \
+  ROUTE(sign_in_get, "GET", "/v1/sign-in", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, \
+        "Read as whom a trusted proxy signed the request's user in") \
   ROUTE(page_get, "GET", "/", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, "Read the web page") \
   ROUTE(page_file, "GET", "/web/{file}", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, \
         "Read a file of the web page") \

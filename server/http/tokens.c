@@ -209,6 +209,19 @@ bool auth_is_live(struct auth *auth, int64_t id) {
   return is_live;
 }
 
+bool auth_find_name(struct auth *auth, const char *name, struct auth_token *ret_token) {
+  bool is_found = false;
+  pthread_rwlock_rdlock(&auth->lock);
+  for (size_t i = 0; i < auth->n && !is_found; i++) {
+    const struct auth_token *token = &auth->tokens[i];
+    is_found = strcmp(token->name, name) == 0 && !auth_has_expired(token->expires_ms);
+    if (is_found)
+      *ret_token = *token;
+  }
+  pthread_rwlock_unlock(&auth->lock);
+  return is_found;
+}
+
 void auth_note_use(struct auth *auth, int64_t id) {
   bool is_noted = false;
   pthread_mutex_lock(&auth->unknown_lock);

@@ -384,6 +384,7 @@ void route_token_own(struct worker *worker, struct request *request) {
   cleanup_json json_t *items = db_rows_to_json(rows, &own_token_record);
   json_t *own = json_incref(json_array_get(items, 0));
   json_put(own, "operations", operations);
+  json_put(own, "name", json_string(request->token_name)); /* with that of a signed-in user */
   request_answer_json(request, 200, own);
 }
 

@@ -11,6 +11,7 @@ from test_captures import function, launch, post
 
 # Names that would run as code where a page took text for HTML.
 HOSTILE = "<img src=x onerror=\"window.owned='yes'\">"
+SECRET = "a-secret-of-the-proxy-0123456789"
 SPACE = {"parameters": {"BLOCK": [16, 32, 64, 128], "WARPS": [1, 2, 4], "STAGES": [1, 2]}}
 
 RATIOS = {config: 1 if config == 0 else 0.7 + 0.02 * ((config * 7 + 3) % 24) for config in range(24)}
@@ -23,7 +24,12 @@ def world(tmp_path_factory):
     server = None
     try:
         database = postgres.database()
-        server = harness.Server(database, tmp_path_factory.mktemp("server"), options=(*harness.UNHURRIED, "--poll-ms", "200", *harness.LEASES_OF_8))
+        folder = tmp_path_factory.mktemp("server")
+        (folder / "secret").write_text(SECRET)
+        # A browser that sends what a proxy adds is behind that proxy, for the server.
+        signed_in = ("--trusted-proxy", "127.0.0.1", "--sign-in-secret", folder / "secret", "--sign-in", "group:tuners=sam-submits",
+                     "--sign-in", "user:*@example.com=eve-reads")
+        server = harness.Server(database, folder, options=(*harness.UNHURRIED, "--poll-ms", "200", *harness.LEASES_OF_8, *signed_in))
         yield populate(postgres, database, server)
     finally:
         if server:

@@ -1,11 +1,14 @@
 """The web page in a real browser, over a real server: every page on narrow and wide screens, light and dark, by keyboard, for
 screen readers, with names that are no text to be trusted, and with tokens that may do less than others."""
 
+import functools
+import http.server
+import threading
 import urllib.parse
 
 import pytest
 from browser import NARROW, WIDE
-from conftest import HOSTILE, RATIOS
+from conftest import HOSTILE, RATIOS, SECRET
 from harness import make_token, wait_until
 
 # Each page by what its address needs of the world.
@@ -87,6 +90,54 @@ def test_signing_in_and_out(tab, world):
     assert page.evaluate("sessionStorage.length") == 0
     # The console has the refused sign-in, which the browser itself reports, and nothing else.
     assert all("401" in each for each in shown.complaints)
+
+
+def behind_proxy(user, groups=""):
+    return {"extra_http_headers": {"X-Forwarded-User": user, "X-Forwarded-Groups": groups, "X-Wavetune-Proxy": SECRET}}
+
+
+def test_a_person_whom_a_proxy_signed_in_needs_no_token(tab, world):
+    shown = tab(None, **behind_proxy("zoe@example.com"))
+    shown.page.goto(world.server.url + "/#/jobs")
+    shown.page.get_by_role("heading", name="Jobs").wait_for()
+    assert shown.page.get_by_text("eve-reads:zoe@example.com").is_visible()
+    assert shown.page.get_by_role("button", name="Sign out").count() == 0 and shown.page.evaluate("sessionStorage.length") == 0
+    assert shown.complaints == []
+
+    job = world.submit(11, run="of a person")
+    page = tab(None, **behind_proxy("zoe@example.com", "tuners")).page
+    page.goto(f"{world.server.url}/#/job/{job}")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel the job").click()
+    page.locator("h1 .state", has_text="cancelled").wait_for()
+    assert world.server.get(f"/v1/jobs/{job}")["cancelled_by"] == "sam-submits:zoe@example.com"
+
+    stranger = tab(None, **behind_proxy("zoe@elsewhere.com"))
+    stranger.page.goto(world.server.url)
+    stranger.page.get_by_text("who may not use this server").wait_for()
+    assert stranger.page.get_by_label("Token").is_visible() and stranger.complaints == []
+
+
+def test_a_foreign_page_can_do_nothing_as_a_person_whom_a_proxy_signed_in(tab, world, tmp_path):
+    job, url = world.submit(12, run="attacked"), world.server.url
+    (tmp_path / "index.html").write_text(f"""<form method="post" enctype="text/plain" action="{url}/v1/jobs/cancel">
+      <input name='{{"run": "attacked", "tag": "' value='"}}'><button>Win a prize</button></form>""")
+    foreign = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path))
+    threading.Thread(target=foreign.serve_forever, daemon=True).start()
+    page = tab(None, **behind_proxy("zoe@example.com", "tuners")).page
+    page.goto(f"http://127.0.0.1:{foreign.server_port}/")
+    done = page.evaluate("""async url => {
+      const outcomes = [];
+      for (const options of [{method: "DELETE"}, {method: "DELETE", headers: {"X-Wavetune": "page"}}, {method: "POST", mode: "no-cors", body: "{}"}])
+        outcomes.push(await fetch(url, options).then((answer) => answer.type, () => "refused"));
+      return outcomes;
+    }""", f"{url}/v1/jobs/{job}")
+    assert done == ["refused", "refused", "opaque"]
+    with page.expect_navigation() as navigation:
+        page.get_by_role("button", name="Win a prize").click()
+    assert navigation.value.status == 403
+    foreign.shutdown()
+    assert world.server.get(f"/v1/jobs/{job}")["state"] == "queued"
 
 
 def test_a_revoked_token_leads_to_signing_in(tab, world):

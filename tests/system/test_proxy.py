@@ -76,13 +76,13 @@ def program(name):
 class Proxy(harness.Program):
     """A sample, with the test's own ports and files in the place of the machine's."""
 
-    def __init__(self, name, folder, server, authority):
+    def __init__(self, name, folder, server, authority, sample=None, more=()):
         pair, self.port = authority.server(), free_port()
-        text = (SAMPLES / {"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]).read_text()
+        text = (SAMPLES / (sample or {"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name])).read_text()
         changes = {"127.0.0.1:7200": f"127.0.0.1:{server.port}", "listen [::]:443 ssl http2;": "",
                    "listen 443": f"listen 127.0.0.1:{self.port}", "bind :443": f"bind 127.0.0.1:{self.port}",
                    "/etc/wavetune/server.crt": pair.certificate, "/etc/wavetune/server.key": pair.key,
-                   "/etc/wavetune/server.pem": pair.both, "/etc/wavetune/clients.crt": authority.certificate}
+                   "/etc/wavetune/server.pem": pair.both, "/etc/wavetune/clients.crt": authority.certificate, **dict(more)}
         for old, new in changes.items():
             text = text.replace(old, str(new))
         assert "/etc/" not in text.split("upstream" if name == "nginx" else "global", 1)[1], "all paths are the test's own"

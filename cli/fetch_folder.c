@@ -19,6 +19,7 @@
 
 #include "cli/fetch.h"
 #include "common/base/file.h"
+#include "common/base/glibc.h"
 
 #define HEX_DIGITS "0123456789abcdef"
 #define KEEP_S 3600

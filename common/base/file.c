@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
+#include <fts.h>
 #include <libgen.h>
 #include <sys/stat.h>
 
@@ -165,14 +165,25 @@ bool folder_make_temporary(char **ret_path, struct error *error) {
   return true;
 }
 
-static int entry_remove(const char *path, const struct stat *status, int type, struct FTW *walk) {
-  (void)status, (void)type, (void)walk;
-  /* Another process may remove the same folder. */
-  return remove(path) < 0 && errno != ENOENT ? -1 : 0;
-}
-
 bool folder_remove(const char *path, struct error *error) {
-  if (nftw(path, entry_remove, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0 && errno != ENOENT)
-    return error_set(error, "cannot remove the folder %s: %s", path, strerror(errno));
-  return true;
+  /* Not nftw with FTW_MOUNT: on overlayfs it would pass over every file whose st_dev is that of a
+   * layer; fts compares folders only. */
+  char *paths[] = {(char *)path, NULL};
+  FTS *walk = fts_open(paths, FTS_PHYSICAL | FTS_XDEV | FTS_NOCHDIR, NULL);
+  int failed = walk ? 0 : errno;
+  for (FTSENT *entry; walk && !failed && (errno = 0, entry = fts_read(walk));) {
+    if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS)
+      failed = entry->fts_errno;
+    else if (entry->fts_info != FTS_D && remove(entry->fts_accpath) < 0)
+      failed = errno;
+    if (failed == ENOENT) /* another process may remove the same folder */
+      failed = 0;
+  }
+  if (!failed)
+    failed = errno; /* of fts_read */
+  if (walk)
+    fts_close(walk);
+
+  return !failed || failed == ENOENT ||
+         error_set(error, "cannot remove the folder %s: %s", path, strerror(failed));
 }

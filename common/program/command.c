@@ -9,10 +9,11 @@
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+
+#include "common/base/glibc.h"
 
 bool program_find(const char *program, char **ret_path, struct error *error) {
   const char *path = getenv("PATH");

@@ -245,7 +245,12 @@ static void zsh_print(void) {
       zsh_arguments(&table.commands[i]);
       puts("      return ;;");
     }
-  printf("  esac\n}\ncompdef _%s %s\n", table.program, table.program);
+  /* As a file of a folder in $fpath the script is the body of the function, which is being called.
+   */
+  printf(
+      "  esac\n}\nif [[ \"${funcstack[1]}\" == _%s ]]; then\n  _%s \"$@\"\nelse\n  compdef _%s %s\n"
+      "fi\n",
+      table.program, table.program, table.program, table.program);
 }
 
 /* fish */

@@ -301,6 +301,26 @@ struct attempt {
   struct curl_slist *headers;
 };
 
+/* The file of certificate authorities; NULL: the one that libcurl was built with. The client for
+ * every distribution has a libcurl without one. */
+static const char *authorities_file(void) {
+  static const char *const files[] = {
+      "/etc/ssl/certs/ca-certificates.crt", /* Debian, Ubuntu */
+      "/etc/pki/tls/certs/ca-bundle.crt",   /* RHEL, Fedora */
+      "/etc/ssl/ca-bundle.pem",             /* SUSE */
+  };
+  const char *given = getenv("SSL_CERT_FILE");
+  if (given && given[0])
+    return given;
+  if (curl_version_info(CURLVERSION_NOW)->cainfo)
+    return NULL;
+
+  for (size_t i = 0; i < ARRAY_LENGTH(files); i++)
+    if (access(files[i], R_OK) == 0)
+      return files[i];
+  return NULL;
+}
+
 static void easy_prepare(const struct http_client *client, const struct http_request *request,
                          const struct attempt *attempt, struct receiver *receiver, char *reason) {
   CURL *easy = client->easy;
@@ -323,8 +343,8 @@ static void easy_prepare(const struct http_client *client, const struct http_req
   if (attempt->server->is_loopback)
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
 
-  const char *certificates = client->authorities ? client->authorities : getenv("SSL_CERT_FILE");
-  if (certificates && certificates[0])
+  const char *certificates = client->authorities ? client->authorities : authorities_file();
+  if (certificates)
     curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
   if (client->certificate) {
     curl_easy_setopt(easy, CURLOPT_SSLCERT, client->certificate);

@@ -14,9 +14,10 @@ struct http_client;
  * (options_urls); each http:// or https://, perhaps with a path but without user, query, fragment
  * or comma. `token` may be NULL. Connecting takes at most connect_timeout_ms. Proxies come from the
  * environment as curl reads it (https_proxy, no_proxy, …), never for loopback; certificates are
- * checked against $SSL_CERT_FILE where it is set. A token is refused over http:// to any host but
- * loopback (127.0.0.0/8, ::1, localhost), because others could read it in transit, unless
- * `insecure_http` (OPTION_INSECURE_HTTP) permits it. All of this holds for each of several URLs.
+ * checked against $SSL_CERT_FILE where it is set, else against the system's authorities. A token is
+ * refused over http:// to any host but loopback (127.0.0.0/8, ::1, localhost), because others could
+ * read it in transit, unless `insecure_http` (OPTION_INSECURE_HTTP) permits it. All of this holds
+ * for each of several URLs.
  *
  * Which of several servers gets a request: the one that answered the last, at first the first of
  * the list. If it cannot be connected to or answers 503, the others get it in the order of the

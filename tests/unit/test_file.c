@@ -5,7 +5,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -199,6 +201,28 @@ Test(file, folder_remove_does_not_follow_links) {
   cr_assert_eq(symlink(kept, link_path), 0);
   cr_expect(folder_remove(top, &error));
   cr_expect_eq(access(kept_file, F_OK), 0);
+}
+
+/* As in a container: the files' st_dev is not that of their folders. */
+Test(file, folder_remove_removes_files_of_an_overlay_whose_layers_are_of_two_file_systems) {
+  cleanup_free char *lower = inside("lower"), *other = inside("other"), *upper = inside("other/u"),
+                    *work = inside("other/w"), *merged = inside("merged"),
+                    *below = inside("merged/a/b"), *path = inside("merged/a/b/file"),
+                    *top = inside("merged/a"),
+                    *layers = xasprintf("lowerdir=%s,upperdir=%s,workdir=%s", lower, upper, work);
+  cr_assert(folder_make(lower, 0755, &error) && folder_make(other, 0755, &error) &&
+            folder_make(merged, 0755, &error));
+  if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+      mount("none", other, "tmpfs", 0, NULL) < 0 || mkdir(upper, 0755) < 0 ||
+      mkdir(work, 0755) < 0 || mount("none", merged, "overlay", 0, layers) < 0)
+    cr_skip_test("overlayfs cannot be mounted: %s", strerror(errno));
+
+  cr_assert(folder_make(below, 0755, &error));
+  write_file(path, "x");
+  cr_expect(folder_remove(top, &error), "%s", error.message);
+  cr_expect_eq(access(top, F_OK), -1);
+  umount2(merged, MNT_DETACH);
+  umount2(other, MNT_DETACH);
 }
 
 Test(file, removing_an_absent_folder_is_success) {

@@ -1,0 +1,15 @@
+# Makes the manual pages and the completions of PROGRAM in the folder TO, laid out like share/. Included by the installation.
+get_filename_component(name ${PROGRAM} NAME)
+set(zsh zsh/site-functions)
+if(CMAKE_INSTALL_PREFIX STREQUAL "/usr") # the folder that Debian's zsh searches there
+  set(zsh zsh/vendor-completions)
+endif()
+file(REMOVE_RECURSE ${TO})
+file(MAKE_DIRECTORY ${TO}/man/man1 ${TO}/bash-completion/completions ${TO}/${zsh} ${TO}/fish/vendor_completions.d)
+execute_process(COMMAND ${PROGRAM} man --to ${TO}/man/man1 COMMAND_ERROR_IS_FATAL ANY)
+file(GLOB pages ${TO}/man/man1/*.1)
+execute_process(COMMAND gzip -9n ${pages} COMMAND_ERROR_IS_FATAL ANY)
+foreach(script bash:bash-completion/completions/${name} zsh:${zsh}/_${name} fish:fish/vendor_completions.d/${name}.fish)
+  string(REGEX MATCH "^([a-z]+):(.*)$" unused ${script})
+  execute_process(COMMAND ${PROGRAM} completion ${CMAKE_MATCH_1} OUTPUT_FILE ${TO}/${CMAKE_MATCH_2} COMMAND_ERROR_IS_FATAL ANY)
+endforeach()

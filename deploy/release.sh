@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Builds what a release consists of: the Debian packages for the Debian or Ubuntu that this runs on, and SHA256SUMS.
+#
+#   deploy/release.sh [FOLDER]        default: build/release-VERSION
+#
+#   WAVETUNE_VERSION      another version than that of CMakeLists.txt
+#   WAVETUNE_MAINTAINER   who answers for the packages: NAME <ADDRESS>
+#   SOURCE_DATE_EPOCH     the time in all files (default: that of the last commit). Two builds of the same files with the same
+#                         time are the same, byte for byte, wherever the source is (deploy/test/packages.sh)
+#   BUILD                 the folder to build in (default: build/package)
+#
+# Installs missing Debian packages by name.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. deploy/packages.sh
+umask 022
+export LC_ALL=C.UTF-8 TZ=UTC
+
+# shellcheck disable=SC2086
+packages_install $PACKAGES_BUILD dpkg-dev gzip
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+build=$(realpath -m "${BUILD:-build/package}")
+
+mkdir -p "$build"
+rm -f "$build"/*.deb
+cmake --preset package -B "$build" -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}" \
+  ${WAVETUNE_MAINTAINER:+-DWAVETUNE_MAINTAINER="$WAVETUNE_MAINTAINER"} >"$build.log" || { cat "$build.log"; exit 1; }
+cmake --build "$build" >>"$build.log" || { tail -50 "$build.log"; exit 1; }
+(cd "$build" && cpack) >>"$build.log" || { tail -50 "$build.log"; exit 1; }
+
+version=$("$build/wavetune" --version | cut -d' ' -f2)
+to=$(realpath -m "${1:-build/release-$version}")
+mkdir -p "$to"
+rm -f "$to"/*.deb
+cp "$build"/*_"$version"_*.deb "$to"
+(cd "$to" && sha256sum -- *.deb >SHA256SUMS && cat SHA256SUMS)

@@ -68,6 +68,8 @@ static json_t *operation_make(const struct route *route, const json_t *all) {
   }
 
   json_put(responses, "default", json_pack("{s:s}", "$ref", "#/components/responses/Problem"));
+  if (request) /* over the limit of its route */
+    json_put(responses, "413", json_pack("{s:s}", "$ref", "#/components/responses/Problem"));
 
   const json_t *queries = json_object_get(all, "queries");
   json_t *made =

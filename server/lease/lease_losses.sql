@@ -1,11 +1,12 @@
 -- Leases that were lost, configs that are given up, and leases of jobs that have ended.
 
--- Held leases that have expired; they are locked.
-
+-- Held leases that have expired; they are locked. uncharged_us: how long each was held, less what
+-- its owner was charged for when results were posted.
 -- name: leases_expire
 WITH gone AS MATERIALIZED (
     SELECT id, job_id, owner_id, epoch, agent, device, fruitless,
-           (extract(epoch FROM now() - granted_at) * 1e6)::bigint AS held_us,
+           (extract(epoch FROM now() - granted_at) * 1e6)::bigint
+               - epoch_device_us - epoch_opening_us AS uncharged_us,
            CASE WHEN current_config <@ remaining THEN current_config END AS config
     FROM leases
     WHERE state = 'held' AND expires_at < now()
@@ -18,6 +19,45 @@ JOIN jobs j ON j.id = gone.job_id
 JOIN environments e ON e.id = j.environment_id
 ORDER BY gone.id;
 
+-- The same of those that were due at :since_ms or later. The index leases_due has an entry of each
+-- lease that ended until no transaction is older than that: a search from its start would pass over
+-- all of them.
+-- name: leases_expire_due
+WITH gone AS MATERIALIZED (
+    SELECT id, job_id, owner_id, epoch, agent, device, fruitless,
+           (extract(epoch FROM now() - granted_at) * 1e6)::bigint
+               - epoch_device_us - epoch_opening_us AS uncharged_us,
+           CASE WHEN current_config <@ remaining THEN current_config END AS config
+    FROM leases
+    WHERE state = 'held'
+      AND due_at >= to_timestamp(:since_ms::bigint / 1000.0::float8)
+      AND due_at < now()
+      AND expires_at < now()
+    ORDER BY due_at
+    LIMIT :limit::bigint
+    FOR UPDATE SKIP LOCKED)
+SELECT gone.*, e.hardware_digest
+FROM gone
+JOIN jobs j ON j.id = gone.job_id
+JOIN environments e ON e.id = j.environment_id
+ORDER BY gone.id;
+
+-- Leases that were due and had been renewed are due again at their new end.
+-- name: leases_defer
+UPDATE leases
+SET due_at = expires_at
+WHERE id IN (
+    SELECT id
+    FROM leases
+    WHERE state = 'held'
+      AND due_at >= to_timestamp(:since_ms::bigint / 1000.0::float8)
+      AND due_at < now()
+      AND expires_at >= now()
+    ORDER BY due_at
+    LIMIT :limit::bigint
+    FOR UPDATE SKIP LOCKED)
+RETURNING id;
+
 -- The clock by which leases expire.
 -- name: leases_clock
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms;
@@ -25,7 +65,8 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms;
 -- Leases that last longer than a lease time, because the clock was stepped back.
 -- name: leases_shorten
 UPDATE leases
-SET expires_at = clock_timestamp() + :lease_ms::bigint * interval '1 ms'
+SET expires_at = clock_timestamp() + :lease_ms::bigint * interval '1 ms',
+    due_at = clock_timestamp() + :lease_ms::bigint * interval '1 ms'
 WHERE id IN (
     SELECT id
     FROM leases
@@ -38,7 +79,8 @@ WHERE id IN (
 -- name: leases_reclaim
 WITH gone AS MATERIALIZED (
     SELECT id, job_id, owner_id, epoch, agent, device, fruitless,
-           (extract(epoch FROM now() - granted_at) * 1e6)::bigint AS held_us,
+           (extract(epoch FROM now() - granted_at) * 1e6)::bigint
+               - epoch_device_us - epoch_opening_us AS uncharged_us,
            CASE WHEN current_config <@ remaining THEN current_config END AS config
     FROM leases
     WHERE state = 'held' AND agent = :agent

@@ -96,7 +96,8 @@ def expire(server, start, postgres, database):
         if not servers:
             servers.append(start(harness.Server, database, options=("--lease-ms", "100", "--heartbeat-ms", "600000")))
         lost = f"select count(*) from leases where id = {lease['lease']} and (state <> 'held' or epoch > {lease['epoch']})"
-        postgres.sql(f"update leases set expires_at = now() - interval '1 s' where id = {lease['lease']}", conninfo=database)
+        postgres.sql("update leases set expires_at = now() - interval '1 s', due_at = now() - interval '1 s' "
+                     f"where id = {lease['lease']}", conninfo=database)
         wait_until(lambda: postgres.sql(lost, conninfo=database) == "1", 30, "the lease to be lost")
 
     return expire

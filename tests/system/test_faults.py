@@ -221,7 +221,8 @@ def test_a_lease_renewed_at_one_server_is_not_expired_by_another(start, database
     hand = Hand(one)
     job = submit_for(one)["job"]
     kept, lost = hand.lease("n1").json, hand.lease("n2").json
-    postgres.sql("update leases set expires_at = now() - interval '1 s' where state = 'held'", conninfo=database)
+    postgres.sql("update leases set expires_at = now() - interval '1 s', due_at = now() - interval '1 s' where state = 'held'",
+                 conninfo=database)
     renewed = one.request("POST", f"/v1/leases/{kept['lease']}/renew", {"epoch": kept["epoch"], "config": None})
     assert renewed.status == 200, renewed
     two = start(harness.Server, database, options=("--lease-ms", "100"))
@@ -239,7 +240,8 @@ def test_a_server_that_was_paused_expires_nothing_before_agents_can_renew(start,
     time.sleep(lease_s + 0.5)  # a lease time after its start a server expires what is due
     lease = hand.lease("n1").json
     server.process.send_signal(signal.SIGSTOP)
-    postgres.sql("update leases set expires_at = now() - interval '1 s' where state = 'held'", conninfo=database)
+    postgres.sql("update leases set expires_at = now() - interval '1 s', due_at = now() - interval '1 s' where state = 'held'",
+                 conninfo=database)
     time.sleep(lease_s / 2 + 1)
     server.process.send_signal(signal.SIGCONT)
     wait_until(lambda: "stood still" in server.messages, 30, "the server to look at its leases")

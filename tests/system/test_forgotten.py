@@ -121,20 +121,30 @@ def test_a_session_that_the_servers_role_may_not_end_is_reported(start, database
     assert "application=forgetful" in program.messages and "pg_signal_backend" in program.messages
 
 
-def blocks_read(plan):
-    """How many blocks a statement's scans of the index of open leases read."""
-    own = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] if plan.get("Index Name") == "leases_open" else 0
-    return own + sum(map(blocks_read, plan.get("Plans", ())))
+def blocks_read(plan, index="leases_open"):
+    """How many blocks a statement's scans of an index read."""
+    own = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] if plan.get("Index Name") == index else 0
+    return own + sum(blocks_read(below, index) for below in plan.get("Plans", ()))
 
 
-def test_grants_do_not_pass_over_the_leases_that_were_granted_before(start, database, postgres, session):
+def explained(database, postgres):
+    """Has PostgreSQL log the plans of a database's statements."""
     name = database.split("dbname=")[1]
     postgres.sql("; ".join(f"alter database {name} set {setting} = '{value}'" for setting, value in EXPLAIN.items()),
                  database="postgres")
-    server = start(harness.Server, database, options=(*harness.UNHURRIED, *harness.LEASES_OF_8))  # noqa: F811
+
+
+def submit_many(server):  # noqa: F811
+    """A job of 700 leases."""
     answer = server.request("POST", "/v1/jobs", {"kernel": register(server), "key": {"n": 1}, "environment": ENVIRONMENT,
                                                  "space": {"parameters": {"A": list(range(700 * 8))}}})
     assert answer.status == 201, answer
+
+
+def test_grants_do_not_pass_over_the_leases_that_were_granted_before(start, database, postgres, session):
+    explained(database, postgres)
+    server = start(harness.Server, database, options=(*harness.UNHURRIED, *harness.LEASES_OF_8))  # noqa: F811
+    submit_many(server)
     hand = Hand(server, "a")
     session(HOLDS)
     for _ in range(600):
@@ -144,6 +154,24 @@ def test_grants_do_not_pass_over_the_leases_that_were_granted_before(start, data
     assert len(blocks) == 600
     early, late = (sorted(some)[len(some) // 2] for some in (blocks[20:120], blocks[500:]))
     assert 0 < late <= early + 10, (early, late)
+
+
+def test_the_search_for_expired_leases_does_not_pass_over_those_that_ended(start, database, postgres, session):
+    explained(database, postgres)
+    options = ("--lease-ms", "5000", "--heartbeat-ms", "600000", *harness.LEASES_OF_8)
+    server = start(harness.Server, database, options=options)  # noqa: F811
+    hand = Hand(server, "a")
+    submit_many(server)
+    session(HOLDS)
+    for _ in range(600):
+        assert hand.post(hand.pull().json).status == 200
+    log = postgres.folder / "log"
+
+    def blocks():
+        return [blocks_read(plan, "leases_due") for name, plan in plans_since(log, 0) if name == "leases_expire_due"]
+
+    before = len(blocks())
+    wait_until(lambda: blocks()[before:][-1:] and blocks()[-1] <= 5, 60, "a search from a place after those that ended")
 
 
 def test_a_lease_that_comes_back_is_granted_before_later_ones(server, hands, submit):  # noqa: F811

@@ -67,7 +67,8 @@ def make_world(postgres, database, start):
         delete from winners where job_id = {deciding};
         update leases set config_us = 1000000, granted_at = now() - interval '10 s', expires_at = now() + interval '1 hour'
             where id = {held['lease']};
-        update leases set expires_at = now() - interval '1 s', current_config = {configs_of(expired)[0]} where id = {expired['lease']};
+        update leases set expires_at = now() - interval '1 s', due_at = now() - interval '1 s',
+            current_config = {configs_of(expired)[0]} where id = {expired['lease']};
         insert into proposals (channel, release, environment_digest, environment, tag, regime, winners, images, etag, changes)
             select 'stable', digest, environment_digest, environment, tag, regime, 1, '{{a}}', 'e', '{{}}' from releases
             where digest = '\\x{pinned[7:]}';

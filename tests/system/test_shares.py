@@ -4,7 +4,7 @@ import json
 
 import harness
 import pytest
-from hands import ENVIRONMENT, LARGE, SMALL, UNHURRIED_SERVER, Hand, hands, kernel, server  # noqa: F401 (fixtures)
+from hands import ENVIRONMENT, LARGE, SMALL, UNHURRIED_SERVER, Hand, configs_of, hands, kernel, server  # noqa: F401 (fixtures)
 from harness import make_token, wait_until, wavetune
 from test_leases import runs_of
 
@@ -132,6 +132,21 @@ def test_a_device_gets_a_lease_of_a_queue_behind_many_that_it_may_not_have(serve
     postgres.sql(f"update leases set avoid_agents = array['{hand.id}'] where priority > 0", conninfo=server.database)
     assert hand.pull().json["job"] == owners.jobs["few"][0]
     assert hand.pull().status == 204
+
+
+def test_a_lost_lease_is_charged_for_what_was_not_charged_before(server, hands, owners, postgres):  # noqa: F811
+    hand = hands("a")
+    owners.submit("few", 1)
+    lease = hand.pull().json
+    assert hand.post(lease, configs_of(lease)[:1], done=False, device_us=60_000_000).status == 200
+    refreshed(server)
+    posted = share(server, "few")["device_seconds"]
+    postgres.sql(f"update leases set granted_at = now() - interval '100 s' where id = {lease['lease']}", conninfo=server.database)
+    Hand(server, "a", boot="b2", agent=hand.id)  # restarted: it lost the lease
+    assert postgres.sql(f"select state from leases where id = {lease['lease']}", conninfo=server.database) == "open"
+    refreshed(server)
+    assert posted == pytest.approx(60, abs=1)
+    assert share(server, "few")["device_seconds_today"] == pytest.approx(100, abs=3)
 
 
 def test_shares_are_listed_set_and_in_the_audit(server, hands, owners):  # noqa: F811

@@ -175,6 +175,18 @@ def expire(w):
 
 
 @transaction
+def expire_due(w):
+    return (yield from lose((yield "leases_expire_due", {"since_ms": 0, "limit": 500})))
+
+
+@transaction
+def defer(w):
+    """Of leases that were renewed."""
+    rows = yield "leases_defer", {"since_ms": 0, "limit": 500}
+    return {"deferred": len(rows)}
+
+
+@transaction
 def give_up(w):
     """Of the open lease."""
     row, = yield "lease_lock", {"lease": w.open}

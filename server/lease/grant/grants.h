@@ -99,8 +99,8 @@ enum poison_step poison_decide(const struct poison_facts *facts);
 /* A lease that was lost: its holder let it expire or was restarted. */
 struct lease_loss {
   int64_t id, job_id, owner_id, epoch, fruitless;
-  int64_t held_us; /* how long it was held */
-  int64_t config;  /* the one that was being measured; FIELD_NONE: not known */
+  int64_t uncharged_us; /* how long it was held, less what its owner was charged for; may be < 0 */
+  int64_t config;       /* the one that was being measured; FIELD_NONE: not known */
   char *agent, *device;
   struct digest hardware_digest;
 };
@@ -114,6 +114,9 @@ void lease_losses_release(struct lease_losses *losses);
  * In the caller's transaction. */
 must_check bool leases_expire(struct worker *worker, int64_t limit, struct lease_losses *ret,
                               struct error *error);
+/* The same for those that were due at since_ms (of the database's clock) or later. */
+must_check bool leases_expire_due(struct worker *worker, int64_t since_ms, int64_t limit,
+                                  struct lease_losses *ret, struct error *error);
 /* The same for all leases that an agent held when it was restarted. */
 must_check bool leases_reclaim(struct worker *worker, const char *agent, struct lease_losses *ret,
                                struct error *error);

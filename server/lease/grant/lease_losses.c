@@ -12,8 +12,12 @@
 #include "server/server.h"
 
 #define EXPIRE_PACE_MS 500
-#define SURVEY_PACE_MS 500  /* leases that other servers opened */
-#define SWEEP_PACE_MS 5000  /* jobs that should have moved on, poison, unwanted leases */
+/* How much longer a grant may take until it is committed than a lease lasts, and a lease that is
+ * due may be locked. What takes longer is found by a search of all held leases. */
+#define DUE_MARGIN_MS 10000
+#define SURVEY_PACE_MS 500 /* leases that other servers opened */
+#define SWEEP_PACE_MS                                                                              \
+  5000 /* jobs that should have moved on, poison, unwanted leases, all held ones */
 #define COUNT_PACE_MS 5000  /* leases, for /metrics */
 #define ENDED_PACE_MS 60000 /* leases of jobs that have ended */
 #define SWEEP_REST 20       /* times as long as it took */
@@ -26,7 +30,7 @@ static const struct field loss_fields[] = {
     RECORD_FIELD(INTEGER, struct lease_loss, owner_id),
     RECORD_FIELD(INTEGER, struct lease_loss, epoch),
     RECORD_FIELD(INTEGER, struct lease_loss, fruitless),
-    RECORD_FIELD(INTEGER, struct lease_loss, held_us),
+    RECORD_FIELD(INTEGER, struct lease_loss, uncharged_us),
     RECORD_FIELD(INTEGER, struct lease_loss, config),
     RECORD_FIELD(TEXT, struct lease_loss, agent),
     RECORD_FIELD(TEXT, struct lease_loss, device),
@@ -187,6 +191,14 @@ bool leases_expire(struct worker *worker, int64_t limit, struct lease_losses *re
   return leases_lose(worker, &sql_leases_expire, &parameters, ret, error);
 }
 
+bool leases_expire_due(struct worker *worker, int64_t since_ms, int64_t limit,
+                       struct lease_losses *ret, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "since_ms", since_ms);
+  bind_integer(&parameters, "limit", limit);
+  return leases_lose(worker, &sql_leases_expire_due, &parameters, ret, error);
+}
+
 bool leases_reclaim(struct worker *worker, const char *agent, struct lease_losses *ret,
                     struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
@@ -202,7 +214,7 @@ void leases_settle_losses(struct worker *worker, const struct lease_losses *loss
              (long long)loss->id, (long long)loss->epoch, loss->agent, loss->device,
              (long long)(loss->config == FIELD_NONE ? -1 : loss->config));
     jobs[i] = loss->job_id;
-    shares_charge(loss->owner_id, loss->held_us, 1);
+    shares_charge(loss->owner_id, loss->uncharged_us, 1);
     leases_announce(worker, &loss->hardware_digest, 1);
     job_announce(worker, loss->job_id);
   }
@@ -219,6 +231,7 @@ static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
   int64_t now_ms = clock_monotonic_ms();
   if (clock->looked_ms && now_ms - clock->looked_ms > EXPIRE_PACE_MS + lease_ms / 2) {
     clock->resumed_ms = now_ms;
+    clock->due_since_ms = 0;
     log_warning("leases: the server or the database stood still for %lld ms; no lease expires for "
                 "one lease time",
                 (long long)(now_ms - clock->looked_ms));
@@ -250,6 +263,7 @@ static bool clock_check(struct worker *worker, int64_t lease_ms, struct error *e
     return true;
 
   clock->resumed_ms = now_ms;
+  clock->due_since_ms = 0;
   clock->must_shorten = back_ms > 0;
   log_warning("leases: the database's clock was stepped %s by %lld ms; no lease expires for one "
               "lease time",
@@ -263,11 +277,24 @@ static bool leases_shorten(struct db *db, int64_t lease_ms, struct error *error)
   return db_run(db, &sql_leases_shorten, &parameters, NULL, error);
 }
 
-/* Expires one page. Agents must not lose their leases because a server or a database was
- * unavailable. */
-static bool expire_page(struct worker *worker, bool *ret_more, struct error *error) {
+/* Defers those of a page of due leases that were renewed. */
+static bool due_defer(struct worker *worker, bool *ret_more, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "since_ms", worker->lease_clock.due_since_ms);
+  bind_integer(&parameters, "limit", PAGE);
+  if (!db_run(worker->db, &sql_leases_defer, &parameters, &rows, error))
+    return false;
+  *ret_more = db_count(rows) == PAGE;
+  return true;
+}
+
+/* Expires one page, of all held leases or of those that are due. Agents must not lose their leases
+ * because a server or a database was unavailable. */
+static bool expire_page(struct worker *worker, bool of_all, bool *ret_searched, bool *ret_more,
+                        struct error *error) {
   cleanup_losses struct lease_losses losses = {0};
-  *ret_more = false;
+  *ret_searched = *ret_more = false;
 
   /* The transaction takes now() before this server reads its clock and the database's, so that a
    * pause of the database, and a step of its clock, are noticed. */
@@ -285,12 +312,51 @@ static bool expire_page(struct worker *worker, bool *ret_more, struct error *err
     return is_good;
   }
 
-  if (!db_end(worker->db, leases_expire(worker, PAGE, &losses, error), error))
+  is_good = of_all ? leases_expire(worker, PAGE, &losses, error)
+                   : leases_expire_due(worker, clock->due_since_ms, PAGE, &losses, error);
+  if (!db_end(worker->db, is_good, error))
     return false;
 
+  *ret_searched = true;
   counter_add(COUNTER_leases_lost, losses.n);
   leases_settle_losses(worker, &losses);
   *ret_more = losses.n == PAGE;
+  return true;
+}
+
+/* When a sweep that began then runs again. With a forgotten transaction a sweep passes over many
+ * dead rows: it rests in proportion, within a limit. */
+static int64_t next_ms(int64_t began_ms, int64_t pace_ms, int64_t most_ms) {
+  int64_t rest_ms = SWEEP_REST * (clock_monotonic_ms() - began_ms);
+  if (rest_ms > most_ms)
+    rest_ms = most_ms;
+  return began_ms + (rest_ms > pace_ms ? rest_ms : pace_ms);
+}
+
+/* Expires leases. Those that are due are looked for at each call, from where the last search ended.
+ * All held ones are looked for in proportion to what that takes, which is long where many rows are
+ * dead: a lease may be due earlier than it was granted, after a step of the clock. */
+static bool leases_expire_all(struct worker *worker, struct error *error) {
+  struct lease_clock *clock = &worker->lease_clock;
+  int64_t began_ms = clock_monotonic_ms();
+  bool of_all = !clock->due_since_ms || began_ms >= clock->expire_all_ms;
+  bool ok = true, more = true, is_searched = true, may_defer = true;
+  if (of_all)
+    clock->due_since_ms = 0;
+  clock->expire_ms = began_ms + EXPIRE_PACE_MS;
+
+  while (ok && more)
+    ok = expire_page(worker, of_all, &is_searched, &more, error);
+  if (!ok || !is_searched)
+    return ok;
+  while (ok && may_defer)
+    ok = due_defer(worker, &may_defer, error);
+  if (!ok)
+    return false;
+
+  clock->due_since_ms = began_ms + clock->ahead_least_ms - DUE_MARGIN_MS;
+  if (of_all)
+    clock->expire_all_ms = next_ms(began_ms, SWEEP_PACE_MS, SWEEP_MOST_MS);
   return true;
 }
 
@@ -318,25 +384,11 @@ static bool unwanted_give_up(struct worker *worker, struct error *error) {
   return true;
 }
 
-/* When a sweep that began then runs again. With a forgotten transaction a sweep passes over many
- * dead rows: it rests in proportion, within a limit. */
-static int64_t next_ms(int64_t began_ms, int64_t pace_ms, int64_t most_ms) {
-  int64_t rest_ms = SWEEP_REST * (clock_monotonic_ms() - began_ms);
-  if (rest_ms > most_ms)
-    rest_ms = most_ms;
-  return began_ms + (rest_ms > pace_ms ? rest_ms : pace_ms);
-}
-
 void leases_housekeep(struct worker *worker) {
   struct lease_clock *clock = &worker->lease_clock;
-  int64_t lease_ms = server_options(worker->server)->lease_ms, began_ms = clock_monotonic_ms();
+  int64_t began_ms = clock_monotonic_ms();
   struct error error;
-  bool ok = true, more = began_ms >= clock->expire_ms;
-  if (more) {
-    while (ok && more)
-      ok = expire_page(worker, &more, &error);
-    clock->expire_ms = next_ms(began_ms, EXPIRE_PACE_MS, lease_ms / 4);
-  }
+  bool ok = began_ms < clock->expire_ms || leases_expire_all(worker, &error);
 
   began_ms = clock_monotonic_ms();
   if (ok && began_ms >= clock->survey_ms) {

@@ -1,0 +1,8 @@
+-- Leases that were lost are charged for what was not charged when results were posted, and expired leases are found without passing
+-- over those that ended (server/lease/lease_losses.sql).
+ALTER TABLE leases
+    ADD COLUMN epoch_device_us bigint NOT NULL DEFAULT 0, -- of device_us: in the present epoch
+    -- When a held lease is looked at: as it was granted, its end. Later ends are in no index, so that renewals are HOT updates; a
+    -- lease that was renewed until after due_at gets its new end.
+    ADD COLUMN due_at timestamptz;
+CREATE INDEX leases_due ON leases (due_at) WHERE state = 'held';

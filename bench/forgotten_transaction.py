@@ -25,7 +25,7 @@ import harness
 
 CONNECTIONS, LEASES_A_JOB, CONFIGS, WINDOW = 16, 200, 8, 10
 STATEMENTS = ("lease_take", "lease_held", "results_lock", "lease_change_state", "results_insert", "jobs_ready", "jobs_ready_all",
-              "leases_expire", "agents_seen", "job_change_state")
+              "leases_expire", "leases_expire_due", "leases_defer", "agents_seen", "job_change_state")
 
 
 class Side:
@@ -52,8 +52,9 @@ class Side:
         if leases:
             first = f"(select id from jobs where state in ('queued', 'running') order by id limit {leases // LEASES_A_JOB})"
             self.sql(f"update leases set state = 'held', epoch = epoch + 1, agent = 'bench', device = 'cpu0', nonce = id::text, "
-                     f"granted_at = now(), expires_at = now() + interval '1 h' where state = 'open' and job_id in {first}")
-            self.sql("update leases set state = 'done', remaining = '{}' where agent = 'bench'")
+                     "granted_at = now(), expires_at = now() + interval '1 h', due_at = now() - random() * interval '10 min' "
+                     f"where state = 'open' and job_id in {first}; "
+                     "update leases set state = 'done', remaining = '{}' where agent = 'bench'")
             self.sql(f"update jobs set state = 'cancelled', finished_at = now() where id in {first}")
 
     @contextlib.contextmanager

@@ -1,14 +1,14 @@
 #!/bin/sh
-# What a CI job does with wavetune: submits jobs, waits for them, publishes the winners, and leaves a table in Markdown: in GitHub's
-# summary of the job, as a comment, and in a file. Without a secret: it gets its tokens from the CI system (docs/ci.md).
+# What a CI job does with wavetune: submits jobs, waits for them, publishes the winners, and leaves a table in Markdown: in
+# GitHub's summary of the job, as a comment, and in a file. Without a secret: its tokens are the CI system's (docs/ci.md).
 #
 #   wavetune-ci.sh run      all of this; the exit codes are those of wavetune (docs/exit-codes.md)
 #   wavetune-ci.sh token    prints a token of the CI system
 #
 #   WAVETUNE_URL               the server
 #   WAVETUNE_AUDIENCE          the audience that the server requires (default: WAVETUNE_URL)
-#   WAVETUNE_CI_JOBS           what to tune: each line has the arguments of one `wavetune submit`, separated by blanks, without quotes;
-#                              or in the file WAVETUNE_CI_JOBS_FILE
+#   WAVETUNE_CI_JOBS           what to tune: each line has the arguments of one `wavetune submit`, separated by blanks,
+#                              without quotes; or in the file WAVETUNE_CI_JOBS_FILE
 #   WAVETUNE_CI_TIMEOUT        seconds to wait for all jobs together (default 3600); the jobs go on
 #   WAVETUNE_CI_CHANNEL        publish to this channel, once every job has a winner (default: nothing is published)
 #   WAVETUNE_CI_PUBLISH        further arguments of `wavetune publish`, such as: --environment @environment.json --tag nightly
@@ -20,6 +20,7 @@ set -fu
 self=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
 program=${WAVETUNE_CI_PROGRAM:-wavetune}
 report=${WAVETUNE_CI_REPORT:-wavetune.md}
+curl='curl --silent --show-error --fail --max-time 30'
 
 say() { printf 'wavetune-ci: %s\n' "$*" >&2; }
 
@@ -27,8 +28,7 @@ say() { printf 'wavetune-ci: %s\n' "$*" >&2; }
 token() {
   if [ -n "${ACTIONS_ID_TOKEN_REQUEST_URL:-}" ]; then
     printf 'Authorization: bearer %s\n' "${ACTIONS_ID_TOKEN_REQUEST_TOKEN:-}" |
-      curl --silent --show-error --fail --max-time 30 -H @- -G --data-urlencode "audience=${WAVETUNE_AUDIENCE:-${WAVETUNE_URL:-}}" \
-        "$ACTIONS_ID_TOKEN_REQUEST_URL" | sed -n 's/.*"value" *: *"\([A-Za-z0-9._-]*\)".*/\1/p' | grep . ||
+      $curl -H @- -G --data-urlencode "audience=${WAVETUNE_AUDIENCE:-${WAVETUNE_URL:-}}" "$ACTIONS_ID_TOKEN_REQUEST_URL" | sed -n 's/.*"value" *: *"\([A-Za-z0-9._-]*\)".*/\1/p' | grep . ||
       { say "GitHub gave no token"; return 3; }
   elif [ -n "${WAVETUNE_ID_TOKEN:-}" ]; then
     printf '%s\n' "$WAVETUNE_ID_TOKEN"
@@ -109,7 +109,9 @@ write_report() {
   fi
 }
 
-json_string() { sed 's/\\/\\\\/g; s/"/\\"/g; s/	/ /g' "$1" | awk 'BEGIN { printf "\"" } { printf "%s\\n", $0 } END { printf "\"" }'; }
+json_string() {
+  sed 's/\\/\\\\/g; s/"/\\"/g; s/	/ /g' "$1" | awk 'BEGIN { printf "\"" } { printf "%s\\n", $0 } END { printf "\"" }'
+}
 
 # A comment is at most 65,536 characters on GitHub. A failure is said, and does not fail the job.
 comment() {
@@ -119,14 +121,14 @@ comment() {
       number=${GITHUB_REF#refs/pull/}
       printf '{"body": %s}' "$(json_string "$work/comment")" >"$work/body"
       printf 'Authorization: Bearer %s\n' "$WAVETUNE_CI_COMMENT_TOKEN" |
-        curl --silent --show-error --fail --max-time 30 -o /dev/null -H @- -H 'Content-Type: application/json' --data-binary "@$work/body" \
+        $curl -o /dev/null -H @- -H 'Content-Type: application/json' --data-binary "@$work/body" \
           "${GITHUB_API_URL:-https://api.github.com}/repos/$GITHUB_REPOSITORY/issues/${number%/merge}/comments" ||
         say "the comment was not accepted"
       return ;;
   esac
   [ -n "${CI_MERGE_REQUEST_IID:-}" ] || return 0
   printf 'PRIVATE-TOKEN: %s\n' "$WAVETUNE_CI_COMMENT_TOKEN" |
-    curl --silent --show-error --fail --max-time 30 -o /dev/null -H @- --data-urlencode "body@$work/comment" \
+    $curl -o /dev/null -H @- --data-urlencode "body@$work/comment" \
       "$CI_API_V4_URL/projects/$CI_PROJECT_ID/merge_requests/$CI_MERGE_REQUEST_IID/notes" || say "the comment was not accepted"
 }
 

@@ -36,7 +36,8 @@ class Key:
 
 
 class Issuer:
-    """`with Issuer() as issuer: …`. `behaviour`: None, or a function (path, handler) that answers in its place and returns True."""
+    """`with Issuer() as issuer: …`. `behaviour`: None, or a function (path, handler) that answers in its place and then
+    returns True."""
 
     def __init__(self):
         self.keys, self.requests, self.behaviour = [Key("first")], [], None

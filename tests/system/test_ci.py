@@ -1,5 +1,5 @@
-"""The scripts of deploy/ci as CI jobs run them, against a real server, a played identity provider with the token endpoint of GitHub
-Actions, and played APIs for comments."""
+"""The scripts of deploy/ci as CI jobs run them, against a real server, a played identity provider with the token endpoint of
+GitHub Actions, and played APIs for comments."""
 
 import json
 import os
@@ -17,6 +17,7 @@ from harness import BUILD, SOURCE, FakeServer, small_kernel, wait_until
 from issuers import AUDIENCE, Issuer
 
 CI = SOURCE / "deploy/ci"
+PUBLISH = "--environment @environment.json"
 RULES = ({"claims": {"repository_id": "1296269"}, "role": "submitter,publisher", "channels": ["nightly"]},)
 
 
@@ -62,11 +63,13 @@ class World:
         given = {name: str(spec.get("default", "")) for name, spec in action["inputs"].items()}
         given |= {"url": self.server.url, "audience": AUDIENCE, "program": str(BUILD / "wavetune")}
         given |= {name.replace("_", "-"): value for name, value in inputs.items()}
-        variables = {name: re.sub(r"\$\{\{ inputs\.([a-z-]+) \}\}", lambda m: given[m[1]], value) for name, value in step["env"].items()}
+        variables = {name: re.sub(r"\$\{\{ inputs\.([a-z-]+) \}\}", lambda m: given[m[1]], value)
+                     for name, value in step["env"].items()}
         assert not any("${{" in value for value in variables.values())
         return step["shell"], step["run"], {
             **variables, "GITHUB_ACTIONS": "true", "GITHUB_ACTION_PATH": str(CI / "github"), "GITHUB_REPOSITORY": "octo/kernels",
-            "GITHUB_REF": "refs/pull/7/merge", "GITHUB_API_URL": self.api.url, "GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"),
+            "GITHUB_REF": "refs/pull/7/merge", "GITHUB_API_URL": self.api.url,
+            "GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"),
             "GITHUB_OUTPUT": str(self.folder / "output"), "ACTIONS_ID_TOKEN_REQUEST_URL": self.api.url + "/token?api-version=2.0",
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "of-the-runner"}
 
@@ -97,7 +100,7 @@ def world(start, database, tmp_path):
 
 
 def test_a_job_of_github_tunes_publishes_and_shows_a_table_without_a_secret(world):
-    process = world.run(*world.github(jobs=world.lines(1001, 1002), channel="nightly", publish="--environment @environment.json",
+    process = world.run(*world.github(jobs=world.lines(1001, 1002), channel="nightly", publish=PUBLISH,
                                       comment_token="of-github"), in_background=True)
     world.wait_submitted(2)
     world.hand.work()
@@ -151,7 +154,7 @@ def test_after_the_timeout_the_table_has_what_there_is_and_the_jobs_go_on(world)
     jobs = world.lines(1) + "kernel --key n=2 --environment @nowhere.json\n"
     other = Hand(world.server, "nowhere", environment={**ENVIRONMENT, "gpu": "Nowhere"})
     assert other.id
-    process = world.run(*world.github(jobs=jobs, timeout="8", channel="nightly", publish="--environment @environment.json"), in_background=True)
+    process = world.run(*world.github(jobs=jobs, timeout="8", channel="nightly", publish=PUBLISH), in_background=True)
     world.wait_submitted(2)
     world.hand.work()
     out, err = process.communicate(timeout=300)
@@ -163,8 +166,7 @@ def test_after_the_timeout_the_table_has_what_there_is_and_the_jobs_go_on(world)
 
 
 def test_a_failed_job_fails_the_ci_job_and_the_table_names_it(world):
-    process = world.run(*world.github(jobs="# two\n\n" + world.lines(1, 2), channel="nightly", publish="--environment @environment.json"),
-                        in_background=True)
+    process = world.run(*world.github(jobs="# two\n\n" + world.lines(1, 2), channel="nightly", publish=PUBLISH), in_background=True)
     world.wait_submitted(2)
     failing = max(world.server.items("/v1/jobs"), key=lambda job: job["key"]["n"])["job"]
     while (answer := world.hand.pull()).status == 200:
@@ -178,16 +180,18 @@ def test_a_failed_job_fails_the_ci_job_and_the_table_names_it(world):
 
 
 def test_a_line_that_is_refused_is_named_and_the_others_are_tuned(world):
-    process = world.run(*world.github(jobs="kernel --key m=1 --environment @environment.json\n" + world.lines(1)), in_background=True)
+    wrong = "kernel --key m=1 --environment @environment.json\n"
+    process = world.run(*world.github(jobs=wrong + world.lines(1)), in_background=True)
     world.wait_submitted(1)
     world.hand.work()
     out, err = process.communicate(timeout=300)
     assert process.returncode == 2 and "m" in err, (out, err)
-    assert "Not submitted" in world.summary() and "`wavetune submit kernel --key m=1" in world.summary() and "`done`" in world.summary()
+    assert "Not submitted" in world.summary() and f"`wavetune submit {wrong.strip()}`" in world.summary()
+    assert "`done`" in world.summary()
 
 
 def test_a_channel_without_a_rule_is_refused(world):
-    process = world.run(*world.github(jobs=world.lines(1), channel="stable", publish="--environment @environment.json"), in_background=True)
+    process = world.run(*world.github(jobs=world.lines(1), channel="stable", publish=PUBLISH), in_background=True)
     world.wait_submitted(1)
     world.hand.work()
     out, err = process.communicate(timeout=300)
@@ -231,9 +235,10 @@ def gitlab(world, **more):
     if not (programs / "wavetune").exists():
         (programs / "wavetune").symlink_to(BUILD / "wavetune")
     command, = job["script"]
-    return "sh", command, {**job["variables"], "PATH": f"{programs}:{os.environ['PATH']}", "GITLAB_CI": "true", "WAVETUNE_URL": world.server.url,
-                           "WAVETUNE_ID_TOKEN": world.issuer.token(), "CI_API_V4_URL": world.api.url + "/api/v4", "CI_PROJECT_ID": "22",
-                           "CI_MERGE_REQUEST_IID": "5", "WAVETUNE_CI_JOBS": world.lines(1), **more}
+    return "sh", command, {
+        **job["variables"], "PATH": f"{programs}:{os.environ['PATH']}", "GITLAB_CI": "true", "WAVETUNE_URL": world.server.url,
+        "WAVETUNE_ID_TOKEN": world.issuer.token(), "CI_API_V4_URL": world.api.url + "/api/v4", "CI_PROJECT_ID": "22",
+        "CI_MERGE_REQUEST_IID": "5", "WAVETUNE_CI_JOBS": world.lines(1), **more}
 
 
 @pytest.mark.parametrize("token", ["of-gitlab", ""])

@@ -28,7 +28,8 @@ say() { printf 'wavetune-ci: %s\n' "$*" >&2; }
 token() {
   if [ -n "${ACTIONS_ID_TOKEN_REQUEST_URL:-}" ]; then
     printf 'Authorization: bearer %s\n' "${ACTIONS_ID_TOKEN_REQUEST_TOKEN:-}" |
-      $curl -H @- -G --data-urlencode "audience=${WAVETUNE_AUDIENCE:-${WAVETUNE_URL:-}}" "$ACTIONS_ID_TOKEN_REQUEST_URL" | sed -n 's/.*"value" *: *"\([A-Za-z0-9._-]*\)".*/\1/p' | grep . ||
+      $curl -H @- -G --data-urlencode "audience=${WAVETUNE_AUDIENCE:-${WAVETUNE_URL:-}}" "$ACTIONS_ID_TOKEN_REQUEST_URL" |
+      sed -n 's/.*"value" *: *"\([A-Za-z0-9._-]*\)".*/\1/p' | grep . ||
       { say "GitHub gave no token"; return 3; }
   elif [ -n "${WAVETUNE_ID_TOKEN:-}" ]; then
     printf '%s\n' "$WAVETUNE_ID_TOKEN"

@@ -224,6 +224,36 @@ def test_a_comment_that_is_refused_does_not_fail_the_job(world):
     assert process.returncode == 0 and "the comment was not accepted" in err, (out, err)
 
 
+# The command for the token
+
+
+def with_command(server, command, *arguments, **more):
+    environment = {"WAVETUNE_URL": server.url, "WAVETUNE_TOKEN_COMMAND": command, **more}
+    return harness.wavetune(None, *(arguments or ("jobs",)), check=False, environment=environment)
+
+
+@pytest.mark.parametrize("command,words", [
+    ("exit 7", ("exit code 7",)), ("kill -9 $$", ("exit code 137",)), ("echo a b", ("nothing else",)), ("true", ("nothing else",)),
+    ("head -c 9000 /dev/zero | tr '\\0' a", ("nothing else",)), ("/nowhere/program", ("exit code 127",))])
+def test_a_command_that_prints_no_token_is_said(start, database, command, words):
+    done = with_command(start(harness.Server, database), command)
+    assert done.returncode == 3 and all(word in done.stderr for word in ("--token-command", *words)), done
+
+
+def test_a_refused_token_is_not_fetched_again_at_once(start, database, tmp_path):
+    server, count = start(harness.Server, database), tmp_path / "count"
+    done = with_command(server, f"echo x >>{count}; echo wt_wrong")
+    assert done.returncode == 4 and "unknown or revoked" in done.stderr and count.read_text() == "x\n", done
+    done = with_command(server, f"echo {server.token}")
+    assert done.returncode == 0, done
+
+
+def test_a_token_and_a_command_for_one_are_not_both_used(start, database):
+    server = start(harness.Server, database)
+    done = with_command(server, "echo x", WAVETUNE_TOKEN=server.token)
+    assert done.returncode == 2 and "give only one" in done.stderr, done
+
+
 def gitlab(world, **more):
     """The command and the variables of a job that extends the template."""
     job = yaml.safe_load((CI / "gitlab/wavetune.yml").read_text())[".wavetune"]

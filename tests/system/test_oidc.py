@@ -126,6 +126,21 @@ def test_gitlabs_tokens_and_odd_names_make_safe_names(serve, issuer):
     assert accepted(server, issuer.token(**claims, ref=None))["name"].startswith("gitlab:repo:octo/kernels:ref")
 
 
+def test_tokens_that_were_accepted_are_known_while_the_database_is_away(serve, issuer, postgres, database):
+    """And a new one is answered 503: its identity cannot be stored."""
+    server = serve(issuer.configuration())
+    token = issuer.token()
+    accepted(server, token)
+    postgres.kill()
+    try:
+        assert server.request("GET", "/metrics", token=token).status == 200
+        answer = server.request("GET", "/metrics", token=issuer.token(jti="new"))
+        assert answer.status == 503 and "database is away" in answer.json["detail"] and "wt-pg" not in answer.json["detail"]
+    finally:
+        postgres.start()
+    wait_until(lambda: own(server, issuer.token(jti="later")).status == 200, 60, "the database to be back")
+
+
 # Which tokens are valid
 
 
@@ -149,12 +164,12 @@ def test_a_revoked_identity_is_refused_until_a_token_is_issued_later(serve, issu
     token = issuer.token()
     accepted(server, token)
     assert wavetune(server, "token", "revoke", MAIN).returncode == 0
-    answer = own(server, token)
+    assert own(server, token).status == 401
+    answer = own(server, issuer.token(jti="another"))
     assert answer.status == 401 and "were revoked" in answer.json["detail"]
-    assert own(server, issuer.token(jti="another")).status == 401
     postgres.sql("update tokens set created_at = created_at - interval '3 min', revoked_at = revoked_at - interval '3 min' "
                  "where issuer is not null", conninfo=database)
-    accepted(server, issuer.token())
+    accepted(server, issuer.token(jti="later"))
     assert [bool(t["revoked_at"]) for t in server.items("/v1/tokens") if t["name"] == MAIN] == [True, False]
 
 
@@ -340,6 +355,7 @@ def test_an_issuer_that_hangs_delays_no_other_request_and_old_keys_stay(serve, i
         assert [o.status for o in others] == [200, 200]
         answers = [w.result() for w in waiting]
         took = time.monotonic() - began
+    assert sum(e["action"] == "accept-token" for e in server.items("/v1/audit")) == 2
     release.set()
     assert {a.status for a in answers} == {503} and all(int(a.headers["Retry-After"]) > 0 for a in answers)
     assert took < 5 + 5 * harness.PATIENCE, took

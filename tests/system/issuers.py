@@ -65,6 +65,7 @@ class Issuer:
 
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.daemon_threads = True
+        self.http.handle_error = lambda *_: None  # a server that ends closes its connection
         self.url = f"http://127.0.0.1:{self.http.server_port}"
 
     def __enter__(self):

@@ -89,6 +89,7 @@ def test_what_an_identity_does_is_recorded_under_its_name_and_no_token_is_kept(s
     assert accept["detail"]["claims"]["run_id"] == "42" and accept["detail"]["issuer"] == issuer.url
     assert accept["peer"] == "127.0.0.1"
 
+    assert f"identity of {issuer.url}" in wavetune(server, "token", "list").stdout
     listed = next(t for t in server.items("/v1/tokens") if t["name"] == MAIN)
     assert listed["issuer"] == issuer.url and listed["expires_at"]
     dump = postgres.sql("select string_agg(t::text, '') from tokens t", conninfo=database) + postgres.sql(

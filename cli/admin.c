@@ -45,13 +45,15 @@ static int command_token_list(struct options *options) {
   json_array_foreach (items, index, item) {
     const char *revoked = cli_member(item, "revoked_at"), *expires = cli_member(item, "expires_at"),
                *agent = cli_member(item, "agent"), *pattern = cli_member(item, "agent_name"),
-               *made_by = cli_member(item, "made_by");
+               *made_by = cli_member(item, "made_by"), *issuer = cli_member(item, "issuer");
     cleanup_free char *uses = cli_compact(item, "uses_left"),
                       *channels = json_texts_join(json_object_get(item, "channels"), ",");
     printf("%-24s %-10s made %s", cli_member(item, "name"), cli_member(item, "role"),
            cli_member(item, "created_at"));
     if (*made_by)
       printf(" by %s", made_by);
+    if (*issuer)
+      printf(", identity of %s", issuer);
     if (*agent)
       printf(", agent %s", agent);
     if (*uses)

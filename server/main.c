@@ -511,6 +511,8 @@ static int token_list(struct options *options) {
            text_of(item, "created_at"));
     if (*channels)
       printf("  channels %s", channels);
+    if (text_of(item, "issuer"))
+      printf("  identity of %s", text_of(item, "issuer"));
     if (text_of(item, "agent"))
       printf("  agent %s", text_of(item, "agent"));
     if (json_is_integer(uses))

@@ -17,6 +17,8 @@
 #define HTTP_BUSY 503
 #define HTTP_UNAUTHORIZED 401
 #define TOKEN_BYTES_MAX 8192
+/* A token that is refused sooner is not good, rather than one that has ended. */
+#define TOKEN_NEW_MS 1000
 #define POLL_MS 1000 /* curl's own timers and a cancel wake it earlier */
 
 struct http_server {
@@ -36,7 +38,7 @@ struct http_client {
   char *certificate, *key; /* files, or both NULL */
   char *authorities;       /* a file, or NULL */
   char *token_command;     /* NULL: the token is fixed */
-  bool has_token;          /* of the command */
+  int64_t token_got_ms;    /* clock_monotonic_ms when the command was run last; 0: never */
   int64_t connect_timeout_ms;
   atomic_bool cancelled;
 };
@@ -218,7 +220,7 @@ static bool token_get(struct http_client *client, struct error *error) {
                     "else");
 
   http_client_set_token(client, token);
-  client->has_token = true;
+  client->token_got_ms = clock_monotonic_ms();
   return true;
 }
 
@@ -541,15 +543,19 @@ static bool send_to_servers(struct http_client *client, const struct http_reques
 bool http_send(struct http_client *client, const struct http_request *request,
                struct http_response *ret, struct error *error) {
   *ret = (struct http_response){0};
-  bool is_new = client->token_command && !client->has_token;
-  if (is_new && !token_get(client, error))
+  if (client->token_command && !client->token_got_ms && !token_get(client, error))
     return false;
 
-  bool is_answered = send_to_servers(client, request, ret, error);
-  if (!is_answered || ret->status != HTTP_UNAUTHORIZED || !client->token_command || is_new)
-    return is_answered;
-  http_response_release(ret);
-  return token_get(client, error) && send_to_servers(client, request, ret, error);
+  for (;;) {
+    if (!send_to_servers(client, request, ret, error))
+      return false;
+    if (ret->status != HTTP_UNAUTHORIZED || !client->token_command ||
+        clock_monotonic_ms() - client->token_got_ms < TOKEN_NEW_MS)
+      return true;
+    http_response_release(ret);
+    if (!token_get(client, error))
+      return false;
+  }
 }
 
 void http_response_release(struct http_response *response) {

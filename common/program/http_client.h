@@ -36,7 +36,8 @@ must_check bool http_client_set_certificate(struct http_client *client, const ch
                                             const char *key, struct error *error);
 
 /* Gets the token from a shell command, whose output it is, before the first request, and again
- * after an answer of 401, whose request is then sent once more: such tokens may live for minutes.
+ * after an answer of 401, whose request is then sent again: such tokens may live for minutes. A
+ * token that is refused at once is not replaced.
  * When the command fails, so does the request, with ERROR_UNAVAILABLE. To be called before the
  * first request; the caller makes the client with a token, because the same rules hold for it. */
 void http_client_set_token_command(struct http_client *client, const char *command);

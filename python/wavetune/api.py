@@ -1326,6 +1326,7 @@ Token = TypedDict("Token", {
     "environment": Union["Environment", None],
     "channels": Union[List[str], None],
     "certificate": Union[str, None],
+    "issuer": Union[str, None],
     "made_by": Union["By", None],
     "made_by_id": Union["ById", None],
     "revoked_by": Union["By", None],

@@ -88,21 +88,30 @@ static struct session *session_slot(struct auth *auth, const struct digest *dige
   return &auth->sessions[(digest->bytes[0] | (size_t)digest->bytes[1] << 8) % AUTH_SESSIONS];
 }
 
-/* The token of the identity of a provider's token, with the end of the latter. */
-static bool session_find(struct auth *auth, const struct digest *digest,
-                         struct auth_token *ret_token) {
+bool auth_find_session(struct auth *auth, const struct digest *token, struct digest *ret_identity,
+                       int64_t *ret_expires_ms) {
   pthread_mutex_lock(&auth->unknown_lock);
-  struct session session = *session_slot(auth, digest);
+  struct session session = *session_slot(auth, token);
   pthread_mutex_unlock(&auth->unknown_lock);
-  if (!session.expires_ms || !digest_equal(&session.token, digest))
+  *ret_identity = session.identity;
+  *ret_expires_ms = session.expires_ms;
+  return session.expires_ms && digest_equal(&session.token, token);
+}
+
+/* The token of the identity of a provider's token, with the end of the latter. */
+static bool session_token(struct auth *auth, const struct digest *digest,
+                          struct auth_token *ret_token) {
+  struct digest identity;
+  int64_t expires_ms;
+  if (!auth_find_session(auth, digest, &identity, &expires_ms))
     return false;
 
   pthread_rwlock_rdlock(&auth->lock);
-  const struct auth_token *token = token_find(auth, &session.identity);
+  const struct auth_token *token = token_find(auth, &identity);
   if (token)
     *ret_token = *token;
   pthread_rwlock_unlock(&auth->lock);
-  ret_token->expires_ms = session.expires_ms;
+  ret_token->expires_ms = expires_ms;
   return token != NULL;
 }
 
@@ -126,7 +135,7 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
   if (token)
     *ret_token = *token;
   pthread_rwlock_unlock(&auth->lock);
-  if (token || session_find(auth, digest, ret_token))
+  if (token || session_token(auth, digest, ret_token))
     return auth_has_expired(ret_token->expires_ms) ? AUTH_EXPIRED : AUTH_KNOWN;
 
   int64_t now_ms = clock_monotonic_ms();
@@ -369,6 +378,14 @@ static bool is_identified(struct worker *worker, struct request_private *request
   if (!text || !strchr(text, '.')) /* tokens of this server have no dots */
     return true;
 
+  /* Another request has brought the same token. */
+  if (auth_find_session(worker->server->auth, &request->token, &identity,
+                        &request->session_expires_ms)) {
+    request->token = identity;
+    return true;
+  }
+
+  request->session_expires_ms = 0;
   switch (oidc_identify(worker, &request->request, text, &identity, &request->session_expires_ms,
                         &error)) {
   case OIDC_IDENTIFIED:

@@ -59,6 +59,8 @@ must_check bool auth_replace(struct auth *auth, const struct auth_token *tokens,
 #define AUTH_SESSIONS 4096
 void auth_add_session(struct auth *auth, const struct digest *token, const struct digest *identity,
                       int64_t expires_ms);
+must_check bool auth_find_session(struct auth *auth, const struct digest *token,
+                                  struct digest *ret_identity, int64_t *ret_expires_ms);
 void auth_forget_sessions(struct auth *auth);
 
 /* How many of the database's answers were added, including those that changed nothing. */

@@ -233,8 +233,11 @@ static enum keys_answer fetch_for(struct issuer_keys *keys, const struct jwt *jw
   }
 
   if (keys->keys && !keys->is_failing && !may_fetch) {
-    error_of(error, ERROR_UNAUTHENTICATED, "the issuer %.200s has no key \"%.64s\"",
-             keys->issuer->issuer, jwt->kid);
+    error_of(error, ERROR_UNAUTHENTICATED,
+             "the issuer %.200s has no key \"%.64s\"; its keys are fetched again in %lld s at the "
+             "earliest",
+             keys->issuer->issuer, jwt->kid,
+             (long long)(keys->issuer->pause_s - (now_ms - keys->tried_ms) / 1000));
     return KEYS_REFUSED;
   }
   error_of(error, ERROR_UNAVAILABLE, "the keys of %.200s cannot be fetched now%s; try again",

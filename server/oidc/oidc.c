@@ -193,8 +193,14 @@ enum oidc_answer oidc_identify(struct worker *worker, struct request *request, c
   pthread_rwlock_unlock(&server->oidc_lock);
   if (answer != OIDC_IDENTIFIED)
     return answer;
-  if (!identity_store(worker->db, &identity, &jwt, until_s, request, error))
+  if (!identity_store(worker->db, &identity, &jwt, until_s, request, error)) {
+    if (error->kind != ERROR_UNAUTHENTICATED && error->kind != ERROR_INTERNAL) {
+      log_debug("oidc: %s", error->message); /* it may have the database's address */
+      error_of(error, ERROR_UNAVAILABLE,
+               "the token cannot be accepted while the database is away; try again");
+    }
     return OIDC_REFUSED;
+  }
 
   counter_add(COUNTER_oidc_tokens, 1);
   log_info("oidc: accepted a token of %s with the role %s", identity.name, identity.role);

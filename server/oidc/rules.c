@@ -19,7 +19,8 @@ static const char *const id_claims[] = {"repository_id", "project_id", "reposito
 
 static const struct field claim_fields[] = {
     RECORD_FIELD(TEXT, struct oidc_claim, name, FIELD_LINE, .least = 1, .most = 64),
-    RECORD_FIELD(TEXT, struct oidc_claim, value, FIELD_LINE, .least = 1, .most = 500),
+    RECORD_FIELD(TEXT, struct oidc_claim, value, FIELD_REQUIRED | FIELD_LINE, .least = 1,
+                 .most = 500),
 };
 static const struct record claim_record = RECORD(NULL, struct oidc_claim, claim_fields);
 

@@ -36,7 +36,8 @@ class Key:
 
 
 class Issuer:
-    """`with Issuer() as issuer: …`. `behaviour`: None, or a function (path, handler) that answers in its place and returns True."""
+    """`with Issuer() as issuer: …`. `behaviour`: None, or a function (path, handler) that answers in its place and then
+    returns True."""
 
     def __init__(self):
         self.keys, self.requests, self.behaviour = [Key("first")], [], None
@@ -64,6 +65,7 @@ class Issuer:
 
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.daemon_threads = True
+        self.http.handle_error = lambda *_: None  # a server that ends closes its connection
         self.url = f"http://127.0.0.1:{self.http.server_port}"
 
     def __enter__(self):

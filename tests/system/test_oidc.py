@@ -59,7 +59,8 @@ def test_a_token_has_the_role_and_the_channels_of_the_first_rule_that_holds(serv
     assert (branch["name"], branch["role"], branch["channels"]) == ("github:octo/kernels@refs/heads/try", "submitter", None)
 
     release = {"release": "sha256:" + "0" * 64}
-    assert server.request("PUT", "/v1/channels/nightly-1", release, token=issuer.token()).status == 422, "it may; there is no such release"
+    may = server.request("PUT", "/v1/channels/nightly-1", release, token=issuer.token())
+    assert may.status == 422 and "there is no release" in may.json["detail"]
     refused = server.request("PUT", "/v1/channels/stable", release, token=issuer.token())
     assert refused.status == 403 and "nightly-*" in refused.json["detail"] and '"stable"' in refused.json["detail"]
     refused = server.request("PUT", "/v1/channels/nightly-1", release, token=issuer.token(ref="refs/heads/try"))
@@ -68,7 +69,8 @@ def test_a_token_has_the_role_and_the_channels_of_the_first_rule_that_holds(serv
 
 @pytest.mark.parametrize("claims,seen", [
     ({"repository_id": "7"}, 'repository_id "7", ref "refs/heads/main"'), ({"ref": "refs/tags/v1"}, 'ref "refs/tags/v1"'),
-    ({"ref": None}, "no ref"), ({"repository_id": 1296269, "ref": "refs/pull/3/merge"}, 'repository_id "1296269", ref "refs/pull/3/merge"')])
+    ({"ref": None}, "no ref"),
+    ({"repository_id": 1296269, "ref": "refs/pull/3/merge"}, 'repository_id "1296269", ref "refs/pull/3/merge"')])
 def test_a_token_without_a_rule_is_refused_with_the_claims_that_rules_name(serve, issuer, claims, seen):
     answer = own(serve(issuer.configuration()), issuer.token(**claims))
     assert answer.status == 403 and seen in answer.json["detail"] and "mona" not in answer.json["detail"], answer
@@ -81,10 +83,13 @@ def test_what_an_identity_does_is_recorded_under_its_name_and_no_token_is_kept(s
     kernel = harness.small_kernel(tmp_path / "kernel")
     wavetune(server, "kernel", "push", kernel, token=token)
     entries = server.items("/v1/audit?token=" + MAIN.replace("@", "%40"))
-    assert {e["action"] for e in entries} >= {"accept-token", "register", "put-blob"} and len({e["token_id"] for e in entries}) == 1
+    assert {e["action"] for e in entries} >= {"accept-token", "register", "put-blob"}
+    assert len({e["token_id"] for e in entries}) == 1
     accept = next(e for e in entries if e["action"] == "accept-token")
-    assert accept["detail"]["claims"]["run_id"] == "42" and accept["detail"]["issuer"] == issuer.url and accept["peer"] == "127.0.0.1"
+    assert accept["detail"]["claims"]["run_id"] == "42" and accept["detail"]["issuer"] == issuer.url
+    assert accept["peer"] == "127.0.0.1"
 
+    assert f"identity of {issuer.url}" in wavetune(server, "token", "list").stdout
     listed = next(t for t in server.items("/v1/tokens") if t["name"] == MAIN)
     assert listed["issuer"] == issuer.url and listed["expires_at"]
     dump = postgres.sql("select string_agg(t::text, '') from tokens t", conninfo=database) + postgres.sql(
@@ -122,6 +127,21 @@ def test_gitlabs_tokens_and_odd_names_make_safe_names(serve, issuer):
     assert accepted(server, issuer.token(**claims, ref=None))["name"].startswith("gitlab:repo:octo/kernels:ref")
 
 
+def test_tokens_that_were_accepted_are_known_while_the_database_is_away(serve, issuer, postgres, database):
+    """And a new one is answered 503: its identity cannot be stored."""
+    server = serve(issuer.configuration())
+    token = issuer.token()
+    accepted(server, token)
+    postgres.kill()
+    try:
+        assert server.request("GET", "/metrics", token=token).status == 200
+        answer = server.request("GET", "/metrics", token=issuer.token(jti="new"))
+        assert answer.status == 503 and "database is away" in answer.json["detail"] and "wt-pg" not in answer.json["detail"]
+    finally:
+        postgres.start()
+    wait_until(lambda: own(server, issuer.token(jti="later")).status == 200, 60, "the database to be back")
+
+
 # Which tokens are valid
 
 
@@ -145,20 +165,20 @@ def test_a_revoked_identity_is_refused_until_a_token_is_issued_later(serve, issu
     token = issuer.token()
     accepted(server, token)
     assert wavetune(server, "token", "revoke", MAIN).returncode == 0
-    answer = own(server, token)
+    assert own(server, token).status == 401
+    answer = own(server, issuer.token(jti="another"))
     assert answer.status == 401 and "were revoked" in answer.json["detail"]
-    assert own(server, issuer.token(jti="another")).status == 401
     postgres.sql("update tokens set created_at = created_at - interval '3 min', revoked_at = revoked_at - interval '3 min' "
                  "where issuer is not null", conninfo=database)
-    accepted(server, issuer.token())
+    accepted(server, issuer.token(jti="later"))
     assert [bool(t["revoked_at"]) for t in server.items("/v1/tokens") if t["name"] == MAIN] == [True, False]
 
 
 def verdicts(tmp_path, issuer, tokens, now):
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps({"keys": [key.jwk for key in issuer.keys]}))
-    done = subprocess.run([BUILD / "tests/jwt_verdicts", keys, issuer.url, AUDIENCE, str(now)], input="".join(t + "\n" for t in tokens),
-                          capture_output=True, text=True, timeout=600)
+    done = subprocess.run([BUILD / "tests/jwt_verdicts", keys, issuer.url, AUDIENCE, str(now)],
+                          input="".join(t + "\n" for t in tokens), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == len(tokens)
@@ -172,8 +192,8 @@ def is_valid_by_pyjwt(token, issuer):
         key = next((k for k in issuer.keys if k.kid == kid), None)
         if not key:
             return False
-        claims = jwt.decode(token, key.private.public_key(), algorithms=[key.alg], audience=AUDIENCE, issuer=issuer.url, leeway=60,
-                            options={"require": ["exp", "iat", "iss", "aud"]})
+        claims = jwt.decode(token, key.private.public_key(), algorithms=[key.alg], audience=AUDIENCE, issuer=issuer.url,
+                            leeway=60, options={"require": ["exp", "iat", "iss", "aud"]})
         return isinstance(claims["aud"], str) or len(claims["aud"]) == 1  # others may have the token, too
     except (jwt.PyJWTError, TypeError, ValueError, OverflowError):  # the latter for claims of wrong types
         return False
@@ -203,14 +223,16 @@ def table(issuer):
             for value in ([], {}, True, "soon", "", -1e300 if name == "exp" else 1e300):
                 if not (name == "iat" and value == 1e300) and not (value is True):
                     yield f"{name} {value!r}", signed(key, head, issuer.claims(**{name: value}))
-        for aud in (AUDIENCE + "/", AUDIENCE[:-1], AUDIENCE.upper(), "", [], [AUDIENCE], [AUDIENCE, "x"], ["x"], [7], 7, {}, {"a": 1}):
+        for aud in (AUDIENCE + "/", AUDIENCE[:-1], AUDIENCE.upper(), "", [], [AUDIENCE], [AUDIENCE, "x"], ["x"], [7], 7, {},
+                    {"a": 1}):
             yield f"aud {aud!r}", signed(key, head, issuer.claims(aud=aud))
         for iss in (issuer.url + "/", issuer.url[:-1], "", "https://other.test", 7, [issuer.url], {}):
             yield f"iss {iss!r}", signed(key, head, issuer.claims(iss=iss))
-        for alg in ("none", "None", "NONE", "HS256", "HS384", "RS384", "RS512", "PS256", "ES384", "ES256K", "EdDSA", "", "rs256", 7, None, [],
-                    rsa.alg, ec.alg):
+        for alg in ("none", "None", "NONE", "HS256", "HS384", "RS384", "RS512", "PS256", "ES384", "ES256K", "EdDSA", "", "rs256", 7,
+                    None, [], rsa.alg, ec.alg):
             yield f"alg {alg!r}", signed(key, {**head, "alg": alg}, issuer.claims())
-        for kid in ("", "nobody", key.kid.upper(), key.kid + "\0x", 7, None, [key.kid], "../first", "first' or '1", rsa.kid, ec.kid):
+        for kid in ("", "nobody", key.kid.upper(), key.kid + "\0x", 7, None, [key.kid], "../first", "first' or '1", rsa.kid,
+                    ec.kid):
             yield f"kid {kid!r}", signed(key, {**head, "kid": kid}, issuer.claims())
         for claims in (b"[]", b"7", b"", b"{", b"null", b'"x"', b"\xff\xfe"):
             yield f"claims {claims!r}", signed(key, head, claims)
@@ -259,7 +281,8 @@ def test_the_verifier_and_pyjwt_say_the_same_of_hundreds_of_tokens(issuer, tmp_p
 
 @pytest.mark.parametrize("change,why", [
     (lambda i: i.token(aud="https://other.test"), "audience"), (lambda i: i.token(exp=int(time.time()) - 100), "expired"),
-    (lambda i: i.token(nbf=int(time.time()) + 100), "not valid yet"), (lambda i: i.token(iss="https://other.test"), "does not name"),
+    (lambda i: i.token(nbf=int(time.time()) + 100), "not valid yet"),
+    (lambda i: i.token(iss="https://other.test"), "does not name"),
     (lambda i: jwt.encode(i.claims(), None, algorithm="none", headers={"kid": "first"}), "algorithm"),
     (lambda i: jwt.encode(i.claims(), "secret", algorithm="HS256", headers={"kid": "first"}), "algorithm"),
     (lambda i: i.token(headers={"crit": ["x"]}), "crit"), (lambda i: i.token(key=Key("first")), "signature"),
@@ -333,6 +356,7 @@ def test_an_issuer_that_hangs_delays_no_other_request_and_old_keys_stay(serve, i
         assert [o.status for o in others] == [200, 200]
         answers = [w.result() for w in waiting]
         took = time.monotonic() - began
+    assert sum(e["action"] == "accept-token" for e in server.items("/v1/audit")) == 2
     release.set()
     assert {a.status for a in answers} == {503} and all(int(a.headers["Retry-After"]) > 0 for a in answers)
     assert took < 5 + 5 * harness.PATIENCE, took
@@ -443,6 +467,7 @@ ISSUER = {"issuer": "https://ci.test", "name": "ci", "audience": "a", "rules": [
     ([ISSUER | {"rules": [{"claims": {"repository": "octo/kernels", "ref": "refs/heads/main"}, "role": "submitter"}]}],
      ("/0/rules/0/claims", "repository_id", "project_id")),
     ([ISSUER | {"rules": [RULE | {"claims": {"repository_id": "1*"}}]}], ("/0/rules/0/claims",)),
+    ([ISSUER | {"rules": [RULE | {"claims": {"repository_id": None}}]}], ("/0/rules/0/claims/repository_id",)),
     ([ISSUER | {"rules": [RULE | {"role": "admin"}]}], ("/0/rules/0/role", "admin")),
     ([ISSUER | {"rules": [RULE | {"role": "agent"}]}], ("/0/rules/0/role",)),
     ([ISSUER | {"rules": [RULE | {"role": "king"}]}], ("/0/rules/0/role", "king")),
@@ -451,7 +476,8 @@ ISSUER = {"issuer": "https://ci.test", "name": "ci", "audience": "a", "rules": [
     ([ISSUER | {"rules": []}], ("/0/rules",)), ([ISSUER | {"rules": [RULE | {"claims": {}}]}], ("/0/rules/0/claims",)),
     ([ISSUER | {"issuer": "http://ci.test"}], ("/0/issuer", "https://")),
     ([ISSUER | {"issuer": "http://127.0.0.1.ci.test"}], ("/0/issuer", "https://")),
-    ([ISSUER | {"jwks_url": "http://ci.test/keys"}], ("/0/jwks_url",)), ([ISSUER | {"ca": "/nowhere.pem"}], ("/0/ca", "/nowhere.pem")),
+    ([ISSUER | {"jwks_url": "http://ci.test/keys"}], ("/0/jwks_url",)),
+    ([ISSUER | {"ca": "/nowhere.pem"}], ("/0/ca", "/nowhere.pem")),
     ([ISSUER | {"name": "C I"}], ("/0/name",)), ([ISSUER | {"audience": ""}], ("/0/audience",)),
     ([{k: v for k, v in ISSUER.items() if k != "audience"}], ("/0", "audience")), ([ISSUER | {"audiences": []}], ("audiences",)),
     ([ISSUER, ISSUER], ("/1", "two issuers")), ([], ("array",)), ({}, ("array",))])

@@ -158,3 +158,43 @@ Test(auth, many_unknown_tokens_are_not_all_looked_up_in_the_database) {
   cr_expect_geq(n_looked_up, 100);
   cr_expect_lt(n_looked_up, 4000);
 }
+
+Test(auth, a_providers_token_has_the_roles_of_its_identity_and_its_own_end) {
+  struct auth_token identity = token("identity", TOKEN_SUBMITTER, "github:o/r@main");
+  struct digest jwt = digest_of("jwt", 3), other = digest_of("other", 5);
+  int64_t soon_ms = 4102444800000;
+  identity.expires_ms = soon_ms + 1000;
+  replace(&identity, 1);
+  auth_add_session(auth, &jwt, &identity.digest, soon_ms);
+  auth_add_session(auth, &other, &identity.digest, 1000);
+
+  cr_assert_eq(find("jwt"), AUTH_KNOWN);
+  cr_expect_str_eq(found.name, "github:o/r@main");
+  cr_expect_eq(found.roles, TOKEN_SUBMITTER);
+  cr_expect_eq(found.expires_ms, soon_ms);
+  cr_expect_eq(find("other"), AUTH_EXPIRED);
+}
+
+Test(auth, a_providers_token_is_looked_up_again_when_its_identity_or_its_session_is_gone) {
+  struct auth_token identity = token("identity", TOKEN_SUBMITTER, "github:o/r@main");
+  struct digest jwt = digest_of("jwt", 3);
+  replace(&identity, 1);
+  auth_add_session(auth, &jwt, &identity.digest, 4102444800000);
+  replace(NULL, 0);
+  cr_expect_eq(find("jwt"), AUTH_LOOK_UP);
+  replace(&identity, 1);
+  cr_expect_eq(find("jwt"), AUTH_KNOWN);
+  auth_forget_sessions(auth);
+  cr_expect_eq(find("jwt"), AUTH_LOOK_UP);
+}
+
+Test(auth, an_identity_ends_with_the_last_of_its_tokens) {
+  struct auth_token identity = token("identity", TOKEN_SUBMITTER, "github:o/r@main");
+  identity.id = 7;
+  identity.expires_ms = 1000;
+  replace(&identity, 1);
+  cr_expect_not(auth_is_live(auth, 7));
+  identity.expires_ms = 4102444800000;
+  cr_assert(auth_add(auth, &identity, 1, auth_answers(auth)));
+  cr_expect(auth_is_live(auth, 7));
+}

@@ -6,7 +6,7 @@ PACKAGES_BUILD="build-essential cmake ninja-build pkg-config libmicrohttpd-dev l
 PACKAGES_RUN="postgresql ca-certificates"
 # Kernels in hip for AMD GPUs: compiling and disassembling them.
 PACKAGES_GPU="clang-19 lld-19 llvm-19"
-PACKAGES_TEST="chromium python3 python3-venv python3-pytest curl git iproute2 nftables faketime util-linux openssl nginx-light haproxy prometheus skopeo procps systemd clang-format-19 clang-tidy-19 $PACKAGES_GPU"
+PACKAGES_TEST="chromium python3 python3-venv python3-pytest curl git iproute2 nftables faketime util-linux openssl nginx-light haproxy prometheus prometheus-alertmanager skopeo procps systemd clang-format-19 clang-tidy-19 $PACKAGES_GPU"
 PACKAGES_FUZZ="clang-19 libclang-rt-19-dev"
 PACKAGES_BENCH="nginx-light wrk postgresql-contrib redis-server lld-19"
 

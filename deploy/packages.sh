@@ -9,8 +9,8 @@ PACKAGES_GPU="clang-19 lld-19 llvm-19"
 # The documentation as a site.
 PACKAGES_DOCS="python3-sphinx python3-myst-parser furo"
 PACKAGES_TEST="$PACKAGES_DOCS $PACKAGES_GPU chromium clang-format-19 clang-tidy-19 curl faketime git haproxy iproute2 nftables
-  nginx-light openssl procps prometheus python3 python3-cryptography python3-jwt python3-pytest python3-venv python3-yaml skopeo systemd
-  util-linux"
+  nginx-light openssl procps prometheus prometheus-alertmanager python3 python3-cryptography python3-jwt python3-pytest
+  python3-venv python3-yaml skopeo systemd util-linux"
 PACKAGES_FUZZ="clang-19 libclang-rt-19-dev"
 PACKAGES_BENCH="nginx-light wrk postgresql-contrib redis-server lld-19"
 

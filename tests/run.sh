@@ -27,6 +27,7 @@ fi
 
 tests/python-env.sh
 tests/browser-env.sh
+tests/manifests.sh --install
 
 # Says what a step printed only when it failed.
 quietly() {

@@ -10,7 +10,7 @@ import pytest
 from hands import ENVIRONMENT, Hand, hands, kernel, server, submit  # noqa: F401 (fixtures)
 from harness import make_token, wait_until
 
-REASONS = ("missing", "unknown", "expired", "busy", "role", "identity", "agent", "enrolment", "channel")
+REASONS = ("missing", "unknown", "expired", "provider", "busy", "role", "identity", "agent", "enrolment", "channel")
 
 
 def metrics(server):  # noqa: F811

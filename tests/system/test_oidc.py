@@ -72,8 +72,12 @@ def test_a_token_has_the_role_and_the_channels_of_the_first_rule_that_holds(serv
     ({"ref": None}, "no ref"),
     ({"repository_id": 1296269, "ref": "refs/pull/3/merge"}, 'repository_id "1296269", ref "refs/pull/3/merge"')])
 def test_a_token_without_a_rule_is_refused_with_the_claims_that_rules_name(serve, issuer, claims, seen):
-    answer = own(serve(issuer.configuration()), issuer.token(**claims))
+    server = serve(issuer.configuration())
+    answer = own(server, issuer.token(**claims))
     assert answer.status == 403 and seen in answer.json["detail"] and "mona" not in answer.json["detail"], answer
+    counts = server.request("GET", "/metrics").body.decode()
+    assert 'wavetune_tokens_refused_total{reason="provider"} 1' in counts and "wavetune_oidc_tokens_total 0" in counts
+    assert "wavetune_oidc_fetches_total 1" in counts and "wavetune_oidc_fetches_failed_total 0" in counts
 
 
 def test_what_an_identity_does_is_recorded_under_its_name_and_no_token_is_kept(serve, issuer, postgres, database, tmp_path):

@@ -58,7 +58,7 @@ export async function text(path, signal) {
 }
 
 export const query = (values) => {
-  const given = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const given = Object.entries(values).filter(([, value]) => value !== null && value !== undefined); // "" is a run, too
   return given.length ? `?${new URLSearchParams(given)}` : "";
 };
 

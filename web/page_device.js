@@ -191,7 +191,7 @@ export async function show({ main, segments: [id, name], signal }) {
     work,
     rows.length > 0 &&
       note(
-        `${rows.length === MOST ? "The newest " : ""}${plural(rows.length, "lease")} since ${clock(rows[0].at)}. Outcomes of their configs: ${
+        `${rows.length < MOST ? "" : "Only the newest "}${plural(rows.length, "lease")}, since ${clock(rows[0].at)}${rows.length < MOST ? "" : "; what is older is neither in the chart nor in the sums"}. Outcomes of their configs: ${
           [...outcomes]
             .filter(([, n]) => n)
             .map(([outcome, n]) => `${integer(n)} ${outcome}`)

@@ -1,7 +1,7 @@
 // The fleet: how many devices do what, the queue, the rate, the time to go, and every node.
 
 import { all, get, repeat } from "./api.js";
-import { h, link, note, panel, path, put, state } from "./dom.js";
+import { h, link, note, panel, path, put, state, when } from "./dom.js";
 import { ago, by, digits, duration, environment, integer, members, percent, plural } from "./format.js";
 import { table } from "./table.js";
 
@@ -82,7 +82,7 @@ function deviceTable(node) {
             {},
             h("th", { scope: "row" }, link(["device", node.agent, device.device], device.device)),
             h("td", {}, state(device.state)),
-            h("td", {}, device.since_ms ? ago(device.since_ms) : "–"),
+            h("td", {}, when(device.since_ms)),
             h("td", {}, doing(device)),
             h("td", { class: "quiet" }, environment(device)),
           ),
@@ -173,7 +173,7 @@ function bar(devices) {
 }
 
 export async function show({ main, query, signal }) {
-  const wanted = query.get("state"),
+  const wanted = query.get("state") || null,
     text = query.get("q") || "";
   const top = h("div", {}),
     strip = h("div", {}),
@@ -313,7 +313,7 @@ export async function show({ main, query, signal }) {
         h(
           "tr",
           { class: "detail" },
-          h("td", { colspan: 4 }, deviceTable(node), note(`agent ${node.agent}, version ${node.version}, seen ${ago(node.seen_ms, now)}`)),
+          h("td", { colspan: 4 }, deviceTable(node), note(`agent ${node.agent}, version ${node.version}`)),
         ),
       );
     shownRows.set(node.agent, { key, rows, seen, button });
@@ -348,7 +348,7 @@ export async function show({ main, query, signal }) {
     }
     // Nodes are more to read: every second turn.
     if (turn++ % 2 === 0) {
-      last = { as_of_ms: fleet.as_of_ms, items: await all("v1/fleet/nodes", { device_state: wanted, q: text, limit: 1000 }, signal) };
+      last = { as_of_ms: fleet.as_of_ms, items: await all("v1/fleet/nodes", { device_state: wanted, q: text || null, limit: 1000 }, signal) };
       draw();
     }
   });

@@ -126,15 +126,17 @@ function jobColumns() {
 }
 
 export async function show({ main, query, signal }) {
-  const filter = { state: query.get("state"), tag: query.get("tag"), kernel: query.get("kernel") };
   const run = query.get("run"),
-    text = (query.get("q") || "").toLowerCase();
+    text = query.get("q") || "";
   // A campaign is a tag and a run, which may be empty: "run=" alone would not say so.
   const isCampaign = query.get("by") === "campaign";
-  const wanted = (job) =>
-    (!isCampaign || job.run === (run || "")) &&
-    (isCampaign || !run || job.run === run) &&
-    (!text || `${job.name} ${members(job.key)} ${job.submitted_by} ${job.reason} ${job.job}`.toLowerCase().includes(text));
+  const filter = {
+    state: query.get("state") || null,
+    tag: query.get("tag") || null,
+    kernel: query.get("kernel") || null,
+    run: isCampaign ? run || "" : run || null,
+    contains: text || null,
+  };
 
   const list = table({ label: "Jobs", key: (row) => row.job, columns: jobColumns(), empty: "No job fits." });
   const count = h("p", { class: "note", role: "status" }),
@@ -172,7 +174,7 @@ export async function show({ main, query, signal }) {
     ),
     field("tag", "Tag", filter.tag, "any"),
     field("run", "Run", run, "any"),
-    field("q", "Contains", query.get("q"), "kernel, key, person"),
+    field("q", "Contains", text, "kernel, key, person"),
     h("button", { type: "submit" }, "Show"),
     [...query.keys()].length > 0 && h("a", { href: "#/jobs", class: "clear" }, "Show all"),
   );
@@ -196,22 +198,26 @@ export async function show({ main, query, signal }) {
   );
 
   const known = new Map();
-  let next = null,
+  let next = null, // where the pages that were read end
+    turnsTo = null, // where the next turn reads again what is shown
     isReading = false;
   function draw() {
-    const rows = [...known.values()].filter(wanted).sort((a, b) => b.job - a.job);
+    const rows = [...known.values()].sort((a, b) => b.job - a.job);
     list.set(rows);
     more.hidden = everything.hidden = next === null;
-    count.textContent = `${plural(rows.length, "job")}${next === null ? "" : `, of the newest ${integer(known.size)} that were read`}`;
+    count.textContent = `${plural(rows.length, "job")}${next === null ? "" : ", the newest; there are more"}`;
   }
+
+  const read = (values) => get("v1/jobs", { ...filter, ...values }, signal);
+  const keep = (page) => page.items.forEach((job) => known.set(job.job, job));
 
   async function readMore(pages) {
     if (isReading) return;
     isReading = true;
     try {
       for (let i = 0; i < pages && next !== null && !signal.aborted; i++) {
-        const page = await get("v1/jobs", { ...filter, limit: pages > 1 ? 1000 : PAGE, after: next }, signal);
-        page.items.forEach((job) => known.set(job.job, job));
+        const page = await read({ limit: pages > 1 ? 1000 : PAGE, after: next });
+        keep(page);
         next = page.next;
         draw();
       }
@@ -220,20 +226,28 @@ export async function show({ main, query, signal }) {
     }
   }
 
-  // What changed: new jobs, running ones, and those that ran and do so no more.
+  // New jobs and running ones in each turn, and a page of the others, in which jobs that do not fit
+  // any more, such as queued ones that were cancelled, leave the list or get their new state.
   async function follow() {
-    const recent = await get("v1/jobs", { ...filter, limit: NEWEST }, signal);
-    recent.items.forEach((job) => known.set(job.job, job));
-    if (filter.state && filter.state !== "running") return;
-    const running = await get("v1/jobs", { ...filter, state: "running", limit: PAGE }, signal);
-    running.items.forEach((job) => known.set(job.job, job));
-    const still = new Set(running.items.map((job) => job.job));
-    const gone =
-      running.next === null ? [...known.values()].filter((job) => job.state === "running" && !still.has(job.job)).slice(0, NEWEST) : [];
-    for (const { job } of gone) {
-      const now = await get(`v1/jobs/${job}`, {}, signal);
-      if (filter.state && now.state !== filter.state) known.delete(job);
-      else known.set(job, now);
+    const from = turnsTo === null ? Infinity : Number(turnsTo),
+      page = await read({ limit: PAGE, after: turnsTo }),
+      to = page.next === null ? 0 : Number(page.items.at(-1).job),
+      still = new Set(page.items.map((job) => job.job));
+    for (const id of known.keys()) if (Number(id) < from && Number(id) >= to && !still.has(id)) known.delete(id);
+    keep(page);
+    const oldest = Math.min(...[...known.keys()].map(Number));
+    if (turnsTo !== null) keep(await read({ limit: NEWEST }));
+    turnsTo = page.next !== null && oldest < to ? page.next : null;
+    if (!filter.state || filter.state === "running") {
+      const running = await read({ state: "running", limit: PAGE });
+      keep(running);
+      const runs = new Set(running.items.map((job) => job.job));
+      const gone = [...known.values()].filter((job) => job.state === "running" && !runs.has(job.job));
+      for (const { job } of running.next === null ? gone.slice(0, NEWEST) : []) {
+        const now = await get(`v1/jobs/${job}`, {}, signal);
+        if (filter.state && now.state !== filter.state) known.delete(job);
+        else known.set(job, now);
+      }
     }
   }
 
@@ -265,18 +279,15 @@ export async function show({ main, query, signal }) {
     });
   }
 
-  let turn = 0;
+  let isFirst = true;
   await repeat(5000, signal, async () => {
-    if (turn++ === 0) {
-      const page = await get("v1/jobs", { ...filter, limit: PAGE }, signal);
-      page.items.forEach((job) => known.set(job.job, job));
+    if (isFirst) {
+      const page = await read({ limit: PAGE });
+      keep(page);
       next = page.next;
+      isFirst = false;
     } else await follow();
     draw();
-    if (turn === 1 && (isCampaign || run || text)) readMore(Infinity);
-    if (campaigns) {
-      const shown = await get("v1/campaigns", { tag: filter.tag, run: isCampaign ? (run ?? "") : run, limit: 50 }, signal);
-      campaigns.set(shown.items.filter((row) => !isCampaign || row.run === (run || "")));
-    }
+    if (campaigns) campaigns.set((await get("v1/campaigns", { tag: filter.tag, run: filter.run, limit: 50 }, signal)).items);
   });
 }

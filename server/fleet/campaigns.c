@@ -28,7 +28,10 @@ static const struct field campaign_fields[] = {
     FIELD(INTEGER, first_ms, FIELD_NOT_NULL, .about = "when its first job was submitted"),
     FIELD(INTEGER, last_ms, 0, .about = "when its last job ended"),
     FIELD(NUMBER, to_go_s, FIELD_NO_COLUMN,
-          .about = "with what is before it in the queue; null: not known, or nothing is open"),
+          .about =
+              "with what is served before it by priority, and with the shares of other owners of "
+              "jobs meanwhile; null: not known, nothing is open, or an owner's quota of the "
+              "day is used"),
 };
 #undef FIELD
 const struct record campaign_record = RECORD("Campaign", struct campaign, campaign_fields);
@@ -41,7 +44,7 @@ static void campaigns_free(struct snapshot *snapshot) {
   free(campaigns);
 }
 
-static int compare_campaigns(const void *a_, const void *b_) {
+int campaign_compare(const void *a_, const void *b_) {
   const struct campaign *a = a_, *b = b_;
   if (a->first_ms != b->first_ms)
     return (a->first_ms < b->first_ms) - (a->first_ms > b->first_ms);
@@ -57,7 +60,8 @@ static double campaign_to_go(const struct campaign *campaign, const struct fleet
     const struct open_jobs *open = &fleet->open[i];
     if (strcmp(open->tag, campaign->tag) != 0 || strcmp(open->run, campaign->run) != 0)
       continue;
-    double s = to_go_seconds(open->ahead_us, fleet_class_devices(fleet, open->class), &fleet->rate);
+    double s =
+        to_go_seconds(open->before_us, fleet_class_devices(fleet, open->class), &fleet->rate);
     seconds = is_open && (isnan(seconds) || isnan(s)) ? (double)NAN
               : is_open                               ? fmax(seconds, s)
                                                       : s;
@@ -77,7 +81,7 @@ bool campaigns_make(struct worker *worker, const struct fleet_summary *fleet,
   campaigns->as_of_ms = fleet->as_of_ms;
   campaigns->all = db_read_all(rows, &campaign_record, &campaigns->n);
   if (campaigns->n)
-    qsort(campaigns->all, campaigns->n, sizeof *campaigns->all, compare_campaigns);
+    qsort(campaigns->all, campaigns->n, sizeof *campaigns->all, campaign_compare);
 
   for (size_t i = 0; i < campaigns->n; i++) {
     struct campaign *campaign = &campaigns->all[i];

@@ -49,11 +49,15 @@ struct fleet_device {
   char *json;       /* its text */
 };
 
-/* The open jobs of a campaign for one kind of hardware. */
+/* The open jobs of a campaign for one kind of hardware, of one owner and priority. */
 struct open_jobs {
-  char *tag, *run, *class;
-  int64_t queued, running, unknown, oldest_ms, leases_open, leases_held;
-  double left_us, ahead_us;
+  char *tag, *run, *class, *owner;
+  int64_t queued, running, unknown, oldest_ms, leases_open, leases_held, priority;
+  double left_us;
+  double weight, ahead_us; /* the owner's; what its queue takes until the last of these is done */
+  bool is_over;            /* the owner has used its quota of the day */
+  double
+      before_us; /* what the hardware will have measured by then, by fair share; NaN: not known */
 };
 
 struct fleet_summary {
@@ -89,6 +93,8 @@ struct campaigns {
   size_t n; /* that of the newest first job first, then by tag and run */
   struct campaign *all;
 };
+/* For qsort: the place of a struct campaign in the list, by first_ms, tag and run. */
+int campaign_compare(const void *a, const void *b);
 must_check bool campaigns_get(struct worker *worker, struct campaigns **ret, struct error *error);
 
 /* How they are made (fleet_make.c, campaigns.c). `before`: the last one, or NULL. */

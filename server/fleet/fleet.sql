@@ -41,29 +41,35 @@ WHERE a.last_seen > now() - :gone_days::bigint * interval '1 day'
   AND COALESCE(a.removed_at < a.last_seen, true)
 ORDER BY a.name, a.id, d.device;
 
--- The open jobs of each campaign and hardware, and in every row the totals over all jobs there
--- ever were, as of the same moment. Without open jobs there is one row, whose tag is null. Jobs and
+-- The open jobs of each campaign, hardware, owner and priority, and in every row the totals over all
+-- jobs there ever were, as of the same moment. ahead_us: what the owner's jobs of that priority on
+-- that hardware take until the last of these is done. Without open jobs there is one row, whose tag
+-- is null. Jobs and
 -- counts of leases are brought together by grouping, because a join becomes a nested loop over all
 -- of both when the tables were analysed while no lease was open.
 -- name: fleet_open
 WITH open AS MATERIALIZED (
-    SELECT * FROM open_jobs
+    SELECT id, tag, run, owner, priority, device_class, state, created_at, is_known, left_us,
+           spent_us, measurements,
+           sum(left_us) OVER (PARTITION BY device_class, priority, owner ORDER BY id) AS ahead_us
+    FROM open_jobs
 ), parts AS (
-    SELECT id, tag, run, encode(device_class, 'hex') AS class, state::text, created_at, is_known,
-           left_us, ahead_us, 0 AS leases_open, 0 AS leases_held
+    SELECT id, tag, run, owner, priority, encode(device_class, 'hex') AS class, state::text,
+           created_at, is_known, left_us, ahead_us, 0 AS leases_open, 0 AS leases_held
     FROM open
     UNION ALL
-    SELECT job_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, count(*), 0
+    SELECT job_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, count(*), 0
     FROM leases
     WHERE state = 'open'
     GROUP BY job_id
     UNION ALL
-    SELECT job_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, count(*)
+    SELECT job_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, count(*)
     FROM leases
     WHERE state = 'held'
     GROUP BY job_id
 ), by_job AS (
-    SELECT max(tag) AS tag, max(run) AS run, max(class) AS class, max(state) AS state,
+    SELECT max(tag) AS tag, max(run) AS run, max(owner) AS owner, max(priority) AS priority,
+           max(class) AS class, max(state) AS state,
            min(created_at) AS created_at, bool_and(is_known) AS is_known, max(left_us) AS left_us,
            max(ahead_us) AS ahead_us, sum(leases_open) AS leases_open,
            sum(leases_held) AS leases_held
@@ -75,13 +81,15 @@ WITH open AS MATERIALIZED (
 SELECT epoch_ms(now()) AS as_of_ms,
        u.device_us + (SELECT COALESCE(sum(spent_us), 0) FROM open) AS total_us,
        u.measurements + (SELECT COALESCE(sum(measurements), 0) FROM open) AS total_measurements,
-       u.jobs AS total_jobs, g.*
+       u.jobs AS total_jobs, g.*, COALESCE(o.weight, 1) AS weight,
+       COALESCE(o.day = (now() AT TIME ZONE 'UTC')::date
+                AND o.day_us >= o.device_seconds_per_day * 1e6, false) AS is_over
 FROM (SELECT COALESCE(sum(device_us), 0)::float8 AS device_us,
              COALESCE(sum(measurements), 0)::bigint AS measurements,
              COALESCE(sum(done + failed + cancelled), 0)::bigint AS jobs
       FROM job_usage) u
 LEFT JOIN (
-    SELECT tag, run, class,
+    SELECT tag, run, class, owner, priority,
            count(*) FILTER (WHERE state = 'queued') AS queued,
            count(*) FILTER (WHERE state = 'running') AS running,
            count(*) FILTER (WHERE NOT is_known) AS unknown,
@@ -89,8 +97,9 @@ LEFT JOIN (
            epoch_ms(min(created_at) FILTER (WHERE state = 'queued')) AS oldest_ms,
            sum(leases_open)::bigint AS leases_open, sum(leases_held)::bigint AS leases_held
     FROM by_job
-    GROUP BY tag, run, class
-) g ON true;
+    GROUP BY tag, run, class, owner, priority
+) g ON true
+LEFT JOIN owners o ON o.name = g.owner;
 
 -- That of the newest first job first.
 -- name: fleet_campaigns

@@ -68,6 +68,10 @@ static const struct field open_fields[] = {
     RECORD_FIELD(INTEGER, struct open_jobs, leases_held),
     RECORD_FIELD(NUMBER, struct open_jobs, left_us),
     RECORD_FIELD(NUMBER, struct open_jobs, ahead_us),
+    RECORD_FIELD(TEXT, struct open_jobs, owner),
+    RECORD_FIELD(INTEGER, struct open_jobs, priority),
+    RECORD_FIELD(NUMBER, struct open_jobs, weight),
+    RECORD_FIELD(BOOL, struct open_jobs, is_over),
 };
 static const struct record open_record = RECORD(NULL, struct open_jobs, open_fields);
 
@@ -220,8 +224,12 @@ static void device_complete(struct fleet_device *device, const struct fleet_summ
       .is_drained = device->reason != NULL,
       .has_lease = device->job != FIELD_NONE,
   });
-  if (device->state == DEVICE_YIELDED && !device->reason && device->yield_reason)
+  if (device->state == DEVICE_YIELDED && device->yield_reason) { /* not the drain's */
+    free(device->reason);
+    free(device->by);
     device->reason = xstrdup(device->yield_reason);
+    device->by = NULL;
+  }
   device->since_ms = since_of(device, before, now_ms);
   cleanup_json json_t *json = record_write(&fleet_device_record, device);
   device->json = json_dumps(json, JSON_COMPACT);
@@ -251,6 +259,48 @@ static bool devices_read(struct worker *worker, const struct fleet_summary *befo
   return true;
 }
 
+static int compare_queues(const void *a_, const void *b_) {
+  const struct open_jobs *a = a_, *b = b_;
+  int order = strcmp(a->class, b->class);
+  if (order == 0)
+    order = (a->priority < b->priority) - (a->priority > b->priority);
+  return order ? order : strcmp(a->owner, b->owner);
+}
+
+/* Sets before_us. The queue of an owner with a priority has several rows, one for each campaign. */
+static void shares_apply(struct fleet_summary *summary) {
+  struct open_jobs *open = summary->open;
+  cleanup_free struct queue_load *queues = xcalloc(summary->n_open, sizeof *queues);
+  size_t n_queues = 0;
+  double higher_us = 0; /* what the hardware's jobs of higher priorities take */
+  qsort(open, summary->n_open, sizeof *open, compare_queues);
+
+  for (size_t first = 0, next; first < summary->n_open; first = next) {
+    bool is_other = first == 0 || strcmp(open[first].class, open[first - 1].class) != 0;
+    double all_us = 0;
+    if (is_other)
+      higher_us = 0;
+
+    n_queues = 0;
+    for (next = first; next < summary->n_open && strcmp(open[next].class, open[first].class) == 0 &&
+                       open[next].priority == open[first].priority;
+         next++) {
+      if (next == first || strcmp(open[next].owner, open[next - 1].owner) != 0)
+        queues[n_queues++] = (struct queue_load){.weight = open[next].weight};
+      if (!open[next].is_over) /* else its jobs wait until midnight, and hold no others up */
+        queues[n_queues - 1].left_us += open[next].left_us;
+    }
+
+    for (size_t i = first; i < next; i++) {
+      open[i].before_us = open[i].is_over ? (double)NAN
+                                          : higher_us + shared_us(queues, n_queues, open[i].weight,
+                                                                  open[i].ahead_us);
+      all_us += open[i].is_over ? 0 : open[i].left_us;
+    }
+    higher_us += all_us;
+  }
+}
+
 /* Reads the open jobs, and the totals into *ret_now. */
 static bool open_read(struct worker *worker, struct fleet_summary *summary,
                       struct fleet_sample *ret_now, struct error *error) {
@@ -269,6 +319,7 @@ static bool open_read(struct worker *worker, struct fleet_summary *summary,
     return true;
 
   summary->open = db_read_all(rows, &open_record, &summary->n_open);
+  shares_apply(summary);
   qsort(summary->open, summary->n_open, sizeof *summary->open, compare_open);
   return true;
 }

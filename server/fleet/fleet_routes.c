@@ -28,6 +28,28 @@ void route_fleet_get(struct worker *worker, struct request *request) {
   request_answer_text(request, 200, "application/json", text, strlen(text));
 }
 
+/* Answers with what `write` writes of a snapshot, and gives the snapshot back. */
+static void answer_written(struct worker *worker, struct request *request,
+                           struct snapshot *snapshot,
+                           void (*write)(FILE *out, const struct snapshot *, const void *query),
+                           const void *query) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  write(out, snapshot, query);
+  ALWAYS(fclose(out) == 0);
+  snapshot_put(server_fleet(worker->server), snapshot);
+  request_answer_text(request, 200, "application/json", text, size);
+}
+
+/* Ends a page after its items. `cursor` NULL: it is the last one. */
+static void page_end_write(FILE *out, const char *cursor) {
+  cleanup_json json_t *next = cursor ? json_string(cursor) : json_null();
+  cleanup_free char *next_text = json_dumps(next, JSON_ENCODE_ANY);
+  fprintf(out, "],\"next\":%s}", next_text);
+}
+
 /* A node, which is an agent: its members but the devices, whose texts are written by themselves. */
 struct node {
   const char *agent, *host, *version, *reason, *by;
@@ -100,8 +122,9 @@ static void node_write(FILE *out, const struct fleet_device *devices, size_t n,
   fputs("]}", out);
 }
 
-static void nodes_write(FILE *out, const struct fleet_summary *summary,
-                        const struct nodes_query *query) {
+static void nodes_write(FILE *out, const struct snapshot *snapshot, const void *query_) {
+  const struct fleet_summary *summary = (const struct fleet_summary *)snapshot;
+  const struct nodes_query *query = query_;
   const struct fleet_device *last = NULL; /* of the nodes that were written */
   int64_t n_written = 0;
   bool has_more = false;
@@ -127,9 +150,7 @@ static void nodes_write(FILE *out, const struct fleet_summary *summary,
   }
 
   cleanup_free char *cursor = has_more ? xasprintf("%s/%s", last->host, last->agent) : NULL;
-  cleanup_json json_t *next = cursor ? json_string(cursor) : json_null();
-  cleanup_free char *next_text = json_dumps(next, JSON_ENCODE_ANY);
-  fprintf(out, "],\"next\":%s}", next_text);
+  page_end_write(out, cursor);
 }
 
 void route_fleet_nodes(struct worker *worker, struct request *request) {
@@ -157,19 +178,12 @@ void route_fleet_nodes(struct worker *worker, struct request *request) {
     return;
   }
 
-  char *text = NULL;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  ALWAYS(out != NULL);
-  nodes_write(out, summary, &query);
-  ALWAYS(fclose(out) == 0);
-  snapshot_put(server_fleet(worker->server), &summary->snapshot);
-  request_answer_text(request, 200, "application/json", text, size);
+  answer_written(worker, request, &summary->snapshot, nodes_write, &query);
 }
 
 struct campaigns_query {
-  int64_t limit, after_ms;
-  const char *after; /* FIRST_MS/TAG/RUN */
+  int64_t limit;
+  const struct campaign *after; /* the place where the page before ended; NULL: from the first */
   const char *tag, *run, *owner, *open;
 };
 
@@ -183,21 +197,30 @@ static bool campaign_is_wanted(const struct campaign *campaign,
          (!query->open || is_open == string_equal(query->open, "true"));
 }
 
-/* The place of a campaign in the list: the newest first, then by name. */
+/* FIRST_MS/BYTES_OF_TAG/TAGRUN: names may have any characters. */
 static char *campaign_cursor(const struct campaign *campaign) {
-  return xasprintf("%" PRId64 "/%s/%s", campaign->first_ms, campaign->tag, campaign->run);
+  return xasprintf("%" PRId64 "/%zu/%s%s", campaign->first_ms, strlen(campaign->tag), campaign->tag,
+                   campaign->run);
 }
 
-static bool campaign_is_behind(const struct campaign *campaign,
-                               const struct campaigns_query *query) {
-  if (!query->after || campaign->first_ms < query->after_ms)
-    return true;
-  cleanup_free char *cursor = campaign_cursor(campaign);
-  return campaign->first_ms == query->after_ms && strcmp(cursor, query->after) > 0;
+/* Sets first_ms, tag and run, which are the caller's. */
+static bool cursor_parse(const char *text, struct campaign *ret) {
+  char *end;
+  long long first_ms = strtoll(text, &end, 10);
+  if (end == text || *end != '/')
+    return false;
+  const char *digits = end + 1;
+  unsigned long long size = strtoull(digits, &end, 10);
+  if (end == digits || *end != '/' || size > strlen(end + 1))
+    return false;
+  *ret = (struct campaign){
+      .first_ms = first_ms, .tag = xstrndup(end + 1, (size_t)size), .run = xstrdup(end + 1 + size)};
+  return true;
 }
 
-static void campaigns_write(FILE *out, const struct campaigns *campaigns,
-                            const struct campaigns_query *query) {
+static void campaigns_write(FILE *out, const struct snapshot *snapshot, const void *query_) {
+  const struct campaigns *campaigns = (const struct campaigns *)snapshot;
+  const struct campaigns_query *query = query_;
   const struct campaign *last = NULL;
   int64_t n_written = 0;
   bool has_more = false;
@@ -205,7 +228,8 @@ static void campaigns_write(FILE *out, const struct campaigns *campaigns,
   fprintf(out, "{\"as_of_ms\":%" PRId64 ",\"items\":[", campaigns->as_of_ms);
   for (size_t i = 0; i < campaigns->n && !has_more; i++) {
     const struct campaign *campaign = &campaigns->all[i];
-    if (!campaign_is_wanted(campaign, query) || !campaign_is_behind(campaign, query))
+    if (!campaign_is_wanted(campaign, query) ||
+        (query->after && campaign_compare(campaign, query->after) <= 0))
       continue;
     has_more = n_written == query->limit;
     if (has_more)
@@ -215,20 +239,27 @@ static void campaigns_write(FILE *out, const struct campaigns *campaigns,
   }
 
   cleanup_free char *cursor = has_more ? campaign_cursor(last) : NULL;
-  cleanup_json json_t *next = cursor ? json_string(cursor) : json_null();
-  cleanup_free char *next_text = json_dumps(next, JSON_ENCODE_ANY);
-  fprintf(out, "],\"next\":%s}", next_text);
+  page_end_write(out, cursor);
 }
 
 void route_campaign_list(struct worker *worker, struct request *request) {
   static const char *const names[] = {"limit", "after", "tag", "run", "owner", "open", NULL};
   struct campaigns_query query = {0};
   struct campaigns *campaigns;
+  struct campaign after = {0};
+  const char *cursor;
   struct error error;
-  if (!request_query_only(request, names) || !request_page(request, &query.limit, &query.after))
+  if (!request_query_only(request, names) || !request_page(request, &query.limit, &cursor))
     return;
 
-  query.after_ms = query.after ? strtoll(query.after, NULL, 10) : 0;
+  if (cursor && !cursor_parse(cursor, &after)) {
+    answer_refusal(request, ERROR_INVALID, "",
+                   "the query argument \"after\" must be what the page before has as \"next\"");
+    return;
+  }
+
+  cleanup_free char *tag = after.tag, *run = after.run;
+  query.after = cursor ? &after : NULL;
   query.tag = request_query(request, "tag");
   query.run = request_query(request, "run");
   query.owner = request_query(request, "owner");
@@ -243,14 +274,7 @@ void route_campaign_list(struct worker *worker, struct request *request) {
     return;
   }
 
-  char *text = NULL;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  ALWAYS(out != NULL);
-  campaigns_write(out, campaigns, &query);
-  ALWAYS(fclose(out) == 0);
-  snapshot_put(server_fleet(worker->server), &campaigns->snapshot);
-  request_answer_text(request, 200, "application/json", text, size);
+  answer_written(worker, request, &campaigns->snapshot, campaigns_write, &query);
 }
 
 struct cost_item {

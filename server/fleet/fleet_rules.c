@@ -55,6 +55,13 @@ struct fleet_rate fleet_rate_of(const struct fleet_samples *samples,
   return rate;
 }
 
+double shared_us(const struct queue_load *queues, size_t n, double weight, double ahead_us) {
+  double us = 0;
+  for (size_t i = 0; i < n; i++)
+    us += fmin(queues[i].left_us, queues[i].weight * (ahead_us / weight));
+  return us;
+}
+
 double to_go_seconds(double device_us, int64_t devices, const struct fleet_rate *rate) {
   return devices > 0 ? device_us / 1e6 / ((double)devices * rate->pace) : (double)NAN;
 }

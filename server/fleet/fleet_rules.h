@@ -56,6 +56,15 @@ struct fleet_rate {
 struct fleet_rate fleet_rate_of(const struct fleet_samples *samples,
                                 const struct fleet_sample *now);
 
+/* The open jobs of one owner, among those of the same hardware and priority. */
+struct queue_load {
+  double weight, left_us;
+};
+/* How much device time the hardware will have given to all of them when it has given `ahead_us` to
+ * one with this weight: meanwhile every other owner that has jobs left gets as much for its weight
+ * (server/lease/fair_share.h; what owners used before is left out). */
+double shared_us(const struct queue_load *queues, size_t n, double weight, double ahead_us);
+
 /* The open jobs for one kind of hardware, and its devices that take leases. */
 struct hardware_load {
   double left_us; /* device time that the jobs will take */

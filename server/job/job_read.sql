@@ -22,6 +22,9 @@ WHERE j.id < :before::bigint
   AND (:owner::text IS NULL OR j.submitted_by = :owner)
   AND (:kernel::bytea IS NULL OR j.kernel = :kernel)
   AND (:kernel_name::text IS NULL OR k.name = :kernel_name)
+  AND (:contains::text IS NULL OR position(lower(:contains) IN lower(concat_ws(E'\n', j.id, k.name,
+          (SELECT string_agg(key || '=' || value, ' ') FROM json_each_text(j.key)),
+          j.submitted_by, j.reason))) > 0)
 ORDER BY j.id DESC
 LIMIT :limit::bigint + 1;
 
@@ -64,6 +67,10 @@ SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_
         WHEN d.taking = 0
             THEN 'no device that could measure it is live and takes leases'
                 || COALESCE('; drained: ' || nullif(d.drained, 0), '')
+                || COALESCE('; yielded to other programs: ' || nullif(d.yielded, 0), '')
+        WHEN q.is_over
+            THEN 'the quota of ' || j.submitted_by || ' (' || q.device_seconds_per_day
+                || ' device seconds a day) is used; it gets no leases until midnight (UTC)'
         ELSE (
             SELECT count(*) || ' of its final''s processes are kept for devices that have none of'
                 || ' them, as it asks for ' || j.final_devices || ', for at most '
@@ -79,8 +86,11 @@ JOIN spaces s ON s.digest = j.space_digest
 LEFT JOIN winners w ON w.job_id = j.id
 CROSS JOIN LATERAL job_progress(j.id) t
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NULL) AS taking,
-        count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NOT NULL) AS drained
+    SELECT count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NULL
+                              AND dv.facts -> 'yielded' IS NULL) AS taking,
+        count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NOT NULL) AS drained,
+        count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NULL
+                           AND dv.facts -> 'yielded' IS NOT NULL) AS yielded
     FROM environments o
     JOIN devices dv ON dv.environment_id = o.id
     JOIN agents a ON a.id = dv.agent
@@ -88,6 +98,13 @@ CROSS JOIN LATERAL (
       AND a.last_seen > now() - :live_ms::bigint * interval '1 ms'
       AND j.state IN ('queued', 'running')
 ) d
+LEFT JOIN LATERAL (
+    SELECT device_seconds_per_day,
+        day = (now() AT TIME ZONE 'UTC')::date
+            AND day_us >= device_seconds_per_day * 1e6 AS is_over
+    FROM owners
+    WHERE id = j.owner_id
+) q ON true
 WHERE j.id = :job::bigint;
 
 -- No row: there is no such job. One row without an event: there is no newer event.

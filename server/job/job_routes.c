@@ -130,8 +130,8 @@ static const struct field job_fields[] = {
 const struct record job_record = RECORD("Job", struct job_summary, job_fields);
 
 void route_job_list(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit",  "after", "state", "tag",
-                                      "kernel", "run",   "user",  NULL};
+  static const char *const names[] = {"limit", "after", "state",    "tag", "kernel",
+                                      "run",   "user",  "contains", NULL};
   static const struct list list = {
       .statement = &sql_jobs_list, .record = &job_item_record, .is_newest_first = true};
   const char *state = request_query(request, "state");
@@ -149,6 +149,7 @@ void route_job_list(struct worker *worker, struct request *request) {
 
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "state", state);
+  bind_text(&parameters, "contains", request_query(request, "contains"));
   if (!bind_job_filters(&parameters, request_query(request, "tag"), request_query(request, "run"),
                         request_query(request, "kernel"), request_query(request, "user"), &error)) {
     answer_failure(request, &error);

@@ -293,6 +293,30 @@ def test_the_list_of_jobs_follows_what_happens(tab, world):
     row.locator(".state", has_text="done").wait_for()
 
 
+def test_the_list_of_jobs_follows_a_queued_job_that_is_cancelled(tab, world):
+    job, other = world.submit(13, run="called off", priority=-3), world.submit(14, run="called off", priority=-3)
+    whole, queued = tab("reader"), tab("reader")
+    whole.show("#/jobs?run=called+off"), queued.show("#/jobs?run=called+off&state=queued")
+
+    def row(shown, each):
+        return shown.page.locator("tr", has=shown.page.get_by_role("link", name=each, exact=True))
+
+    for shown in (whole, queued):
+        row(shown, job).locator(".state", has_text="queued").wait_for()
+    assert world.server.request("DELETE", f"/v1/jobs/{job}").status == 200
+    row(whole, job).locator(".state", has_text="cancelled").wait_for()
+    row(queued, job).wait_for(state="detached")
+    assert row(queued, other).count() == 1
+
+
+def test_jobs_are_found_by_the_server(tab, world):
+    """Not among those that the page has read."""
+    shown = tab("reader")
+    page = shown.show("#/jobs?q=N%3D256")
+    assert page.locator("table", has=page.get_by_text("Jobs", exact=True)).locator("tbody tr").count() == 2
+    assert any("contains=N%3D256" in request for request in shown.requests)
+
+
 def test_captures_and_demand_show_what_waits(tab, world):
     page = tab("reader").show("#/captures")
     captured = page.locator("tr", has_text="package.module:f")

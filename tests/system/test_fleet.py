@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import re
 import time
+import urllib.parse
 
 import harness
 import pytest
@@ -84,6 +85,29 @@ def test_each_device_has_a_state_with_its_time_and_reason(server, hands, submit,
         assert at_least <= now_ms - devices[place]["since_ms"] <= at_most, place
     nodes = {node["host"]: node for node in server.get("/v1/fleet/nodes")["items"]}
     assert (nodes["drained"]["reason"], nodes["working"]["reason"]) == ("a new fan", None)
+
+
+YIELD = """update devices set facts = '{"yielded": {"since": "2026-01-01T00:00:00Z", "reason": "slurm job 4711"}}'"""
+
+
+def test_a_yielded_device_shows_why_it_yielded_even_if_it_is_drained(server, hands, sql):
+    hand = hands("a")
+    assert server.request("POST", f"/v1/agents/{hand.id}/drain", {"reason": "a new fan"}).status == 200
+    sql(YIELD)
+    until(server, "/v1/fleet", lambda f: f["devices"] == counts(yielded=1), "the device to yield")
+    device = devices_of(server)["a", "cpu0"]
+    assert (device["reason"], device["by"]) == ("slurm job 4711", None)
+    assert server.get("/v1/fleet/nodes")["items"][0]["reason"] == "a new fan", "the node's own stays"
+
+
+def test_a_job_waits_for_yielded_devices(server, hands, submit, sql):
+    hands("a", devices=("cpu0", "cpu1"))
+    job = submit(SMALL)
+    assert server.get(f"/v1/jobs/{job}")["waiting"] is None
+    sql(YIELD + " where device = 'cpu0'")
+    assert server.get(f"/v1/jobs/{job}")["waiting"] is None, "another device takes leases"
+    sql(YIELD)
+    assert server.get(f"/v1/jobs/{job}")["waiting"].endswith("takes leases; yielded to other programs: 2")
 
 
 def test_a_device_that_ended_its_lease_is_idle_since_then(server, hands, submit):
@@ -226,6 +250,41 @@ def test_campaigns_are_filtered_and_paged(server, campaign_world):
     assert [c["tag"] for c in first["items"] + second["items"]] == ["batch", "chat"] and second["next"] is None
 
 
+def test_no_campaign_is_skipped_where_names_begin_alike(server, submit, sql):
+    """Joined to one text, "x" and "a" would be behind "x-y" and "", as tag and run are not."""
+    names = [("x", ""), ("x", "a"), ("x-y", ""), ("x/a", ""), ("x/a", "/"), ("x", "/a"), ("é", "1/2"), ("x ", "")]
+    for tag, run in names:
+        submit(SMALL, tag=tag, run=run)
+    sql("update jobs set created_at = '2026-01-01T00:00:00Z'")
+    until(server, "/v1/campaigns", lambda c: [i["first_ms"] for i in c["items"]] == [1767225600000] * len(names), "the campaigns")
+    pages, after = [], ""
+    while after is not None:
+        page = server.get("/v1/campaigns?limit=1" + (after and f"&after={urllib.parse.quote(after)}"))
+        pages += [(c["tag"], c["run"]) for c in page["items"]]
+        after = page["next"]
+    assert pages == sorted(names, key=lambda name: [each.encode() for each in name])
+
+
+def test_the_time_to_go_of_a_campaign_is_by_the_shares_of_owners(server, campaign_world, sql):
+    """Of equal owners with one priority, a small campaign is not behind all of a flood that came before it."""
+    world = campaign_world
+    world["submit"]("alice", range(100, 130), tag="flood")
+    world["submit"]("bob", [200], tag="small")
+    world["hand"].post(world["hand"].pull().json, device_us=2_000_000)
+    world["hand"].pull()
+
+    def to_go():
+        found = campaigns_by_name(server)
+        times = [found.get((tag, ""), {}).get("to_go_s") for tag in ("small", "flood")]
+        return times if None not in times else None
+
+    small, flood = wait_until(to_go, 30, "both times")
+    assert small < flood / 3, "it is served in turns"
+    sql("update owners set device_seconds_per_day = 1e-6 where name = 'bob'")
+    wait_until(lambda: campaigns_by_name(server)["small", ""]["to_go_s"] is None, 30, "the quota to be seen")
+    assert campaigns_by_name(server)["flood", ""]["to_go_s"] > 0
+
+
 @pytest.mark.parametrize("by,names", [("owner", {"alice", "bob"}), ("tag", {"chat", "batch"}), ("run", {"one", ""}),
                                       ("kernel", {"test/leases"}), ("week", None), ("day", None)])
 def test_cost_is_summed_each_way_and_loses_nothing(server, campaign_world, sql, by, names):
@@ -347,6 +406,7 @@ def test_one_summary_is_made_for_all_who_ask(server, hands):
 
 
 @pytest.mark.parametrize("path", ["/v1/fleet?x=1", "/v1/fleet/nodes?device_state=busy", "/v1/fleet/nodes?limit=0", "/v1/campaigns?open=1",
+                                  "/v1/campaigns?after=x", "/v1/campaigns?after=1", "/v1/campaigns?after=1/9/ab", "/v1/campaigns?after=1/x/ab",
                                   "/v1/campaigns?state=open", "/v1/cost?by=colour", "/v1/cost?from_ms=yesterday", "/v1/cost?to_ms=-1",
                                   "/v1/cost?to_ms=99999999999999999999"])
 def test_wrong_arguments_are_refused_in_a_sentence(server, path):

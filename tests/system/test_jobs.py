@@ -181,3 +181,19 @@ def test_a_job_whose_end_meets_a_deadlock_ends_in_another_attempt(server, hands,
     assert server.get(f"/v1/jobs/{earlier}")["flagged"]["job"] == later
     assert postgres.sql("select last_value from once", conninfo=database) == "2"
     assert counters(server, "jobs_done", "winners_flagged") == [2, 1]
+
+
+def test_jobs_are_found_by_a_text_over_all_pages(server, kernel):  # noqa: F811
+    for first in range(0, 3000, 1000):
+        posted = server.request("POST", "/v1/jobs", {"jobs": [body(kernel, first + n, run="odd" if n % 2 else "") for n in range(1000)]})
+        assert posted.status == 201, posted
+    found = server.get("/v1/jobs?contains=N%3D77&limit=1000")["items"]
+    assert {job["key"]["n"] for job in found} == {77, *range(770, 780)}, "a key's members, in any case"
+    odd = server.items("/v1/jobs?contains=test/leases&run=odd")
+    assert len(odd) == 1500 and all(job["run"] == "odd" for job in odd)
+    assert len(server.items("/v1/jobs?run=")) == 1500, "an empty run is a run"
+    assert server.items("/v1/jobs?contains=n%3D77%25") == server.items("/v1/jobs?contains=_") == [], "no pattern"
+    last = odd[0]["job"]
+    assert last in [job["job"] for job in server.items(f"/v1/jobs?contains={last}")]
+    name = odd[0]["submitted_by"]
+    assert len(server.items(f"/v1/jobs?contains={name.upper()}")) == 3000

@@ -108,6 +108,9 @@ def test_an_owner_whose_quota_is_used_waits_while_others_are_served(server, hand
     refreshed(server)
     assert share(server, "few")["device_seconds_today"] == pytest.approx(0.08)
     assert hand.pull().status == 204, "its leases are open, but wait for tomorrow"
+    job = owners.jobs["few"][-1]
+    assert server.get(f"/v1/jobs/{job}")["waiting"] == ("the quota of few (0.01 device seconds a day) is used; it gets no leases until "
+                                                        "midnight (UTC)")
     owners.submit("many", 1)
     assert set(owners.pull(hand, 3)) == {"many"}
     assert server.request("PUT", "/v1/shares/few", {}).status == 200

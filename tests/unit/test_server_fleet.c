@@ -94,6 +94,17 @@ Test(fleet, totals_that_shrink_are_no_rate) {
   cr_expect(rate.device_seconds == 0 && rate.measurements == 0 && isnan(rate.pace));
 }
 
+Test(to_go, owners_of_one_priority_are_served_by_their_weights) {
+  const struct queue_load queues[] = {{1, 100}, {1, 10}, {2, 1000}};
+  cr_expect_float_eq(shared_us(queues, 3, 1, 100), 100 + 10 + 200, 1e-9,
+                     "the first of equal owners");
+  cr_expect_float_eq(shared_us(queues, 3, 1, 10), 10 + 10 + 20, 1e-9,
+                     "is not behind what is left of others");
+  cr_expect_float_eq(shared_us(queues, 3, 2, 1000), 100 + 10 + 1000, 1e-9,
+                     "with the most work: behind all");
+  cr_expect_float_eq(shared_us(queues + 2, 1, 2, 300), 300, 1e-9, "alone");
+}
+
 static const struct fleet_rate half = {.over_s = 600, .device_seconds = 100, .pace = 0.5};
 
 static void expect_has(const struct to_go *to_go, const char *words) {

@@ -172,6 +172,8 @@ struct fleet;
 struct fleet *server_fleet(struct server *server);
 /* The next request makes a new summary: an operator changed what it says. */
 void fleet_changed(struct fleet *fleet);
+/* The same for an enrolment, but at most once a second: after an outage a whole fleet enrols. */
+void fleet_enrolled(struct fleet *fleet);
 /* Sets the text that /metrics appends; takes it over. */
 void server_set_fleet_metrics(struct server *server, char *text);
 

@@ -41,7 +41,7 @@ export async function call(method, path, { body, headers, signal, token } = {}) 
     throw new Problem(answer.status, null);
   }
   if (answer.status === 401 && token === undefined) window.dispatchEvent(new CustomEvent("signed-out"));
-  if (!answer.ok) throw new Problem(answer.status, json);
+  if (!answer.ok && answer.status !== 304) throw new Problem(answer.status, json);
   return { json, etag: answer.headers.get("ETag") };
 }
 
@@ -63,6 +63,12 @@ export const query = (values) => {
 };
 
 export const get = async (path, values = {}, signal) => (await call("GET", path + query(values), { signal })).json;
+
+// What a path has now, as {json, etag}; `before`, what this returned last, if that is still so.
+export async function changed(path, values, signal, before) {
+  const now = await call("GET", path + query(values), { signal, headers: before ? { "If-None-Match": before.etag } : {} });
+  return now.json === null && before ? before : now;
+}
 
 // The items of a paged list, a page at a time; `name` is the member that has them.
 export async function* pages(path, values, signal, name = "items") {

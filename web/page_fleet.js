@@ -1,6 +1,6 @@
 // The fleet: how many devices do what, the queue, the rate, the time to go, and every node.
 
-import { all, get, repeat } from "./api.js";
+import { all, changed, repeat } from "./api.js";
 import { h, link, note, panel, path, put, state, when } from "./dom.js";
 import { ago, by, digits, duration, environment, integer, members, percent, plural } from "./format.js";
 import { table } from "./table.js";
@@ -320,9 +320,11 @@ export async function show({ main, query, signal }) {
     return rows;
   }
 
-  let last = { items: [], as_of_ms: Date.now() };
+  let last = { items: [], as_of_ms: Date.now() },
+    lastMs = Date.now();
   function draw() {
-    const rows = last.items.flatMap((node) => rowsOf(node, last.as_of_ms));
+    const now = last.as_of_ms + Date.now() - lastMs, // by the server's clock
+      rows = last.items.flatMap((node) => rowsOf(node, now));
     rows.forEach((row, i) => {
       if (body.children[i] !== row) body.insertBefore(row, body.children[i] || null);
     });
@@ -336,19 +338,27 @@ export async function show({ main, query, signal }) {
   }
 
   let turn = 0,
-    said = "";
+    summaryNow = null,
+    nodesNow = null;
   await repeat(2000, signal, async () => {
-    const fleet = await get("v1/fleet", {}, signal);
-    const now = JSON.stringify({ ...fleet, as_of_ms: 0 });
-    if (now !== said) {
+    const before = summaryNow;
+    summaryNow = await changed("v1/fleet", {}, signal, before);
+    if (summaryNow !== before) {
+      const fleet = summaryNow.json;
       put(top, summary(fleet));
       put(strip, bar(fleet.devices));
       queue.set(fleet.queue);
-      said = now;
     }
     // Nodes are more to read: every second turn.
     if (turn++ % 2 === 0) {
-      last = { as_of_ms: fleet.as_of_ms, items: await all("v1/fleet/nodes", { device_state: wanted, q: text || null, limit: 1000 }, signal) };
+      const values = { device_state: wanted, q: text || null, limit: 1000 },
+        old = nodesNow;
+      nodesNow = await changed("v1/fleet/nodes", values, signal, old);
+      if (nodesNow !== old) {
+        const { items, next, as_of_ms } = nodesNow.json;
+        last = { as_of_ms, items: next ? [...items, ...(await all("v1/fleet/nodes", { ...values, after: next }, signal))] : items };
+        lastMs = Date.now();
+      }
       draw();
     }
   });

@@ -83,6 +83,10 @@ bool campaigns_make(struct worker *worker, const struct fleet_summary *fleet,
   if (campaigns->n)
     qsort(campaigns->all, campaigns->n, sizeof *campaigns->all, campaign_compare);
 
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
   for (size_t i = 0; i < campaigns->n; i++) {
     struct campaign *campaign = &campaigns->all[i];
     bool is_open = campaign->queued + campaign->running > 0;
@@ -91,7 +95,12 @@ bool campaigns_make(struct worker *worker, const struct fleet_summary *fleet,
     campaign->to_go_s = is_open ? campaign_to_go(campaign, fleet) : (double)NAN;
     cleanup_json json_t *json = record_write(&campaign_record, campaign);
     campaign->json = json_dumps(json, JSON_COMPACT);
+    fprintf(out, "%s\n", campaign->json);
   }
+
+  ALWAYS(fclose(out) == 0);
+  snapshot_etag(text, size, campaigns->etag);
+  free(text);
 
   *ret = campaigns;
   return true;

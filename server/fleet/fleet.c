@@ -8,6 +8,7 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "common/base/digest.h"
 #include "common/base/log.h"
 #include "server/counters.h"
 #include "server/db/db.h"
@@ -17,6 +18,8 @@
 #define SHARE_OF_TIME 19 /* a summary is not made again for so many times the time that it took */
 #define STALE_MS 60000   /* older ones are not given to those who come while another is made */
 
+#define PARK_KEY "fleet" /* of requests that wait for a snapshot */
+
 #define GAUGES_EVERY_MS 5000
 #define GAUGES_FAILED_MS 30000 /* the housekeeper has other duties */
 
@@ -25,9 +28,10 @@
 
 struct slot {
   struct snapshot *latest;
-  int64_t made_ms, took_ms;
+  int64_t began_ms, made_ms, took_ms;
   bool is_being_made;
-  bool is_outdated; /* since the last one was begun */
+  int64_t outdated_ms; /* what was begun by then is not given out */
+  int64_t due_ms;      /* when that is to be set; INT64_MAX: it is not */
 };
 
 struct fleet {
@@ -35,6 +39,7 @@ struct fleet {
   pthread_cond_t changed;
   struct slot summary, campaigns;
   struct fleet_samples samples; /* of the thread that makes the summary */
+  int64_t enrolled_ms;          /* when the summary was, or is to be, outdated by an enrolment */
   int64_t gauges_due_ms;        /* the housekeeper's */
 };
 
@@ -42,6 +47,8 @@ struct fleet *fleet_new(void) {
   struct fleet *fleet = xcalloc(1, sizeof *fleet);
   pthread_mutex_init(&fleet->lock, NULL);
   pthread_cond_init(&fleet->changed, NULL);
+  fleet->summary.due_ms = fleet->campaigns.due_ms = INT64_MAX;
+  fleet->enrolled_ms = -FRESH_MS;
   return fleet;
 }
 
@@ -67,91 +74,159 @@ void fleet_free(struct fleet *fleet) {
   free(fleet);
 }
 
-/* Takes the snapshot of a slot and returns true; or returns false when the caller shall make one
- * and call slot_made. */
-static bool slot_take(struct fleet *fleet, struct slot *slot, struct snapshot **ret) {
-  bool is_taken = false;
-  pthread_mutex_lock(&fleet->lock);
-  while (!is_taken) {
-    int64_t age_ms = clock_monotonic_ms() - slot->made_ms, pause_ms = SHARE_OF_TIME * slot->took_ms;
-    int64_t fresh_ms = pause_ms > FRESH_MS ? pause_ms : FRESH_MS;
-    if (slot->latest && !slot->is_outdated &&
-        (age_ms < fresh_ms || (slot->is_being_made && age_ms < fresh_ms + STALE_MS))) {
-      slot->latest->users++;
-      *ret = slot->latest;
-      is_taken = true;
-    } else if (!slot->is_being_made) {
-      slot->is_being_made = true;
-      slot->is_outdated = false;
-      break;
-    } else {
-      pthread_cond_wait(&fleet->changed, &fleet->lock); /* a maker's statements have deadlines */
-    }
+enum slot_answer {
+  SLOT_TAKEN,
+  SLOT_MAKE, /* the caller shall make one and call slot_made */
+  SLOT_WAIT, /* for another thread that makes one */
+};
+
+/* Takes the snapshot of a slot. Under the lock. */
+static enum slot_answer slot_take(struct slot *slot, struct snapshot **ret) {
+  int64_t now_ms = clock_monotonic_ms(), pause_ms = SHARE_OF_TIME * slot->took_ms;
+  int64_t age_ms = now_ms - slot->made_ms, fresh_ms = pause_ms > FRESH_MS ? pause_ms : FRESH_MS;
+  if (now_ms >= slot->due_ms) {
+    slot->outdated_ms = slot->due_ms > slot->outdated_ms ? slot->due_ms : slot->outdated_ms;
+    slot->due_ms = INT64_MAX;
   }
-  pthread_mutex_unlock(&fleet->lock);
-  return is_taken;
+
+  if (slot->latest && slot->began_ms > slot->outdated_ms &&
+      (age_ms < fresh_ms || (slot->is_being_made && age_ms < fresh_ms + STALE_MS))) {
+    slot->latest->users++;
+    *ret = slot->latest;
+    return SLOT_TAKEN;
+  }
+
+  if (slot->is_being_made)
+    return SLOT_WAIT;
+  slot->is_being_made = true;
+  return SLOT_MAKE;
 }
 
 void fleet_changed(struct fleet *fleet) {
   pthread_mutex_lock(&fleet->lock);
-  fleet->summary.is_outdated = true;
+  fleet->summary.outdated_ms = clock_monotonic_ms();
+  pthread_mutex_unlock(&fleet->lock);
+}
+
+void fleet_enrolled(struct fleet *fleet) {
+  struct slot *slot = &fleet->summary;
+  pthread_mutex_lock(&fleet->lock);
+  int64_t now_ms = clock_monotonic_ms(), next_ms = fleet->enrolled_ms + FRESH_MS;
+  if (slot->due_ms == INT64_MAX) /* else the summary that is made then has this one, too */
+    slot->due_ms = fleet->enrolled_ms = now_ms > next_ms ? now_ms : next_ms;
   pthread_mutex_unlock(&fleet->lock);
 }
 
 /* `made`: the new snapshot with a reference of the caller's, or NULL when there is none. */
-static void slot_made(struct fleet *fleet, struct slot *slot, struct snapshot *made,
+static void slot_made(struct server *server, struct slot *slot, struct snapshot *made,
                       int64_t began_ms) {
+  struct fleet *fleet = server_fleet(server);
   pthread_mutex_lock(&fleet->lock);
   slot->is_being_made = false;
   if (made) {
     put(slot->latest);
     slot->latest = made;
     made->users = 2;
+    slot->began_ms = began_ms;
     slot->made_ms = clock_monotonic_ms();
     slot->took_ms = slot->made_ms - began_ms;
   }
   pthread_cond_broadcast(&fleet->changed);
   pthread_mutex_unlock(&fleet->lock);
+  park_wake(server, PARK_KEY, SIZE_MAX);
 }
 
-bool fleet_summary_get(struct worker *worker, struct fleet_summary **ret, struct error *error) {
+/* Makes the summary after SLOT_MAKE. */
+static bool summary_make(struct worker *worker, struct fleet_summary **ret, struct error *error) {
   struct fleet *fleet = server_fleet(worker->server);
-  struct snapshot *snapshot;
-  if (slot_take(fleet, &fleet->summary, &snapshot)) {
-    *ret = (struct fleet_summary *)snapshot;
-    return true;
-  }
-
   int64_t began_ms = clock_monotonic_ms();
   struct fleet_summary *made = NULL;
   bool ok = fleet_summary_make(worker, &fleet->samples,
                                (const struct fleet_summary *)fleet->summary.latest, &made, error);
-  slot_made(fleet, &fleet->summary, ok ? &made->snapshot : NULL, began_ms);
+  slot_made(worker->server, &fleet->summary, ok ? &made->snapshot : NULL, began_ms);
   if (ok)
     *ret = made;
   return ok;
 }
 
-bool campaigns_get(struct worker *worker, struct campaigns **ret, struct error *error) {
+/* For threads that have no request to park: waits for another thread that makes the summary. */
+static bool summary_await(struct worker *worker, struct fleet_summary **ret, struct error *error) {
   struct fleet *fleet = server_fleet(worker->server);
   struct snapshot *snapshot;
-  if (slot_take(fleet, &fleet->campaigns, &snapshot)) {
-    *ret = (struct campaigns *)snapshot;
+  enum slot_answer answer;
+  pthread_mutex_lock(&fleet->lock);
+  while ((answer = slot_take(&fleet->summary, &snapshot)) == SLOT_WAIT)
+    pthread_cond_wait(&fleet->changed, &fleet->lock); /* a maker's statements have deadlines */
+  pthread_mutex_unlock(&fleet->lock);
+  if (answer == SLOT_MAKE)
+    return summary_make(worker, ret, error);
+  *ret = (struct fleet_summary *)snapshot;
+  return true;
+}
+
+/* slot_take for a request, which is parked for SLOT_WAIT. */
+static enum slot_answer slot_take_for(struct worker *worker, struct request *request,
+                                      struct slot *slot, struct snapshot **ret) {
+  struct fleet *fleet = server_fleet(worker->server);
+  pthread_mutex_lock(&fleet->lock);
+  enum slot_answer answer = slot_take(slot, ret);
+  pthread_mutex_unlock(&fleet->lock);
+  if (answer == SLOT_WAIT && request->deadline_passed)
+    answer_refusal(request, ERROR_UNAVAILABLE, "",
+                   "the database takes too long for the summary of the fleet; try again");
+  else if (answer == SLOT_WAIT) /* idle: there is nothing to poll for until it is made */
+    request_park(worker, request, PARK_KEY, true,
+                 clock_monotonic_ms() + server_options(worker->server)->database_timeout_ms);
+  return answer;
+}
+
+bool fleet_summary_get(struct worker *worker, struct request *request, struct fleet_summary **ret) {
+  struct snapshot *snapshot;
+  struct error error;
+  switch (slot_take_for(worker, request, &server_fleet(worker->server)->summary, &snapshot)) {
+  case SLOT_TAKEN:
+    *ret = (struct fleet_summary *)snapshot;
     return true;
+  case SLOT_MAKE:
+    if (summary_make(worker, ret, &error))
+      return true;
+    answer_failure(request, &error);
+    return false;
+  default:
+    return false;
   }
+}
+
+bool campaigns_get(struct worker *worker, struct request *request, struct campaigns **ret) {
+  struct fleet *fleet = server_fleet(worker->server);
+  struct snapshot *snapshot;
+  struct error error;
+  enum slot_answer answer = slot_take_for(worker, request, &fleet->campaigns, &snapshot);
+  if (answer == SLOT_TAKEN)
+    *ret = (struct campaigns *)snapshot;
+  if (answer != SLOT_MAKE)
+    return answer == SLOT_TAKEN;
 
   int64_t began_ms = clock_monotonic_ms();
   struct campaigns *made = NULL;
   struct fleet_summary *summary = NULL;
-  bool ok = fleet_summary_get(worker, &summary, error);
+  bool ok = summary_await(worker, &summary, &error);
   if (ok) {
-    ok = campaigns_make(worker, summary, &made, error);
+    ok = campaigns_make(worker, summary, &made, &error);
     snapshot_put(fleet, &summary->snapshot);
   }
-  slot_made(fleet, &fleet->campaigns, ok ? &made->snapshot : NULL, began_ms);
+  slot_made(worker->server, &fleet->campaigns, ok ? &made->snapshot : NULL, began_ms);
   if (ok)
     *ret = made;
+  else
+    answer_failure(request, &error);
   return ok;
+}
+
+void snapshot_etag(const char *text, size_t size, char ret[SNAPSHOT_ETAG_SIZE]) {
+  char digits[DIGEST_TEXT_SIZE];
+  struct digest digest = digest_of(text, size);
+  snprintf(ret, SNAPSHOT_ETAG_SIZE, "%s", strchr(digest_format(&digest, digits), ':') + 1);
 }
 
 static void head_write(FILE *out, const char *name, const char *type, const char *help) {
@@ -274,7 +349,7 @@ static bool usage_write(struct worker *worker, FILE *out, struct error *error) {
 
 static bool gauges_make(struct worker *worker, char **ret_text, struct error *error) {
   struct fleet_summary *summary;
-  if (!fleet_summary_get(worker, &summary, error))
+  if (!summary_await(worker, &summary, error))
     return false;
 
   char *text = NULL;

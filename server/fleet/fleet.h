@@ -3,9 +3,10 @@
  *
  * It is made by the first request that finds it older than a second and than 19 times the time that
  * it took to make, so that it takes at most 5 % of one connection. Meanwhile the other requests get
- * the summary of before. All of it comes from the database, so that several servers give the same
- * figures, except rates, which are of the time since a server started if that is less than ten
- * minutes ago, and since when a device is idle.
+ * the summary of before, or are parked where that is outdated: they take no database worker. All of
+ * it comes from the database, so that several servers give the same figures, except rates, which
+ * are of the time since a server started if that is less than ten minutes ago, and since when a
+ * device is idle.
  *
  * Memory: a summary has a reference count; its last user frees it. Threads: any; a summary is
  * read-only. */
@@ -14,12 +15,14 @@
 
 #include "common/record/record.h"
 #include "server/fleet/fleet_rules.h"
+#include "server/http/request.h"
 #include "server/server.h"
 
 struct fleet;
 must_check struct fleet *fleet_new(void);
 void fleet_free(struct fleet *fleet); /* no summary may be in use */
 
+#define SNAPSHOT_ETAG_SIZE 33
 /* What is shared: the first member of a summary. */
 struct snapshot {
   int users; /* under the lock of the fleet */
@@ -71,13 +74,18 @@ struct fleet_summary {
   struct fleet_sample now;
   struct fleet_rate rate;
   char *text; /* the answer of GET /v1/fleet */
+  /* Entity tags of that answer and of nodes: of all but when the summary was made. */
+  char etag[SNAPSHOT_ETAG_SIZE], nodes_etag[SNAPSHOT_ETAG_SIZE];
 };
+/* The tag of a text. */
+void snapshot_etag(const char *text, size_t size, char ret[SNAPSHOT_ETAG_SIZE]);
 /* How many devices take leases of jobs of this class. */
 int64_t fleet_class_devices(const struct fleet_summary *summary, const char *class);
 
-/* Give it back with snapshot_put. */
-must_check bool fleet_summary_get(struct worker *worker, struct fleet_summary **ret,
-                                  struct error *error);
+/* The summary for a request; give it back with snapshot_put. False: the request was answered with a
+ * failure, or parked until another request has made a summary, and then runs again. */
+must_check bool fleet_summary_get(struct worker *worker, struct request *request,
+                                  struct fleet_summary **ret);
 
 struct campaign {
   char *tag, *run;
@@ -92,10 +100,13 @@ struct campaigns {
   int64_t as_of_ms;
   size_t n; /* that of the newest first job first, then by tag and run */
   struct campaign *all;
+  char etag[SNAPSHOT_ETAG_SIZE];
 };
 /* For qsort: the place of a struct campaign in the list, by first_ms, tag and run. */
 int campaign_compare(const void *a, const void *b);
-must_check bool campaigns_get(struct worker *worker, struct campaigns **ret, struct error *error);
+/* As fleet_summary_get. */
+must_check bool campaigns_get(struct worker *worker, struct request *request,
+                              struct campaigns **ret);
 
 /* How they are made (fleet_make.c, campaigns.c). `before`: the last one, or NULL. */
 must_check bool fleet_summary_make(struct worker *worker, struct fleet_samples *samples,

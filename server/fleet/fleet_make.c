@@ -1,6 +1,7 @@
 /* Makes the summary of the fleet of what the database has.
  *
  * Memory and threads: fleet.h. */
+#include <inttypes.h>
 #include <math.h>
 
 #include "server/db/db_record.h"
@@ -430,6 +431,26 @@ static char *answer_make(const struct fleet_summary *summary) {
   return text;
 }
 
+static void etags_make(struct fleet_summary *summary) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  for (size_t i = 0; i < summary->n_devices; i++) {
+    const struct fleet_device *device = &summary->devices[i];
+    fprintf(out, "%s\n%s\n%s\n%s\n%s\n%" PRId64 "\n%s\n", device->agent, device->host,
+            device->version, device->node_reason ? device->node_reason : "",
+            device->node_by ? device->node_by : "", device->seen_ms,
+            device->json ? device->json : "");
+  }
+  ALWAYS(fclose(out) == 0);
+  snapshot_etag(text, size, summary->nodes_etag);
+  free(text);
+
+  const char *after_as_of = strchr(summary->text, ','); /* its first member */
+  snapshot_etag(after_as_of, strlen(after_as_of), summary->etag);
+}
+
 bool fleet_summary_make(struct worker *worker, struct fleet_samples *samples,
                         const struct fleet_summary *before, struct fleet_summary **ret,
                         struct error *error) {
@@ -450,6 +471,7 @@ bool fleet_summary_make(struct worker *worker, struct fleet_samples *samples,
   summary->rate = fleet_rate_of(samples, &now);
   fleet_samples_add(samples, &now);
   summary->text = answer_make(summary);
+  etags_make(summary);
   *ret = summary;
   return true;
 }

@@ -13,34 +13,38 @@
 
 #define COST_ROWS_MAX 1000
 
-void route_fleet_get(struct worker *worker, struct request *request) {
-  struct fleet_summary *summary;
-  struct error error;
-  if (!request_query_only(request, NULL))
-    return;
-  if (!fleet_summary_get(worker, &summary, &error)) {
-    answer_failure(request, &error);
+/* Answers with what `write` writes of a snapshot, and gives the snapshot back. */
+static void answer_written(struct worker *worker, struct request *request,
+                           struct snapshot *snapshot, const char *etag,
+                           void (*write)(FILE *out, const struct snapshot *, const void *query),
+                           const void *query) {
+  struct fleet *fleet = server_fleet(worker->server);
+  char *text = NULL;
+  size_t size;
+  if (request_answer_not_modified(request, etag, false)) {
+    snapshot_put(fleet, snapshot);
     return;
   }
 
-  char *text = xstrdup(summary->text);
-  snapshot_put(server_fleet(worker->server), &summary->snapshot);
-  request_answer_text(request, 200, "application/json", text, strlen(text));
-}
-
-/* Answers with what `write` writes of a snapshot, and gives the snapshot back. */
-static void answer_written(struct worker *worker, struct request *request,
-                           struct snapshot *snapshot,
-                           void (*write)(FILE *out, const struct snapshot *, const void *query),
-                           const void *query) {
-  char *text = NULL;
-  size_t size;
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
   write(out, snapshot, query);
   ALWAYS(fclose(out) == 0);
-  snapshot_put(server_fleet(worker->server), snapshot);
-  request_answer_text(request, 200, "application/json", text, size);
+  char tag[SNAPSHOT_ETAG_SIZE];
+  memcpy(tag, etag, sizeof tag);
+  snapshot_put(fleet, snapshot);
+  request_answer_entity(request, "application/json", text, size, tag, false);
+}
+
+static void summary_write(FILE *out, const struct snapshot *snapshot, const void *query) {
+  (void)query;
+  fputs(((const struct fleet_summary *)snapshot)->text, out);
+}
+
+void route_fleet_get(struct worker *worker, struct request *request) {
+  struct fleet_summary *summary;
+  if (request_query_only(request, NULL) && fleet_summary_get(worker, request, &summary))
+    answer_written(worker, request, &summary->snapshot, summary->etag, summary_write, NULL);
 }
 
 /* Ends a page after its items. `cursor` NULL: it is the last one. */
@@ -157,7 +161,6 @@ void route_fleet_nodes(struct worker *worker, struct request *request) {
   static const char *const names[] = {"limit", "after", "device_state", "q", NULL};
   struct nodes_query query = {.state = -1};
   struct fleet_summary *summary;
-  struct error error;
   if (!request_query_only(request, names) || !request_page(request, &query.limit, &query.after))
     return;
 
@@ -173,12 +176,8 @@ void route_fleet_nodes(struct worker *worker, struct request *request) {
     return;
   }
 
-  if (!fleet_summary_get(worker, &summary, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  answer_written(worker, request, &summary->snapshot, nodes_write, &query);
+  if (fleet_summary_get(worker, request, &summary))
+    answer_written(worker, request, &summary->snapshot, summary->nodes_etag, nodes_write, &query);
 }
 
 struct campaigns_query {
@@ -248,7 +247,6 @@ void route_campaign_list(struct worker *worker, struct request *request) {
   struct campaigns *campaigns;
   struct campaign after = {0};
   const char *cursor;
-  struct error error;
   if (!request_query_only(request, names) || !request_page(request, &query.limit, &cursor))
     return;
 
@@ -269,12 +267,8 @@ void route_campaign_list(struct worker *worker, struct request *request) {
     return;
   }
 
-  if (!campaigns_get(worker, &campaigns, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  answer_written(worker, request, &campaigns->snapshot, campaigns_write, &query);
+  if (campaigns_get(worker, request, &campaigns))
+    answer_written(worker, request, &campaigns->snapshot, campaigns->etag, campaigns_write, &query);
 }
 
 struct cost_item {

@@ -64,6 +64,9 @@ void request_answer_json_with(struct request *request, int status, json_t *objec
 void request_answer_empty(struct request *request, int status); /* 204, 304 */
 void request_answer_text(struct request *request, int status, const char *content_type, char *body,
                          size_t size);
+/* Answers 304 and returns true when If-None-Match has this ETag (without quotes). */
+must_check bool request_answer_not_modified(struct request *request, const char *etag,
+                                            bool immutable);
 /* With a strong ETag (`etag` has no quotes); answers 304 to If-None-Match. `immutable` decides
  * Cache-Control. */
 void request_answer_entity(struct request *request, const char *content_type, char *body,

@@ -157,7 +157,7 @@ void request_answer_empty(struct request *request, int status) {
 }
 
 /* Answers 304 and returns true when the client has the entity with this tag. */
-static bool answer_not_modified(struct request *request, const char *etag, bool immutable) {
+bool request_answer_not_modified(struct request *request, const char *etag, bool immutable) {
   const char *list = request_header(request, MHD_HTTP_HEADER_IF_NONE_MATCH);
   if (!list || !header_etag_listed(list, etag))
     return false;
@@ -169,7 +169,7 @@ static bool answer_not_modified(struct request *request, const char *etag, bool 
 
 void request_answer_entity(struct request *request, const char *content_type, char *body,
                            size_t size, const char *etag, bool immutable) {
-  if (answer_not_modified(request, etag, immutable)) {
+  if (request_answer_not_modified(request, etag, immutable)) {
     free(body);
     return;
   }
@@ -180,7 +180,7 @@ void request_answer_entity(struct request *request, const char *content_type, ch
 
 void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
                          void (*release)(void *context), void *context) {
-  if (answer_not_modified(request, etag, true)) {
+  if (request_answer_not_modified(request, etag, true)) {
     release(context);
     return;
   }

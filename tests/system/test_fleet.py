@@ -10,6 +10,8 @@ import harness
 import pytest
 from hands import ENVIRONMENT, LARGE, SMALL, Hand, configs_of, hands, kernel, server, submit  # noqa: F401 (fixtures)
 from harness import wait_until
+from test_interleavings import Session
+from test_leases import metric, runs_of
 
 NONE = dict.fromkeys(("total", "lost", "yielded", "drifted", "drained", "measuring", "idle"), 0)
 
@@ -129,6 +131,56 @@ def test_draining_shows_at_once(server, hands):
     assert server.get("/v1/fleet")["devices"] == counts(drained=1)
     assert server.request("POST", f"/v1/agents/{hand.id}/drain", {"reason": None}).status == 200
     assert server.get("/v1/fleet")["devices"] == counts(idle=1)
+
+
+def test_many_enrolments_outdate_the_summary_once_a_second_but_none_is_left_out(server, hands):
+    began = time.monotonic()
+    for i in range(40):
+        hands(f"n{i}")
+        assert server.get("/v1/fleet")["nodes"] >= 1
+    runs, seconds = runs_of(server, "fleet_open"), time.monotonic() - began
+    assert runs <= 3 + 2 * seconds, "it would be 40"
+    until(server, "/v1/fleet", lambda f: f["nodes"] == 40, "all nodes, although nothing else happens")
+
+
+def test_what_has_not_changed_is_not_sent_again(server, hands, submit):
+    hand = hands("a")
+    for path in ("/v1/fleet", "/v1/fleet/nodes", "/v1/campaigns"):
+        def again(tag, path=path):
+            answer = server.request("GET", path, headers={"If-None-Match": tag})
+            assert answer.status in (200, 304) and (answer.status == 200 or answer.body == b"")
+            return answer
+
+        tag = server.request("GET", path).headers["ETag"]
+        # An idle fleet stays as it is but for the time over which rates are, and the heartbeats of its nodes.
+        if path != "/v1/fleet":
+            assert again(tag).status == 304, path
+            assert again('"other"').status == 200 and again(f'"other", {tag}').status == 304
+        submit(SMALL, run=path)
+        if path == "/v1/fleet/nodes":
+            hand.pull()
+        wait_until(lambda: again(tag).status == 200, 30, f"the change of {path}")
+    fleet = server.get("/v1/fleet/nodes")["items"]
+    assert len(fleet) == 1, "a tag does not change what is answered without one"
+
+
+def test_requests_that_wait_for_a_summary_take_no_database_worker(server, hands, database):
+    """Of requests that come while an outdated summary is made anew, one makes it; the others are parked."""
+    hand, session = hands("a"), Session(database)
+    assert server.get("/v1/fleet")["devices"] == counts(idle=1)
+    session.run("begin")
+    session.run("lock table job_usage in access exclusive mode")
+    assert server.request("POST", f"/v1/agents/{hand.id}/drain", {"reason": "x"}).status == 200
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        waiting = [pool.submit(server.get, path) for path in ("/v1/fleet", "/v1/fleet/nodes") for _ in range(20)]
+        wait_until(lambda: metric(server, "wavetune_parked") >= 39, 30, "all but one to be parked")
+        assert server.get("/v1/token")["name"], "a worker is free"
+        assert not any(each.done() for each in waiting)
+        session.run("commit")
+        answers = [each.result(60) for each in waiting]
+    session.close()
+    assert all(answer["devices"] == counts(drained=1) for answer in answers[:20])
+    assert all(answer["items"][0]["reason"] == "x" for answer in answers[20:])
 
 
 def test_nodes_are_paged_in_the_order_of_their_hosts(server, hands):

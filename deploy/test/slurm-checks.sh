@@ -19,7 +19,9 @@ job_is() { # ID STATE
   [ "$(squeue -h -j "$1" -o %T 2>/dev/null)" = "$2" ]
 }
 is_gone() { [ -z "$(squeue -h -j "$1" -o %T 2>/dev/null | grep -v COMPLETING)" ]; }
-start_now() { scontrol update jobid="$1" StartTime=now || scontrol release "$1"; }
+start_now() { # with more time: a slow machine would meet the limit again
+  scontrol update jobid="$1" StartTime=now TimeLimit=10
+}
 all_done() { metric_is 'wavetune_leases{state="held"}' 0 && [ "$(metric wavetune_jobs_done_total)" = "$1" ]; }
 tune() { sbatch --parsable --output="$W/job-%j.out" --export="ALL,WAVETUNE_STATE=$W/agents,WAVETUNE_IDLE_EXIT=${IDLE:-60}" "$@" deploy/slurm/tune.sbatch; }
 visible() { # VARIABLE VALUE: each running agent's

@@ -57,6 +57,7 @@ until_true() { # SECONDS COMMAND…
 
 # The server.
 chown postgres "$database"
+: >"$W/server.out"
 wavetune-server dev --folder "$database" --port 0 --lease-ms 10000 --heartbeat-ms 500 >"$W/server.out" 2>"$W/server.log" &
 pids+=($!)
 until_true 60 grep -q '^token ' "$W/server.out" || { cat "$W/server.log"; exit 1; }

@@ -40,11 +40,12 @@ run() { # NAME OPTION…: in the background, confined as far as an image may exp
 
 postgres=/tmp/wavetune-images-$$
 finish() {
-  podman rm -f -t 0 wavetune-server wavetune-agent wavetune-client >/dev/null 2>&1 || true
+  podman rm -f --ignore -t 0 wavetune-server wavetune-agent wavetune-client >/dev/null 2>&1 || true
   [ ! -e "$postgres/data/postmaster.pid" ] || pg pg_ctl -D "$postgres/data" -m immediate stop >/dev/null || true
   rm -rf "$postgres"
 }
 trap finish EXIT
+finish # what a killed run left
 
 echo "== build"
 if [ ! -e "$work/base.tar" ]; then
@@ -130,7 +131,7 @@ check "it enrols" wait_until 60 live
 environment=$(podman exec wavetune-agent wavetune-agent env)
 check "a kernel is tuned" client submit /kernels/softmax:online --key rows=64,columns=256 --environment "$environment" --wait
 check "its winner is published" client publish --environment "$environment" --channel stable
-agent_id() { client agents --json | grep -o '"id": "[^"]*"'; }
+agent_id() { client agents --json | grep -o '"agent": "[^"]*"'; }
 id=$(agent_id)
 sleep 5
 echo "   at rest: server $(resident "$(pid_of wavetune-server)"); agent $(resident "$(pid_of wavetune-agent)")"

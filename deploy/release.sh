@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds what a release consists of: the Debian packages for the Debian or Ubuntu that this runs on, and SHA256SUMS.
+# Builds what a release consists of: the Debian packages for the Debian or Ubuntu that this runs on, the client for every
+# distribution (deploy/client/build.sh; WITHOUT_CLIENT=1 leaves it out), and SHA256SUMS.
 #
 #   deploy/release.sh [FOLDER]        default: build/release-VERSION
 #
@@ -32,6 +33,12 @@ cmake --build "$build" >>"$build.log" || { tail -50 "$build.log"; exit 1; }
 version=$("$build/wavetune" --version | cut -d' ' -f2)
 to=$(realpath -m "${1:-build/release-$version}")
 mkdir -p "$to"
-rm -f "$to"/*.deb
+rm -f "$to"/*.deb "$to"/*.tar.gz
 cp "$build"/*_"$version"_*.deb "$to"
-(cd "$to" && sha256sum -- *.deb >SHA256SUMS && cat SHA256SUMS)
+if [ -z "${WITHOUT_CLIENT:-}" ]; then
+  deploy/client/build.sh build/client >&2
+  tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C build/client -c wavetune LICENSES |
+    gzip -9n >"$to/wavetune-$version-linux-x86_64.tar.gz"
+fi
+(cd "$to" && find . -name '*.deb' -printf '%P\n' -o -name '*.tar.gz' -printf '%P\n' | LC_ALL=C sort | xargs sha256sum -- >SHA256SUMS &&
+  cat SHA256SUMS)

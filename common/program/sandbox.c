@@ -60,7 +60,7 @@ static enum sandbox_level level_allowed(void) {
 static int landlock_abi(void) {
   long abi = level_allowed() < SANDBOX_LANDLOCK
                  ? 0
-                 : syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+                 : syscall(__NR_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
   return abi > 0 ? (int)abi : 0;
 }
 
@@ -85,7 +85,7 @@ static bool paths_allow(int ruleset_fd, const char *const *paths, uint64_t right
         .allowed_access = is_open && S_ISDIR(status.st_mode) ? rights : rights & RIGHTS_OF_A_FILE,
         .parent_fd = fd};
     if (!is_open ||
-        syscall(SYS_landlock_add_rule, ruleset_fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
+        syscall(__NR_landlock_add_rule, ruleset_fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
       return error_set(error, "cannot let a sandbox see %s: %s", *paths, strerror(errno));
   }
 
@@ -105,7 +105,7 @@ static bool ruleset_make(const struct sandbox_rules *rules, int abi, int *ret_fd
   size_t size = abi >= 6   ? sizeof attributes
                 : abi >= 4 ? offsetof(struct ruleset_attributes, scoped)
                            : offsetof(struct ruleset_attributes, handled_net);
-  cleanup_fd int fd = (int)syscall(SYS_landlock_create_ruleset, &attributes, size, 0);
+  cleanup_fd int fd = (int)syscall(__NR_landlock_create_ruleset, &attributes, size, 0);
   if (fd < 0)
     return error_set(error, "cannot make a Landlock rule set: %s", strerror(errno));
 
@@ -284,7 +284,7 @@ void sandbox_free(struct sandbox *sandbox) {
 int sandbox_enter_files(const struct sandbox *sandbox) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
     return errno;
-  if (sandbox->ruleset_fd >= 0 && syscall(SYS_landlock_restrict_self, sandbox->ruleset_fd, 0) < 0)
+  if (sandbox->ruleset_fd >= 0 && syscall(__NR_landlock_restrict_self, sandbox->ruleset_fd, 0) < 0)
     return errno;
   return 0;
 }

@@ -19,7 +19,7 @@ packages_install $PACKAGES_BUILD mmdebstrap systemd-container lintian git
 [ "$(id -u)" -eq 0 ] || { echo "systemd-nspawn and mmdebstrap need root" >&2; exit 2; }
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
-export SOURCE_DATE_EPOCH CMAKE_C_COMPILER_LAUNCHER=${CMAKE_C_COMPILER_LAUNCHER:-}
+export WITHOUT_CLIENT=1 SOURCE_DATE_EPOCH CMAKE_C_COMPILER_LAUNCHER=${CMAKE_C_COMPILER_LAUNCHER:-}
 next=99.0.1
 
 echo "== build"

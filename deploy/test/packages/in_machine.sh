@@ -12,7 +12,7 @@ enabled() { [ "$(systemctl is-enabled "wavetune-$1")" = "$2" ]; }
 serves() { curl -fsS "http://127.0.0.1:$1/healthz" | grep -qF "\"$2\""; }
 ready() { curl -fsS "http://127.0.0.1:$1/readyz"; }
 live() { wavetune agents --json | grep -q '"state": "live"'; }
-agent_id() { wavetune agents --json | grep -o '"id": "[^"]*"' | head -1; }
+agent_id() { wavetune agents --json | grep -o '"agent": "[^"]*"'; }
 pid_of() { systemctl show -P MainPID "wavetune-$1"; }
 install_packages() { dpkg -i --force-confdef --force-confold "$1"/*.deb </dev/null; }
 tune() { wavetune submit "$kernel" --key "rows=$1,columns=256" --environment "$(wavetune-agent env)" --wait; }

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# A dump is restored while agents work and a container has a newer release, as docs/operations.md says: the SQL that is run is
+# that of the page. What was answered after the dump is forgotten; nothing that agents still send for it is accepted.
+#
+#   deploy/test/backup.sh
+#
+# Needs the packages of deploy/packages.sh (it installs those that are missing) and a minute besides the build; it is not in CI. PostgreSQL is
+# private and listens on sockets in a temporary folder, the servers on free ports of 127.0.0.1.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. deploy/packages.sh
+# shellcheck disable=SC2086
+packages_install $PACKAGES_BUILD $PACKAGES_RUN python3
+mkdir -p build
+{ cmake --preset release && cmake --build --preset release --target wavetune wavetune-agent wavetune-server; } >build/backup.log ||
+  { tail -50 build/backup.log; exit 1; }
+exec python3 deploy/test/database.py backup

@@ -40,15 +40,39 @@ def wait(condition, what):
 
 
 def users(parent):
-    """Children of the agent that have a GPU open."""
+    """Children of the agent that compute on a GPU: NVML, by which one of them looks for other programs, needs no uvm."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if int((path / "stat").read_text().rsplit(")", 1)[1].split()[1]) == parent:
-                found += [path.name for fd in (path / "fd").iterdir() if os.readlink(fd) == "/dev/nvidia0"][:1]
+                found += [path for fd in (path / "fd").iterdir() if os.readlink(fd) == "/dev/nvidia-uvm"][:1]
         except OSError:
             pass
     return found
+
+
+def describe(process):
+    """What a process that does not end is doing, as far as the kernel tells."""
+    texts = []
+    for name in ("cmdline", "stat", "wchan", "stack"):
+        try:
+            texts.append((process / name).read_text().replace("\0", " ")[:300])
+        except OSError:
+            pass
+    return " | ".join(texts)
+
+
+def wait_for_the_gpu(agent):
+    """Until no worker of the agent has it open; says each second which one still has."""
+    began = said = time.monotonic()
+    while still := users(agent.pid):
+        if time.monotonic() > said + 1:
+            said = time.monotonic()
+            print(f"{said - began:.1f} s:", *(describe(process) for process in still), sep="\n  ")
+        if said > began + SECONDS:
+            sys.exit(f"waited {SECONDS} s for the workers to leave the GPU")
+        time.sleep(0.005)
+    return time.monotonic()
 
 
 def ask(path):
@@ -61,7 +85,7 @@ def main(programs, scratch):
     log = scratch / "agent-yield.log"
     environment = {**os.environ, "WAVETUNE_PID_NAMESPACE": os.readlink("/proc/self/ns/pid")}
     agent = subprocess.Popen([programs / "wavetune-agent", "run", "--state", scratch / "agent-yield", "--name", "yield", "--device",
-                              "cuda0", "--yield-when-busy", "--free-seconds", "1"], stderr=open(log, "wb"), env=environment)
+                              "cuda0", "--yield-when-busy", "--free-seconds", "1", "--screen-rounds", "1000"], stderr=open(log, "wb"), env=environment)
     holder = None
     try:
         wait(lambda: agent.poll() is not None or "agent: enrolled" in log.read_text(), "the agent's enrolment")
@@ -75,6 +99,7 @@ def main(programs, scratch):
             print("the driver lists the agent's own workers by ids of another namespace")
             sys.exit(77)
 
+        time.sleep(2)  # it has opened the GPU and measures
         holder = subprocess.Popen([sys.executable, __file__, "--hold"], stdout=subprocess.PIPE, text=True)
         held_s = float(holder.stdout.readline())
         if "is given back" not in log.read_text():
@@ -83,8 +108,7 @@ def main(programs, scratch):
             print(log.read_text())
             print("the driver does not list a process of another program")
             sys.exit(77)
-        wait(lambda: not users(agent.pid), "the workers to leave the GPU")
-        left_s = time.monotonic()
+        left_s = wait_for_the_gpu(agent)
         wait(lambda: any(d["yielded_since"] for a in ask("/v1/agents")["items"] for d in a["devices"]), "the state")
         holder.kill()
         holder.wait()

@@ -38,9 +38,9 @@ struct wanted {
 
 struct start {
   int fd;
-  SSL *ssl;          /* NULL: without TLS, or not connected */
-  bool is_connected; /* the socket */
-  bool is_open;      /* requests can be sent */
+  SSL *ssl;            /* NULL: without TLS, or not connected */
+  bool is_connected;   /* the socket */
+  bool is_open;        /* requests can be sent */
   size_t next;         /* request */
   char head[HEAD_MAX]; /* of an HTTP answer, or a line of RESP */
   size_t head_size;

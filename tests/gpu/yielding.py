@@ -40,12 +40,14 @@ def wait(condition, what):
 
 
 def users(parent):
-    """Children of the agent that compute on a GPU: NVML, by which one of them looks for other programs, needs no uvm."""
+    """Children of the agent that have a context on a GPU, by the driver. What looks for other programs has none."""
     found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
+    listed = subprocess.run(["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"], capture_output=True, text=True)
+    for pid in listed.stdout.split():
+        path = pathlib.Path("/proc", pid)
         try:
             if int((path / "stat").read_text().rsplit(")", 1)[1].split()[1]) == parent:
-                found += [path for fd in (path / "fd").iterdir() if os.readlink(fd) == "/dev/nvidia-uvm"][:1]
+                found.append(path)
         except OSError:
             pass
     return found

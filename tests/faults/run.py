@@ -122,6 +122,8 @@ def injure(world, faults, options, randomness, counts):
             counts[fault.name] += 1
             if undo:
                 schedule.after(seconds, undo)
+        if counts.total() % 20 == 0:
+            world.resume_drifted()
         next_at = time.monotonic() + randomness.uniform(0.3, 3)
     while schedule.due:
         schedule.run_due()
@@ -135,6 +137,7 @@ def calm_down(world):
 
     def is_calm():
         world.tend()
+        world.resume_drifted()
         open_jobs = world.postgres.sql("SELECT count(*) FROM jobs WHERE state IN ('queued', 'running')", check=False)
         return open_jobs == [["0"]] and not any(world.spool_pending(agent) for agent in world.agents)
 

@@ -348,6 +348,19 @@ class World:
                     self.history.add("died", who=program.name, status=status)
                 program.start()
 
+    def resume_drifted(self):
+        """As an operator who knows that the load of this machine changes: a device that drifted would get no leases again."""
+        for server in self.servers:
+            status, answer, _ = self.request(server, "GET", "/v1/agents?limit=1000", timeout=2)
+            if status != 200:
+                continue
+            for agent in answer["items"]:
+                for device in agent["devices"]:
+                    if (device.get("drain_reason") or "").startswith("drift"):
+                        self.request(server, "POST", f"/v1/agents/{agent['agent']}/drain",
+                                     {"device": device["device"], "reason": None})
+            return
+
     def spool_pending(self, agent):
         """Records that the server has not acknowledged, by the folder of an agent that has ended or is idle."""
         folder = self.folder / agent.name

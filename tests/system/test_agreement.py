@@ -3,9 +3,10 @@
 import hashlib
 
 import pytest
-from hands import ENVIRONMENT, hands, server  # noqa: F401 (fixtures)
+from hands import hands, server  # noqa: F401 (fixtures)
 from harness import wavetune
 
+ENVIRONMENT = {"rocm": "6.4.1", "gpu": "Test GPU", "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
 SPACE = {"parameters": {"A": [0, 1, 2, 3]}, "default": {"A": 0}}
 RATIOS = {0: 1.0, 1: 0.5, 2: 0.5001, 3: 0.9}
 
@@ -39,7 +40,7 @@ def kernel(server):
 @pytest.fixture
 def tune(server, hands, kernel):
     """Submits a job and measures it as told; returns it."""
-    hand = hands("node1")
+    hand = hands("node1", environment=ENVIRONMENT)
 
     def tune(run="", space=SPACE, **facts):
         answer = server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 64}, "space": space, "run": run,
@@ -105,7 +106,7 @@ def test_a_default_that_the_interpreter_contradicts_has_no_winner(server, tune):
 
 def test_a_baseline_that_fails_because_of_the_interpreter_is_no_failure(server, hands, tune, kernel):
     server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 8}, "space": SPACE, "environment": ENVIRONMENT})
-    hand = hands("node2")
+    hand = hands("node2", environment=ENVIRONMENT)
     lease = hand.pull().json
     hand.post(lease, configs=[0], baseline_failed=[0], **told(a="+x"))
     job = server.get(f"/v1/jobs/{lease['job']}")

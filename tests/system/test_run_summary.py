@@ -39,6 +39,7 @@ FILES = {
     "deploy/packages.sh": "packages_install() { :; }\nPACKAGES_BUILD= PACKAGES_RUN= PACKAGES_TEST=\n",
     "tests/python-env.sh": "#!/bin/sh\n",
     "tests/browser-env.sh": "#!/bin/sh\n",
+    "tests/manifests.sh": "#!/bin/sh\n",
     "test_some.c": """#include <criterion/criterion.h>
 #include <signal.h>
 Test(some, passes) { cr_assert(1); }
@@ -91,7 +92,7 @@ def tree(tmp_path_factory):
     for name, text in FILES.items():
         (tree / name).parent.mkdir(exist_ok=True)
         (tree / name).write_text(text)
-    for name in ("python-env.sh", "browser-env.sh"):
+    for name in ("python-env.sh", "browser-env.sh", "manifests.sh"):
         (tree / "tests" / name).chmod(0o755)
     for name in ("run.sh", "summary.py"):
         shutil.copy(SOURCE / "tests" / name, tree / "tests" / name)

@@ -321,7 +321,7 @@ def cpu_seconds(pid, waited_for=False):
     """User and system time of a process so far; 0 when it is gone."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0.0
     ticks = int(fields[11]) + int(fields[12]) + (int(fields[13]) + int(fields[14]) if waited_for else 0)
     return ticks / os.sysconf("SC_CLK_TCK")

@@ -27,13 +27,12 @@ prefix=$work/libraries sysroot=$work/sysroot jobs=$(nproc)
 logged() { "$@" >>"$work/build.log" 2>&1 || { tail -40 "$work/build.log" >&2; echo "failed: $*" >&2; exit 1; }; }
 : >"$work/build.log"
 
-# apt with lists of its own, so that this machine's settings stay as they are.
+# apt with lists of its own, of this machine's mirrors with their sources, so that its settings stay as they are.
 mkdir -p "$work/apt/lists/partial" "$work/sources"
-for suite in "debian bookworm" "debian bookworm-updates" "debian-security bookworm-security"; do
-  for type in deb deb-src; do
-    echo "$type [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/${suite% *} ${suite#* } main"
-  done
-done >"$work/apt/sources.list"
+apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | grep ' bookworm' | sort -u |
+  while read -r mirror suite; do
+    printf '%s [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' deb "$mirror" "$suite" deb-src "$mirror" "$suite"
+  done >"$work/apt/sources.list"
 apt_own() {
   local tool=$1
   shift

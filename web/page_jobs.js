@@ -235,7 +235,8 @@ export async function show({ main, query, signal }) {
       still = new Set(page.items.map((job) => job.job));
     for (const id of known.keys()) if (Number(id) < from && Number(id) >= to && !still.has(id)) known.delete(id);
     keep(page);
-    const oldest = Math.min(...[...known.keys()].map(Number));
+    let oldest = Infinity;
+    for (const id of known.keys()) oldest = Math.min(oldest, Number(id));
     if (turnsTo !== null) keep(await read({ limit: NEWEST }));
     turnsTo = page.next !== null && oldest < to ? page.next : null;
     if (!filter.state || filter.state === "running") {

@@ -348,6 +348,8 @@ static void easy_prepare(const struct http_client *client, const struct http_req
   const char *certificates = client->authorities ? client->authorities : authorities_file();
   if (certificates)
     curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
+  if (client->authorities) /* these alone: libcurl would search its folder of others, too */
+    curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
   if (client->certificate) {
     curl_easy_setopt(easy, CURLOPT_SSLCERT, client->certificate);
     curl_easy_setopt(easy, CURLOPT_SSLKEY, client->key);
@@ -546,10 +548,10 @@ bool http_send(struct http_client *client, const struct http_request *request,
   if (client->token_command && !client->token_got_ms && !token_get(client, error))
     return false;
 
-  for (;;) {
+  for (bool is_renewed = false;; is_renewed = true) {
     if (!send_to_servers(client, request, ret, error))
       return false;
-    if (ret->status != HTTP_UNAUTHORIZED || !client->token_command ||
+    if (ret->status != HTTP_UNAUTHORIZED || !client->token_command || is_renewed ||
         clock_monotonic_ms() - client->token_got_ms < TOKEN_NEW_MS)
       return true;
     http_response_release(ret);

@@ -6,17 +6,23 @@
 #
 # Agents that an operator drained for another reason stay so.
 set -eu
-agents=$(wavetune agents --json)
-sinfo --noheader --Node --format '%N %T' | sort -u | AGENTS=$agents python3 -c '
-import json, os, sys
-drained = {node for node, state in (line.split() for line in sys.stdin) if state.rstrip("*").startswith("drain")}
-for agent in json.loads(os.environ["AGENTS"]):
+# In a file: the listing of a large fleet is too long for an argument. What fails ends the script here, before anything is resumed.
+agents=$(mktemp)
+trap 'rm -f "$agents"' EXIT
+wavetune agents --json >"$agents"
+nodes=$(sinfo --noheader --Node --format '%N %T')
+[ -n "$nodes" ] || { echo "sinfo lists no node" >&2; exit 1; }
+printf '%s\n' "$nodes" | sort -u | python3 -c '
+import json, sys
+states = dict(line.split() for line in sys.stdin)
+drained = {node for node, state in states.items() if state.rstrip("*").startswith("drain")}
+for agent in json.load(open(sys.argv[1])):
     ours = (agent.get("drain_reason") or "").startswith("slurm:")
     if agent["name"] in drained and agent["state"] == "live":
         print("drain", agent["agent"])
-    elif agent["name"] not in drained and ours:
+    elif agent["name"] in states and agent["name"] not in drained and ours:
         print("resume", agent["agent"])
-' | while read -r what agent; do
+' "$agents" | while read -r what agent; do
   if [ "$what" = drain ]; then
     wavetune agents drain "$agent" --reason "slurm: the node is drained"
   else

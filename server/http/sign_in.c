@@ -123,13 +123,19 @@ static bool user_is_good(const char *user) {
   return c > user && !*c;
 }
 
-/* Whether one of the names in a list "a, b" fits. */
+/* Whether one of the names in a list "a, b" fits. A name may have blanks within. */
 static bool group_fits(const char *pattern, const char *list) {
   cleanup_free char *names = xstrdup(list);
   char *state;
-  for (char *name = strtok_r(names, ", \t", &state); name; name = strtok_r(NULL, ", \t", &state))
-    if (fnmatch(pattern, name, 0) == 0)
+  for (char *name = strtok_r(names, ",", &state); name; name = strtok_r(NULL, ",", &state)) {
+    name += strspn(name, " \t");
+    size_t size = strlen(name);
+    while (size > 0 && (name[size - 1] == ' ' || name[size - 1] == '\t'))
+      name[--size] = '\0';
+    if (size > 0 && fnmatch(pattern, name, 0) == 0)
       return true;
+  }
+
   return false;
 }
 

@@ -118,6 +118,7 @@ static void attempt_end(struct issuer_keys *keys, struct jwt_keys *fetched,
   const char *issuer = keys->issuer->issuer;
   bool was_failing = keys->is_failing;
   keys->is_fetching = false;
+  keys->tried_ms = clock_monotonic_ms(); /* a slow issuer is given its pause, too */
   keys->is_failing = !fetched;
   counter_add(COUNTER_oidc_fetches, 1);
 

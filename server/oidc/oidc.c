@@ -146,6 +146,7 @@ static bool identity_store(struct db *db, const struct identity *identity, const
   bind_digest(&put, "digest", &identity->digest);
   bind_integer(&put, "until_s", until_s);
   bind_text(&put, "issuer", identity->issuer);
+  bind_integer(&put, "issued_s", (int64_t)issued_s - JWT_LEEWAY_S);
   if (identity->channels.n) {
     db_array_init(&channels);
     for (size_t i = 0; i < identity->channels.n; i++)

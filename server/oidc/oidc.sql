@@ -10,9 +10,12 @@ WHERE digest = :digest::bytea
 -- No row: it was revoked after the token was issued.
 -- name: identity_put
 INSERT INTO tokens (name, role, also, digest, expires_at, channels, issuer, made_by)
-VALUES (:name, split_part(:role, ',', 1)::token_role,
-        (string_to_array(:role, ','))[2:]::token_role[], :digest::bytea,
-        to_timestamp(:until_s::bigint), :channels::text[], :issuer, '(server)')
+SELECT :name, split_part(:role, ',', 1)::token_role,
+       (string_to_array(:role, ','))[2:]::token_role[], :digest::bytea,
+       to_timestamp(:until_s::bigint), :channels::text[], :issuer, '(server)'
+WHERE NOT EXISTS (SELECT FROM tokens
+                  WHERE issuer = :issuer AND name = :name
+                    AND revoked_at >= to_timestamp(:issued_s::bigint))
 ON CONFLICT (digest) DO UPDATE
     SET expires_at = GREATEST(tokens.expires_at, excluded.expires_at)
     WHERE tokens.revoked_at IS NULL

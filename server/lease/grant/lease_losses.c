@@ -340,6 +340,7 @@ static bool leases_expire_all(struct worker *worker, struct error *error) {
   struct lease_clock *clock = &worker->lease_clock;
   int64_t began_ms = clock_monotonic_ms();
   bool of_all = !clock->due_since_ms || began_ms >= clock->expire_all_ms;
+  int64_t since_ms = clock->due_since_ms;
   bool ok = true, more = true, is_searched = true, may_defer = true;
   if (of_all)
     clock->due_since_ms = 0;
@@ -347,12 +348,15 @@ static bool leases_expire_all(struct worker *worker, struct error *error) {
 
   while (ok && more)
     ok = expire_page(worker, of_all, &is_searched, &more, error);
-  if (!ok || !is_searched)
-    return ok;
+  if (ok && !is_searched)
+    return true;
   while (ok && may_defer)
     ok = due_defer(worker, &may_defer, error);
-  if (!ok)
+  if (!ok) { /* where a search of all takes too long, those that are due are found still */
+    clock->due_since_ms = since_ms;
+    clock->expire_all_ms = next_ms(began_ms, SWEEP_PACE_MS, SWEEP_MOST_MS);
     return false;
+  }
 
   clock->due_since_ms = began_ms + clock->ahead_least_ms - DUE_MARGIN_MS;
   if (of_all)

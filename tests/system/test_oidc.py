@@ -175,6 +175,8 @@ def test_a_revoked_identity_is_refused_until_a_token_is_issued_later(serve, issu
     postgres.sql("update tokens set created_at = created_at - interval '3 min', revoked_at = revoked_at - interval '3 min' "
                  "where issuer is not null", conninfo=database)
     accepted(server, issuer.token(jti="later"))
+    early = issuer.token(jti="early", iat=int(time.time()) - 170)
+    assert own(server, early).status == 401, "it was issued before the identity was revoked"
     assert [bool(t["revoked_at"]) for t in server.items("/v1/tokens") if t["name"] == MAIN] == [True, False]
 
 

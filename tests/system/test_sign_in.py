@@ -41,6 +41,7 @@ def test_a_user_acts_as_the_token_of_the_first_rule_that_fits(server):
     for user, groups, name, role in (("root@example.com", "tuners", "root", "admin"),
                                      ("alice@example.com", "all, tuners", "tuners:alice@example.com", "operator,submitter"),
                                      ("bob@example.com", None, "viewers:bob@example.com", "reader"),
+                                     ("bob@example.com", "not tuners,tuners too", "viewers:bob@example.com", "reader"),
                                      ("bob@example.com", "tunersx,xtuners", "viewers:bob@example.com", "reader")):
         own = plain(server, "/v1/token", stated(user, groups))
         assert own.status == 200 and own.json["name"] == name and set(own.json["role"].split(",")) == set(role.split(",")), own

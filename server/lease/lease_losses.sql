@@ -1,15 +1,11 @@
 -- Leases that were lost, configs that are given up, and leases of jobs that have ended.
 
--- Held leases that have expired; they are locked. uncharged_us: how long each was held, less what
--- its owner was charged for when results were posted.
+-- Held leases that have expired; they are locked.
 -- name: leases_expire
 WITH gone AS MATERIALIZED (
-    SELECT id, job_id, owner_id, epoch, agent, device, fruitless,
-           (extract(epoch FROM now() - granted_at) * 1e6)::bigint
-               - epoch_device_us - epoch_opening_us AS uncharged_us,
-           CASE WHEN current_config <@ remaining THEN current_config END AS config
-    FROM leases
-    WHERE state = 'held' AND expires_at < now()
+    SELECT *
+    FROM held_leases
+    WHERE expires_at < now()
     ORDER BY expires_at, id
     LIMIT :limit::bigint
     FOR UPDATE SKIP LOCKED)
@@ -24,13 +20,9 @@ ORDER BY gone.id;
 -- all of them.
 -- name: leases_expire_due
 WITH gone AS MATERIALIZED (
-    SELECT id, job_id, owner_id, epoch, agent, device, fruitless,
-           (extract(epoch FROM now() - granted_at) * 1e6)::bigint
-               - epoch_device_us - epoch_opening_us AS uncharged_us,
-           CASE WHEN current_config <@ remaining THEN current_config END AS config
-    FROM leases
-    WHERE state = 'held'
-      AND due_at >= to_timestamp(:since_ms::bigint / 1000.0::float8)
+    SELECT *
+    FROM held_leases
+    WHERE due_at >= to_timestamp(:since_ms::bigint / 1000.0::float8)
       AND due_at < now()
       AND expires_at < now()
     ORDER BY due_at
@@ -78,12 +70,9 @@ WHERE id IN (
 -- The leases that an agent held when it was restarted; they are locked.
 -- name: leases_reclaim
 WITH gone AS MATERIALIZED (
-    SELECT id, job_id, owner_id, epoch, agent, device, fruitless,
-           (extract(epoch FROM now() - granted_at) * 1e6)::bigint
-               - epoch_device_us - epoch_opening_us AS uncharged_us,
-           CASE WHEN current_config <@ remaining THEN current_config END AS config
-    FROM leases
-    WHERE state = 'held' AND agent = :agent
+    SELECT *
+    FROM held_leases
+    WHERE agent = :agent
     ORDER BY id
     FOR UPDATE)
 SELECT gone.*, e.hardware_digest

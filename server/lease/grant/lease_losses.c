@@ -277,11 +277,12 @@ static bool leases_shorten(struct db *db, int64_t lease_ms, struct error *error)
   return db_run(db, &sql_leases_shorten, &parameters, NULL, error);
 }
 
-/* Defers those of a page of due leases that were renewed. */
-static bool due_defer(struct worker *worker, bool *ret_more, struct error *error) {
+/* Defers those of a page of leases that were due since then and were renewed. */
+static bool due_defer(struct worker *worker, int64_t since_ms, bool *ret_more,
+                      struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "since_ms", worker->lease_clock.due_since_ms);
+  bind_integer(&parameters, "since_ms", since_ms);
   bind_integer(&parameters, "limit", PAGE);
   if (!db_run(worker->db, &sql_leases_defer, &parameters, &rows, error))
     return false;
@@ -289,9 +290,9 @@ static bool due_defer(struct worker *worker, bool *ret_more, struct error *error
   return true;
 }
 
-/* Expires one page, of all held leases or of those that are due. Agents must not lose their leases
- * because a server or a database was unavailable. */
-static bool expire_page(struct worker *worker, bool of_all, bool *ret_searched, bool *ret_more,
+/* Expires one page of those that were due since then (0: of all held leases). Agents must not lose
+ * their leases because a server or a database was unavailable. */
+static bool expire_page(struct worker *worker, int64_t since_ms, bool *ret_searched, bool *ret_more,
                         struct error *error) {
   cleanup_losses struct lease_losses losses = {0};
   *ret_searched = *ret_more = false;
@@ -312,8 +313,8 @@ static bool expire_page(struct worker *worker, bool of_all, bool *ret_searched, 
     return is_good;
   }
 
-  is_good = of_all ? leases_expire(worker, PAGE, &losses, error)
-                   : leases_expire_due(worker, clock->due_since_ms, PAGE, &losses, error);
+  is_good = since_ms ? leases_expire_due(worker, since_ms, PAGE, &losses, error)
+                     : leases_expire(worker, PAGE, &losses, error);
   if (!db_end(worker->db, is_good, error))
     return false;
 
@@ -339,29 +340,25 @@ static int64_t next_ms(int64_t began_ms, int64_t pace_ms, int64_t most_ms) {
 static bool leases_expire_all(struct worker *worker, struct error *error) {
   struct lease_clock *clock = &worker->lease_clock;
   int64_t began_ms = clock_monotonic_ms();
-  bool of_all = !clock->due_since_ms || began_ms >= clock->expire_all_ms;
-  int64_t since_ms = clock->due_since_ms;
+  int64_t since_ms = began_ms >= clock->expire_all_ms ? 0 : clock->due_since_ms;
   bool ok = true, more = true, is_searched = true, may_defer = true;
-  if (of_all)
-    clock->due_since_ms = 0;
   clock->expire_ms = began_ms + EXPIRE_PACE_MS;
 
   while (ok && more)
-    ok = expire_page(worker, of_all, &is_searched, &more, error);
+    ok = expire_page(worker, since_ms, &is_searched, &more, error);
   if (ok && !is_searched)
     return true;
   while (ok && may_defer)
-    ok = due_defer(worker, &may_defer, error);
-  if (!ok) { /* where a search of all takes too long, those that are due are found still */
-    clock->due_since_ms = since_ms;
-    clock->expire_all_ms = next_ms(began_ms, SWEEP_PACE_MS, SWEEP_MOST_MS);
-    return false;
-  }
+    ok = due_defer(worker, since_ms, &may_defer, error);
 
-  clock->due_since_ms = began_ms + clock->ahead_least_ms - DUE_MARGIN_MS;
-  if (of_all)
+  /* Also after a failure: where a search of all takes too long, those that are due are found. */
+  if (!since_ms)
     clock->expire_all_ms = next_ms(began_ms, SWEEP_PACE_MS, SWEEP_MOST_MS);
-  return true;
+  if (ok)
+    clock->due_since_ms = began_ms + clock->ahead_least_ms - DUE_MARGIN_MS;
+  else
+    clock->expire_ms = next_ms(began_ms, EXPIRE_PACE_MS, SWEEP_PACE_MS);
+  return ok;
 }
 
 /* Gives up leases that avoid all agents which could measure them. Each is given up in its own

@@ -18,6 +18,8 @@
 #define HTTP_UNAUTHORIZED 401
 #define TOKEN_BYTES_MAX 8192
 /* A token that is refused sooner is not good, rather than one that has ended. */
+#define RENEWALS_MAX 5 /* of the token for one request: a short-lived one may end again meanwhile  \
+                        */
 #define TOKEN_NEW_MS 1000
 #define POLL_MS 1000 /* curl's own timers and a cancel wake it earlier */
 
@@ -548,10 +550,10 @@ bool http_send(struct http_client *client, const struct http_request *request,
   if (client->token_command && !client->token_got_ms && !token_get(client, error))
     return false;
 
-  for (bool is_renewed = false;; is_renewed = true) {
+  for (int renewals = 0;; renewals++) {
     if (!send_to_servers(client, request, ret, error))
       return false;
-    if (ret->status != HTTP_UNAUTHORIZED || !client->token_command || is_renewed ||
+    if (ret->status != HTTP_UNAUTHORIZED || !client->token_command || renewals == RENEWALS_MAX ||
         clock_monotonic_ms() - client->token_got_ms < TOKEN_NEW_MS)
       return true;
     http_response_release(ret);

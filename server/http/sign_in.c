@@ -1,4 +1,4 @@
-/* The rules of --sign-in, and who a trusted proxy says that a request is from. */
+/* The rules of --sign-in, and the user that a trusted proxy states for a request. */
 #include "server/http/sign_in.h"
 
 #include <fnmatch.h>
@@ -164,10 +164,11 @@ bool sign_in_find(const struct connection *connection, struct auth_token *ret_to
 
   const struct rule *rule = rule_find(rules, user, connection->headers[HEADER_FORWARDED_GROUPS]);
   if (!rule)
-    return error_set(error,
-                     "you are signed in as \"%.100s\", who may not use this server: an operator "
-                     "permits it with serve --sign-in",
-                     user);
+    return error_set(
+        error,
+        "you are signed in as \"%.100s\", and no rule lets you use this server: an operator "
+        "adds one with serve --sign-in",
+        user);
 
   if (!auth_find_name(connection->server->auth, rule->token, ret_token))
     return error_set(error,
@@ -175,12 +176,15 @@ bool sign_in_find(const struct connection *connection, struct auth_token *ret_to
                      "as: an admin makes it with \"wavetune token make %s --role ROLE\"",
                      user, rule->token, rule->token);
   if (ret_token->roles & (TOKEN_AGENT | TOKEN_ENROL))
-    return error_set(error,
-                     "you are signed in as \"%.100s\", but \"%s\" is a token of agents, as which "
-                     "nobody can act in a browser: name another one with serve --sign-in",
-                     user, rule->token);
+    return error_set(
+        error,
+        "you are signed in as \"%.100s\", but \"%s\" is a token of agents, which cannot be "
+        "used in a browser: name another one with serve --sign-in",
+        user, rule->token);
 
   bool is_shared = rule->is_group || strpbrk(rule->name, "*?[\\") != NULL;
+  for (size_t i = 0; i < rules->n; i++)
+    is_shared |= &rules->rules[i] != rule && string_equal(rules->rules[i].token, rule->token);
   char name[TOKEN_NAME_SIZE];
   int length = snprintf(name, sizeof name, "%s:%s", rule->token, user);
   if (!is_shared)

@@ -257,16 +257,16 @@ static unsigned char *signature_of(const struct jwt *jwt, bool is_ec, size_t *re
 
 enum jwt_answer jwt_verify(const struct jwt *jwt, const struct jwt_keys *keys,
                            struct error *error) {
+  const char *alg = json_string_value(json_object_get(jwt->head, "alg"));
   const struct jwt_key *key = NULL;
-  for (size_t i = 0; i < keys->n && !key; i++)
-    if (strcmp(keys->all[i].kid, jwt->kid) == 0)
+  for (size_t i = 0; i < keys->n; i++) /* keys of two types may have one kid (RFC 7517, 4.5) */
+    if (strcmp(keys->all[i].kid, jwt->kid) == 0 && (!key || string_equal(alg, keys->all[i].alg)))
       key = &keys->all[i];
   if (!key) {
     error_of(error, ERROR_UNAUTHENTICATED, "the issuer has no key \"%.64s\"", jwt->kid);
     return JWT_UNKNOWN_KEY;
   }
 
-  const char *alg = json_string_value(json_object_get(jwt->head, "alg"));
   if (!string_equal(alg, key->alg)) {
     error_of(error, ERROR_UNAUTHENTICATED,
              "its algorithm is \"%.32s\"; that of the key \"%.64s\" is %s", alg ? alg : "",

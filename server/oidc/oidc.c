@@ -131,16 +131,14 @@ static enum oidc_answer token_verify(struct oidc *oidc, const struct jwt *jwt,
   return OIDC_IDENTIFIED;
 }
 
-/* Puts the identity's row, and a row of the audit. */
-static bool identity_store(struct db *db, const struct identity *identity, const struct jwt *jwt,
+/* Puts the identity's row, whose digest is then its own, and a row of the audit. */
+static bool identity_store(struct db *db, struct identity *identity, const struct jwt *jwt,
                            int64_t until_s, struct request *request, struct error *error) {
-  cleanup_parameters struct db_parameters freed = {0}, put = {0};
+  cleanup_parameters struct db_parameters put = {0};
   cleanup_rows struct db_rows *rows = NULL;
   struct db_array channels;
   double issued_s = json_number_value(json_object_get(jwt->claims, "iat"));
 
-  bind_digest(&freed, "digest", &identity->digest);
-  bind_integer(&freed, "issued_s", (int64_t)issued_s - JWT_LEEWAY_S);
   bind_text(&put, "name", identity->name);
   bind_text(&put, "role", identity->role);
   bind_digest(&put, "digest", &identity->digest);
@@ -158,12 +156,12 @@ static bool identity_store(struct db *db, const struct identity *identity, const
 
   if (!db_begin(db, error))
     return false;
-  bool ok = db_run(db, &sql_identity_free_digest, &freed, NULL, error) &&
-            db_run(db, &sql_identity_put, &put, &rows, error);
+  bool ok = db_run(db, &sql_identity_put, &put, &rows, error);
   if (ok && !db_count(rows))
     ok = error_of(error, ERROR_UNAUTHENTICATED,
                   "the tokens of \"%s\" that were issued until now were revoked", identity->name);
   if (ok) {
+    identity->digest = db_get_digest(rows, 0, "digest");
     char peer[ADDRESS_SIZE]; /* request_author would remember a request without a token */
     const struct author author = {db_get_integer(rows, 0, "id"), identity->name, identity->role,
                                   client_address(request, peer)};

@@ -7,7 +7,7 @@
  *                "role": "submitter,publisher", "channels": ["nightly-*"]}]}]
  *
  * A rule holds for a token that has all of its claims: with the same text, or, where the rule's
- * text ends with "*", with one that begins so. The first that holds counts. Each names an id that
+ * text ends with "*", with one that begins so. The first that matches counts. Each names an id that
  * never changes hands, as the name of a repository can.
  *
  * Memory: issuers own their texts. Threads: pure functions; issuers do not change. */
@@ -54,7 +54,7 @@ must_check bool oidc_url_is_good(const char *url);
 /* NULL: there is none with this URL. */
 const struct oidc_issuer *oidc_issuer_find(const struct oidc_issuers *issuers, const char *url);
 
-/* The first rule that holds; NULL: none does. */
+/* The first rule that matches; NULL: none does. */
 const struct oidc_rule *oidc_rule_find(const struct oidc_issuer *issuer, const json_t *claims);
 
 /* The claims that the issuer's rules name, as the token has them: `ref "refs/heads/x", …`. The

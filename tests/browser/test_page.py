@@ -114,7 +114,7 @@ def test_a_person_whom_a_proxy_signed_in_needs_no_token(tab, world):
 
     stranger = tab(None, **behind_proxy("zoe@elsewhere.com"))
     stranger.page.goto(world.server.url)
-    stranger.page.get_by_text("who may not use this server").wait_for()
+    stranger.page.get_by_text("no rule lets you use this server").wait_for()
     assert stranger.page.get_by_label("Token").is_visible() and stranger.complaints == []
 
 

@@ -49,7 +49,7 @@ def test_a_user_acts_as_the_token_of_the_first_rule_that_fits(server):
 
 
 def test_who_is_refused_learns_why(server):
-    for headers, why in ((stated("mallory@elsewhere.com"), "may not use this server"), (stated("x", "machines"), "a token of agents"),
+    for headers, why in ((stated("mallory@elsewhere.com"), "no rule lets you use this server"), (stated("x", "machines"), "a token of agents"),
                          (stated("x", "ghosts"), 'no live token "nothing"'), (stated("bob@example.com", secret="wrong"), "right secret"),
                          (stated("bob@example.com", secret=None), "right secret"), (stated(""), "name is empty"),
                          (stated("b\xf6b@example.com"), "printable ASCII"), (stated("a b@example.com"), "without blanks"),
@@ -193,7 +193,7 @@ def test_a_person_signs_in_through_nginx(proxy, server):
     assert ask("GET", "/", "bob").status == 200 and ask("GET", "/web/app.js", "bob").status == 200
     assert ask("GET", "/v1/token", "alice").json["name"] == "tuners:alice@example.com"
     assert ask("GET", "/v1/token", "bob").json["name"] == "viewers:bob@example.com"
-    assert "may not use" in ask("GET", "/v1/sign-in", "mallory").json["problem"]
+    assert "no rule lets you" in ask("GET", "/v1/sign-in", "mallory").json["problem"]
 
     forged = {"X_Forwarded_User": "root@example.com", "X_Forwarded_Groups": "tuners", "X_Wavetune_Proxy": SECRET,
               "Authorization": f"Bearer {server.token}", "X_Client_Cert": urllib.parse.quote("x")}

@@ -3,6 +3,7 @@
 #
 #   check WHAT COMMAND…   runs the command, and prints "ok WHAT", or "NOT OK WHAT" and the end of its output
 #   wait_until SECONDS COMMAND…
+#   programs_build LOG    the release build's programs, with the packages that they need
 #   checks_end            prints "N passed, N failed (S s)"; false if one failed or there was none
 #
 # A function as COMMAND may hold several commands; its last one decides.
@@ -36,4 +37,12 @@ wait_until() {
     [ $SECONDS -lt $end ] || return 1
     sleep 0.2
   done
+}
+
+programs_build() {
+  # shellcheck disable=SC2086
+  packages_install $PACKAGES_BUILD $PACKAGES_RUN
+  mkdir -p build
+  { cmake --preset release && cmake --build --preset release --target wavetune wavetune-agent wavetune-server; } >"$1" ||
+    { tail -50 "$1"; exit 1; }
 }

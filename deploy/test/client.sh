@@ -15,10 +15,8 @@ work=${WORK:-$PWD/build/client-test}
 mkdir -p "$work"
 work=$(realpath "$work")
 [ "$(id -u)" -eq 0 ] || { echo "chroot and mmdebstrap need root" >&2; exit 2; }
-# shellcheck disable=SC2086
-packages_install $PACKAGES_BUILD $PACKAGES_RUN mmdebstrap openssl binutils
-{ cmake --preset release && cmake --build --preset release --target wavetune wavetune-agent wavetune-server; } >"$work/build.log" ||
-  { tail -50 "$work/build.log"; exit 1; }
+packages_install mmdebstrap openssl binutils
+programs_build "$work/build.log"
 
 echo "== build"
 check "the client is built" deploy/client/build.sh

@@ -12,6 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/packages.sh
 . deploy/packages.sh
+. deploy/test/checks.sh
 packages_install openssl curl
 work=$(realpath -m "${WORK:-build/kubernetes-test}")
 mkdir -p "$work/bin"
@@ -62,31 +63,10 @@ finish() {
   rm -rf "$D"
 }
 trap finish EXIT
-passed=0 failed=0
-check() { # WHAT COMMAND…
-  local what=$1
-  shift
-  if "$@" >"$D/check.log" 2>&1; then
-    echo "ok: $what"
-    passed=$((passed + 1))
-  else
-    echo "NOT OK: $what"
-    tail -5 "$D/check.log" | sed 's/^/    /'
-    failed=$((failed + 1))
-  fi
-}
 refused() { # SENTENCE COMMAND…: it fails, and says so
   local sentence=$1
   shift
   ! "$@" >"$D/refused.log" 2>&1 && grep -q -- "$sentence" "$D/refused.log" || { cat "$D/refused.log"; return 1; }
-}
-until_true() { # SECONDS COMMAND…
-  local end=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [ $SECONDS -lt $end ] || return 1
-    sleep 0.5
-  done
 }
 start() { # NAME COMMAND…
   local name=$1
@@ -109,7 +89,7 @@ start apiserver kube-apiserver --etcd-servers http://127.0.0.1:23790 --bind-addr
   --service-cluster-ip-range 127.16.0.0/16 --service-account-issuer https://127.0.0.1:16443 \
   --service-account-signing-key-file "$D/sa.key" --service-account-key-file "$D/sa.pub" \
   --enable-admission-plugins ServiceAccount,PodSecurity,NodeRestriction --endpoint-reconciler-type none
-until_true 60 curl -skf -H "Authorization: Bearer $token" https://127.0.0.1:16443/readyz -o /dev/null ||
+wait_until 60 curl -skf -H "Authorization: Bearer $token" https://127.0.0.1:16443/readyz -o /dev/null ||
   { tail -5 "$D"/*.log; echo "the API server did not start" >&2; exit 1; }
 kubectl config set-cluster test --server https://127.0.0.1:16443 --certificate-authority "$D/certs/apiserver.crt" >/dev/null
 kubectl config set-credentials admin --token "$token" >/dev/null
@@ -134,5 +114,4 @@ done
 # shellcheck source=/dev/null
 . deploy/test/kubernetes-checks.sh
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+checks_end

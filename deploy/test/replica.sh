@@ -9,9 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
-# shellcheck disable=SC2086
-packages_install $PACKAGES_BUILD $PACKAGES_RUN python3
-mkdir -p build
-{ cmake --preset release && cmake --build --preset release --target wavetune wavetune-agent wavetune-server; } >build/replica.log ||
-  { tail -50 build/replica.log; exit 1; }
+. deploy/test/checks.sh
+packages_install python3
+programs_build build/replica.log
 exec python3 deploy/test/database.py replica

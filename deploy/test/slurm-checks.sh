@@ -33,61 +33,61 @@ visible() { # VARIABLE VALUE: each running agent's
 
 # A job of two nodes meets its time limit in the middle of a campaign. Slurm rounds the limit to a minute and TERM is early.
 job=$(tune --nodes=2 --gres=gpu:1 --exclusive=user --time=1 --signal=B:TERM@40)
-check "an agent on each node of the allocation" until_true 60 agents_are n1 n2
+check "an agent on each node of the allocation" wait_until 60 agents_are n1 n2
 check "it sees the GPUs that the job got: ROCR_VISIBLE_DEVICES" visible ROCR_VISIBLE_DEVICES 0
 check "and CUDA_VISIBLE_DEVICES" visible CUDA_VISIBLE_DEVICES 0
 submit 1001 1060 limit
-check "they tune" until_true 30 at_least wavetune_jobs_done_total 1
-check "at the time limit's signal the leases are handed back" until_true 90 grep -q 'the agents ended' "$W/job-$job.out"
-check "none is held, and none was lost" bash -c "$(declare -f metric metric_is until_true); until_true 10 metric_is 'wavetune_leases{state=\"held\"}' 0 && metric_is wavetune_leases_lost_total 0"
+check "they tune" wait_until 30 at_least wavetune_jobs_done_total 1
+check "at the time limit's signal the leases are handed back" wait_until 90 grep -q 'the agents ended' "$W/job-$job.out"
+check "none is held, and none was lost" bash -c "$(declare -f metric metric_is wait_until); wait_until 10 metric_is 'wavetune_leases{state=\"held\"}' 0 && metric_is wavetune_leases_lost_total 0"
 before=$(metric wavetune_jobs_done_total)
 check "in the middle of the campaign ($before of 60 jobs were done)" [ "$before" -lt 60 ]
-check "the job is queued again" until_true 60 job_is "$job" PENDING
-until_true 30 start_now "$job" >/dev/null 2>&1 || true
-check "a requeued job goes on" until_true 90 all_done 60
+check "the job is queued again" wait_until 60 job_is "$job" PENDING
+wait_until 30 start_now "$job" >/dev/null 2>&1 || true
+check "a requeued job goes on" wait_until 90 all_done 60
 check "with the same agents" bash -c "[ \$(wavetune agents --all --json | jq 'length') = 2 ]"
 check "no lease was lost" metric_is wavetune_leases_lost_total 0
 scancel "$job"
-check "scancel ends it" until_true 60 is_gone "$job"
+check "scancel ends it" wait_until 60 is_gone "$job"
 
 # A job is cut off without a signal: what its agents had measured is posted by the next job's.
 job=$(tune --nodes=1 --nodelist=n1 --gres=gpu:2 --time=10)
-until_true 60 agents_are n1 || true
+wait_until 60 agents_are n1 || true
 check "two GPUs of the node" visible ROCR_VISIBLE_DEVICES 0,1
 submit 2001 2020 cut
-until_true 60 at_least wavetune_jobs_done_total 62 || true
+wait_until 60 at_least wavetune_jobs_done_total 62 || true
 pkill -KILL -f "^[^ ]*wavetune-agent run --state $W/agents" || true
 scancel --signal=KILL --full "$job" || true
-check "a job that is killed ends" until_true 60 is_gone "$job"
+check "a job that is killed ends" wait_until 60 is_gone "$job"
 cut=$(metric wavetune_jobs_done_total)
 check "in the middle of a campaign" [ "$cut" -lt 80 ]
 job=$(IDLE=5 tune --nodes=1 --nodelist=n1 --gres=gpu:1 --time=10)
-check "the next job on the node completes it" until_true 90 all_done 80
-check "and ends when no work is left" until_true 60 is_gone "$job"
+check "the next job on the node completes it" wait_until 90 all_done 80
+check "and ends when no work is left" wait_until 60 is_gone "$job"
 left() { find "$W/agents" -name 'refused.jsonl' -size +0 | grep -q .; }
 check "no result was refused" bash -c "$(declare -f left); W=$W; ! left"
 check "no job failed" metric_is wavetune_jobs_failed_total 0
 
 # Idle nodes tune, and yield to jobs.
-until_true 30 nodes_idle || true
+wait_until 30 nodes_idle || true
 wavetune-agent run --state "$W/idle" --name n2 --busy-file "$W/busy/n2" --free-seconds 1 >"$W/idle.log" 2>&1 &
 idle=$!
 pids+=($idle)
-check "an idle node's agent works" until_true 30 agents_are n2
+check "an idle node's agent works" wait_until 30 agents_are n2
 lost=$(metric wavetune_leases_lost_total)
 submit 3001 3040 idle
 workers() { pgrep -P "$idle" -f '^[^ ]*wavetune-agent worker' >/dev/null; }
-check "it measures" until_true 30 workers
+check "it measures" wait_until 30 workers
 check "a Slurm job finds nothing of it running" srun --nodelist=n2 --ntasks=1 sh -c "! pgrep -P $idle -f '^[^ ]*wavetune-agent worker'"
-check "it measures again when the node has been free" until_true 30 workers
+check "it measures again when the node has been free" wait_until 30 workers
 srun --nodelist=n2 --ntasks=1 sleep 4 &
 holder=$!
 yielded() { wavetune agents --json | jq -e '.[] | select(.name == "n2") | .devices[] | select(.yielded_since != null)' >/dev/null; }
-check "the list of agents says why it waits" until_true 30 yielded
+check "the list of agents says why it waits" wait_until 30 yielded
 srun --nodelist=n2 --ntasks=1 true
 check "another job's end does not wake it while one runs" [ -e "$W/busy/n2" ]
 wait $holder
-check "after the last job it works" until_true 60 all_done 120
+check "after the last job it works" wait_until 60 all_done 120
 check "no lease was lost to jobs" metric_is wavetune_leases_lost_total "$lost"
 check "and no node was drained by its prolog" nodes_idle
 
@@ -95,9 +95,9 @@ check "and no node was drained by its prolog" nodes_idle
 is_state() { wavetune agents --json | jq -e '.[] | select(.name == "'"$1"'" and .state == "'"$2"'")' >/dev/null; }
 scontrol update nodename=n2 state=drain reason=repair
 check "scontrol drains a node: its agent drains" bash -c "deploy/slurm/drain.sh"
-check "it has the state" until_true 20 is_state n2 draining
+check "it has the state" wait_until 20 is_state n2 draining
 check "that of the other node does not" bash -c "[ \$(wavetune agents --all --json | jq '[.[] | select(.drain_reason != null)] | length') = 1 ]"
 scontrol update nodename=n2 state=resume
-until_true 20 nodes_idle || true
+wait_until 20 nodes_idle || true
 check "and is resumed with the node" deploy/slurm/drain.sh
-check "it is live again" until_true 20 is_state n2 live
+check "it is live again" wait_until 20 is_state n2 live

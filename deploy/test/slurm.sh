@@ -11,6 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/packages.sh
 . deploy/packages.sh
+. deploy/test/checks.sh
 PACKAGES="slurmctld slurmd slurm-client munge postgresql procps jq"
 # shellcheck disable=SC2086
 packages_install $PACKAGES
@@ -33,34 +34,13 @@ finish() {
   [ -n "${KEEP:-}" ] || rm -rf "$W" "$database"
 }
 trap finish EXIT
-passed=0 failed=0
-check() { # WHAT COMMAND…
-  local what=$1
-  shift
-  if "$@" >"$W/check.log" 2>&1; then
-    echo "ok: $what"
-    passed=$((passed + 1))
-  else
-    echo "NOT OK: $what"
-    tail -5 "$W/check.log" | sed 's/^/    /'
-    failed=$((failed + 1))
-  fi
-}
-until_true() { # SECONDS COMMAND…
-  local end=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [ $SECONDS -lt $end ] || return 1
-    sleep 0.3
-  done
-}
 
 # The server.
 chown postgres "$database"
 : >"$W/server.out"
 wavetune-server dev --folder "$database" --port 0 --lease-ms 10000 --heartbeat-ms 500 >"$W/server.out" 2>"$W/server.log" &
 pids+=($!)
-until_true 60 grep -q '^token ' "$W/server.out" || { cat "$W/server.log"; exit 1; }
+wait_until 60 grep -q '^token ' "$W/server.out" || { cat "$W/server.log"; exit 1; }
 WAVETUNE_URL=$(sed -n 's/^url //p' "$W/server.out")
 WAVETUNE_TOKEN=$(sed -n 's/^token //p' "$W/server.out")
 export WAVETUNE_URL WAVETUNE_TOKEN
@@ -122,10 +102,9 @@ export SLURM_CONF=$W/slurm.conf
 slurmctld -c -i -f "$SLURM_CONF"
 for n in n1 n2; do slurmd -f "$SLURM_CONF" -N $n; done
 nodes_idle() { [ "$(sinfo -h -N -o %T | sort -u)" = idle ]; }
-until_true 60 nodes_idle || { tail -5 "$W"/log/*; echo "Slurm did not start" >&2; exit 1; }
+wait_until 60 nodes_idle || { tail -5 "$W"/log/*; echo "Slurm did not start" >&2; exit 1; }
 
 # shellcheck source=/dev/null
 . deploy/test/slurm-checks.sh
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+checks_end

@@ -9,11 +9,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
-# shellcheck disable=SC2086
-packages_install $PACKAGES_BUILD $PACKAGES_RUN python3 git
-mkdir -p build
-{ cmake --preset release && cmake --build --preset release --target wavetune wavetune-agent wavetune-server; } >build/upgrade.log ||
-  { tail -50 build/upgrade.log; exit 1; }
+. deploy/test/checks.sh
+packages_install python3 git
+programs_build build/upgrade.log
 old=${1:-6f1344b0}
 old=$(git rev-parse "$old")
 source=build/upgrade-source

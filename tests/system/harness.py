@@ -371,7 +371,25 @@ class GatedKernel:
         self.gate.touch()
 
 
-class FakeServer:
+class Loopback:
+    """An HTTP server of a test on a free port, in a thread: `with` it. A subclass calls listen() with its handler."""
+
+    def listen(self, handler):
+        handler.log_message = lambda *_: None
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+
+    def __enter__(self):
+        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.http.shutdown()
+        self.http.server_close()
+
+
+class FakeServer(Loopback):
     """A server with the answers of the test: `answer(method, path)` returns (status, body) or (status, body, headers); a body
     that is not bytes travels as JSON. `with_body`: answer gets the request's body too. `with FakeServer(answer) as fake: … fake.url … fake.requests`."""
 
@@ -393,19 +411,8 @@ class FakeServer:
 
             do_GET = do_PUT = do_POST = do_DELETE = handle_any
 
-            def log_message(self, *_):
-                pass
-
-        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url, self.token = f"http://127.0.0.1:{self.http.server_port}", "wt_fake"
-
-    def __enter__(self):
-        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.http.shutdown()
-        self.http.server_close()
+        self.listen(Handler)
+        self.token = "wt_fake"
 
 
 def on_terminal(arguments, environment=None, timeout=600):

@@ -3,9 +3,9 @@
 import base64
 import http.server
 import json
-import threading
 import time
 
+import harness
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
@@ -35,7 +35,7 @@ class Key:
         return {"kid": self.kid, "use": "sig", "alg": self.alg, **more}
 
 
-class Issuer:
+class Issuer(harness.Loopback):
     """`with Issuer() as issuer: …`. `behaviour`: None, or a function (path, handler) that answers in its place and then
     returns True."""
 
@@ -60,21 +60,8 @@ class Issuer:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *_):
-                pass
-
-        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
+        self.listen(Handler)
         self.http.handle_error = lambda *_: None  # a server that ends closes its connection
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-
-    def __enter__(self):
-        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.http.shutdown()
-        self.http.server_close()
 
     def fetches(self):
         return self.requests.count(PATH_OF_KEYS)

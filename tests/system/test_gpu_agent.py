@@ -8,7 +8,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import threading
 import time
 import urllib.parse
 
@@ -118,7 +117,7 @@ def agent_on_gpu(start, server, tmp_path):
     return agent
 
 
-class Proxy:
+class Proxy(harness.Loopback):
     """A proxy between an agent and a server that answers `instead(method, path)`: (status, bytes), or None to pass the request
     on."""
 
@@ -142,19 +141,7 @@ class Proxy:
 
             do_GET = do_PUT = do_POST = handle_any
 
-            def log_message(self, *_):
-                pass
-
-        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-
-    def __enter__(self):
-        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.http.shutdown()
-        self.http.server_close()
+        self.listen(Handler)
 
 
 def test_tune_chooses_the_gpu_and_gives_each_way_of_failing_one_config(tmp_path):

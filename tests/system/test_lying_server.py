@@ -5,7 +5,6 @@ import http.server
 import json
 import re
 import subprocess
-import threading
 import time
 
 import harness
@@ -20,7 +19,7 @@ REQUESTS_PER_S = 70  # two devices of renewals every 20 ms would be 100
 WATCHED_S = 2
 
 
-class FalseProxy:
+class FalseProxy(harness.Loopback):
     """A proxy for a server. `falsify(method, path, ask)`, if set, answers in its place: `ask()` gets the true (status, body). A
     result of None sends that, a pair or triple (with headers) is sent, bytes are sent raw, and a function is called with the
     connection's file."""
@@ -58,19 +57,7 @@ class FalseProxy:
 
             do_GET = do_PUT = do_POST = do_DELETE = handle_any
 
-            def log_message(self, *_):
-                pass
-
-        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-
-    def __enter__(self):
-        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.http.shutdown()
-        self.http.server_close()
+        self.listen(Handler)
 
 
 def says(method, path, *answer):

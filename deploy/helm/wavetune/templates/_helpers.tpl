@@ -31,6 +31,17 @@ imagePullSecrets:
 {{- define "wavetune.database" -}}
 - name: WAVETUNE_DATABASE
   valueFrom: {secretKeyRef: {name: {{ .Values.secrets.database }}, key: conninfo}}
+{{- if .Values.secrets.databaseCa }}
+- {name: PGSSLROOTCERT, value: /etc/wavetune/database/ca.crt}
+{{- end }}
+{{- end }}
+{{/* Where secrets.databaseCa is, in the lists of a pod that connects to the database. */}}
+{{- define "wavetune.databaseMount" -}}
+- {name: database, mountPath: /etc/wavetune/database, readOnly: true}
+{{- end }}
+{{- define "wavetune.databaseVolume" -}}
+- name: database
+  secret: {secretName: {{ .Values.secrets.databaseCa }}, defaultMode: 0440}
 {{- end }}
 
 {{/* How pods of this release reach the servers. Inside a namespace, plain HTTP is what the network policy confines. */}}

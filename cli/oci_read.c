@@ -114,7 +114,8 @@ static bool entries_read(struct archive *archive, struct image_reading *reading,
       return true;
     if (result < ARCHIVE_WARN)
       return error_set(error, "%s", archive_error_string(archive));
-    if (archive_filter_bytes(archive, 0) > UNPACKED_MAX)
+    /* What is passed over is unpacked, too. */
+    if (archive_filter_bytes(archive, 0) > UNPACKED_MAX || archive_entry_size(entry) > UNPACKED_MAX)
       return error_set(error, "it unpacks to more than %d GiB", (int)(UNPACKED_MAX >> 30));
 
     const char *path = archive_entry_pathname(entry);

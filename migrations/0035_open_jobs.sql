@@ -1,9 +1,11 @@
--- What is served before an open job depends on the shares of the owners of jobs, which the summary of the fleet knows
--- (server/fleet/fleet_make.c). So the view of open jobs has no ahead_us, which was by priority and age alone.
+-- What is served before an open job depends on the shares of the owners of jobs, which the summary
+-- of the fleet knows (server/fleet/fleet_make.c). So the view of open jobs has no ahead_us, which was
+-- by priority and age alone.
 DROP VIEW open_jobs;
 
--- The jobs that have not ended, with the device time that they took so far and will still take: a config is expected to take as long
--- as those of done jobs of the kernel, else of all kernels, else what was predicted when the job was submitted.
+-- The jobs that have not ended, with the device time that they took so far and will still take: a
+-- config is expected to take as long as those of done jobs of the kernel, else of all kernels, else
+-- what was predicted when the job was submitted.
 CREATE VIEW open_jobs AS
 WITH pace AS MATERIALIZED (
     SELECT kernel, sum(done_us)::float8 / nullif(sum(done_configs), 0)::float8 AS config_us

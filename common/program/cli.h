@@ -56,8 +56,8 @@
               "with --wait: stop waiting after this time, with exit code 9; the jobs go on; " \
               "0: no limit")
 #define SERVER_OPTIONS \
-  OPTION_URL, OPTION_TOKEN, OPTION_TOKEN_COMMAND, OPTION_INSECURE_HTTP, OPTION_CLIENT_CERTIFICATE, OPTION_CLIENT_KEY, \
-  OPTION_JSON
+  OPTION_URL, OPTION_TOKEN, OPTION_TOKEN_COMMAND, OPTION_INSECURE_HTTP, \
+  OPTION_CLIENT_CERTIFICATE, OPTION_CLIENT_KEY, OPTION_JSON
 
 /* Defines the row `spec_ID` of the command that command_ID() runs. Further members of struct
  * command_spec may follow the summary. */

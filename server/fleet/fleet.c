@@ -176,7 +176,7 @@ static enum slot_answer slot_take_for(struct worker *worker, struct request *req
                    "the database takes too long for the summary of the fleet; try again");
   else if (answer == SLOT_WAIT) /* idle: there is nothing to poll for until it is made */
     request_park(worker, request, PARK_KEY, true,
-                 clock_monotonic_ms() + server_options(worker->server)->database_timeout_ms);
+                 request->arrived_ms + server_options(worker->server)->database_timeout_ms);
   return answer;
 }
 

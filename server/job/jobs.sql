@@ -40,9 +40,8 @@ FROM changed;
 -- jobs_ready_all finds them first, because no single plan suits both a few known jobs and all jobs.
 -- Open and held leases are looked up together, by the job: for each state alone there is an index
 -- that the planner may scan completely (see is_open). They are counted up to one, because NOT
--- EXISTS may become a join that reads the leases of all jobs. Each job is looked up by its id, which
--- the LIMIT 1 enforces: with many ended jobs the index of open ones looks cheaper, and all of those
--- were read. Because of the LIMIT budgets are summed only for jobs that are ready.
+-- EXISTS may become a join that reads the leases of all jobs. LIMIT 1 enforces that each job is
+-- looked up by its id: with many ended jobs the planner would read all open ones. Because of the LIMIT budgets are summed only for jobs that are ready.
 -- name: jobs_ready
 SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.search_strategy,
     j.search_trials, j.final_devices, j.config_us, e.hardware_digest,

@@ -18,10 +18,9 @@
 #define HTTP_UNAUTHORIZED 401
 #define TOKEN_BYTES_MAX 8192
 /* A token that is refused sooner is not good, rather than one that has ended. */
-#define RENEWALS_MAX 5 /* of the token for one request: a short-lived one may end again meanwhile  \
-                        */
 #define TOKEN_NEW_MS 1000
-#define POLL_MS 1000 /* curl's own timers and a cancel wake it earlier */
+#define RENEWALS_MAX 5 /* for one request: a short-lived token may end again meanwhile */
+#define POLL_MS 1000   /* curl's own timers and a cancel wake it earlier */
 
 struct http_server {
   char *url; /* without a "/" at its end */

@@ -528,8 +528,8 @@ def make_certificate(w):
 @transaction
 def identify(w):
     """A token of an identity provider whose identity was revoked before the token was issued, or is new."""
-    yield "identity_put", {"issued_s": 4102444800, "name": "ci:a@b", "role": "submitter,publisher", "digest": w.certificate_digest, "until_s": 4102445100,
-                           "issuer": "https://ci.test", "channels": "{nightly}"}
+    yield "identity_put", {"name": "ci:a@b", "role": "submitter,publisher", "digest": w.certificate_digest, "issuer": "https://ci.test",
+                           "issued_s": 4102444800, "until_s": 4102445100, "channels": "{nightly}"}
 
 
 @transaction

@@ -24,7 +24,7 @@ secrets() { # NAMESPACE
 }
 
 mounts_authority() { # every pod that connects to the database, the server's other files, and a rule that lets it fetch keys
-  helm template w $chart --namespace w --set secrets.databaseCa=db-ca,secrets.files=more,backup.enabled=true \
+  helm template w $chart --namespace w --kube-version 1.36.0 --set secrets.databaseCa=db-ca,secrets.files=more,backup.enabled=true \
     --set-json 'networkPolicy.egress=[{"ports": [{"port": 443, "protocol": "TCP"}]}]' >"$D/authority.yaml"
   [ "$(grep -c PGSSLROOTCERT "$D/authority.yaml") $(grep -c 'secretName: db-ca' "$D/authority.yaml")" = "3 3" ] &&
     [ "$(grep -c 'mountPath: /etc/wavetune/database' "$D/authority.yaml") $(grep -c 'mountPath: /etc/wavetune/files' "$D/authority.yaml")" = "3 1" ] &&

@@ -13,7 +13,7 @@ from harness import small_kernel, wait_until, wavetune
 
 AGENT = harness.BUILD / "wavetune-agent"
 QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
-STARTS = 100  # of agents that are to end at once, in 50 ms after their start
+STARTS = 100  # of agents that are to end at once, while they are loaded or soon after
 PATIENT = (*QUICK, "--config-timeout", "3600")  # for kernels that wait at a gate
 
 

@@ -36,15 +36,15 @@ job=$(tune --nodes=2 --gres=gpu:1 --exclusive=user --time=1 --signal=B:TERM@40)
 check "an agent on each node of the allocation" wait_until 60 agents_are n1 n2
 check "it sees the GPUs that the job got: ROCR_VISIBLE_DEVICES" visible ROCR_VISIBLE_DEVICES 0
 check "and CUDA_VISIBLE_DEVICES" visible CUDA_VISIBLE_DEVICES 0
-submit 1001 1060 limit
+submit 1001 1160 limit
 check "they tune" wait_until 30 at_least wavetune_jobs_done_total 1
 check "at the time limit's signal the leases are handed back" wait_until 90 grep -q 'the agents ended' "$W/job-$job.out"
 check "none is held, and none was lost" bash -c "$(declare -f metric metric_is wait_until); wait_until 10 metric_is 'wavetune_leases{state=\"held\"}' 0 && metric_is wavetune_leases_lost_total 0"
 before=$(metric wavetune_jobs_done_total)
-check "in the middle of the campaign ($before of 60 jobs were done)" [ "$before" -lt 60 ]
+check "in the middle of the campaign ($before of 160 jobs were done)" [ "$before" -lt 160 ]
 check "the job is queued again" wait_until 60 job_is "$job" PENDING
-wait_until 30 start_now "$job" >/dev/null 2>&1 || true
-check "a requeued job goes on" wait_until 90 all_done 60
+wait_until 150 start_now "$job" >/dev/null 2>&1 || true
+check "a requeued job goes on" wait_until 300 all_done 160
 check "with the same agents" bash -c "[ \$(wavetune agents --all --json | jq 'length') = 2 ]"
 check "no lease was lost" metric_is wavetune_leases_lost_total 0
 scancel "$job"
@@ -55,14 +55,14 @@ job=$(tune --nodes=1 --nodelist=n1 --gres=gpu:2 --time=10)
 wait_until 60 agents_are n1 || true
 check "two GPUs of the node" visible ROCR_VISIBLE_DEVICES 0,1
 submit 2001 2020 cut
-wait_until 60 at_least wavetune_jobs_done_total 62 || true
+wait_until 60 at_least wavetune_jobs_done_total 162 || true
 pkill -KILL -f "^[^ ]*wavetune-agent run --state $W/agents" || true
 scancel --signal=KILL --full "$job" || true
 check "a job that is killed ends" wait_until 60 is_gone "$job"
 cut=$(metric wavetune_jobs_done_total)
-check "in the middle of a campaign" [ "$cut" -lt 80 ]
+check "in the middle of a campaign" [ "$cut" -lt 180 ]
 job=$(IDLE=5 tune --nodes=1 --nodelist=n1 --gres=gpu:1 --time=10)
-check "the next job on the node completes it" wait_until 90 all_done 80
+check "the next job on the node completes it" wait_until 90 all_done 180
 check "and ends when no work is left" wait_until 60 is_gone "$job"
 left() { find "$W/agents" -name 'refused.jsonl' -size +0 | grep -q .; }
 check "no result was refused" bash -c "$(declare -f left); W=$W; ! left"
@@ -87,7 +87,7 @@ check "the list of agents says why it waits" wait_until 30 yielded
 srun --nodelist=n2 --ntasks=1 true
 check "another job's end does not wake it while one runs" [ -e "$W/busy/n2" ]
 wait $holder
-check "after the last job it works" wait_until 60 all_done 120
+check "after the last job it works" wait_until 60 all_done 220
 check "no lease was lost to jobs" metric_is wavetune_leases_lost_total "$lost"
 check "and no node was drained by its prolog" nodes_idle
 

@@ -56,11 +56,12 @@ class Hand:
                                    | ({} if opening_us is None else {"opening_us": opening_us}))
 
     def take_all(self, **how):
-        """Pulls and completes leases until there are none; returns them."""
-        leases = []
-        while (answer := self.pull()).status == 200:
+        """Waits for a lease, which another server may have opened, and completes leases until there are none; returns them."""
+        leases, answer = [], self.pull(wait=60)
+        while answer.status == 200:
             leases.append(answer.json)
             assert self.post(answer.json, **how).status == 200
+            answer = self.pull()
         return leases
 
     def work(self, **how):

@@ -158,6 +158,7 @@ static void *event_main(void *context) {
     turn(thread->mhd);
   }
 
+  deadlines_release(thread);
   /* Otherwise libmicrohttpd would close the socket, which other threads use. */
   if (!is_quiescent)
     MHD_quiesce_daemon(thread->mhd);

@@ -6,6 +6,9 @@
 #include "server/http/request_private.h"
 #include "server/server_private.h"
 
+/* The deadline of an answer that is held. */
+#define HELD CONNECTION_END_COUNT
+
 int64_t body_deadline_ms(int64_t began_ms, uint64_t bytes, int64_t timeout_ms, int64_t per_second) {
   uint64_t rate = (uint64_t)per_second;
   return began_ms + timeout_ms + (int64_t)(bytes / rate * 1000 + bytes % rate * 1000 / rate);
@@ -69,13 +72,26 @@ void deadline_answer(struct connection *connection, uint64_t bytes) {
       END_ANSWER);
 }
 
-void deadlines_enforce(struct event_thread *thread) {
+void deadline_hold(struct connection *connection) {
+  set(connection, connection->event_thread->now_ms + HOLD_MS, HELD);
+}
+
+/* Ends connections whose deadline has passed, and the waits of held answers; or only these. */
+static void enforce(struct event_thread *thread, int64_t now_ms, bool only_held) {
   struct connection *connection, *next;
   for (connection = TAILQ_FIRST(&thread->deadlines); connection; connection = next) {
+    bool is_held = connection->deadline_reason == HELD;
     next = TAILQ_NEXT(connection, with_deadline);
-    if (connection->deadline_ms > thread->now_ms)
+    if (connection->deadline_ms > now_ms || (only_held && !is_held))
       continue;
     deadline_none(connection);
-    connection_end(connection->server->connections, connection, connection->deadline_reason);
+    if (is_held)
+      request_resume(connection->request);
+    else
+      connection_end(connection->server->connections, connection, connection->deadline_reason);
   }
 }
+
+void deadlines_release(struct event_thread *thread) { enforce(thread, INT64_MAX, true); }
+
+void deadlines_enforce(struct event_thread *thread) { enforce(thread, thread->now_ms, false); }

@@ -18,6 +18,11 @@
 struct connection;
 TAILQ_HEAD(deadlines, connection);
 
+/* How long the refusal of a request beyond its token's rate is held. An event thread answers a
+ * refusal faster than a client can send the next request, so that a client that does not wait would
+ * keep it busy; held, each of its connections sends one a second. */
+#define HOLD_MS 1000
+
 /* A client that stays connected need not send its next request for so long. Suspended connections
  * do not time out. */
 #define IDLE_TIMEOUT_S 75
@@ -29,10 +34,14 @@ void deadline_body_arrived(struct connection *connection, size_t bytes);
 void deadline_answer(struct connection *connection, uint64_t bytes);
 void deadline_completed(struct connection *connection); /* for the next request */
 void deadline_none(struct connection *connection);
+/* Holds the answer of a suspended request back, for HOLD_MS. */
+void deadline_hold(struct connection *connection);
 
-/* Closes the connections that missed their deadline. */
+/* Closes the connections that missed their deadline, and resumes those whose answer was held. */
 struct event_thread;
 void deadlines_enforce(struct event_thread *thread);
+/* Resumes all whose answer is held; the thread ends. */
+void deadlines_release(struct event_thread *thread);
 
 /* When a body must be complete of which `bytes` arrived: `timeout_ms` after its begin, and later by
  * the time that these bytes take at `per_second`. */

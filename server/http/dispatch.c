@@ -297,7 +297,20 @@ static void class_set(struct connection *connection, unsigned roles) {
   connections_set_class(connection->server->connections, connection, class);
 }
 
+static void suspend(struct request_private *request) {
+  request->is_suspended = true;
+  atomic_fetch_add(&request->request.server->n_suspended, 1);
+  MHD_suspend_connection(request->connection->mhd);
+}
+
 static enum MHD_Result send_response(struct request_private *request) {
+  if (request->is_beyond_rate) {
+    request->is_beyond_rate = false;
+    suspend(request);
+    deadline_hold(request->connection);
+    return MHD_YES;
+  }
+
   struct MHD_Response *response = TAKE(request->response);
   struct connection *connection = request->connection;
   int64_t from_ns = request->complete_ns ? request->complete_ns : connection->began_ns;
@@ -331,10 +344,8 @@ static enum MHD_Result refused(struct request_private *request) {
 /* Suspends the request and adds it to the queue; a full queue refuses it. */
 static enum MHD_Result hand_over(struct request_private *request, bool for_token) {
   struct server *server = request->request.server;
-  request->is_suspended = true;
+  suspend(request);
   deadline_none(request->connection);
-  atomic_fetch_add(&server->n_suspended, 1);
-  MHD_suspend_connection(request->connection->mhd);
   enum queue_answer answer = queue_add(server->queue, request, for_token);
   if (answer == QUEUE_ADDED)
     return MHD_YES;

@@ -89,6 +89,7 @@ bool request_may_run(struct request *request) {
       request_rates_take(server->request_rates, request->token_id, clock_monotonic_ms(), most))
     return true;
 
+  request_private_of(request)->is_beyond_rate = true;
   exceeded(&error, request->token_name, LIMIT_REQUESTS, most);
   request_add_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "1");
   answer_failure(request, &error);

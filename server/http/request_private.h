@@ -131,6 +131,7 @@ struct request_private {
   const struct route *route; /* NULL while unknown */
   enum request_state state;
   bool is_suspended;
+  bool is_beyond_rate; /* its refusal will be held (deadlines.h) */
   struct uri uri;
   struct digest token; /* of the token or certificate that is looked up */
   /* The tokens' generation when this one was found; 0: it is checked before the request runs

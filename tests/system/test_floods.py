@@ -281,27 +281,69 @@ def put(server, content, token):
     return server.request("PUT", f"/v1/blobs/sha256:{hashlib.sha256(content).hexdigest()}", content, token=token)
 
 
-def test_a_token_that_sends_too_many_requests_waits_and_others_do_not(serve, tokens):
+@pytest.fixture
+def insist():
+    """Sends requests of a token for the database on 30 connections, each 20 without waiting for answers."""
+    def insist(server, token):
+        request = f"GET /v1/kernels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+        connections.extend(connect(server) for _ in range(30))
+        for connection in connections:
+            connection.sendall(request * 20)
+        wait_until(lambda: refused(server, "token-requests") >= 30, 20, "the connections to be refused")
+        return connections
+
+    connections = []
+    yield insist
+    for connection in connections:
+        connection.close()
+
+
+def test_a_token_that_sends_too_many_requests_waits_and_others_do_not(serve, tokens, insist):
     server = serve("--token-requests", 2)
     eager, calm, operator = tokens("reader"), tokens("reader", "calm"), tokens("operator")
-    answers = [server.request("GET", "/v1/jobs", token=eager) for _ in range(300)]
-    passed = [answer for answer in answers if answer.status == 200]
-    assert 10 <= len(passed) < 300 and all(limited(answer, "token-requests") for answer in answers if answer.status != 200)
-    assert [answer.status for answer in answers[:10]] == [200] * 10, "a burst"
-    assert refused(server, "token-requests") == 300 - len(passed)
+    assert [server.request("GET", "/v1/jobs", token=eager).status for _ in range(10)] == [200] * 10, "a burst"
+    connections = insist(server, eager)
     assert server.request("GET", "/v1/jobs", token=calm).status == 200
     assert [server.request("GET", "/v1/jobs", token=operator).status for _ in range(50)] == [200] * 50
-    wait_until(lambda: server.request("GET", "/v1/jobs", token=eager).status == 200, 10, "its bucket to be filled")
+    wait_until(lambda: limited(server.request("GET", "/v1/jobs", token=eager), "token-requests"), 20, "its turn to be another's")
+    for connection in connections:
+        connection.close()
+    wait_until(lambda: server.request("GET", "/v1/jobs", token=eager).status == 200, 60, "its bucket to be filled")
 
 
-def test_a_refused_upload_is_not_read(serve, tokens):
+def test_a_connection_beyond_its_tokens_rate_is_refused_once_a_second(serve, tokens, insist):
+    server, agent = serve("--token-requests", 1), tokens("agent")
+    began = time.monotonic()
+    insist(server, agent)
+    wait_until(lambda: refused(server, "token-requests") >= 90, 60, "each connection to ask three times")
+    assert time.monotonic() - began >= 1.5, "there are two waits of a second, in steps of 250 ms"
+
+    def an_upload_waits():
+        began = time.monotonic()
+        status = put(server, b"some bytes", agent).status  # its body is read before it is refused
+        assert status == 201 or (status == 429 and time.monotonic() - began >= 0.7)
+        return status == 429
+
+    wait_until(an_upload_waits, 60, "an upload to be refused")
+
+
+def test_a_server_that_stops_lets_go_of_held_refusals(serve, tokens, insist):
     server = serve("--token-requests", 1)
-    agent = tokens("agent")
-    while server.request("GET", "/v1/kernels", token=agent).status == 200:
-        pass
-    connection = connect(server)
-    connection.sendall(head(server, "PUT", "/v1/blobs/sha256:" + "0" * 64, f"Content-Length: {64 << 20}", token=agent))
-    assert statuses(received(connection)) == [429]
+    insist(server, tokens("reader"))
+    assert server.stop() == 0
+
+
+def test_a_refused_upload_is_not_read(serve, tokens, insist):
+    server, agent = serve("--token-requests", 1), tokens("agent")
+    insist(server, agent)
+    upload = head(server, "PUT", "/v1/blobs/sha256:" + "0" * 64, f"Content-Length: {64 << 20}", token=agent)
+
+    def is_refused():
+        with contextlib.closing(connect(server)) as connection:
+            connection.sendall(upload)
+            return select.select([connection], [], [], 10)[0] and statuses(received(connection)) == [429]
+
+    wait_until(is_refused, 60, "it to be refused")
 
 
 def test_a_token_may_store_only_so_many_bytes_of_files(serve, tokens, postgres):

@@ -3,7 +3,7 @@
 #
 #   bench/bare_machine.sh pack        where we build: makes build/bench-bundle.tar.gz of $WAVETUNE_BUILD (default build/release),
 #                                     PostgreSQL's server, nginx and the libraries that another Linux may lack
-#   bench/bare_machine.sh [STEP…]     there: unpacks it and runs quiet stale forgotten rows floods storm pages readers (default: all,
+#   bench/bare_machine.sh [STEP…]     there: unpacks it and runs quiet stale forgotten rows floods storm pages readers owners (default: all,
 #                                     in this order), each by its program in bench/; what they print also lies in $OUT (default
 #                                     build/bench-results), and the line `ratios` of each ends the output
 #
@@ -79,8 +79,9 @@ step() {
     floods) command=(floods.py ${FLOODS:-}) ;;
     storm) command=(container_start.py ${STORM:---starts 5}) ;;
     pages) command=(fleet_pages.py ${PAGES:-}) ;;
+    owners) command=(fair_share.py ${OWNERS:-}) ;;
     readers) command=(page_cost.py --leases ${READERS:-}) ;;
-    *) echo "no step \"$name\"; there are quiet, stale, forgotten, rows, floods, storm, pages and readers" >&2; return 2 ;;
+    *) echo "no step \"$name\"; there are quiet, stale, forgotten, rows, floods, storm, pages, readers and owners" >&2; return 2 ;;
   esac
   taskset -c "$cores" python3 "bench/${command[0]}" "${command[@]:1}" >"$OUT/$name.txt" 2>&1 || status=$?
   echo "== $name (cores $cores, $((SECONDS - began)) s, status $status)"
@@ -96,7 +97,7 @@ OUT=${OUT:-build/bench-results}
 mkdir -p "$OUT"
 unpack
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(quiet stale forgotten rows floods storm pages readers)
+[ ${#steps[@]} -gt 0 ] || steps=(quiet stale forgotten rows floods storm pages readers owners)
 echo "$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2-), $(nproc) cores, commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date -u +%FT%TZ)"
 failed=0
 for joined in "${steps[@]}"; do

@@ -129,12 +129,12 @@ def register(server, kernel="noop"):
     return server.get(f"/v1/jobs/{job}")["kernel"]
 
 
-def submit(server, kernel, keys, space):
-    """Submits a job for each key in one request and returns the answers."""
+def submit(server, kernel, keys, space, token=None):
+    """Submits a job for each key, 500 in a request, and returns the answers."""
     jobs = [{"kernel": kernel, "key": key, "space": space, "environment": ENVIRONMENT} for key in keys]
     answers = []
     for i in range(0, len(jobs), 500):
-        answer = server.request("POST", "/v1/jobs", {"jobs": jobs[i:i + 500]})
+        answer = server.request("POST", "/v1/jobs", {"jobs": jobs[i:i + 500]}, token=token)
         assert answer.status in (200, 201), answer
         answers += answer.json["jobs"]
     return answers

@@ -1,5 +1,5 @@
 /* Finds a program's command in its table, reads flags, variables and the configuration file by the
- * command's table of options, and prints --help.
+ * command's table of options.
  *
  * Memory: values are borrowed from argv, the environment or options->file; lists and secrets are
  * owned by the options. Threads: one, at start. */
@@ -14,10 +14,9 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/program/command_documents.h"
+#include "common/program/help.h"
 
 #define CONFIG_FILE_MAX (64 * 1024)
-#define HELP_COLUMN_MAX 34
-#define HELP_WIDTH 110
 
 enum origin { ORIGIN_NONE, ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_VARIABLE, ORIGIN_FLAG };
 
@@ -179,129 +178,12 @@ size_t command_option_count(const struct command_spec *command) {
   return command->n_options + ARRAY_LENGTH(common_options);
 }
 
-/* "lease-seconds" as WAVETUNE_LEASE_SECONDS. */
-static char *variable_name(const char *name) {
-  char *variable = xasprintf("WAVETUNE_%s", name);
-  for (char *c = variable; *c; c++)
-    *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-  return variable;
-}
-
 /* "lease-seconds" as lease_seconds. */
 static char *member_name(const char *name) {
   char *member = xstrdup(name);
   for (char *c = member; (c = strchr(c, '-'));)
     *c = '_';
   return member;
-}
-
-/* The width in columns of UTF-8 text without wide characters. */
-static size_t text_columns(const char *text) {
-  size_t columns = 0;
-  for (; *text; text++)
-    columns += ((unsigned char)*text & 0xc0) != 0x80;
-  return columns;
-}
-
-/* Prints words in lines of HELP_WIDTH that begin at `indent`; the cursor is at `column`. A newline
- * in the text begins a line too. */
-static void print_wrapped(const char *text, size_t indent, size_t column) {
-  while (*text) {
-    size_t length = strcspn(text, " \n");
-    cleanup_free char *word = xstrndup(text, length);
-    size_t width = text_columns(word);
-
-    if (column > indent && column + 1 + width > HELP_WIDTH) {
-      printf("\n%*s", (int)indent, "");
-      column = indent;
-    } else if (column > indent) {
-      putchar(' ');
-      column++;
-    }
-    fputs(word, stdout);
-    column += width;
-
-    text += length;
-    if (*text == '\n') {
-      printf("\n%*s", (int)indent, "");
-      column = indent;
-      text++;
-    }
-    text += strspn(text, " ");
-  }
-  putchar('\n');
-}
-
-static char *option_left_column(const struct option_spec *spec) {
-  return spec->argument ? xasprintf("--%s %s", spec->name, spec->argument)
-                        : xasprintf("--%s", spec->name);
-}
-
-char *option_description(const struct option_spec *spec) {
-  char *text = NULL;
-  size_t size;
-  cleanup_free char *variable = variable_name(spec->name);
-  FILE *out = open_memstream(&text, &size);
-  ALWAYS(out != NULL);
-  fputs(spec->help, out);
-
-  const char *joint = " (";
-  if (spec->type == OPTION_INTEGER && (spec->min || spec->max)) {
-    fprintf(out, "%s%lld to %lld", joint, (long long)spec->min, (long long)spec->max);
-    joint = "; ";
-  }
-  if (spec->type == OPTION_LIST) {
-    fprintf(out, "%smay be repeated", joint);
-    joint = "; ";
-  }
-  if (spec->default_text) {
-    fprintf(out, "%sdefault %s", joint, spec->default_text);
-    joint = "; ";
-  }
-  if (!spec->flag_only) {
-    fprintf(out, "%s%s", joint, variable);
-    joint = "; ";
-  }
-  if (*joint == ';')
-    fputc(')', out);
-
-  ALWAYS(fclose(out) == 0);
-  return text;
-}
-
-static void print_option(const struct option_spec *spec, size_t column) {
-  cleanup_free char *left = option_left_column(spec), *text = option_description(spec);
-  size_t width = 2 + text_columns(left);
-
-  printf("  %s", left);
-  if (width + 2 > column) {
-    putchar('\n');
-    width = 0;
-  }
-  printf("%*s", (int)(column - width), "");
-  print_wrapped(text, column, column);
-}
-
-static void print_help(const char *program, const struct command_spec *command) {
-  printf("usage: %s %s [OPTIONS]%s%s\n\n", program, command->name, command->arguments[0] ? " " : "",
-         command->arguments);
-  print_wrapped(command->summary, 0, 0);
-  if (command->description) {
-    putchar('\n');
-    print_wrapped(command->description, 0, 0);
-  }
-
-  size_t column = 0;
-  for (size_t i = 0; i < command_option_count(command); i++) {
-    cleanup_free char *left = option_left_column(command_option(command, i));
-    size_t width = 2 + text_columns(left) + 2;
-    if (width > column && width <= HELP_COLUMN_MAX)
-      column = width;
-  }
-
-  printf("\noptions:\n");
-  for (size_t i = 0; i < command_option_count(command); i++)
-    print_option(command_option(command, i), column);
 }
 
 /* Sets an option to a text from `where` ("--priority", "WAVETUNE_PRIORITY"). Called with origins in
@@ -454,7 +336,7 @@ static void set_from_origins(struct options *options, size_t index) {
   if (spec->flag_only)
     return;
 
-  cleanup_free char *name = member_name(spec->name), *variable = variable_name(spec->name);
+  cleanup_free char *name = member_name(spec->name), *variable = option_variable(spec->name);
   const json_t *member = json_object_get(options->file, name);
   if (member && !json_is_null(member)) {
     cleanup_free char *where = xasprintf("%s: /%s", options->config_path, name);
@@ -557,7 +439,7 @@ static const char *flags_read(struct options *options, bool is_first, int argc, 
       config = found.text;
     } else {
       if (string_equal(found.spec->name, "help"))
-        print_help(options->program, options->command);
+        help_print(options->program, options->command);
       else
         printf("%s %s\n", options->program, WAVETUNE_VERSION);
       exit(EXIT_OK);

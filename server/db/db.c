@@ -1,10 +1,8 @@
-/* Statements on PostgreSQL by libpq: sent in pipelines, prepared when first used on a connection,
- * counted by name.
+/* Statements on PostgreSQL by libpq: sent in pipelines, prepared when first used on a connection.
  *
  * The only session state in PostgreSQL is prepared statements, and settings that are given when the
  * connection is made, so that a transaction pooler (PgBouncer >= 1.21) may be in between. Memory: a
- * db owns its connection; rows are the caller's. Threads: a db belongs to one; the statistics are
- * atomic. */
+ * db owns its connection; rows are the caller's. Threads: a db belongs to one. */
 #include "server/db/db.h"
 
 #include <inttypes.h>
@@ -16,10 +14,8 @@
 #include "common/base/log.h"
 #include "server/db/failpoints.h"
 #include "server/db/rows.h"
+#include "server/db/statement.h"
 
-/* Slots of the statements that this process has run: an open hash by address. There are about
- * 150. */
-#define STATEMENTS_MAX 1024
 /* The pause after a failed attempt to connect, in which requests fail fast. */
 #define CONNECT_PAUSE_MS 250
 /* PostgreSQL ends long statements and idle transactions, because they hold back vacuum. JIT takes a
@@ -44,18 +40,6 @@ static const char server_options_format[] =
 /* Different counters in one transaction. */
 #define AT_COMMIT_MAX 8
 
-/* A statement as PostgreSQL has it: :name is $1, $2, … */
-struct compiled {
-  char *sql;
-  int n; /* named parameters */
-  char *names[DB_PARAMETERS_MAX];
-};
-
-static struct statistic {
-  _Atomic(const struct statement *) statement;
-  _Atomic(struct compiled *) compiled; /* for as long as the process lives */
-  atomic_uint_fast64_t values[DB_STATISTICS];
-} statistics[STATEMENTS_MAX];
 static atomic_int_fast64_t answered_ms;
 
 static struct {
@@ -92,46 +76,6 @@ struct db {
 
 static const struct statement statement_begin = {"begin", "BEGIN"};
 static const struct statement statement_commit = {"commit", "COMMIT"};
-
-static size_t statement_slot(const struct statement *statement) {
-  size_t slot = ((uintptr_t)statement >> 4) * 0x9e3779b97f4a7c15u >> 54;
-  for (size_t i = 0; i < STATEMENTS_MAX; i++, slot = (slot + 1) % STATEMENTS_MAX) {
-    const struct statement *there =
-        atomic_load_explicit(&statistics[slot].statement, memory_order_acquire);
-    /* On failure the exchange sets `there` to the statement of the thread that was faster. */
-    if (!there && atomic_compare_exchange_strong(&statistics[slot].statement, &there, statement))
-      return slot;
-    if (there == statement)
-      return slot;
-  }
-
-  die("more than %d statements", STATEMENTS_MAX);
-}
-
-static void statistic_add(const struct statement *statement, int64_t began_ns, uint64_t rows,
-                          bool is_failure) {
-  const uint64_t values[DB_STATISTICS] = {[DB_RUNS] = 1,
-                                          [DB_ROWS] = rows,
-                                          [DB_NANOSECONDS] =
-                                              (uint64_t)(clock_monotonic_ns() - began_ns),
-                                          [DB_FAILURES] = is_failure};
-  struct statistic *statistic = &statistics[statement_slot(statement)];
-  for (size_t i = 0; i < DB_STATISTICS; i++)
-    atomic_fetch_add_explicit(&statistic->values[i], values[i], memory_order_relaxed);
-}
-
-void db_statistics_visit(void (*visit)(void *context, const char *statement,
-                                       const uint64_t values[DB_STATISTICS]),
-                         void *context) {
-  for (size_t slot = 0; slot < STATEMENTS_MAX; slot++) {
-    const struct statement *statement = atomic_load(&statistics[slot].statement);
-    uint64_t values[DB_STATISTICS];
-    for (size_t i = 0; i < DB_STATISTICS; i++)
-      values[i] = atomic_load(&statistics[slot].values[i]);
-    if (statement)
-      visit(context, statement->name, values);
-  }
-}
 
 struct db *db_new(const char *conninfo, const char *application_name) {
   struct db *db = xcalloc(1, sizeof *db);
@@ -373,93 +317,12 @@ static PGresult *script_run(struct db *db, const char *sql) {
   return answer_take(db, PQsendQuery(db->connection, sql));
 }
 
-/* A colon before a small letter or "_" begins a parameter, outside of quotes and where it is not
- * the cast "::". A name that occurs again is the same parameter. */
-static struct compiled *compile(const char *sql) {
-  static const char letters[] = "abcdefghijklmnopqrstuvwxyz_0123456789";
-  struct compiled *compiled = xcalloc(1, sizeof *compiled);
-  size_t size;
-  FILE *out = open_memstream(&compiled->sql, &size);
-  ALWAYS(out != NULL);
-
-  for (char quote = '\0'; *sql; sql++) {
-    if (quote ? *sql == quote : *sql == '\'' || *sql == '"')
-      quote = quote ? '\0' : *sql;
-    bool is_parameter = !quote && sql[0] == ':' && !(sql[1] >= '0' && sql[1] <= '9');
-    size_t length = is_parameter ? strspn(sql + 1, letters) : 0;
-    if (!length) {
-      putc(*sql, out);
-      if (is_parameter && sql[1] == ':')
-        putc(*++sql, out);
-      continue;
-    }
-
-    int i = 0;
-    while (i < compiled->n && (strlen(compiled->names[i]) != length ||
-                               memcmp(compiled->names[i], sql + 1, length) != 0))
-      i++;
-    if (i == compiled->n) {
-      ALWAYS(compiled->n < DB_PARAMETERS_MAX);
-      compiled->names[compiled->n++] = xstrndup(sql + 1, length);
-    }
-    fprintf(out, "$%d", i + 1);
-    sql += length;
-  }
-
-  ALWAYS(fclose(out) == 0);
-  return compiled;
-}
-
-static const struct compiled *statement_compiled(const struct statement *statement) {
-  struct statistic *statistic = &statistics[statement_slot(statement)];
-  struct compiled *there = atomic_load_explicit(&statistic->compiled, memory_order_acquire);
-  if (there)
-    return there;
-
-  struct compiled *made = compile(statement->sql);
-  if (atomic_compare_exchange_strong(&statistic->compiled, &there, made))
-    return made;
-
-  for (int i = 0; i < made->n; i++)
-    free(made->names[i]);
-  free(made->sql);
-  free(made);
-  return there;
-}
-
-/* Binds by name. A name that is bound twice or not at all, and a parameter that the statement does
- * not have, are mistakes in this program. */
 static bool statement_send(struct db *db, const struct statement *statement,
                            const struct db_parameters *parameters) {
-  const struct compiled *compiled = statement_compiled(statement);
-  const char *values[DB_PARAMETERS_MAX];
-  int lengths[DB_PARAMETERS_MAX], formats[DB_PARAMETERS_MAX];
-  bool is_bound[DB_PARAMETERS_MAX] = {false};
-
-  for (int k = 0; parameters && k < parameters->n; k++) {
-    const struct db_parameter *parameter = &parameters->all[k];
-    int i = 0;
-    while (i < compiled->n && strcmp(compiled->names[i], parameter->name) != 0)
-      i++;
-    if (i == compiled->n && !parameter->may_be_unused)
-      die("%s: the parameter \"%s\" is one that the statement does not have", statement->name,
-          parameter->name);
-    if (i == compiled->n)
-      continue;
-    if (is_bound[i])
-      die("%s: the parameter \"%s\" is bound twice", statement->name, parameter->name);
-    is_bound[i] = true;
-    values[i] = parameter->value;
-    lengths[i] = parameter->size;
-    formats[i] = parameter->is_binary;
-  }
-
-  for (int i = 0; i < compiled->n; i++)
-    if (!is_bound[i])
-      die("%s: the parameter \"%s\" is not bound", statement->name, compiled->names[i]);
-
-  return PQsendQueryPrepared(db->connection, statement->name, compiled->n, values, lengths, formats,
-                             0);
+  struct bound bound;
+  statement_bind(statement, parameters, &bound);
+  return PQsendQueryPrepared(db->connection, statement->name, bound.n, bound.values, bound.lengths,
+                             bound.formats, 0);
 }
 
 /* The statement must be prepared again: PostgreSQL does not have it (a pooler's other connection),
@@ -512,8 +375,8 @@ static bool sent_finish(struct db *db, PGresult **ret_result, struct error *erro
     bool is_begin = sent.statement == &statement_begin; /* its answer comes with the next one's */
     bool is_rerun = is_stale(last) && !db->in_transaction; /* by db_run, which counts it then */
     if (PQresultStatus(last) != PGRES_PIPELINE_ABORTED && !is_rerun)
-      statistic_add(sent.statement, is_begin ? clock_monotonic_ns() : began_ns,
-                    is_failure ? 0 : (uint64_t)PQntuples(last), is_failure);
+      statement_count(sent.statement, is_begin ? clock_monotonic_ns() : began_ns,
+                      is_failure ? 0 : (uint64_t)PQntuples(last), is_failure);
     if (!is_begin)
       began_ns = clock_monotonic_ns();
     ALWAYS(is_failure || sent.rows == DB_ANY_ROWS ||
@@ -586,7 +449,7 @@ static bool queue(struct db *db, const struct statement *statement,
   if (is_good && db->n_sent && (!*is_prepared || db->n_sent >= SENT_MAX - 2))
     is_good = sent_finish(db, NULL, error);
   if (is_good && !*is_prepared) {
-    const char *sql = statement_compiled(statement)->sql;
+    const char *sql = statement_text(statement);
     PGresult *result =
         answer_take(db, PQsendPrepare(db->connection, statement->name, sql, 0, NULL));
     is_good = *is_prepared =
@@ -602,7 +465,7 @@ static bool queue(struct db *db, const struct statement *statement,
   if (is_good)
     sent_add(db, statement, rows);
   else
-    statistic_add(statement, clock_monotonic_ns(), 0, true);
+    statement_count(statement, clock_monotonic_ns(), 0, true);
 
   return is_good;
 }

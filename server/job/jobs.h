@@ -20,7 +20,7 @@
 #include "common/verdict/verdict.h"
 #include "server/audit/audit.h"
 #include "server/job/job_request.h"
-#include "server/measurement/measurements.h"
+#include "server/measurement/summaries.h"
 #include "server/server.h"
 
 /* The states of a job. The functions below are pure. */

@@ -1,0 +1,203 @@
+/* The states of jobs, and ending jobs. Memory and threads: jobs.h. */
+#include "common/base/log.h"
+#include "server/counters.h"
+#include "server/db/db_record.h"
+#include "server/job/jobs.sql.h"
+#include "server/job/jobs_private.h"
+#include "server/lease/lease.h"
+
+#define X(id, name) name,
+const char *const job_state_names[] = {JOB_STATES(X) NULL};
+#undef X
+
+/* Whether a job may go from the row's state to the column's. */
+static const bool transitions[JOB_STATE_COUNT][JOB_STATE_COUNT] = {
+    [JOB_QUEUED] = {[JOB_RUNNING] = true, [JOB_FAILED] = true, [JOB_CANCELLED] = true},
+    [JOB_RUNNING] = {[JOB_RUNNING] = true, /* another stage or round */
+                     [JOB_DONE] = true,
+                     [JOB_FAILED] = true,
+                     [JOB_CANCELLED] = true},
+};
+
+bool job_state_parse(const char *name, enum job_state *ret) {
+  size_t i;
+  if (!name_find(job_state_names, JOB_STATE_COUNT, name, &i))
+    return false;
+
+  *ret = (enum job_state)i;
+  return true;
+}
+
+bool job_state_may_change(enum job_state from, enum job_state to) { return transitions[from][to]; }
+
+bool job_state_is_final(enum job_state state) {
+  return state != JOB_QUEUED && state != JOB_RUNNING;
+}
+
+/* The one statement that changes a job's state; *ret_rows: the ids of the jobs that changed. */
+static bool state_change(struct db *db, const struct job_change *change, struct db_rows **ret_rows,
+                         struct error *error) {
+  ALWAYS(job_state_may_change(change->from, change->to));
+  static const struct author no_author;
+  bool is_stage = change->from == change->to;
+  cleanup_json json_t *nothing = json_object();
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integers(&parameters, "jobs", change->jobs, change->n);
+  bind_text(&parameters, "from_state", job_state_names[change->from]);
+  bind_text(&parameters, "from_stage", change->at ? stage_name(change->at->stage) : NULL);
+  bind_integer(&parameters, "from_round", change->at ? change->at->round : 0);
+  bind_text(&parameters, "to_state", job_state_names[change->to]);
+  bind_text(&parameters, "to_stage", is_stage ? stage_name(change->to_stage) : NULL);
+  if (is_stage)
+    bind_integer(&parameters, "to_round", change->to_round);
+  else
+    bind_text(&parameters, "to_round", NULL);
+  bind_text(&parameters, "reason", change->reason);
+  bind_json(&parameters, "detail", change->detail ? change->detail : nothing);
+  bind_author(&parameters, change->author ? change->author : &no_author);
+  return db_run(db, &sql_job_change_state, &parameters, ret_rows, error);
+}
+
+bool job_change_state(struct db *db, const struct job_change *change, size_t *ret_changed,
+                      struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!state_change(db, change, &rows, error))
+    return false;
+
+  *ret_changed = (size_t)db_count(rows);
+  return true;
+}
+
+bool job_end_settle(struct worker *worker, const struct job_change *change, bool is_changed,
+                    struct error *error) {
+  counter_add(COUNTER_jobs_failed, is_changed && change->to == JOB_FAILED);
+  if (!leases_cancel_ended(worker->db, change->jobs, change->n, error))
+    return false;
+  if (is_changed) {
+    log_info("job: %s job=%lld reason=%s", job_state_names[change->to], (long long)*change->jobs,
+             change->reason);
+    job_announce(worker, *change->jobs);
+  }
+
+  return true;
+}
+
+bool job_end(struct worker *worker, int64_t job, const char *reason, const struct author *author,
+             bool *ret_ended, struct error *error) {
+  cleanup_json json_t *detail = json_pack("{s:s*}", "reason", reason);
+  struct job_change change = {.jobs = &job,
+                              .n = 1,
+                              .from = JOB_QUEUED,
+                              .to = author ? JOB_CANCELLED : JOB_FAILED,
+                              .reason = reason,
+                              .detail = detail,
+                              .author = author};
+  size_t changed = 0;
+  if (!db_begin(worker->db, error))
+    return false;
+
+  /* Queued is tried first: a queued job may become running meanwhile, but not the other way
+   * round. */
+  bool ok = job_change_state(worker->db, &change, &changed, error);
+  if (ok && !changed) {
+    change.from = JOB_RUNNING;
+    ok = job_change_state(worker->db, &change, &changed, error);
+  }
+
+  if (ok && changed && author) {
+    char id[24];
+    snprintf(id, sizeof id, "%lld", (long long)job);
+    ok = audit_note(worker->db, author, AUDIT_CANCEL, id, NULL, error);
+  }
+
+  if (!db_end(worker->db, ok, error))
+    return false;
+
+  *ret_ended = changed > 0;
+  return job_end_settle(worker, &change, *ret_ended, error);
+}
+
+/* Cancels the jobs that are in the state `from`, with a row of the audit log for each, in one
+ * transaction; *ret_rows: their ids. */
+static bool cancel_from(struct worker *worker, const struct job_change *change,
+                        struct db_rows **ret_rows, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_begin(worker->db, error))
+    return false;
+
+  bool ok = state_change(worker->db, change, &rows, error);
+  size_t n = ok ? (size_t)db_count(rows) : 0;
+  cleanup_free struct audit_row *notes = xcalloc(n + 1, sizeof *notes);
+  for (size_t i = 0; i < n; i++)
+    notes[i] = (struct audit_row){change->author, AUDIT_CANCEL, db_get(rows, (int)i, "id"), NULL};
+  ok = ok && audit_add(worker->db, notes, n, error);
+  if (!db_end(worker->db, ok, error))
+    return false;
+
+  *ret_rows = TAKE(rows);
+  return true;
+}
+
+bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n, const struct author *author,
+                 size_t *ret_cancelled, struct error *error) {
+  /* Queued is tried first, as in job_end. Each state has its own transaction, which locks jobs in
+   * the order of their ids: with two states in one, two of them could wait for each other. */
+  static const enum job_state from[] = {JOB_QUEUED, JOB_RUNNING};
+  struct job_change change = {.jobs = jobs, .n = n, .to = JOB_CANCELLED, .author = author};
+  cleanup_free int64_t *cancelled = xcalloc(n + 1, sizeof *cancelled);
+  size_t n_cancelled = 0;
+  bool ok = true;
+  for (size_t i = 0; ok && i < ARRAY_LENGTH(from); i++) {
+    cleanup_rows struct db_rows *rows = NULL;
+    change.from = from[i];
+    ok = false;
+    for (int attempt = 1; !ok; attempt++) {
+      ok = cancel_from(worker, &change, &rows, error);
+      if (!ok && (error->kind != ERROR_CONTENTION || attempt == FINISH_ATTEMPTS))
+        break;
+    }
+    for (int row = 0; ok && row < db_count(rows); row++)
+      cancelled[n_cancelled++] = db_get_integer(rows, row, "id");
+  }
+
+  /* Also after a failure: what was cancelled before it is committed. */
+  struct error unsettled;
+  if (n_cancelled && !leases_cancel_ended(worker->db, cancelled, n_cancelled, &unsettled)) {
+    if (ok)
+      *error = unsettled;
+    ok = false;
+  }
+  for (size_t i = 0; i < n_cancelled; i++)
+    job_announce(worker, cancelled[i]);
+  if (n_cancelled)
+    log_info("job: cancelled jobs=%zu first=%lld by=%s", n_cancelled, (long long)cancelled[0],
+             author->name);
+  *ret_cancelled = n_cancelled;
+  return ok;
+}
+
+bool job_end_disagreed(struct worker *worker, int64_t job, const struct job_brief *at,
+                       const char *reason, bool *ret_ended, struct error *error) {
+  cleanup_json json_t *detail = json_pack("{s:s}", "reason", reason);
+  struct job_change change = {.jobs = &job,
+                              .n = 1,
+                              .from = JOB_RUNNING,
+                              .to = JOB_DONE,
+                              .reason = reason,
+                              .detail = detail,
+                              .at = at};
+  cleanup_parameters struct db_parameters parameters = {0};
+  size_t changed = 0;
+  bind_integer(&parameters, "job", job);
+  if (!db_begin(worker->db, error))
+    return false;
+
+  bool ok = job_change_state(worker->db, &change, &changed, error) &&
+            (!changed || db_run(worker->db, &sql_job_store_disagreeing, &parameters, NULL, error));
+  if (!db_end(worker->db, ok, error))
+    return false;
+
+  *ret_ended = changed > 0;
+  counter_add(COUNTER_jobs_done, changed);
+  return job_end_settle(worker, &change, *ret_ended, error);
+}

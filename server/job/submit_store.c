@@ -1,0 +1,324 @@
+/* What the database has of jobs that are submitted, and storing them. Memory and threads:
+ * submit.h. */
+#include "common/base/log.h"
+#include "server/db/db_record.h"
+#include "server/http/limits.h"
+#include "server/job/jobs.h"
+#include "server/job/submit.h"
+#include "server/job/submit.sql.h"
+#include "server/lease/lease.h"
+#include "server/lease/shares.sql.h"
+
+#define STORE_ATTEMPTS 5
+#define JOB_ID_SIZE 24
+
+/* Finding */
+
+#define REQUESTED(type, member, ...)                                                               \
+  RECORD_FIELD_AS(#member, type, struct submission, request.member, __VA_ARGS__)
+static const struct field row_fields[] = {
+    REQUESTED(DIGEST, kernel),
+    RECORD_FIELD(DIGEST, struct submission, key_digest),
+    RECORD_FIELD(DIGEST, struct submission, space_digest),
+    RECORD_FIELD_AS("environment", DIGEST, struct submission, environment_digest),
+    REQUESTED(TEXT, tag),
+    REQUESTED(TEXT, run),
+    REQUESTED(ENUM, regime, .names = regime_names),
+    REQUESTED(ENUM, purpose, .names = job_purpose_names),
+    RECORD_FIELD(BOOL, struct submission, is_plain),
+    RECORD_FIELD_AS("key", TEXT, struct submission, key_text),
+    REQUESTED(INTEGER, priority),
+    REQUESTED(INTEGER, budget_ms),
+    RECORD_FIELD(DIGEST, struct submission, build),
+    RECORD_FIELD(DIGEST, struct submission, device_class),
+    RECORD_FIELD(INTEGER, struct submission, seed),
+    RECORD_FIELD_AS("baseline", INTEGER, struct submission, plan.baseline),
+    RECORD_FIELD_AS("baseline_from", ENUM, struct submission, known.baseline_from,
+                    .names = baseline_from_names),
+    RECORD_FIELD(INTEGER, struct submission, default_config),
+    RECORD_FIELD_AS("configs", INTEGER, struct submission, known.configs),
+    RECORD_FIELD_AS("config_us", INTEGER, struct submission, sizing.config_us),
+    REQUESTED(RECORD, search, .of = &job_search_record),
+    REQUESTED(RECORD, finals, .of = &job_finals_record),
+    RECORD_FIELD(INTEGER, struct submission, retry_of),
+};
+#undef REQUESTED
+static const struct record row_record = RECORD(NULL, struct submission, row_fields);
+
+static const struct field known_fields[] = {
+    RECORD_FIELD(INTEGER, struct job_known, id),
+    RECORD_FIELD(INTEGER, struct job_known, priority),
+    RECORD_FIELD(INTEGER, struct job_known, configs),
+    RECORD_FIELD(ENUM, struct job_known, state, .names = job_state_names),
+    RECORD_FIELD(ENUM, struct job_known, baseline_from, .names = baseline_from_names),
+    RECORD_FIELD(BOOL, struct job_known, created),
+};
+static const struct record known_record = RECORD(NULL, struct job_known, known_fields);
+
+static const struct field space_fields[] = {
+    RECORD_FIELD_AS("digest", DIGEST, struct submission, space_digest),
+    RECORD_FIELD_AS("space", TEXT, struct submission, space_text),
+};
+static const struct record space_record = RECORD(NULL, struct submission, space_fields);
+
+static const struct field incumbent_fields[] = {
+    RECORD_FIELD(JSON, struct job_incumbent, config),
+    RECORD_FIELD_AS("baseline_from", ENUM, struct job_incumbent, from,
+                    .names = baseline_from_names),
+};
+static const struct record incumbent_record = RECORD(NULL, struct job_incumbent, incumbent_fields);
+
+/* Binds the columns of `n` rows as arrays, except `likely`. */
+static void bind_jobs(struct db_parameters *parameters, struct submission *const *jobs, size_t n) {
+  cleanup_free struct submission *rows = xcalloc(n + 1, sizeof *rows);
+  for (size_t i = 0; i < n; i++)
+    rows[i] = *jobs[i];
+  bind_records(parameters, &row_record, rows, n);
+}
+
+static void known_read(const struct db_rows *rows, struct submission *const *jobs) {
+  for (int row = 0; row < db_count(rows); row++)
+    db_read(rows, row, &known_record, &jobs[db_get_integer(rows, row, "n") - 1]->known);
+}
+
+/* Fills the incumbents of new jobs: the values that won the newest done job of the same kernel,
+ * key, environment, tag and regime, and those that were imported for them, the newer first. Imports
+ * have no regime. An import's environment may have fewer members than the job's; an equal
+ * environment is preferred to one that only fits. */
+static bool incumbents_find(struct db *db, struct submission *const *jobs, size_t n,
+                            struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  struct db_array identities;
+  db_array_init(&identities);
+  for (size_t i = 0; i < n; i++) {
+    cleanup_json json_t *environment = environment_to_json(&jobs[i]->environment);
+    cleanup_free char *identity = json_canonical(environment);
+    db_array_text(&identities, identity);
+  }
+
+  bind_jobs(&parameters, jobs, n);
+  bind_array(&parameters, "identity", &identities);
+  if (!db_run(db, &sql_jobs_incumbents, &parameters, &rows, error))
+    return false;
+
+  for (int row = 0; row < db_count(rows); row++) {
+    struct submission *job = jobs[db_get_integer(rows, row, "n") - 1];
+    ALWAYS(job->n_incumbents < JOB_INCUMBENTS_MAX);
+    db_read(rows, row, &incumbent_record, &job->incumbents[job->n_incumbents++]);
+  }
+
+  return true;
+}
+
+static struct poison_place place_of(const struct submission *job) {
+  return (struct poison_place){job->request.kernel, job->build, job->device_class, &job->key,
+                               job->space};
+}
+
+/* Fills what the ledger of poison has of new jobs. */
+static bool poison_look_up(struct db *db, struct submission *const *jobs, size_t n,
+                           struct error *error) {
+  cleanup_free struct poison_place *places = xcalloc(n + 1, sizeof *places);
+  cleanup_free struct poison_hits *hits = xcalloc(n + 1, sizeof *hits);
+  for (size_t i = 0; i < n; i++)
+    places[i] = place_of(jobs[i]);
+  if (!poison_find(db, places, n, hits, error))
+    return false;
+  for (size_t i = 0; i < n; i++) {
+    poison_hits_release(&jobs[i]->poison);
+    jobs[i]->poison = hits[i];
+  }
+  return true;
+}
+
+bool jobs_find(struct db *db, struct submission *const *jobs, size_t n, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL, *quickest = NULL;
+  cleanup_parameters struct db_parameters parameters = {0}, limited = {0};
+  bind_jobs(&parameters, jobs, n);
+  if (!db_run(db, &sql_jobs_find, &parameters, &rows, error))
+    return false;
+
+  known_read(rows, jobs);
+  for (size_t i = 0; i < n; i++)
+    if (jobs[i]->known.id == jobs[i]->retry_of) /* it steps aside when the jobs are stored */
+      jobs[i]->known = (struct job_known){0};
+
+  cleanup_free struct submission **added = xcalloc(n + 1, sizeof *added);
+  cleanup_free struct submission **budgeted = xcalloc(n + 1, sizeof *budgeted);
+  size_t n_added = 0, n_budgeted = 0;
+  for (size_t i = 0; i < n; i++)
+    if (!jobs[i]->known.id) {
+      added[n_added++] = jobs[i];
+      if (jobs[i]->request.budget_ms > 0)
+        budgeted[n_budgeted++] = jobs[i];
+    }
+  if (n_added &&
+      (!incumbents_find(db, added, n_added, error) || !poison_look_up(db, added, n_added, error)))
+    return false;
+  if (!n_budgeted)
+    return true;
+
+  bind_jobs(&limited, budgeted, n_budgeted);
+  if (!db_run(db, &sql_jobs_quickest, &limited, &quickest, error))
+    return false;
+
+  for (int row = 0; row < db_count(quickest); row++)
+    budgeted[db_get_integer(quickest, row, "n") - 1]->quickest_us =
+        db_get_integer(quickest, row, "us");
+  return true;
+}
+
+/* Storing */
+
+/* Notes new jobs and raised priorities in the audit log, but not a job that another transaction
+ * stored meanwhile. */
+static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
+                      const struct author *author, struct error *error) {
+  cleanup_free struct audit_row *notes = xcalloc(n + 1, sizeof *notes);
+  cleanup_json json_t *kept = json_array();
+  cleanup_free char *ids = xcalloc(n + 1, JOB_ID_SIZE);
+  size_t n_notes = 0;
+  for (size_t i = 0; i < n; i++) {
+    const struct submission *job = jobs[i];
+    if (!job->known.created && job->plan.n)
+      continue;
+
+    char *id = &ids[n_notes * JOB_ID_SIZE];
+    snprintf(id, JOB_ID_SIZE, "%lld", (long long)job->known.id);
+    json_t *detail = json_pack("{s:I}", "priority", (json_int_t)job->request.priority);
+    ALWAYS(json_array_append_new(kept, detail) == 0);
+    enum audit_action action = AUDIT_RAISE;
+    if (job->known.created) {
+      action = job->retry_of                                ? AUDIT_RETRY
+               : job->request.purpose == PURPOSE_REVALIDATE ? AUDIT_REVALIDATE
+                                                            : AUDIT_SUBMIT;
+      if (job->retry_of)
+        json_object_set_new(detail, "of", json_sprintf("%lld", (long long)job->retry_of));
+      json_object_set_new(detail, "kernel", json_digest_text(&job->request.kernel));
+      json_object_set_new(detail, "tag", json_string(job->request.tag));
+    }
+    notes[n_notes++] = (struct audit_row){author, action, id, detail};
+  }
+
+  return audit_add(db, notes, n_notes, error);
+}
+
+/* Gives up what the ledger has of the jobs that were created. */
+static bool poison_skip(struct db *db, struct submission *const *jobs, size_t n,
+                        struct error *error) {
+  static const struct poison_round first = {STAGE_SCREEN, 0};
+  size_t given_up;
+  for (size_t i = 0; i < n; i++)
+    if (jobs[i]->known.created &&
+        !poison_give_up(db, jobs[i]->known.id, &first, &jobs[i]->poison, &given_up, error))
+      return false;
+  return true;
+}
+
+/* Gives the jobs that are tried again another run, so that new ones can have their identity. A job
+ * that another transaction retried meanwhile is not changed: its successor is then known. */
+static bool retried_rename(struct db *db, struct submission *const *jobs, size_t n,
+                           struct error *error) {
+  cleanup_free int64_t *retried = xcalloc(n + 1, sizeof *retried);
+  cleanup_parameters struct db_parameters parameters = {0};
+  size_t n_retried = 0;
+  for (size_t i = 0; i < n; i++)
+    if (jobs[i]->retry_of)
+      retried[n_retried++] = jobs[i]->retry_of;
+  bind_integers(&parameters, "jobs", retried, n_retried);
+  return n_retried == 0 || db_run(db, &sql_jobs_step_aside, &parameters, NULL, error);
+}
+
+/* Stores spaces, environments, jobs, their first leases and the notes, in the caller's
+ * transaction. */
+static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
+                        const struct author *author, struct error *error) {
+  cleanup_free const struct environment **environments =
+      xcalloc(n + 1, sizeof(struct environment *));
+  cleanup_free struct submission *spaces = xcalloc(n + 1, sizeof *spaces);
+  size_t n_spaces = 0, n_leases = 0;
+  struct db_array warm_starts;
+  db_array_init(&warm_starts);
+  for (size_t i = 0; i < n; i++) {
+    environments[i] = &jobs[i]->environment;
+    if (i == 0 || !digest_equal(&jobs[i - 1]->space_digest, &jobs[i]->space_digest))
+      spaces[n_spaces++] = *jobs[i]; /* most jobs of a campaign have the same space */
+    cleanup_free char *ordinals =
+        job_warm_starts_text(jobs[i]->warm_starts, jobs[i]->n_warm_starts);
+    db_array_text(&warm_starts, ordinals);
+    n_leases += jobs[i]->plan.n;
+  }
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters of_owner = {0}, of_spaces = {0}, parameters = {0};
+  bind_text(&of_owner, "author", author->name);
+  bind_records(&of_spaces, &space_record, spaces, n_spaces);
+  bind_jobs(&parameters, jobs, n);
+  bind_array(&parameters, "likely", &warm_starts);
+  bind_author(&parameters, author);
+  if (!db_send(db, &sql_owners_add, &of_owner, DB_ANY_ROWS, error) ||
+      !db_run(db, &sql_spaces_store, &of_spaces, NULL, error) ||
+      !environments_store(db, environments, n, error) || !retried_rename(db, jobs, n, error) ||
+      !db_run(db, &sql_jobs_insert, &parameters, &rows, error))
+    return false;
+
+  ALWAYS((size_t)db_count(rows) == n);
+  known_read(rows, jobs);
+
+  cleanup_free struct new_lease *leases = xcalloc(n_leases + 1, sizeof *leases);
+  n_leases = 0;
+  for (size_t i = 0; i < n; i++)
+    for (size_t l = 0; jobs[i]->known.created && l < jobs[i]->plan.n; l++) {
+      const struct config_ranges *configs = &jobs[i]->plan.leases[l];
+      leases[n_leases++] =
+          (struct new_lease){jobs[i]->known.id, 0, *configs, lease_is_large(configs)};
+    }
+
+  return leases_insert(db, STAGE_SCREEN, 0, leases, n_leases, error) &&
+         poison_skip(db, jobs, n, error) && jobs_note(db, jobs, n, author, error);
+}
+
+/* In the transaction that stored the jobs. */
+static bool open_jobs_check(struct worker *worker, struct submission *const *jobs, size_t n,
+                            const struct author *author, struct error *error) {
+  bool any_created = false;
+  for (size_t i = 0; i < n; i++)
+    any_created = any_created || jobs[i]->known.created;
+  if (!any_created || !limit_of(worker->server, author, LIMIT_OPEN_JOBS))
+    return true;
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "token", author->token);
+  return db_run(worker->db, &sql_jobs_open_of, &parameters, &rows, error) &&
+         limit_check(worker->server, author, LIMIT_OPEN_JOBS, db_get_integer(rows, 0, "n"), error);
+}
+
+bool submissions_store(struct worker *worker, struct submission *const *jobs, size_t n,
+                       const struct author *author, struct error *error) {
+  bool ok = n == 0;
+  for (int attempt = 0; !ok; attempt++) {
+    ok = db_begin(worker->db, error) && db_end(worker->db,
+                                               jobs_insert(worker->db, jobs, n, author, error) &&
+                                                   open_jobs_check(worker, jobs, n, author, error),
+                                               error);
+    if (!ok && (error->kind != ERROR_CONTENTION || attempt + 1 == STORE_ATTEMPTS))
+      return false;
+  }
+
+  cleanup_free int64_t *raised = xcalloc(n + 1, sizeof *raised);
+  size_t n_raised = 0;
+  for (size_t i = 0; i < n; i++) {
+    const struct submission *job = jobs[i];
+    if (!job->known.created) {
+      raised[n_raised++] = job->known.id;
+      continue;
+    }
+    leases_announce(worker, &job->device_class, job->plan.n);
+    log_info("job: queued job=%lld configs=%lld leases=%zu", (long long)job->known.id,
+             (long long)job->known.configs, job->plan.n);
+  }
+
+  return jobs_raise_leases(worker->db, raised, n_raised, error);
+}

@@ -27,9 +27,10 @@ prefix=$work/libraries sysroot=$work/sysroot jobs=$(nproc)
 logged() { "$@" >>"$work/build.log" 2>&1 || { tail -40 "$work/build.log" >&2; echo "failed: $*" >&2; exit 1; }; }
 : >"$work/build.log"
 
-# apt with lists of its own, of this machine's mirrors with their sources, so that its settings stay as they are.
+# apt with lists of its own, of this machine's mirrors with their sources, so that its settings stay as they are. Sorted by suite:
+# apt takes a source from the first that lists it, and the security archive lists sources that only the main one has.
 mkdir -p "$work/apt/lists/partial" "$work/sources"
-apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | grep ' bookworm' | sort -u |
+apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | grep ' bookworm' | sort -k2 | uniq |
   while read -r mirror suite; do
     printf '%s [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' deb "$mirror" "$suite" deb-src "$mirror" "$suite"
   done >"$work/apt/sources.list"

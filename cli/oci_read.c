@@ -8,8 +8,9 @@
 
 #define CACHE_FOLDER "io.triton.cache/"
 #define JSON_BLOB_MAX ((size_t)4 << 20)
+#define LAYERS_MAX 127                     /* what Docker and containerd run at most */
 #define LAYER_MAX ((size_t)1 << 30)        /* as it is stored */
-#define UNPACKED_MAX ((la_int64_t)8 << 30) /* of one layer: compiled code is skipped, not kept */
+#define UNPACKED_MAX ((la_int64_t)8 << 30) /* of all layers: compiled code is skipped, not kept */
 #define TABLES_MAX 10000
 #define TABLE_MAX ((size_t)16 << 20)
 #define TABLES_BYTES_MAX ((size_t)256 << 20)
@@ -19,8 +20,9 @@ struct image_reading {
   const struct cache_format *format;
   const char *below;
   struct cache_files *files;
-  json_t *seen; /* a set of paths */
-  size_t bytes;
+  json_t *seen;        /* a set of paths */
+  size_t bytes;        /* of tables */
+  la_int64_t unpacked; /* by the layers before this one */
 };
 
 bool image_is(const char *folder) {
@@ -114,9 +116,13 @@ static bool entries_read(struct archive *archive, struct image_reading *reading,
       return true;
     if (result < ARCHIVE_WARN)
       return error_set(error, "%s", archive_error_string(archive));
-    /* What is passed over is unpacked, too. */
-    if (archive_filter_bytes(archive, 0) > UNPACKED_MAX || archive_entry_size(entry) > UNPACKED_MAX)
-      return error_set(error, "it unpacks to more than %d GiB", (int)(UNPACKED_MAX >> 30));
+    /* What is passed over is unpacked, too: refuse it before that. */
+    la_int64_t left = UNPACKED_MAX - reading->unpacked - archive_filter_bytes(archive, 0);
+    if (left < 0 || archive_entry_size(entry) > left)
+      return error_set(error,
+                       "the image unpacks to more than %d GiB, which no Triton cache has; "
+                       "import the image that has only the cache",
+                       (int)(UNPACKED_MAX >> 30));
 
     const char *path = archive_entry_pathname(entry);
     if (path && string_starts(path, "./"))
@@ -140,6 +146,7 @@ static bool layer_read(const char *bytes, size_t size, struct image_reading *rea
   bool ok = archive_read_open_memory(archive, bytes, size) == ARCHIVE_OK
                 ? entries_read(archive, reading, error)
                 : error_set(error, "%s", archive_error_string(archive));
+  reading->unpacked += archive_filter_bytes(archive, 0);
   archive_read_free(archive);
   return ok;
 }
@@ -172,7 +179,13 @@ bool image_tables_add(const char *folder, const struct cache_format *format, con
   if (!manifest_read(folder, &manifest, error))
     return false;
 
-  json_array_foreach (json_object_get(manifest, "layers"), i, layer) {
+  const json_t *layers = json_object_get(manifest, "layers");
+  if (json_array_size(layers) > LAYERS_MAX)
+    return error_set(error,
+                     "%s: the image has %zu layers, at most %d are read; import the image that has "
+                     "only the cache",
+                     folder, json_array_size(layers), LAYERS_MAX);
+  json_array_foreach (layers, i, layer) {
     cleanup_free char *bytes = NULL;
     size_t size;
     if (!blob_read(folder, layer, LAYER_MAX, &bytes, &size, error) ||

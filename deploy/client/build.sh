@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
 # Builds one client, `wavetune`, that runs on any x86-64 Linux since Debian 11 (glibc 2.31): RHEL 9, Ubuntu 20.04 and later.
 #
-#   deploy/client/build.sh [FOLDER]      default: build/client; makes FOLDER/wavetune and FOLDER/LICENSES
+#   deploy/client/build.sh [--static] [FOLDER]      makes FOLDER/wavetune and FOLDER/LICENSES; default: build/client
+#
+# --static: the C library, this machine's, is in it too (default folder: build/client-static), for images that have none: FROM
+# scratch. It finds hosts by /etc/hosts and /etc/resolv.conf. Use it nowhere else: where nsswitch.conf names other modules, it
+# would load them with a C library of another version.
 #
 # libcurl, OpenSSL, libarchive, zlib, jansson, libelf, msgpack-c and libseccomp are linked statically, from the sources of
 # this machine's Debian with its security updates; the only shared libraries are those of libc6. The headers and the C library
@@ -19,7 +23,12 @@ umask 022
 export LC_ALL=C.UTF-8 TZ=UTC
 packages_install build-essential cmake ninja-build pkg-config mmdebstrap dpkg-dev autoconf automake libtool gperf gettext git
 source=$PWD
-work=$(realpath -m "${1:-build/client}")
+static=''
+if [ "${1:-}" = --static ]; then
+  static=1
+  shift
+fi
+work=$(realpath -m "${1:-build/client${static:+-static}}")
 mkdir -p "$work"
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
@@ -27,9 +36,10 @@ prefix=$work/libraries sysroot=$work/sysroot jobs=$(nproc)
 logged() { "$@" >>"$work/build.log" 2>&1 || { tail -40 "$work/build.log" >&2; echo "failed: $*" >&2; exit 1; }; }
 : >"$work/build.log"
 
-# apt with lists of its own, of this machine's mirrors with their sources, so that its settings stay as they are.
+# apt with lists of its own, of this machine's mirrors with their sources, so that its settings stay as they are. Sorted by suite:
+# apt takes a source from the first that lists it, and the security archive lists sources that only the main one has.
 mkdir -p "$work/apt/lists/partial" "$work/sources"
-apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | grep ' bookworm' | sort -u |
+apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | grep ' bookworm' | sort -k2 | uniq |
   while read -r mirror suite; do
     printf '%s [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' deb "$mirror" "$suite" deb-src "$mirror" "$suite"
   done >"$work/apt/sources.list"
@@ -40,7 +50,7 @@ apt_own() {
     -o Dir::State::lists="$work/apt/lists" -o APT::Sandbox::User= "$@"
 }
 
-if [ ! -e "$sysroot/.made" ]; then
+if [ -z "$static" ] && [ ! -e "$sysroot/.made" ]; then
   rm -rf "$sysroot"
   logged mmdebstrap --quiet --variant=extract --include=libc6-dev bullseye "$sysroot"
   logged apt_own apt-get update -qq
@@ -54,10 +64,12 @@ if [ ! -e "$sysroot/.made" ]; then
 fi
 
 # -B and -L: gcc would search the folders beside its own before the sysroot's.
+libc=(--sysroot="$sysroot" -B"$sysroot/usr/lib/x86_64-linux-gnu" -L"$sysroot/usr/lib/x86_64-linux-gnu"
+  -L"$sysroot/lib/x86_64-linux-gnu")
+[ -z "$static" ] || libc=()
 cat >"$work/cc" <<WRAPPER
 #!/bin/sh
-exec gcc --sysroot=$sysroot -B$sysroot/usr/lib/x86_64-linux-gnu -L$sysroot/usr/lib/x86_64-linux-gnu \\
-  -L$sysroot/lib/x86_64-linux-gnu -ffile-prefix-map=$work=. "\$@"
+exec gcc ${libc[*]} -ffile-prefix-map=$work=. "\$@"
 WRAPPER
 chmod 755 "$work/cc"
 export CC=$work/cc CFLAGS='-O2 -fPIC -fstack-protector-strong -D_FORTIFY_SOURCE=2'
@@ -125,13 +137,19 @@ library msgpack-c build_msgpack
 library libseccomp configure_make
 library libarchive build_archive
 library curl build_curl
+if [ -n "$static" ]; then
+  versions+=("glibc $(dpkg-query -W -f '${Version}' libc6-dev)")
+  cp /usr/share/doc/libc6/copyright "$work/LICENSES/glibc"
+fi
 printf '%s\n' "${versions[@]}" >"$work/LICENSES/VERSIONS"
 
 unset CFLAGS CPPFLAGS LDFLAGS
 logged cmake -S "$source" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DWAVETUNE_CLIENT_ONLY=ON -DCMAKE_INSTALL_PREFIX=/usr \
-  -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_STANDARD_LIBRARIES=-ldl -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}"
+  -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_STANDARD_LIBRARIES=-ldl -DCMAKE_EXE_LINKER_FLAGS="${static:+-static-pie}" \
+  -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}"
 logged cmake --build "$work/build"
 install -m 755 -s "$work/build/wavetune" "$work/wavetune"
 ls -l "$work/wavetune"
+[ -z "$static" ] || exit 0
 readelf -d "$work/wavetune" | sed -n 's/.*NEEDED.*\[\(.*\)\]/needs \1/p'
 objdump -T "$work/wavetune" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Builds the one client (deploy/client/build.sh) and runs it in Debian 11, 12 and 13 without a package of its libraries against a
-# real server over TLS, which it trusts by the file of authorities of Debian or of RHEL.
+# real server over TLS, which it trusts by the file of authorities of Debian or of RHEL; and the static one in a folder that has
+# nothing but it, that file and a list of hosts.
 #
 #   deploy/test/client.sh
 #
-# RHEL itself is not run: its path is, in Debian 11. Needs root on Debian 12, Debian's mirror, 1 GB of disk and ten minutes; it
-# is not in CI. Installs missing packages by name. $WORK (default build/client-test) keeps the three trees for the next run.
+# RHEL itself is not run: its path is, in Debian 11. Needs root on Debian 12, Debian's mirror, 1 GB of disk and fifteen minutes;
+# it is not in CI. Installs missing packages by name. $WORK (default build/client-test) keeps the three trees for the next run.
 # Everything listens on 127.0.0.1.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -26,6 +27,10 @@ needs=$(readelf -d $client | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | sort | paste
 check "it needs only libraries of libc6 ($needs)" sh -c "! echo '$needs' | tr ' ' '\n' | grep -vE '^(libc|libm|libpthread|libdl|ld-linux-x86-64)\.so'"
 glibc=$(objdump -T $client | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1)
 check "it needs glibc 2.31 at most ($glibc)" test "$(printf '%s\n' GLIBC_2.31 "$glibc" | sort -V | tail -1)" = GLIBC_2.31
+check "the static client is built" deploy/client/build.sh --static
+static=build/client-static/wavetune
+echo "   $(stat -c %s $static) bytes"
+check "it needs no library" sh -c "! readelf -d $static | grep NEEDED"
 
 echo "== a server with TLS"
 folder=$(mktemp -d /tmp/wavetune-client-XXXXXX)
@@ -88,4 +93,17 @@ for suite in bullseye bookworm trixie; do
   check "$suite: fetch" inside fetch --channel stable --environment "$environment" --to /srv/cache
   check "$suite: the cache is there" grep -q columns "$root/srv/cache/current/json/cache.json"
 done
+
+echo "== scratch"
+root=$work/scratch
+rm -rf "$root"
+install -D -m 755 $static "$root/wavetune"
+install -D -m 644 <(echo "127.0.0.1 localhost") "$root/etc/hosts"
+scratch() { env -i WAVETUNE_URL="$url" WAVETUNE_TOKEN="$token" chroot "$root" /wavetune "$@"; }
+fetched() { scratch fetch --channel stable --environment "$environment" --to /cache; }
+untrusted() { { fetched 2>&1 || true; } | grep "SSL certificate problem"; }
+check "scratch: an unknown authority is refused" untrusted
+install -D -m 644 "$folder/ca.crt" "$root/etc/ssl/certs/ca-certificates.crt"
+check "scratch: fetch" fetched
+check "scratch: the cache is there" grep -q columns "$root/cache/current/json/cache.json"
 checks_end

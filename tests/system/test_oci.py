@@ -143,10 +143,38 @@ def layered(image, member, twice=False):
                 info = tarfile.TarInfo(member)
                 info.size = 2
                 archive.addfile(info, io.BytesIO(b"{}"))
-    layer = out.getvalue() or b"no archive at all"
-    manifest = json.dumps({"layers": [{"digest": digest(layer), "size": len(layer)}]}).encode()
+    return with_layers(out.getvalue() or b"no archive at all")
+
+
+def with_layers(*layers):
+    """The files that make an image one with these layers."""
+    manifest = json.dumps({"layers": [{"digest": digest(layer), "size": len(layer)} for layer in layers]}).encode()
     index = json.dumps({"manifests": [{"digest": digest(manifest), "size": len(manifest)}]}).encode()
-    return ((f"blobs/sha256/{digest(layer)[7:]}", layer), (f"blobs/sha256/{digest(manifest)[7:]}", manifest), ("index.json", index))
+    return (*((f"blobs/sha256/{digest(content)[7:]}", content) for content in {*layers, manifest}), ("index.json", index))
+
+
+def test_an_image_with_too_many_layers_or_too_much_in_them_is_refused(server, image):
+    def refused(*layers, sentence):
+        for name, content in with_layers(*layers):
+            (image / name).write_bytes(content)
+        done = wavetune(server, "import", "triton", image, check=False)
+        assert done.returncode == 2 and sentence in done.stderr, done
+
+    def stating(size, data=b""):
+        """A layer whose header states an entry of so many bytes, and only this data after it."""
+        info = tarfile.TarInfo("usr/lib/librocblas.so")
+        info.size = size
+        return gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + data)
+
+    empty = gzip.compress(tarfile.NUL * tarfile.RECORDSIZE)
+    refused(*[empty] * 127, sentence="has no")
+    refused(*[empty] * 128, sentence="the image has 128 layers, at most 127 are read")
+    refused(stating(9 << 30), sentence="layer 1: the image unpacks to more than 8 GiB")
+    # The limit is that of all layers together.
+    almost = stating((8 << 30) - (512 << 10))
+    refused(almost, sentence="Truncated")
+    mebibyte = stating(1 << 20, bytes(1 << 20) + tarfile.NUL * tarfile.RECORDSIZE)
+    refused(mebibyte, almost, sentence="layer 2: the image unpacks to more than 8 GiB")
 
 
 def digest(content):

@@ -25,6 +25,7 @@
 struct auth {
   pthread_rwlock_t lock;
   atomic_uint_fast64_t generation, answers;
+  bool is_read; /* the whole table was, once */
   size_t n, capacity;
   struct auth_token *tokens;    /* sorted by digest */
   pthread_mutex_t unknown_lock; /* of the members below */
@@ -202,8 +203,10 @@ bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, 
     atomic_fetch_add(&auth->generation, 1);
   }
 
-  if (is_newest)
+  if (is_newest) {
+    auth->is_read = true;
     atomic_fetch_add(&auth->answers, 1);
+  }
   pthread_rwlock_unlock(&auth->lock);
   free(sorted);
   return is_newest;
@@ -218,9 +221,10 @@ bool auth_is_live(struct auth *auth, int64_t id) {
   return is_live;
 }
 
-bool auth_find_name(struct auth *auth, const char *name, struct auth_token *ret_token) {
+enum auth_answer auth_find_name(struct auth *auth, const char *name, struct auth_token *ret_token) {
   bool is_found = false;
   pthread_rwlock_rdlock(&auth->lock);
+  bool is_read = auth->is_read;
   for (size_t i = 0; i < auth->n && !is_found; i++) {
     const struct auth_token *token = &auth->tokens[i];
     is_found = strcmp(token->name, name) == 0 && !auth_has_expired(token->expires_ms);
@@ -228,7 +232,7 @@ bool auth_find_name(struct auth *auth, const char *name, struct auth_token *ret_
       *ret_token = *token;
   }
   pthread_rwlock_unlock(&auth->lock);
-  return is_found;
+  return is_found ? AUTH_KNOWN : is_read ? AUTH_UNKNOWN : AUTH_LOOK_UP;
 }
 
 void auth_note_use(struct auth *auth, int64_t id) {

@@ -66,8 +66,10 @@ void auth_forget_sessions(struct auth *auth);
 /* How many of the database's answers were added, including those that changed nothing. */
 uint64_t auth_answers(struct auth *auth);
 uint64_t auth_generation(struct auth *auth);
-/* The live token of this name. Linear in the number of tokens. */
-must_check bool auth_find_name(struct auth *auth, const char *name, struct auth_token *ret_token);
+/* The live token of this name, or AUTH_UNKNOWN; AUTH_LOOK_UP: the table was not read yet. Linear in
+ * the number of tokens. */
+must_check enum auth_answer auth_find_name(struct auth *auth, const char *name,
+                                           struct auth_token *ret_token);
 /* Whether the token is neither revoked nor expired. Linear in the number of tokens. */
 bool auth_is_live(struct auth *auth, int64_t id);
 

@@ -45,6 +45,16 @@ Test(auth, a_replaced_table_has_only_the_new_tokens) {
   cr_expect_eq(find("a"), AUTH_LOOK_UP);
 }
 
+Test(auth, a_name_is_unknown_only_after_the_whole_table_was_read) {
+  struct auth_token ci = token("a", TOKEN_READER, "ci");
+  cr_expect_eq(auth_find_name(auth, "ci", &found), AUTH_LOOK_UP);
+  cr_assert(auth_add(auth, &ci, 1, auth_answers(auth)));
+  cr_expect_eq(auth_find_name(auth, "ci", &found), AUTH_KNOWN);
+  cr_expect_eq(auth_find_name(auth, "root", &found), AUTH_LOOK_UP);
+  replace(&ci, 1);
+  cr_expect_eq(auth_find_name(auth, "root", &found), AUTH_UNKNOWN);
+}
+
 Test(auth, a_change_makes_a_new_generation_and_the_same_table_does_not) {
   struct auth_token tokens[] = {token("a", TOKEN_READER, "ci"), token("b", TOKEN_ADMIN, "root")};
   struct auth_token turned[] = {tokens[1], tokens[0]};

@@ -38,6 +38,7 @@ struct auth {
     struct digest token, identity;
     int64_t expires_ms; /* 0: the slot is free */
   } sessions[AUTH_SESSIONS];
+  uint64_t n_forgotten; /* how often all sessions were */
   struct rate lookups;
   size_t n_used;
   int64_t used[AUTH_USED_MAX];
@@ -116,17 +117,28 @@ static bool session_token(struct auth *auth, const struct digest *digest,
   return token != NULL;
 }
 
-void auth_add_session(struct auth *auth, const struct digest *token, const struct digest *identity,
-                      int64_t expires_ms) {
+uint64_t auth_sessions_forgotten(struct auth *auth) {
   pthread_mutex_lock(&auth->unknown_lock);
-  *session_slot(auth, token) = (struct session){*token, *identity, expires_ms};
+  uint64_t n = auth->n_forgotten;
+  pthread_mutex_unlock(&auth->unknown_lock);
+  return n;
+}
+
+void auth_add_session(struct auth *auth, const struct digest *token, const struct digest *identity,
+                      int64_t expires_ms, uint64_t since) {
+  pthread_mutex_lock(&auth->unknown_lock);
+  if (auth->n_forgotten == since)
+    *session_slot(auth, token) = (struct session){*token, *identity, expires_ms};
   pthread_mutex_unlock(&auth->unknown_lock);
 }
 
+/* Connections keep the token of their last request, so they need the new generation. */
 void auth_forget_sessions(struct auth *auth) {
   pthread_mutex_lock(&auth->unknown_lock);
   memset(auth->sessions, 0, sizeof auth->sessions);
+  auth->n_forgotten++;
   pthread_mutex_unlock(&auth->unknown_lock);
+  atomic_fetch_add(&auth->generation, 1);
 }
 
 enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
@@ -389,11 +401,13 @@ static bool is_identified(struct worker *worker, struct request_private *request
     return true;
   }
 
+  uint64_t since = auth_sessions_forgotten(worker->server->auth);
   request->session_expires_ms = 0;
   switch (oidc_identify(worker, &request->request, text, &identity, &request->session_expires_ms,
                         &error)) {
   case OIDC_IDENTIFIED:
-    auth_add_session(worker->server->auth, &request->token, &identity, request->session_expires_ms);
+    auth_add_session(worker->server->auth, &request->token, &identity, request->session_expires_ms,
+                     since);
     request->token = identity;
     return true;
   case OIDC_REFUSED:

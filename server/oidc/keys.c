@@ -262,8 +262,8 @@ enum keys_answer issuer_keys_verify(struct issuer_keys *keys, const struct jwt *
     log_warning("oidc: the keys of %s are too old to be used", keys->issuer->issuer);
   }
 
-  enum jwt_answer valid = keys->keys && !keys->is_too_old ? jwt_verify(jwt, keys->keys, error)
-                                                          : JWT_UNKNOWN_KEY;
+  enum jwt_answer valid =
+      keys->keys && !keys->is_too_old ? jwt_verify(jwt, keys->keys, error) : JWT_UNKNOWN_KEY;
   enum keys_answer answer = valid == JWT_VALID     ? KEYS_VALID
                             : valid == JWT_REFUSED ? KEYS_REFUSED
                                                    : fetch_for(keys, jwt, request, error);

@@ -30,8 +30,8 @@ bool oidc_new(const char *path, struct auth *auth, struct oidc **ret_oidc, struc
   struct oidc *oidc = xcalloc(1, sizeof *oidc);
   bool is_good = oidc_issuers_read(path, &oidc->issuers, error);
   while (is_good && oidc->n_keys < oidc->issuers.n) {
-    is_good = issuer_keys_new(&oidc->issuers.all[oidc->n_keys], &calls, &oidc->keys[oidc->n_keys],
-                              error);
+    is_good =
+        issuer_keys_new(&oidc->issuers.all[oidc->n_keys], &calls, &oidc->keys[oidc->n_keys], error);
     oidc->n_keys += is_good;
   }
 

@@ -298,7 +298,7 @@ static bool files_read(struct server *server, const struct server_options *optio
     return error_set(
         error, "--tls-client-ca needs --tls-certificate and --tls-key, or the --trusted-proxy that "
                "forwards clients' certificates");
-  if (options->oidc && !oidc_new(options->oidc, &server->oidc, error))
+  if (options->oidc && !oidc_new(options->oidc, server->auth, &server->oidc, error))
     return error_prefix(error, "--oidc: ");
   return tls_new(&files, &server->tls, error);
 }
@@ -427,7 +427,7 @@ void server_reload(struct server *server) {
   struct error error;
   if (server->tls)
     tls_reload(server->tls);
-  if (server->options.oidc && oidc_new(server->options.oidc, &oidc, &error)) {
+  if (server->options.oidc && oidc_new(server->options.oidc, server->auth, &oidc, &error)) {
     oidc_replace(server, oidc);
     log_info("server: read --oidc %s again", server->options.oidc);
   } else if (server->options.oidc) {

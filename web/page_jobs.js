@@ -211,14 +211,16 @@ export async function show({ main, query, signal }) {
   const read = (values) => get("v1/jobs", { ...filter, ...values }, signal);
   const keep = (page) => page.items.forEach((job) => known.set(job.job, job));
 
+  // A page of a search may have no job where older ones have the text.
   async function readMore(pages) {
     if (isReading) return;
     isReading = true;
     try {
-      for (let i = 0; i < pages && next !== null && !signal.aborted; i++) {
+      for (let left = pages; left > 0 && next !== null && !signal.aborted; ) {
         const page = await read({ limit: pages > 1 ? 1000 : PAGE, after: next });
         keep(page);
         next = page.next;
+        if (page.items.length > 0) left--;
         draw();
       }
     } finally {
@@ -231,7 +233,7 @@ export async function show({ main, query, signal }) {
   async function follow() {
     const from = turnsTo === null ? Infinity : Number(turnsTo),
       page = await read({ limit: PAGE, after: turnsTo }),
-      to = page.next === null ? 0 : Number(page.items.at(-1).job),
+      to = Number(page.next ?? 0),
       still = new Set(page.items.map((job) => job.job));
     for (const id of known.keys()) if (Number(id) < from && Number(id) >= to && !still.has(id)) known.delete(id);
     keep(page);
@@ -287,6 +289,7 @@ export async function show({ main, query, signal }) {
       keep(page);
       next = page.next;
       isFirst = false;
+      if (known.size === 0) await readMore(1);
     } else await follow();
     draw();
     if (campaigns) campaigns.set((await get("v1/campaigns", { tag: filter.tag, run: filter.run, limit: 50 }, signal)).items);

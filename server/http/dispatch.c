@@ -452,6 +452,11 @@ static enum MHD_Result authorise_route(struct request_private *request,
       request_set_token(request, &connection->token);
     return begin_body(request);
   }
+  if (is_bad && credentials->refusal.kind == ERROR_UNAVAILABLE) {
+    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "%s",
+                    credentials->refusal.message);
+    return refused(request);
+  }
   if (is_bad || (!has_token && !is_by_proxy && !credentials->certificate)) {
     const char *why = is_bad ? credentials->refusal.message
                              : "a token is needed: send \"Authorization: Bearer TOKEN\"";

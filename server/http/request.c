@@ -104,7 +104,7 @@ void answer_page(struct worker *worker, struct request *request, const struct li
   bool has_more = db_count(rows) > limit;
   int n = has_more ? (int)limit : db_count(rows);
   json_t *items = db_first_rows_to_json(rows, n, list->record, list->write);
-  int64_t next = has_more ? db_get_integer(rows, n - 1, "id") : 0;
+  int64_t next = has_more ? db_get_integer(rows, n - 1, "id") : list->end;
   request_answer_json(request, 200, page_to_json(items, next));
 }
 

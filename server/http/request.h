@@ -139,6 +139,7 @@ struct list {
   const struct record *record;
   json_t *(*write)(const void *object); /* an item; NULL: record_write */
   bool is_newest_first;
+  int64_t end; /* after a page that is not full the next one goes on here; 0: there is none */
 };
 /* Answers with the page that the query's limit and after name, or with 422 when they are wrong.
  * `parameters` has the statement's other parameters. */

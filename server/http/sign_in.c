@@ -170,7 +170,13 @@ bool sign_in_find(const struct connection *connection, struct auth_token *ret_to
         "adds one with serve --sign-in",
         user);
 
-  if (!auth_find_name(connection->server->auth, rule->token, ret_token))
+  enum auth_answer answer = auth_find_name(connection->server->auth, rule->token, ret_token);
+  if (answer == AUTH_LOOK_UP)
+    return error_of(error, ERROR_UNAVAILABLE,
+                    "you are signed in as \"%.100s\", but the server, which has just started, has "
+                    "not read its tokens from the database yet; try again",
+                    user);
+  if (answer != AUTH_KNOWN)
     return error_set(error,
                      "you are signed in as \"%.100s\", but there is no live token \"%s\" to act "
                      "as: an admin makes it with \"wavetune token make %s --role ROLE\"",
@@ -219,7 +225,7 @@ bool sign_in_may_write(const struct connection *connection, struct error *error)
 }
 
 /* What the page asks before it shows a form for a token. It is answered 200 to everyone, because a
- * browser reports other answers to its user as faults. */
+ * browser reports other answers to its user as faults; 503 while the tokens were not read yet. */
 void route_sign_in_get(struct server *server, struct request *request) {
   const struct connection *connection = request_private_of(request)->connection;
   struct auth_token token;
@@ -230,6 +236,10 @@ void route_sign_in_get(struct server *server, struct request *request) {
 
   bool is_stated = sign_in_is_stated(connection);
   bool is_known = is_stated && sign_in_find(connection, &token, &error);
+  if (is_stated && !is_known && error.kind == ERROR_UNAVAILABLE) {
+    request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", error.message);
+    return;
+  }
   request_answer_json(request, 200,
                       json_pack("{s:s?, s:s?}", "user", is_known ? token.name : NULL, "problem",
                                 is_stated && !is_known ? error.message : NULL));

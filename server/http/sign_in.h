@@ -34,7 +34,8 @@ const char *sign_in_groups_header(const struct sign_in *rules);
 bool sign_in_is_stated(const struct connection *connection);
 /* The live token as which the stated user acts, by the first rule that fits. Where other users may
  * act as the same token, its name becomes TOKEN:USER, so that what is written names the person;
- * no token that an admin makes has such a name. False: the request is refused. */
+ * no token that an admin makes has such a name. False: the request is refused; ERROR_UNAVAILABLE:
+ * until the server has read its tokens. */
 must_check bool sign_in_find(const struct connection *connection, struct auth_token *ret_token,
                              struct error *error);
 /* Whether the present request of a signed-in user may have a method other than GET and HEAD: it

@@ -25,6 +25,7 @@
 struct auth {
   pthread_rwlock_t lock;
   atomic_uint_fast64_t generation, answers;
+  bool is_read; /* the whole table was, once */
   size_t n, capacity;
   struct auth_token *tokens;    /* sorted by digest */
   pthread_mutex_t unknown_lock; /* of the members below */
@@ -37,6 +38,7 @@ struct auth {
     struct digest token, identity;
     int64_t expires_ms; /* 0: the slot is free */
   } sessions[AUTH_SESSIONS];
+  uint64_t n_forgotten; /* how often all sessions were */
   struct rate lookups;
   size_t n_used;
   int64_t used[AUTH_USED_MAX];
@@ -115,17 +117,28 @@ static bool session_token(struct auth *auth, const struct digest *digest,
   return token != NULL;
 }
 
-void auth_add_session(struct auth *auth, const struct digest *token, const struct digest *identity,
-                      int64_t expires_ms) {
+uint64_t auth_sessions_forgotten(struct auth *auth) {
   pthread_mutex_lock(&auth->unknown_lock);
-  *session_slot(auth, token) = (struct session){*token, *identity, expires_ms};
+  uint64_t n = auth->n_forgotten;
+  pthread_mutex_unlock(&auth->unknown_lock);
+  return n;
+}
+
+void auth_add_session(struct auth *auth, const struct digest *token, const struct digest *identity,
+                      int64_t expires_ms, uint64_t since) {
+  pthread_mutex_lock(&auth->unknown_lock);
+  if (auth->n_forgotten == since)
+    *session_slot(auth, token) = (struct session){*token, *identity, expires_ms};
   pthread_mutex_unlock(&auth->unknown_lock);
 }
 
+/* Connections keep the token of their last request, so they need the new generation. */
 void auth_forget_sessions(struct auth *auth) {
   pthread_mutex_lock(&auth->unknown_lock);
   memset(auth->sessions, 0, sizeof auth->sessions);
+  auth->n_forgotten++;
   pthread_mutex_unlock(&auth->unknown_lock);
+  atomic_fetch_add(&auth->generation, 1);
 }
 
 enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
@@ -202,8 +215,10 @@ bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, 
     atomic_fetch_add(&auth->generation, 1);
   }
 
-  if (is_newest)
+  if (is_newest) {
+    auth->is_read = true;
     atomic_fetch_add(&auth->answers, 1);
+  }
   pthread_rwlock_unlock(&auth->lock);
   free(sorted);
   return is_newest;
@@ -218,9 +233,10 @@ bool auth_is_live(struct auth *auth, int64_t id) {
   return is_live;
 }
 
-bool auth_find_name(struct auth *auth, const char *name, struct auth_token *ret_token) {
+enum auth_answer auth_find_name(struct auth *auth, const char *name, struct auth_token *ret_token) {
   bool is_found = false;
   pthread_rwlock_rdlock(&auth->lock);
+  bool is_read = auth->is_read;
   for (size_t i = 0; i < auth->n && !is_found; i++) {
     const struct auth_token *token = &auth->tokens[i];
     is_found = strcmp(token->name, name) == 0 && !auth_has_expired(token->expires_ms);
@@ -228,7 +244,7 @@ bool auth_find_name(struct auth *auth, const char *name, struct auth_token *ret_
       *ret_token = *token;
   }
   pthread_rwlock_unlock(&auth->lock);
-  return is_found;
+  return is_found ? AUTH_KNOWN : is_read ? AUTH_UNKNOWN : AUTH_LOOK_UP;
 }
 
 void auth_note_use(struct auth *auth, int64_t id) {
@@ -385,11 +401,13 @@ static bool is_identified(struct worker *worker, struct request_private *request
     return true;
   }
 
+  uint64_t since = auth_sessions_forgotten(worker->server->auth);
   request->session_expires_ms = 0;
   switch (oidc_identify(worker, &request->request, text, &identity, &request->session_expires_ms,
                         &error)) {
   case OIDC_IDENTIFIED:
-    auth_add_session(worker->server->auth, &request->token, &identity, request->session_expires_ms);
+    auth_add_session(worker->server->auth, &request->token, &identity, request->session_expires_ms,
+                     since);
     request->token = identity;
     return true;
   case OIDC_REFUSED:

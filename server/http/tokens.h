@@ -55,10 +55,13 @@ must_check bool auth_replace(struct auth *auth, const struct auth_token *tokens,
                              uint64_t since);
 /* A token of an identity provider (server/oidc/) is that of an identity, whose digest is in the
  * table: notes that it was verified. AUTH_SESSIONS are kept; one that was dropped is verified
- * again. auth_forget_sessions drops all. */
+ * again. auth_forget_sessions drops all: keys or rules have changed. `since`:
+ * auth_sessions_forgotten before the token was verified; one that was verified by what has changed
+ * since then is not noted. */
 #define AUTH_SESSIONS 4096
 void auth_add_session(struct auth *auth, const struct digest *token, const struct digest *identity,
-                      int64_t expires_ms);
+                      int64_t expires_ms, uint64_t since);
+uint64_t auth_sessions_forgotten(struct auth *auth);
 must_check bool auth_find_session(struct auth *auth, const struct digest *token,
                                   struct digest *ret_identity, int64_t *ret_expires_ms);
 void auth_forget_sessions(struct auth *auth);
@@ -66,8 +69,10 @@ void auth_forget_sessions(struct auth *auth);
 /* How many of the database's answers were added, including those that changed nothing. */
 uint64_t auth_answers(struct auth *auth);
 uint64_t auth_generation(struct auth *auth);
-/* The live token of this name. Linear in the number of tokens. */
-must_check bool auth_find_name(struct auth *auth, const char *name, struct auth_token *ret_token);
+/* The live token of this name, or AUTH_UNKNOWN; AUTH_LOOK_UP: the table was not read yet. Linear in
+ * the number of tokens. */
+must_check enum auth_answer auth_find_name(struct auth *auth, const char *name,
+                                           struct auth_token *ret_token);
 /* Whether the token is neither revoked nor expired. Linear in the number of tokens. */
 bool auth_is_live(struct auth *auth, int64_t id);
 

@@ -1,5 +1,21 @@
 -- Reading jobs (server/job/job_routes.c).
 
+-- The last of the :searched newest jobs before one that the other filters leave.
+-- name: jobs_search_end
+SELECT j.id
+FROM jobs j
+WHERE j.id < :before::bigint
+  AND (:state::job_state IS NULL OR j.state = :state::job_state)
+  AND (:tag::text IS NULL OR j.tag = :tag)
+  AND (:run::text IS NULL OR j.run = :run)
+  AND (:owner::text IS NULL OR j.submitted_by = :owner)
+  AND (:kernel::bytea IS NULL OR j.kernel = :kernel)
+  AND (:kernel_name::text IS NULL
+       OR j.kernel IN (SELECT hash FROM kernels WHERE name = :kernel_name))
+ORDER BY j.id DESC
+OFFSET :searched::bigint - 1
+LIMIT 1;
+
 -- name: jobs_list
 SELECT j.id, j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_digest,
     e.identity AS environment, j.tag, j.run, j.regime, j.purpose, j.priority,
@@ -16,6 +32,7 @@ JOIN environments e ON e.id = j.environment_id
 LEFT JOIN winners w ON w.job_id = j.id
 CROSS JOIN LATERAL job_progress(j.id) t
 WHERE j.id < :before::bigint
+  AND j.id >= :end::bigint
   AND (:state::job_state IS NULL OR j.state = :state::job_state)
   AND (:tag::text IS NULL OR j.tag = :tag)
   AND (:run::text IS NULL OR j.run = :run)

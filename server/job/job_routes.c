@@ -12,6 +12,7 @@
 #include "server/records.h"
 
 #define WAIT_SECONDS_MAX 60
+#define JOBS_SEARCHED 20000 /* in which one request looks for a text */
 
 struct job_winner {
   int64_t config;
@@ -129,12 +130,41 @@ static const struct field job_fields[] = {
 };
 const struct record job_record = RECORD("Job", struct job_summary, job_fields);
 
+static bool filters_bind(const struct request *request, struct db_parameters *parameters,
+                         struct error *error) {
+  bind_text(parameters, "state", request_query(request, "state"));
+  return bind_job_filters(parameters, request_query(request, "tag"), request_query(request, "run"),
+                          request_query(request, "kernel"), request_query(request, "user"), error);
+}
+
+/* Where the search for a text ends in this request, because no index has parts of texts: the next
+ * page goes on there. 0: all jobs are searched. Otherwise answers. */
+static bool search_end(struct worker *worker, struct request *request, int64_t *ret_end) {
+  struct error error;
+  int64_t limit, before;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!page_by_id(request, INT64_MAX, &limit, &before))
+    return false;
+
+  bind_integer(&parameters, "before", before);
+  bind_integer(&parameters, "searched", JOBS_SEARCHED);
+  if (!filters_bind(request, &parameters, &error) ||
+      !db_run(worker->db, &sql_jobs_search_end, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return false;
+  }
+  *ret_end = db_count(rows) ? db_get_integer(rows, 0, "id") : 0;
+  return true;
+}
+
 void route_job_list(struct worker *worker, struct request *request) {
   static const char *const names[] = {"limit", "after", "state",    "tag", "kernel",
                                       "run",   "user",  "contains", NULL};
-  static const struct list list = {
+  struct list list = {
       .statement = &sql_jobs_list, .record = &job_item_record, .is_newest_first = true};
-  const char *state = request_query(request, "state");
+  const char *state = request_query(request, "state"),
+             *contains = request_query(request, "contains");
   enum job_state known;
   struct error error;
   if (!request_query_only(request, names))
@@ -148,13 +178,14 @@ void route_job_list(struct worker *worker, struct request *request) {
   }
 
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "state", state);
-  bind_text(&parameters, "contains", request_query(request, "contains"));
-  if (!bind_job_filters(&parameters, request_query(request, "tag"), request_query(request, "run"),
-                        request_query(request, "kernel"), request_query(request, "user"), &error)) {
+  if (!filters_bind(request, &parameters, &error)) {
     answer_failure(request, &error);
     return;
   }
+  if (contains && !search_end(worker, request, &list.end))
+    return;
+  bind_text(&parameters, "contains", contains);
+  bind_integer(&parameters, "end", list.end);
   answer_page(worker, request, &list, &parameters);
 }
 

@@ -184,6 +184,17 @@ void jwt_keys_free(struct jwt_keys *keys) {
 
 size_t jwt_keys_count(const struct jwt_keys *keys) { return keys->n; }
 
+bool jwt_keys_have(const struct jwt_keys *keys, const struct jwt_keys *old) {
+  bool are_there = true;
+  for (size_t i = 0; i < old->n && are_there; i++) {
+    are_there = false;
+    for (size_t k = 0; k < keys->n && !are_there; k++)
+      are_there = strcmp(keys->all[k].kid, old->all[i].kid) == 0 &&
+                  EVP_PKEY_eq(keys->all[k].key, old->all[i].key) == 1;
+  }
+  return are_there;
+}
+
 bool jwt_is_like(const char *text) {
   const char *first = strchr(text, '.'), *second = first ? strchr(first + 1, '.') : NULL;
   return string_starts(text, "ey") && second && !strchr(second + 1, '.');

@@ -24,6 +24,8 @@ must_check bool jwt_keys_parse(const char *text, size_t size, struct jwt_keys **
                                struct error *error);
 void jwt_keys_free(struct jwt_keys *keys);
 size_t jwt_keys_count(const struct jwt_keys *keys);
+/* Whether each of `old` is in `keys`, under the same "kid". */
+bool jwt_keys_have(const struct jwt_keys *keys, const struct jwt_keys *old);
 
 struct jwt {
   json_t *head, *claims; /* objects */

@@ -14,7 +14,7 @@
 
 struct issuer_keys {
   const struct oidc_issuer *issuer;
-  void (*look_up)(struct request *request);
+  struct issuer_keys_calls calls;
   pthread_t thread;
   pthread_mutex_t lock; /* of all below */
   pthread_cond_t changed;
@@ -22,7 +22,8 @@ struct issuer_keys {
   bool is_wanted;               /* a request waits for an attempt */
   bool is_fetching, is_failing; /* an attempt runs; the last one failed */
   int64_t tried_ms, fetched_ms; /* clock_monotonic_ms when the last attempt began, and succeeded */
-  struct jwt_keys *keys;        /* NULL: none yet, or they are too old */
+  bool is_too_old;              /* the keys are, to be used */
+  struct jwt_keys *keys;        /* of the last success; NULL: none yet */
   struct http_client *client;   /* of the attempt */
   size_t n_waiting;
   struct request *waiting[KEYS_WAITERS_MAX];
@@ -110,13 +111,13 @@ static bool keys_fetch(struct issuer_keys *keys, struct jwt_keys **ret_keys, str
 }
 
 /* Keeps what an attempt brought, and lets the requests go on that waited for it. Holds the lock,
- * but not during look_up. */
+ * but not during the calls. */
 static void attempt_end(struct issuer_keys *keys, struct jwt_keys *fetched,
                         const struct error *error) {
   struct request *waiting[KEYS_WAITERS_MAX];
   size_t n = keys->n_waiting;
   const char *issuer = keys->issuer->issuer;
-  bool was_failing = keys->is_failing;
+  bool was_failing = keys->is_failing, is_withdrawn = false;
   keys->is_fetching = false;
   keys->tried_ms = clock_monotonic_ms(); /* a slow issuer is given its pause, too */
   keys->is_failing = !fetched;
@@ -125,8 +126,12 @@ static void attempt_end(struct issuer_keys *keys, struct jwt_keys *fetched,
   if (fetched) {
     if (was_failing || !keys->keys)
       log_info("oidc: %s has %zu keys", issuer, jwt_keys_count(fetched));
+    is_withdrawn = keys->keys && !jwt_keys_have(fetched, keys->keys);
+    if (is_withdrawn)
+      log_info("oidc: %s has withdrawn a key: accepted tokens are verified again", issuer);
     jwt_keys_free(keys->keys);
     keys->keys = fetched;
+    keys->is_too_old = false;
     keys->fetched_ms = clock_monotonic_ms();
   } else {
     counter_add(COUNTER_oidc_fetches_failed, 1);
@@ -138,8 +143,10 @@ static void attempt_end(struct issuer_keys *keys, struct jwt_keys *fetched,
   memcpy(waiting, keys->waiting, n * sizeof *waiting);
   keys->n_waiting = 0;
   pthread_mutex_unlock(&keys->lock);
+  if (is_withdrawn)
+    keys->calls.forget(keys->calls.auth);
   for (size_t i = 0; i < n; i++)
-    keys->look_up(waiting[i]);
+    keys->calls.look_up(waiting[i]);
   pthread_mutex_lock(&keys->lock);
 }
 
@@ -176,15 +183,15 @@ static void *keys_main(void *context) {
   /* Requests that came before is_stopping, after the last attempt; no more come. */
   pthread_mutex_unlock(&keys->lock);
   for (size_t i = 0; i < keys->n_waiting; i++)
-    keys->look_up(keys->waiting[i]);
+    keys->calls.look_up(keys->waiting[i]);
   return NULL;
 }
 
-bool issuer_keys_new(const struct oidc_issuer *issuer, void (*look_up)(struct request *request),
+bool issuer_keys_new(const struct oidc_issuer *issuer, const struct issuer_keys_calls *calls,
                      struct issuer_keys **ret_keys, struct error *error) {
   struct issuer_keys *keys = xcalloc(1, sizeof *keys);
   pthread_condattr_t attributes;
-  *keys = (struct issuer_keys){.issuer = issuer, .look_up = look_up};
+  *keys = (struct issuer_keys){.issuer = issuer, .calls = *calls};
   pthread_mutex_init(&keys->lock, NULL);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -233,7 +240,7 @@ static enum keys_answer fetch_for(struct issuer_keys *keys, const struct jwt *jw
     return KEYS_WAIT;
   }
 
-  if (keys->keys && !keys->is_failing && !may_fetch) {
+  if (keys->keys && !keys->is_too_old && !keys->is_failing && !may_fetch) {
     error_of(error, ERROR_UNAUTHENTICATED,
              "the issuer %.200s has no key \"%.64s\"; its keys are fetched again in %lld s at the "
              "earliest",
@@ -249,12 +256,14 @@ static enum keys_answer fetch_for(struct issuer_keys *keys, const struct jwt *jw
 enum keys_answer issuer_keys_verify(struct issuer_keys *keys, const struct jwt *jwt,
                                     struct request *request, struct error *error) {
   pthread_mutex_lock(&keys->lock);
-  if (keys->keys && clock_monotonic_ms() - keys->fetched_ms >= keys->issuer->keep_s * 1000) {
-    jwt_keys_free(TAKE(keys->keys));
+  if (keys->keys && !keys->is_too_old &&
+      clock_monotonic_ms() - keys->fetched_ms >= keys->issuer->keep_s * 1000) {
+    keys->is_too_old = true;
     log_warning("oidc: the keys of %s are too old to be used", keys->issuer->issuer);
   }
 
-  enum jwt_answer valid = keys->keys ? jwt_verify(jwt, keys->keys, error) : JWT_UNKNOWN_KEY;
+  enum jwt_answer valid =
+      keys->keys && !keys->is_too_old ? jwt_verify(jwt, keys->keys, error) : JWT_UNKNOWN_KEY;
   enum keys_answer answer = valid == JWT_VALID     ? KEYS_VALID
                             : valid == JWT_REFUSED ? KEYS_REFUSED
                                                    : fetch_for(keys, jwt, request, error);

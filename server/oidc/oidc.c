@@ -25,12 +25,13 @@ struct oidc {
   struct issuer_keys *keys[OIDC_ISSUERS_MAX]; /* in the order of the issuers */
 };
 
-bool oidc_new(const char *path, struct oidc **ret_oidc, struct error *error) {
+bool oidc_new(const char *path, struct auth *auth, struct oidc **ret_oidc, struct error *error) {
+  const struct issuer_keys_calls calls = {tokens_look_up_again, auth_forget_sessions, auth};
   struct oidc *oidc = xcalloc(1, sizeof *oidc);
   bool is_good = oidc_issuers_read(path, &oidc->issuers, error);
   while (is_good && oidc->n_keys < oidc->issuers.n) {
-    is_good = issuer_keys_new(&oidc->issuers.all[oidc->n_keys], tokens_look_up_again,
-                              &oidc->keys[oidc->n_keys], error);
+    is_good =
+        issuer_keys_new(&oidc->issuers.all[oidc->n_keys], &calls, &oidc->keys[oidc->n_keys], error);
     oidc->n_keys += is_good;
   }
 

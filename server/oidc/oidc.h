@@ -13,8 +13,11 @@
 #include "common/base/error.h"
 
 struct oidc;
-/* Reads the file (rules.h) and starts to fetch keys. */
-must_check bool oidc_new(const char *path, struct oidc **ret_oidc, struct error *error);
+struct auth;
+/* Reads the file (rules.h) and starts to fetch keys. The sessions of `auth`, which must outlive it,
+ * are forgotten when an issuer withdraws a key. */
+must_check bool oidc_new(const char *path, struct auth *auth, struct oidc **ret_oidc,
+                         struct error *error);
 void oidc_free(struct oidc *oidc);
 
 #endif

@@ -330,11 +330,12 @@ def small_kernel(folder, parameters=None, **members):
     return folder
 
 
-def sleeping_kernel(folder):
-    """small_kernel of 13 configs that sleep: one 0.5 ms, the others, the default among them, 8 ms. What sleeps is woken in time
-    on a machine whose CPUs are all busy, too, where a short run of the CPU may last ten times as long."""
+def sleeping_kernel(folder, space=None):
+    """small_kernel whose calls sleep 0.5 ms × REPEAT. What sleeps is woken in time on a machine whose CPUs are all busy, too,
+    where a short run of the CPU may last ten times as long. Without `space`, 13 configs: one 0.5 ms, the others, the default
+    among them, 8 ms."""
     small_kernel(folder)
-    (folder / "space.json").write_text(json.dumps({
+    (folder / "space.json").write_text(json.dumps(space or {
         "parameters": {"TURN": list(range(12)), "REPEAT": [1, 16]}, "conditions": ["REPEAT > 1 or TURN == 0"],
         "default": {"TURN": 0, "REPEAT": 16}}))
     source = folder / "quick.c"

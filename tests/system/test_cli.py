@@ -12,7 +12,7 @@ import types
 
 import harness
 import pytest
-from harness import BUILD, FakeServer, on_terminal, small_kernel, wait_until, wavetune
+from harness import BUILD, FakeServer, on_terminal, sleeping_kernel, small_kernel, wait_until, wavetune
 
 PROGRAMS = ("wavetune", "wavetune-agent", "wavetune-server")
 QUICK_OPTIONS = ("--screen-rounds", "3", "--final-rounds", "10", "--poll-seconds", "1")
@@ -35,9 +35,11 @@ def document(world, *arguments, **more):
 
 @pytest.fixture(scope="module")
 def world(postgres, tmp_path_factory):
-    """A server, an agent, a kernel with one done job, two releases that differ, and the channel stable at the second."""
+    """A server, an agent, a kernel with one done job, two releases that differ, and the channel stable at the second. Of the
+    kernel's two configs one is 64 times as slow, so that only the other one is a finalist."""
     folder = tmp_path_factory.mktemp("world")
-    it = types.SimpleNamespace(folder=folder, kernel=small_kernel(folder / "kernel"))
+    it = types.SimpleNamespace(folder=folder)
+    it.kernel = sleeping_kernel(folder / "kernel", {"parameters": {"REPEAT": [1, 64], "TURN": [0]}})
     it.server = harness.Server(postgres.database(), folder)
     it.agent = harness.Agent(it.server, folder, options=QUICK_OPTIONS[:4])
     wait_until(lambda: it.server.items("/v1/agents"), 30, "the agent")
@@ -504,9 +506,12 @@ def test_a_refusal_after_a_bar_is_on_a_line_of_its_own(world):
 
 
 def test_agents_and_environments_are_listed(world):
-    [agent] = document(world, "agents")
+    def idle():  # once it has ended the leases of the tests before
+        [agent] = document(world, "agents")
+        return agent if agent["devices"][0]["state"] == "idle" else None
+
+    agent = wait_until(idle, 30, "the device to be idle")
     assert agent["state"] == "live" and agent["devices"][0]["environment"] == world.job["environment"]
-    assert agent["devices"][0]["state"] == "idle"
     assert re.search(r"^node +1 idle ", wavetune(world.server, "agents").stdout, re.M)
     assert world.job["environment"] in [e["environment"] for e in document(world, "environments")]
     assert wavetune(world.server, "environments").stdout.splitlines()[0].split() == ["live", "agents", "environment"]
@@ -648,10 +653,12 @@ def test_every_example_of_the_page_works(world, tmp_path, postgres):
     part = {"module": "package", "qualname": "f", "line": 1, "text": "def f(): pass\n"}
     function = {"version": 1, "closure": "sha256:" + "a" * 64, "name": "package:f", "parts": [part]}
     assert world.server.request("POST", "/v1/captures", {"functions": [function]}).json["functions"] == 1
+    # Of the channel that the page's policy proposes to: the policy's thread replaces those of all others.
     postgres.sql(f"""insert into proposals (channel, release, environment_digest, environment, tag, regime, winners, images, changes)
-                     select c, digest, environment_digest, environment, tag, regime, winners, '{{}}', '{{}}'
-                     from releases, unnest('{{one,other}}'::text[]) c where digest = '\\x{world.published['release'][7:]}'""",
-                 conninfo=world.server.database)
+                     select 'candidate', r.digest, environment_digest, environment, made.tag, regime, winners, '{{}}', '{{}}'
+                     from (values ('\\x{world.published['release'][7:]}'::bytea, 'default'),
+                                  ('\\x{world.pinned['release'][7:]}', 'other')) made (digest, tag)
+                     join releases r using (digest) order by made.tag""", conninfo=world.server.database)
     postgres.sql("""insert into poison (scope, subject, device_class, environment_id, kernel, config_values, reason, evidence)
                     select 'config', sha256('config'), sha256('hardware'), environment_id, kernel, '{"A": 1}', 'lost', '[]'
                     from jobs limit 1""", conninfo=world.server.database)

@@ -2,6 +2,7 @@
 oracle of what is valid."""
 
 import concurrent.futures
+import http.client
 import json
 import random
 import signal
@@ -320,6 +321,31 @@ def test_a_withdrawn_key_ends_with_the_next_fetch(serve, issuer):
     accepted(server, issuer.token())
     issuer.keys = [Key("second")]
     wait_until(lambda: own(server, issuer.token(first, jti=str(time.time()))).status == 401, 20, "the key to be withdrawn")
+
+
+def test_what_was_accepted_by_a_withdrawn_key_ends_with_it_and_the_rest_stays(serve, issuer):
+    """Also on a connection that has used the token before."""
+    issuer.keys = [Key("first"), Key("second")]
+    server = serve(issuer.configuration(refresh_seconds=1, **PAUSE))
+    withdrawn, kept = issuer.token(issuer.keys[0], jti="a"), issuer.token(issuer.keys[1], jti="b")
+    accepted(server, withdrawn), accepted(server, kept)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
+
+    def status():
+        connection.request("GET", "/v1/token", headers={"Authorization": f"Bearer {withdrawn}"})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    assert status() == 200
+    fetches = issuer.fetches()
+    wait_until(lambda: issuer.fetches() > fetches + 1, 20, "the same keys to be fetched again")
+    assert status() == 200 and "has withdrawn a key" not in server.messages
+    issuer.keys = issuer.keys[1:]
+    wait_until(lambda: status() == 401, 20, "the token to be refused")
+    assert own(server, withdrawn).status == 401
+    accepted(server, kept)
+    connection.close()
 
 
 def test_a_storm_of_unknown_keys_causes_one_fetch(serve, issuer):

@@ -210,6 +210,35 @@ def test_statements_read_what_they_need_when_statistics_are_stale(prepare, start
     assert len(set().union(*read_partitions.values())) > 1, "the jobs are of several partitions"
 
 
+SEARCHED, MANY = 20_000, 45_000  # jobs in which a request looks for a text, and all jobs
+OLD = """
+insert into jobs (kernel, key, key_digest, space_digest, environment_id, tag, run, state, priority, baseline, seed, configs,
+                  runner, device_class, events, finished_at)
+  select kernel, json_build_object('n', 1000 + g), sha256(int8send(g)), space_digest, environment_id, 'many', '', 'done', 0, 0, 7,
+         800, runner, device_class, 1, now() from (select * from jobs order by id limit 1) j, generate_series(1, {many}) g
+"""
+
+
+def test_a_search_for_a_text_reads_a_bounded_part_of_the_jobs_and_finds_all(start, database, postgres):
+    stale = Stale(start, database, postgres)
+    oldest = stale.submit([9], leases=1, tag="many")
+    stale.sql("vacuum analyze jobs")
+    stale.sql(OLD.format(many=MANY))
+    began = stale.log_size()
+    for query in ("contains=n%3D9", "contains=n%3D9&tag=many"):
+        for _ in range(4):
+            assert stale.server.items(f"/v1/jobs?{query}")[-1]["job"] == oldest[0]
+    page = stale.server.get("/v1/jobs?contains=no-job-has-it")
+    assert page["items"] == [] and int(page["next"]) == int(oldest[0]) + MANY - SEARCHED + 1
+    assert stale.server.items("/v1/jobs?contains=no-job-has-it") == []
+
+    found = list(plans_since(postgres.folder / "log", began))
+    read = [rows for name, plan in found if name == "jobs_list" for table, _, rows in scans(plan) if table == "jobs"]
+    assert len(read) > 20 and max(read) <= SEARCHED, max(read)
+    assert any(name == "jobs_search_end" for name, _ in found)
+    assert [job["job"] for job in stale.server.get("/v1/jobs?contains=n%3D9&state=queued")["items"]] == oldest, "20,000 that are queued"
+
+
 def searches(node):
     """In how many queues a grant searched for a lease to lock."""
     own = node["Actual Loops"] if node["Node Type"] == "LockRows" else 0

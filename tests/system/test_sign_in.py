@@ -21,12 +21,15 @@ PEOPLE = {"alice": ("alice@example.com", "tuners,all"), "bob": ("bob@example.com
 RULES = ("user:root@example.com=root", "group:tuners=tuners", "user:*@example.com=viewers", "group:machines=agents", "group:ghosts=nothing")
 
 
+def options(folder):
+    rules = [word for rule in RULES for word in ("--sign-in", rule)]
+    return (*harness.UNHURRIED, "--trusted-proxy", "127.0.0.1", "--sign-in-secret", folder / "secret", *rules)
+
+
 @pytest.fixture
 def server(start, database, tmp_path):  # noqa: F811
     (tmp_path / "secret").write_text(f"{SECRET}\n")
-    rules = [word for rule in RULES for word in ("--sign-in", rule)]
-    server = start(harness.Server, database, options=(*harness.UNHURRIED, "--trusted-proxy", "127.0.0.1", "--sign-in-secret",
-                                                      tmp_path / "secret", *rules))
+    server = start(harness.Server, database, options=options(tmp_path))
     for name, role in (("root", "admin"), ("tuners", "operator,submitter"), ("viewers", "reader"), ("agents", "agent")):
         assert server.request("POST", "/v1/tokens", {"name": name, "role": role}).status == 201
     return server
@@ -130,6 +133,30 @@ def test_a_revoked_token_ends_the_sign_in(server):
     assert plain(server, "/v1/kernels", stated("bob@example.com")).status == 200
     assert server.request("DELETE", "/v1/tokens/viewers").status == 204
     assert plain(server, "/v1/kernels", stated("bob@example.com")).status == 401
+
+
+def test_a_server_that_has_not_read_its_tokens_answers_503_and_not_401(server, start, postgres, tmp_path):  # noqa: F811
+    server.stop()
+    postgres.kill()
+    start(harness.Program, [harness.BUILD / "wavetune-server", "serve", "--listen", "127.0.0.1", "--port", server.port, "--database",
+                            server.database, *options(tmp_path)])
+
+    def answer():
+        try:
+            return plain(server, "/v1/kernels", stated("bob@example.com"))
+        except OSError:  # it does not listen yet
+            return None
+
+    refused = wait_until(answer, 30, "an answer without PostgreSQL")
+    assert refused.status == 503 and refused.headers["Retry-After"] == "1" and "not read its tokens" in refused.json["detail"], refused
+    assert plain(server, "/v1/sign-in", stated("bob@example.com")).status == 503
+    assert plain(server, "/v1/sign-in").json == {"user": None, "problem": None}
+    assert plain(server, "/v1/kernels", stated("mallory@elsewhere.com")).status == 401, "no rule is for her, whatever the tokens are"
+    with_token = server.request("GET", "/v1/kernels")
+    assert with_token.status == 503 and with_token.headers["Retry-After"] == "1", with_token
+    postgres.start()
+    wait_until(lambda: plain(server, "/v1/kernels", stated("bob@example.com")).status == 200, 30, "the tokens to be read")
+    assert plain(server, "/v1/kernels", stated("x", "ghosts")).status == 401
 
 
 def test_false_options_are_refused(database, tmp_path):  # noqa: F811

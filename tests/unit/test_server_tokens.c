@@ -45,6 +45,16 @@ Test(auth, a_replaced_table_has_only_the_new_tokens) {
   cr_expect_eq(find("a"), AUTH_LOOK_UP);
 }
 
+Test(auth, a_name_is_unknown_only_after_the_whole_table_was_read) {
+  struct auth_token ci = token("a", TOKEN_READER, "ci");
+  cr_expect_eq(auth_find_name(auth, "ci", &found), AUTH_LOOK_UP);
+  cr_assert(auth_add(auth, &ci, 1, auth_answers(auth)));
+  cr_expect_eq(auth_find_name(auth, "ci", &found), AUTH_KNOWN);
+  cr_expect_eq(auth_find_name(auth, "root", &found), AUTH_LOOK_UP);
+  replace(&ci, 1);
+  cr_expect_eq(auth_find_name(auth, "root", &found), AUTH_UNKNOWN);
+}
+
 Test(auth, a_change_makes_a_new_generation_and_the_same_table_does_not) {
   struct auth_token tokens[] = {token("a", TOKEN_READER, "ci"), token("b", TOKEN_ADMIN, "root")};
   struct auth_token turned[] = {tokens[1], tokens[0]};
@@ -165,8 +175,8 @@ Test(auth, a_providers_token_has_the_roles_of_its_identity_and_its_own_end) {
   int64_t soon_ms = 4102444800000;
   identity.expires_ms = soon_ms + 1000;
   replace(&identity, 1);
-  auth_add_session(auth, &jwt, &identity.digest, soon_ms);
-  auth_add_session(auth, &other, &identity.digest, 1000);
+  auth_add_session(auth, &jwt, &identity.digest, soon_ms, 0);
+  auth_add_session(auth, &other, &identity.digest, 1000, 0);
 
   cr_assert_eq(find("jwt"), AUTH_KNOWN);
   cr_expect_str_eq(found.name, "github:o/r@main");
@@ -179,13 +189,17 @@ Test(auth, a_providers_token_is_looked_up_again_when_its_identity_or_its_session
   struct auth_token identity = token("identity", TOKEN_SUBMITTER, "github:o/r@main");
   struct digest jwt = digest_of("jwt", 3);
   replace(&identity, 1);
-  auth_add_session(auth, &jwt, &identity.digest, 4102444800000);
+  auth_add_session(auth, &jwt, &identity.digest, 4102444800000, 0);
   replace(NULL, 0);
   cr_expect_eq(find("jwt"), AUTH_LOOK_UP);
   replace(&identity, 1);
   cr_expect_eq(find("jwt"), AUTH_KNOWN);
+  uint64_t generation = auth_generation(auth), since = auth_sessions_forgotten(auth);
   auth_forget_sessions(auth);
   cr_expect_eq(find("jwt"), AUTH_LOOK_UP);
+  cr_expect_neq(auth_generation(auth), generation, "connections ask again");
+  auth_add_session(auth, &jwt, &identity.digest, 4102444800000, since);
+  cr_expect_eq(find("jwt"), AUTH_LOOK_UP, "it was verified by what is forgotten");
 }
 
 Test(auth, an_identity_ends_with_the_last_of_its_tokens) {

@@ -168,9 +168,10 @@ static int command_gc(struct options *options) {
            cli_member(release, "created_at"), cli_integer(release, "winners"),
            cli_member(release, "tag"));
   printf("%s %zu releases and %" JSON_INTEGER_FORMAT " files of %" JSON_INTEGER_FORMAT
-         " bytes, and %" JSON_INTEGER_FORMAT " keys of demand%s\n",
+         " bytes, %" JSON_INTEGER_FORMAT " keys of demand and %" JSON_INTEGER_FORMAT
+         " rows of fetches%s\n",
          is_dry ? "would remove" : "removed", json_array_size(releases), cli_integer(files, "n"),
-         cli_integer(files, "bytes"), cli_integer(answer, "demand"),
+         cli_integer(files, "bytes"), cli_integer(answer, "demand"), cli_integer(answer, "fetches"),
          json_is_true(json_object_get(answer, "more")) ? "; there is more: call again" : "");
   if (option_flag(options, "measurements"))
     printf("%s the measurements of %" JSON_INTEGER_FORMAT " jobs (%" JSON_INTEGER_FORMAT

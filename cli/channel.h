@@ -53,6 +53,9 @@ must_check bool release_check(const char *bytes, size_t size, const char *digest
 must_check int release_get(struct http_client *client, const char *digest_text, const char *what,
                            struct release **ret_release);
 
+/* Gets which tokens fetched a release, the last fetch first (fetches.c). Returns an exit code. */
+must_check int release_fetches(struct http_client *client, const char *digest, json_t **ret_items);
+
 /* The path of a channel's entry for an environment, tag and regime, with `below` ("" or
  * "/entries") after it. */
 must_check char *channel_path(const char *channel, const char *below, const json_t *environment,

@@ -79,6 +79,7 @@ extern job_code_printer *job_print_code;
   COMMAND(import)                                                                                  \
   COMMAND(imports)                                                                                 \
   COMMAND(releases)                                                                                \
+  COMMAND(releases_fetches)                                                                        \
   COMMAND(channels)                                                                                \
   COMMAND(promote)                                                                                 \
   COMMAND(rollback)                                                                                \

@@ -1,10 +1,15 @@
 /* wavetune why: which config a channel serves for a kernel and key in an environment, by which rule
- * of the lookup, and where the config comes from: the release, who moved the channel, the job or
- * the pin.
+ * of the lookup, where the config comes from (the release, who moved the channel, the job or the
+ * pin), and to whom the release was served.
  *
  * Memory: answers are the caller's. Threads: one. */
+#include <time.h>
+
 #include "cli/channel.h"
+#include "common/base/time.h"
 #include "common/space/key.h"
+
+#define FETCHES_SHOWN 10
 
 struct question {
   const char *kernel; /* hash or name */
@@ -116,6 +121,32 @@ static int overrides_print(struct http_client *client, const struct question *qu
   return EXIT_OK;
 }
 
+/* Who fetched the release, the last fetch first. */
+static void fetches_print(const char *digest, const json_t *items) {
+  size_t index, n = json_array_size(items);
+  json_t *item;
+  if (!n)
+    printf("fetched  not yet, or not stored yet\n");
+
+  json_array_foreach (items, index, item) {
+    if (index == FETCHES_SHOWN) {
+      printf("         and %zu more: wavetune releases fetches %s\n", n - index, digest);
+      return;
+    }
+    const char *channel = cli_member(item, "channel");
+    int64_t last_us = 0;
+    char span[SPAN_TEXT_SIZE];
+    if (!time_parse(cli_member(item, "last_at"), &last_us))
+      last_us = 0;
+    double age_s = difftime(time(NULL), (time_t)(last_us / 1000000));
+    json_int_t requests = cli_integer(item, "requests");
+    printf("fetched  by %s: %s%s%s, %s, %" JSON_INTEGER_FORMAT " time%s, last %s ago\n",
+           cli_member(item, "fetched_by"), cli_member(item, "kind"), *channel ? " of " : "",
+           channel, *channel ? cli_member(item, "rule") : "by its digest", requests,
+           requests == 1 ? "" : "s", span_format(age_s > 0 ? age_s : 0, span));
+  }
+}
+
 static bool key_read(const struct options *options, json_t **ret, struct error *error) {
   const char *text = option_text(options, "key");
   cleanup_key struct key key = {0};
@@ -133,7 +164,7 @@ static bool key_read(const struct options *options, json_t **ret, struct error *
 static int command_why(struct options *options) {
   char *const *kernel = cli_arguments(options, 1, "name one kernel, by its name or hash");
   cleanup_json json_t *environment = NULL, *entry = NULL, *key = NULL, *lines = json_array(),
-                      *overrides = json_array();
+                      *overrides = json_array(), *fetches = NULL;
   struct error error;
   if (!kernel)
     return EXIT_USAGE;
@@ -172,12 +203,16 @@ static int command_why(struct options *options) {
   code = winners_print(client, &question, release, as_json, &n);
   if (code == EXIT_OK)
     code = overrides_print(client, &question, release, as_json, overrides);
+  if (code == EXIT_OK)
+    code = release_fetches(client, digest, &fetches);
   if (code != EXIT_OK)
     return code;
   if (as_json) {
-    cleanup_json json_t *answer =
-        json_pack("{s:O, s:O, s:O}", "entry", entry, "served", lines, "overrides", overrides);
+    cleanup_json json_t *answer = json_pack("{s:O, s:O, s:O, s:O}", "entry", entry, "served", lines,
+                                            "overrides", overrides, "fetches", fetches);
     cli_print_json(answer);
+  } else {
+    fetches_print(digest, fetches);
   }
   if (n)
     return EXIT_OK;
@@ -201,8 +236,9 @@ static const struct option_spec why_options[] = {
 };
 
 CLI_COMMAND(why, "why", "KERNEL", why_options,
-            "show which config a deployment is served, and where that comes from",
+            "show which config is served, where it comes from, and to whom it is served",
             .description = "Prints the rule by which the channel's entry was chosen and the "
                            "members that differ, who moved the channel, the config of each key "
-                           "with the job that chose it, and the pins and bans of the kernel. Exits "
+                           "with the job that chose it, the pins and bans of the kernel, and which "
+                           "tokens fetched the release (see `wavetune releases fetches`). Exits "
                            "with 1 when the release has no config.");

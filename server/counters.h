@@ -17,6 +17,8 @@
           "Responses served by the event threads from memory") \
   COUNTER(slow_turns, "wavetune_http_slow_turns_total", \
           "Turns of an event thread of over a second, in which its connections waited") \
+  COUNTER(fetches_left_out, "wavetune_fetches_left_out_total", \
+          "Requests for releases that no row of fetches counts: too many different ones at once") \
   COUNTER(flights_waited, "wavetune_http_waits_for_answer_total", \
           "Requests that waited while another one made the answer that is then cached") \
   COUNTER(queue_shed, "wavetune_queue_shed_total", "Requests refused because the queue was full") \

@@ -35,6 +35,7 @@
   RECORD_OF(release_item_record, "") \
   RECORD_OF(release_answer_record, "") \
   RECORD_OF(listed_release_record, "releases") \
+  RECORD_OF(listed_fetch_record, "release_fetchers") \
   RECORD_OF(job_request_record, "") \
   RECORD_OF(job_answer_record, "") \
   RECORD_OF(job_selection_record, "") \

@@ -242,7 +242,7 @@ static struct server *server_new(const struct server_options *options) {
   server->documents = documents_new();
   server->agreed = documents_new();
   server->response_cache =
-      response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_target, server->fetches);
+      response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_cached, server->fetches);
   server->flights = flights_new();
   server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
   server->agents = agent_table_new();

@@ -1,5 +1,5 @@
 // One release: what it changes against another, which channels point at it, their history and
-// signatures, and moving a channel to it.
+// signatures, who fetched it, and moving a channel to it.
 
 import { all, call, get, immutable, may, mayMove, pages, Problem, query as queryText } from "./api.js";
 import { commands, confirm, facts, h, link, note, panel, path, put, when } from "./dom.js";
@@ -241,6 +241,27 @@ function historyTable() {
   });
 }
 
+// What a row of fetches was answered with, in words.
+const KINDS = { entry: "the channel's entry", choices: "choices", release: "the release itself", files: "files" };
+
+function fetchesTable() {
+  return table({
+    label: "Fetches of the release",
+    key: (row) => JSON.stringify([row.fetched_by_id, row.fetched_by, row.kind, row.channel, row.rule]),
+    empty: "Nobody fetched it yet; a server stores what it counted every minute.",
+    sort: { name: "last", down: false },
+    columns: [
+      { name: "by", label: "fetched by", value: (row) => row.fetched_by },
+      { name: "kind", label: "what", value: (row) => KINDS[row.kind] || row.kind },
+      { name: "channel", label: "channel", value: (row) => row.channel || "", cell: (row) => row.channel || "by its digest" },
+      { name: "rule", label: "rule", value: (row) => row.rule || "", cell: (row) => row.rule || "–" },
+      { name: "requests", label: "requests", number: true, value: (row) => row.requests, cell: (row) => integer(row.requests) },
+      { name: "first", label: "first", wide: true, value: (row) => -Date.parse(row.first_at), cell: (row) => when(row.first_at) },
+      { name: "last", label: "last", value: (row) => -Date.parse(row.last_at), cell: (row) => when(row.last_at) },
+    ],
+  });
+}
+
 export async function show({ main, segments: [digest], query, signal, said }) {
   const release = await immutable(`v1/releases/${encodeURIComponent(digest)}`, signal),
     winners = winnersOf(release);
@@ -258,7 +279,8 @@ export async function show({ main, segments: [digest], query, signal, said }) {
     .sort((a, b) => Date.parse(b.created_at) - Date.parse(a.created_at));
 
   const changes = h("div"),
-    histories = h("div");
+    histories = h("div"),
+    fetched = fetchesTable();
   const against =
     query.get("against") || alike.find((each) => Date.parse(each.created_at) <= Date.parse(mine?.created_at))?.release || alike[0]?.release;
   const select = h(
@@ -317,9 +339,11 @@ export async function show({ main, segments: [digest], query, signal, said }) {
     ),
     movePanel(digest, names, said, (text) => show({ main, segments: [digest], query, signal, said: text })),
     panel("History", histories),
+    panel("Fetched by", fetched.element),
     panel("Winners", content.element),
   );
 
+  fetched.set(await all(`v1/releases/${encodeURIComponent(digest)}/fetches`, {}, signal));
   if (matching.length) {
     for (const name of new Set(matching.map((each) => each.channel))) {
       const list = historyTable();

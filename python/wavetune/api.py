@@ -568,6 +568,7 @@ GcAnswer = TypedDict("GcAnswer", {
     "releases": Union[List[Dict[str, Any]], None],
     "files": Union[Dict[str, Any], None],
     "demand": Union[int, None],
+    "fetches": Union[int, None],
     "measurements": Union[Dict[str, Any], None],
     "more": bool,
     "dry_run": bool,
@@ -1182,6 +1183,22 @@ ReleaseAnswer = TypedDict("ReleaseAnswer", {
     "kept": List["ReleaseItem"],
     "skipped": List["ReleaseItem"],
     "replaces": Union[Dict[str, Any], None],
+})
+
+ReleaseFetch = TypedDict("ReleaseFetch", {
+    "fetched_by": "By",
+    "fetched_by_id": "ById",
+    "kind": Literal['entry', 'choices', 'release', 'files'],
+    "channel": Union[str, None],
+    "rule": Union[str, None],
+    "requests": int,
+    "first_at": "Time",
+    "last_at": "Time",
+})
+
+ReleaseFetchList = TypedDict("ReleaseFetchList", {
+    "items": List["ReleaseFetch"],
+    "next": "Next",
 })
 
 ReleaseItem = TypedDict("ReleaseItem", {

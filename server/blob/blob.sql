@@ -131,6 +131,26 @@ SELECT CASE WHEN :remove
                   WHERE last_at < now() - make_interval(days => :keep_days))
        END AS n;
 
+-- Locks the rows in the same order as fetches_store does.
+-- name: collect_fetches
+WITH locked AS (
+    SELECT id
+    FROM release_fetchers
+    WHERE :remove::bool
+      AND last_at < now() - make_interval(days => :keep_days::int)
+    ORDER BY release, fetched_by_id, fetched_by, kind, channel, rule
+    FOR UPDATE
+), gone AS (
+    DELETE FROM release_fetchers
+    WHERE id IN (SELECT id FROM locked)
+    RETURNING id
+)
+SELECT CASE WHEN :remove
+            THEN (SELECT count(*) FROM gone)
+            ELSE (SELECT count(*) FROM release_fetchers
+                  WHERE last_at < now() - make_interval(days => :keep_days))
+       END AS n;
+
 -- The update finds no row unless a collection is due: of several servers one gets it.
 -- name: collection_claim
 UPDATE collection_due

@@ -67,7 +67,8 @@ struct collection {
   struct collected_files {
     int64_t n, bytes;
   } files;
-  int64_t demand; /* keys */
+  int64_t demand;  /* keys */
+  int64_t fetches; /* rows of GET /v1/releases/{digest}/fetches, besides those of `releases` */
   struct retention measurements;
   bool has_more; /* COLLECT_AT_ONCE releases or files were found, or another partition is due */
   struct collect_request request;
@@ -82,6 +83,7 @@ static const struct field answer_fields[] = {
     RECORD_FIELD(RECORDS, struct collection, releases, FIELD_ANSWER, .of = &release_record),
     RECORD_FIELD(RECORD, struct collection, files, FIELD_ANSWER, .of = &files_record),
     RECORD_FIELD(INTEGER, struct collection, demand, FIELD_ANSWER),
+    RECORD_FIELD(INTEGER, struct collection, fetches, FIELD_ANSWER),
     RECORD_FIELD(RECORD, struct collection, measurements, FIELD_ANSWER, .of = &retention_record),
     {"more", FIELD_BOOL, offsetof(struct collection, has_more), FIELD_ANSWER},
     {"dry_run", FIELD_BOOL, offsetof(struct collection, request.is_dry), FIELD_ANSWER},
@@ -112,7 +114,7 @@ static bool files_collect(struct db *db, const struct collect_request *request, 
 static bool unneeded_collect(struct db *db, const struct collect_request *request,
                              const struct author *author, struct collection *ret,
                              struct error *error) {
-  cleanup_rows struct db_rows *releases = NULL, *demand = NULL;
+  cleanup_rows struct db_rows *releases = NULL, *demand = NULL, *fetches = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_bool(&parameters, "remove", !request->is_dry);
   bind_integer(&parameters, "keep_days", request->keep_days);
@@ -120,20 +122,23 @@ static bool unneeded_collect(struct db *db, const struct collect_request *reques
   bind_taken(&parameters, "entries", xasprintf("%d", COLLECT_ENTRIES), true);
   if (!db_run(db, &sql_collect_releases, &parameters, &releases, error) ||
       !files_collect(db, request, COLLECT_AT_ONCE, &ret->files, error) ||
-      !db_run(db, &sql_collect_demand, &parameters, &demand, error))
+      !db_run(db, &sql_collect_demand, &parameters, &demand, error) ||
+      !db_run(db, &sql_collect_fetches, &parameters, &fetches, error))
     return false;
 
   ret->request = *request;
   ret->releases.all = db_read_all(releases, &release_record, &ret->releases.n);
   ret->demand = db_get_integer(demand, 0, "n");
+  ret->fetches = db_get_integer(fetches, 0, "n");
   ret->has_more = ret->releases.n == COLLECT_AT_ONCE || ret->files.n == COLLECT_AT_ONCE;
-  if (request->is_dry || (!ret->releases.n && !ret->files.n && !ret->demand))
+  if (request->is_dry || (!ret->releases.n && !ret->files.n && !ret->demand && !ret->fetches))
     return true;
 
   cleanup_free char *object = xasprintf("older than %lld days", (long long)request->keep_days);
   return audit_note(db, author, AUDIT_COLLECT, object,
-                    json_pack("{s:I, s:I, s:I}", "releases", (json_int_t)ret->releases.n, "files",
-                              (json_int_t)ret->files.n, "demand", (json_int_t)ret->demand),
+                    json_pack("{s:I, s:I, s:I, s:I}", "releases", (json_int_t)ret->releases.n,
+                              "files", (json_int_t)ret->files.n, "demand", (json_int_t)ret->demand,
+                              "fetches", (json_int_t)ret->fetches),
                     error);
 }
 

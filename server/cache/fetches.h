@@ -1,28 +1,62 @@
-/* Which releases containers fetched: noted in memory and stored about every minute, so that a
- * release that is in use is never collected.
+/* Which tokens fetched which releases, by which requests and how often: noted in memory and stored
+ * about every minute, so that an operator sees what a release is served to, and a release that is
+ * in use is never collected.
  *
- * Memory: a server owns its fetches. Threads: any. */
+ * What several servers note is added up. What a server noted since it stored last is lost when it
+ * ends; where it cannot know whether it was stored, it may be counted twice.
+ *
+ * Memory: a server owns its fetches, FETCHES_MAX at most. Threads: any; the lock is held for
+ * constant time. */
 #ifndef WAVETUNE_SERVER_CACHE_FETCHES_H
 #define WAVETUNE_SERVER_CACHE_FETCHES_H
 
-#include "common/base/digest.h"
-#include "server/http/route.h"
-#include "server/server.h"
+#include "common/record/record.h"
+#include "server/http/request.h"
 
-/* Different releases between two writes. Others are noted when they are fetched again. */
+/* Different fetches between two writes; half as many are written at once. Further ones are only
+ * counted as left out. */
 #define FETCHES_MAX 4096
+/* Rows of a release that are kept: those that were fetched last. */
+#define FETCHERS_MAX 1000
+
+struct noted_fetch {
+  struct digest release;
+  enum fetch_kind kind;
+  char *channel; /* NULL: requested by its digest; `rule` is then -1 */
+  enum cache_rule rule;
+  char *fetched_by;      /* the token's name; NULL with FETCH_NONE */
+  int64_t fetched_by_id; /* the token's id */
+  int64_t requests;
+  int64_t first_ms, last_ms; /* by clock_monotonic_ms */
+  uint16_t next;             /* in its bucket, counted from 1; 0: none */
+};
+struct fetch_batch {
+  size_t n;
+  struct noted_fetch all[FETCHES_MAX];
+  uint16_t buckets[FETCHES_MAX];
+  uint64_t left_out; /* requests beyond FETCHES_MAX */
+};
+void fetch_batch_free(struct fetch_batch *batch);
 
 struct fetches;
 must_check struct fetches *fetches_new(void);
 void fetches_free(struct fetches *fetches);
 
-void fetches_add(struct fetches *fetches, const struct digest *release);
+/* Notes that a release was made: it counts as used, but no request fetched it. */
+void fetches_made(struct fetches *fetches, const struct digest *release);
 
-/* For response_cache_make: notes the release of an answer from the cache, if the route is one of a
- * release. The target has its digest. */
-void fetches_of_target(void *fetches, enum route_id route, const char *target, size_t target_size);
+/* Notes what the request is about to be answered with; a cached answer keeps it. */
+void fetches_note(struct request *request, const struct fetch *fetch);
 
-/* Moves the noted releases to `ret` (FETCHES_MAX) and returns how many. */
-size_t fetches_take(struct fetches *fetches, struct digest *ret);
+/* For response_cache_new: notes a request that was answered from the cache. */
+void fetches_of_cached(void *fetches, const struct fetch *fetch, int64_t token_id,
+                       const char *token_name);
+
+/* Everything that was noted since the last call; the caller's. NULL: nothing. */
+must_check struct fetch_batch *fetches_take(struct fetches *fetches);
+/* Notes again what could not be stored. */
+void fetches_return(struct fetches *fetches, const struct fetch_batch *batch);
+
+extern const struct record listed_fetch_record;
 
 #endif

@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "server/audit/audit.h"
 #include "server/cache/cache_rules.h"
+#include "server/cache/fetches.h"
 #include "server/channel/channel.sql.h"
 #include "server/channel/channels.h"
 #include "server/counters.h"
@@ -538,7 +539,8 @@ bool served_entry_find(struct worker *worker, struct request *request, const cha
     json_put(ret->answer, "match",
              cache_match_to_json(&lookup.asked, &entry->environment, &lookup.resolved));
     ret->match = cache_match_header(&lookup.asked, &entry->environment, &lookup.resolved);
-    ret->release = entry->release;
+    ret->fetch = (struct fetch){.release = entry->release, .rule = lookup.resolved.rule};
+    snprintf(ret->fetch.channel, sizeof ret->fetch.channel, "%s", entry->channel);
     channel_etag(&state, ret->etag);
   }
 
@@ -560,6 +562,8 @@ void route_cache_get(struct worker *worker, struct request *request) {
   if (!served_entry_find(worker, request, arguments, false, &served))
     return;
 
+  served.fetch.kind = FETCH_ENTRY;
+  fetches_note(request, &served.fetch);
   cached_answer(request, TAKE(served.answer), served.etag, served.match);
 }
 

@@ -7,6 +7,7 @@
 #define WAVETUNE_SERVER_CHANNEL_CHANNELS_H
 
 #include "common/cache/signatures.h"
+#include "server/http/request.h"
 
 /* The state of a (channel, environment, tag, regime); counter 0: it has no entry yet. `signings`
  * grows with every signature that is added after a move. */
@@ -57,7 +58,6 @@ struct channel_condition {
 };
 /* Moves a channel as a request asks, and answers it. */
 struct worker;
-struct request;
 void channel_put(struct worker *worker, struct request *request, const char *name,
                  const struct channel_move *move, const struct channel_condition *condition);
 /* Whether the request's token may move a channel: a publisher's token lists its channels, an
@@ -99,7 +99,7 @@ struct served_entry {
   json_t *answer; /* the entry and "match", how it was found; NULL: there is no entry */
   char *match;    /* the header Wavetune-Match */
   char etag[CHANNEL_ETAG_SIZE];
-  struct digest release;
+  struct fetch fetch; /* its kind is the caller's to set */
   struct environment asked;
   char *tag;
   enum regime regime;

@@ -32,12 +32,13 @@ static void found_release(struct found *found) {
 }
 #define cleanup_found __attribute__((cleanup(found_release)))
 
-/* The choices of a release, which is noted as used: garbage collection keeps it. */
-static bool document_use(struct worker *worker, const struct digest *release, struct document **ret,
-                         struct error *error) {
-  if (!document_get(worker, release, ret, error))
+/* The choices of a release, whose fetch is noted: garbage collection keeps it. */
+static bool document_use(struct worker *worker, struct request *request, struct fetch *fetch,
+                         struct document **ret, struct error *error) {
+  if (!document_get(worker, &fetch->release, ret, error))
     return false;
-  fetches_add(worker->server->fetches, release);
+  fetch->kind = FETCH_CHOICES;
+  fetches_note(request, fetch);
   return true;
 }
 
@@ -48,7 +49,7 @@ static bool found_find(struct worker *worker, struct request *request, struct fo
   struct error error;
   if (!served_entry_find(worker, request, arguments, true, served))
     return false;
-  if ((!served->answer || document_use(worker, &served->release, &ret->document, &error)) &&
+  if ((!served->answer || document_use(worker, request, &served->fetch, &ret->document, &error)) &&
       evidence_agreed(worker, &served->asked, served->tag, served->regime, &ret->agreed, &error))
     return true;
 
@@ -91,20 +92,20 @@ static void lines_answer(struct request *request, struct found *found) {
 static void release_answer(struct worker *worker, struct request *request, const char *name) {
   static const char *const arguments[] = {"release", NULL};
   struct error error;
-  struct digest digest;
+  struct fetch fetch = {0};
   cleanup_found struct found found = {.server = worker->server};
   if (!request_query_only(request, arguments))
     return;
-  if ((!digest_parse(name, &digest) &&
+  if ((!digest_parse(name, &fetch.release) &&
        !error_set(&error, "release=%.80s is no digest, sha256:…", name)) ||
-      !document_use(worker, &digest, &found.document, &error)) {
+      !document_use(worker, request, &fetch, &found.document, &error)) {
     error.pointer[0] = 0; /* the request has no body that it could point into */
     answer_failure(request, &error);
     return;
   }
 
-  if (!choices_signatures_load(worker->db, &digest, &found.document->digest, &found.signatures,
-                               &error)) {
+  if (!choices_signatures_load(worker->db, &fetch.release, &found.document->digest,
+                               &found.signatures, &error)) {
     answer_failure(request, &error);
     return;
   }

@@ -512,8 +512,12 @@ static void send_cached(void *context, const struct cached_answer *cached) {
 static bool answer_cached(struct connection *connection, const struct credentials *credentials) {
   const struct server *server = connection->server;
   const struct auth_token *token = &connection->token;
-  const struct cache_query query = {connection->target, connection->target_size, token->roles,
-                                    connection->headers[HEADER_IF_NONE_MATCH], token->id};
+  const struct cache_query query = {.target = connection->target,
+                                    .target_size = connection->target_size,
+                                    .roles = token->roles,
+                                    .if_none_match = connection->headers[HEADER_IF_NONE_MATCH],
+                                    .token_id = token->id,
+                                    .token_name = token->name};
   bool is_get = strcmp(connection->method, "GET") == 0 || strcmp(connection->method, "HEAD") == 0;
   if (!is_get || has_body(connection) || credentials->answer != AUTH_KNOWN ||
       (server->options.require_enrolment && token->roles == TOKEN_AGENT && !*token->agent) ||

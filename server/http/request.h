@@ -10,12 +10,24 @@
 #define WAVETUNE_SERVER_HTTP_REQUEST_H
 
 #include "common/base/json.h"
+#include "common/cache/release.h"
+#include "common/cache/signatures.h"
 #include "server/db/db.h"
 #include "server/http/route.h"
 #include "server/server.h"
 
 #define REQUEST_MAGIC 0x52455131u
 #define REQUEST_SEGMENTS_MAX 3
+
+/* What of a release an answer serves. A cached answer keeps it, because each request that gets the
+ * answer is noted (server/cache/fetches.h). */
+enum fetch_kind { FETCH_NONE, FETCH_ENTRY, FETCH_CHOICES, FETCH_RELEASE, FETCH_FILES };
+struct fetch {
+  enum fetch_kind kind;
+  struct digest release;
+  enum cache_rule rule;               /* by which the channel's entry was found */
+  char channel[CHANNEL_NAME_MAX + 1]; /* "": the release was requested by its digest */
+};
 
 struct request {
   uint32_t magic;
@@ -37,6 +49,7 @@ struct request {
   bool is_parked_before;
   bool deadline_passed; /* the deadline of request_park: answer now */
   int64_t arrived_ms;   /* clock_monotonic_ms */
+  struct fetch fetch;   /* of fetches_note */
   struct request_private *private_;
 };
 
@@ -71,7 +84,8 @@ must_check bool request_answer_not_modified(struct request *request, const char 
  * Cache-Control. */
 void request_answer_entity(struct request *request, const char *content_type, char *body,
                            size_t size, const char *etag, bool immutable);
-/* The same, and caches the answer: event threads send it to later GETs of the same path and query.
+/* The same, and caches the answer: event threads send it to later GETs of the same path and query,
+ * which are noted if this one was (fetches_note).
  * response_cache_forget_channels removes all answers but immutable ones. Those RESPONSE_OF_TOKEN
  * are sent to requests with the same token only, for RESPONSE_OF_TOKEN_MS. `match`: the header
  * Wavetune-Match, or Wavetune-Origin of what is RESPONSE_OF_TOKEN, or NULL. */

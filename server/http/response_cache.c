@@ -28,6 +28,7 @@ struct entry {
   struct shared_body *body;
   size_t size;
   int64_t token_id, made_ms; /* of what is RESPONSE_OF_TOKEN */
+  struct fetch fetch;
   atomic_uint_fast64_t used; /* clock_monotonic_ms of a use, at most a second before the last one */
 };
 
@@ -35,12 +36,13 @@ struct response_cache {
   pthread_rwlock_t lock;
   size_t bytes, bytes_max, n;
   atomic_uint_fast64_t generation;
-  response_used *used;
+  response_fetched *fetched;
   void *context;
   struct entry *buckets[BUCKETS];
 };
 
-struct response_cache *response_cache_new(size_t bytes_max, response_used *used, void *context) {
+struct response_cache *response_cache_new(size_t bytes_max, response_fetched *fetched,
+                                          void *context) {
   struct response_cache *cache = xcalloc(1, sizeof *cache);
   pthread_rwlockattr_t attributes;
 
@@ -50,7 +52,7 @@ struct response_cache *response_cache_new(size_t bytes_max, response_used *used,
   pthread_rwlock_init(&cache->lock, &attributes);
   pthread_rwlockattr_destroy(&attributes);
   cache->bytes_max = bytes_max;
-  cache->used = used;
+  cache->fetched = fetched;
   cache->context = context;
   return cache;
 }
@@ -134,6 +136,8 @@ void response_cache_add(struct response_cache *cache, const char *target, size_t
   *entry->body = (struct shared_body){.n_users = 1, .bytes = answer->body};
   entry->size = answer->size;
   entry->token_id = answer->token_id;
+  if (answer->fetch)
+    entry->fetch = *answer->fetch;
   entry->made_ms = clock_monotonic_ms();
   atomic_store(&entry->used, (uint64_t)entry->made_ms);
 
@@ -205,11 +209,10 @@ response_cache_answer(struct response_cache *cache, const struct cache_query *qu
   }
 
   /* At most once a second, so that threads do not write shared memory for each answer. */
-  if (atomic_load_explicit(&entry->used, memory_order_relaxed) + 1000 < (uint64_t)now_ms) {
+  if (atomic_load_explicit(&entry->used, memory_order_relaxed) + 1000 < (uint64_t)now_ms)
     atomic_store_explicit(&entry->used, (uint64_t)now_ms, memory_order_relaxed);
-    if (cache->used)
-      cache->used(cache->context, entry->route, entry->target, entry->target_size);
-  }
+  if (entry->fetch.kind != FETCH_NONE)
+    cache->fetched(cache->context, &entry->fetch, query->token_id, query->token_name);
 
   /* Each request has its own response, because each has its own X-Request-Id. */
   bool is_current = query->if_none_match && header_etag_listed(query->if_none_match, entry->etag);
@@ -239,8 +242,12 @@ static void cached_take(void *context, const struct cached_answer *cached) {
 
 bool request_answer_from_cache(struct request *request) {
   const struct connection *connection = request_private_of(request)->connection;
-  const struct cache_query query = {connection->target, connection->target_size, request->roles,
-                                    connection->headers[HEADER_IF_NONE_MATCH], request->token_id};
+  const struct cache_query query = {.target = connection->target,
+                                    .target_size = connection->target_size,
+                                    .roles = request->roles,
+                                    .if_none_match = connection->headers[HEADER_IF_NONE_MATCH],
+                                    .token_id = request->token_id,
+                                    .token_name = request->token_name};
   return response_cache_answer(request->server->response_cache, &query, cached_take, request) ==
          CACHE_ANSWERED;
 }
@@ -255,8 +262,15 @@ void request_answer_cached(struct request *request, enum response_kind kind,
   struct request_private *private_ = request_private_of(request);
   const struct connection *connection = private_->connection;
   ALWAYS(private_->route->is_cached);
-  const struct cacheable answer = {request->route,      kind, content_type,     etag, match,
-                                   xmemdup(body, size), size, request->token_id};
+  const struct cacheable answer = {.route = request->route,
+                                   .kind = kind,
+                                   .content_type = content_type,
+                                   .etag = etag,
+                                   .match = match,
+                                   .body = xmemdup(body, size),
+                                   .size = size,
+                                   .token_id = request->token_id,
+                                   .fetch = &request->fetch};
   response_cache_add(request->server->response_cache, connection->target, connection->target_size,
                      &answer, private_->cache_generation);
   if (match)

@@ -14,12 +14,11 @@
 #define RESPONSE_OF_TOKEN_MS (60 * 60 * 1000)
 
 struct response_cache;
-/* Called when a cached answer is sent, at most once a second for each entry. It must not block: the
+/* Called for each request that a cached answer with a `fetch` is sent to. It must not block: the
  * cache is locked for reading. */
-typedef void response_used(void *context, enum route_id route, const char *target,
-                           size_t target_size);
-/* `used` may be NULL. */
-must_check struct response_cache *response_cache_new(size_t bytes_max, response_used *used,
+typedef void response_fetched(void *context, const struct fetch *fetch, int64_t token_id,
+                              const char *token_name);
+must_check struct response_cache *response_cache_new(size_t bytes_max, response_fetched *fetched,
                                                      void *context);
 void response_cache_free(struct response_cache *cache);
 
@@ -29,7 +28,8 @@ struct cacheable {
   const char *content_type, *etag, *match; /* match may be NULL */
   char *body;                              /* taken over */
   size_t size;
-  int64_t token_id; /* for RESPONSE_OF_TOKEN */
+  int64_t token_id;          /* for RESPONSE_OF_TOKEN */
+  const struct fetch *fetch; /* NULL: it serves no release */
 };
 /* `generation` is response_cache_generation before the answer was made: an answer that is not
  * immutable is not cached when channels have changed since. */
@@ -52,6 +52,7 @@ struct cache_query {
   unsigned roles;            /* of the token */
   const char *if_none_match; /* NULL: none */
   int64_t token_id;
+  const char *token_name;
 };
 /* The header that has `match`. */
 const char *response_match_header(enum response_kind kind);

@@ -134,6 +134,8 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "Read a release's canonical bytes") \
   ROUTE(release_export, "GET", "/v1/releases/{digest}/export/{format}", \
         MAY_READ, ROUTE_DATABASE, 0, "Read a release rendered for a consumer") \
+  ROUTE(release_fetches, "GET", "/v1/releases/{digest}/fetches", MAY_READ, ROUTE_DATABASE, 0, \
+        "List which tokens fetched a release, by which requests and how often") \
   ROUTE(override_post, "POST", "/v1/overrides", MAY_OVERRIDE, ROUTE_DATABASE, 256 * KIB, \
         "Pin or ban a config in all releases from now on, with a reason") \
   ROUTE(override_list, "GET", "/v1/overrides", MAY_READ, ROUTE_DATABASE, 0, \

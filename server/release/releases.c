@@ -436,8 +436,7 @@ bool release_make(struct worker *worker, const struct release_request *request,
       !release_store(worker->db, release, author, &is_new, error))
     return false;
 
-  fetches_add(worker->server->fetches,
-              &release->digest); /* so that garbage collection treats it as used */
+  fetches_made(worker->server->fetches, &release->digest);
 
   char etag[CHANNEL_ETAG_SIZE];
   cleanup_free char *quoted =
@@ -552,7 +551,7 @@ void route_release_get(struct worker *worker, struct request *request) {
     return;
   }
 
-  fetches_add(worker->server->fetches, &digest);
+  fetches_note(request, &(struct fetch){.kind = FETCH_RELEASE, .release = digest});
   request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", bytes, size,
                         digest_format(&digest, etag), NULL);
 }
@@ -636,11 +635,13 @@ void route_release_export(struct worker *worker, struct request *request) {
   if (!identity_of_query(worker, request, &identity))
     return;
 
-  fetches_add(worker->server->fetches, &digest); /* so that garbage collection treats it as used */
-  if (release_render(worker, release, format, identity, &files, &error))
-    files_answer(request, &files);
-  else
+  if (!release_render(worker, release, format, identity, &files, &error)) {
     answer_failure(request, &error);
+    return;
+  }
+
+  fetches_note(request, &(struct fetch){.kind = FETCH_FILES, .release = digest});
+  files_answer(request, &files);
 }
 
 struct listed_release {

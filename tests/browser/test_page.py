@@ -174,6 +174,23 @@ def test_a_job_is_cancelled_after_a_question(tab, world):
     assert found["state"] == "cancelled" and found["cancelled_by"] == "sam-submits"
 
 
+def test_a_release_shows_who_fetched_it(tab, world):
+    query = urllib.parse.urlencode(world.server.get("/v1/channels")["items"][0]["environment"])
+    digest = world.server.request("GET", f"/v1/cache?{query}", token=world.tokens["reader"]).json["release"]
+    way = f"/v1/releases/{digest}/fetches"
+    wait_until(lambda: ("eve-reads", "entry") in {(row["fetched_by"], row["kind"]) for row in world.server.items(way)}, 120, "the row")
+    world.postgres.sql(f"""
+        insert into release_fetchers (release, fetched_by_id, fetched_by, kind, channel, rule, requests, first_at, last_at)
+        select release, 999, '{HOSTILE.replace("'", "''")}', 'files', '', '', 7, now() - interval '30 d', now() - interval '20 d'
+        from release_fetchers where release = '\\x{digest[7:]}' limit 1""", conninfo=world.database)
+    shown = tab("reader")
+    page = shown.show(f"#/release/{urllib.parse.quote(digest)}")
+    rows = page.get_by_role("region", name="Fetches of the release").locator("tbody tr").all_inner_texts()
+    assert any("eve-reads" in row and "the channel's entry" in row and "stable" in row and "exact" in row for row in rows), rows
+    assert HOSTILE in rows[-1] and "by its digest" in rows[-1] and "20" in rows[-1], "the last fetch comes first"
+    assert page.evaluate("window.owned") is None and shown.complaints == []
+
+
 def test_a_channel_is_moved_and_rolled_back(tab, world):
     def served():
         return world.server.get("/v1/channels")["items"][0]

@@ -121,7 +121,7 @@ def test_each_write_is_recorded_with_its_token(server, postgres):
     assert details["submit", written["job"]] == {"kernel": written["kernel"], "priority": 0, "tag": "default"}
     assert details["raise", written["job"]] == {"priority": 5}
     assert details["drain", written["agent"]] == {"device": "cpu0", "reason": "hot"}
-    assert details["collect", "older than 30 days"] == {"releases": 0, "files": 1, "demand": 0}
+    assert details["collect", "older than 30 days"] == {"releases": 0, "files": 1, "demand": 0, "fetches": 0}
     assert details["make-token", "guest"] == {"role": "reader"}
     text = json.dumps(audit(server))
     assert "wt_" not in text and server.token not in text

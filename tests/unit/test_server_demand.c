@@ -1,8 +1,7 @@
-/* Reports of deployments are read strictly and limited; fetched releases are noted once. */
+/* Reports of deployments are read strictly and limited. */
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "server/cache/fetches.h"
 #include "server/demand/demand.h"
 
 static bool parse(const char *text, struct demand_report *ret, struct error *error) {
@@ -79,47 +78,4 @@ Test(demand, policies_have_names) {
   cr_assert(demand_policy_parse("automatic", &policy) && policy == DEMAND_AUTOMATIC);
   cr_assert_str_eq(demand_policy_names[DEMAND_OFF], "off");
   cr_assert(!demand_policy_parse("always", &policy));
-}
-
-Test(fetches, a_release_is_noted_once_until_it_was_taken) {
-  static struct digest taken[FETCHES_MAX];
-  struct fetches *fetches = fetches_new();
-  struct digest a = digest_of("a", 1), b = digest_of("b", 1);
-  fetches_add(fetches, &a);
-  fetches_add(fetches, &b);
-  fetches_add(fetches, &a);
-  cr_assert_eq(fetches_take(fetches, taken), 2);
-  cr_assert(digest_equal(&taken[0], &a) && digest_equal(&taken[1], &b));
-  cr_assert_eq(fetches_take(fetches, taken), 0);
-  fetches_add(fetches, &a);
-  cr_assert_eq(fetches_take(fetches, taken), 1);
-  fetches_free(fetches);
-}
-
-Test(fetches, an_answer_from_the_cache_notes_its_release) {
-  static struct digest taken[FETCHES_MAX];
-  struct fetches *fetches = fetches_new();
-  struct digest digest = digest_of("a", 1);
-  char text[DIGEST_TEXT_SIZE];
-  cleanup_free char *release = xasprintf("/v1/releases/%s", digest_format(&digest, text)),
-                    *export = xasprintf("%s/export/json?identity=x", release);
-  fetches_of_target(fetches, ROUTE_release_get, release, strlen(release) - 1);
-  fetches_of_target(fetches, ROUTE_build_get, release, strlen(release));
-  cr_assert_eq(fetches_take(fetches, taken), 0);
-  fetches_of_target(fetches, ROUTE_release_get, release, strlen(release));
-  cr_assert(fetches_take(fetches, taken) == 1 && digest_equal(&taken[0], &digest));
-  fetches_of_target(fetches, ROUTE_release_export, export, strlen(export));
-  cr_assert(fetches_take(fetches, taken) == 1 && digest_equal(&taken[0], &digest));
-  fetches_free(fetches);
-}
-
-Test(fetches, releases_beyond_the_limit_are_left_for_later) {
-  static struct digest taken[FETCHES_MAX];
-  struct fetches *fetches = fetches_new();
-  for (size_t i = 0; i < FETCHES_MAX + 5; i++) {
-    struct digest digest = digest_of(&i, sizeof i);
-    fetches_add(fetches, &digest);
-  }
-  cr_assert_eq(fetches_take(fetches, taken), FETCHES_MAX);
-  fetches_free(fetches);
 }

@@ -2,22 +2,23 @@
 #include "server/http/response_cache.h"
 
 #include <criterion/criterion.h>
-#include <unistd.h>
 
 static struct response_cache *cache;
 static unsigned sent_status;
 static size_t sent_size;
 
-static size_t n_used;
-static bool used_is_good;
+static size_t n_fetched;
+static const struct fetch stable = {
+    .kind = FETCH_ENTRY, .rule = CACHE_RULE_MINOR, .channel = "stable"};
 
-static void used_note(void *context, enum route_id route, const char *target, size_t target_size) {
-  used_is_good = context == &n_used && route == ROUTE_cache_get && target_size == 2 &&
-                 memcmp(target, "/a", target_size) == 0;
-  n_used++;
+static void fetched_note(void *context, const struct fetch *fetch, int64_t token_id,
+                         const char *token_name) {
+  cr_assert(context == &n_fetched && memcmp(fetch, &stable, sizeof stable) == 0);
+  cr_assert(token_id == 7 && string_equal(token_name, "seven"));
+  n_fetched++;
 }
 
-static void setup(void) { cache = response_cache_new(1 << 20, used_note, &n_used); }
+static void setup(void) { cache = response_cache_new(1 << 20, fetched_note, &n_fetched); }
 static void teardown(void) { response_cache_free(cache); }
 
 TestSuite(response_cache, .init = setup, .fini = teardown);
@@ -70,12 +71,25 @@ Test(response_cache, a_client_that_has_the_entity_gets_304) {
   cr_expect_eq(sent_size, (size_t)100);
 }
 
-Test(response_cache, a_later_use_is_noted) {
-  add("/a", RESPONSE_IMMUTABLE, 100, 0);
-  usleep(1100000);
-  cr_expect_eq(ask("/a", TOKEN_READER, NULL), CACHE_ANSWERED);
-  cr_expect_eq(n_used, (size_t)1);
-  cr_expect(used_is_good);
+Test(response_cache, each_request_that_gets_a_release_is_noted_also_when_it_has_it) {
+  struct cacheable answer = {.route = ROUTE_cache_get,
+                             .kind = RESPONSE_OF_CHANNELS,
+                             .content_type = "text/plain",
+                             .etag = "tag",
+                             .body = xstrdup("x"),
+                             .size = 1,
+                             .fetch = &stable};
+  response_cache_add(cache, "/a", 2, &answer, 0);
+  add("/b", RESPONSE_IMMUTABLE, 100, 0);
+  const struct cache_query full = {"/a", 2, TOKEN_READER, NULL, 7, "seven"},
+                           has_it = {"/a", 2, TOKEN_READER, "\"tag\"", 7, "seven"},
+                           may_not = {"/a", 2, TOKEN_AGENT, NULL, 8, "eight"},
+                           other = {"/b", 2, TOKEN_READER, NULL, 8, "eight"};
+  cr_expect_eq(response_cache_answer(cache, &full, send_note, NULL), CACHE_ANSWERED);
+  cr_expect_eq(response_cache_answer(cache, &has_it, send_note, NULL), CACHE_ANSWERED);
+  cr_expect_eq(response_cache_answer(cache, &may_not, send_note, NULL), CACHE_FORBIDDEN);
+  cr_expect_eq(response_cache_answer(cache, &other, send_note, NULL), CACHE_ANSWERED);
+  cr_expect_eq(n_fetched, (size_t)2);
 }
 
 Test(response_cache, forgetting_the_channels_keeps_immutable_answers) {

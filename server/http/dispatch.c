@@ -3,13 +3,13 @@
  * An event thread reads a request, authorises it, and answers it or adds it to the queue. A worker
  * (work.c) runs its handler, and the event thread sends the response. */
 #include <stdatomic.h>
-#include <strings.h>
 
 #include "common/base/log.h"
 #include "server/counters.h"
 #include "server/http/bodies.h"
 #include "server/http/client.h"
-#include "server/http/head.h"
+#include "server/http/credentials.h"
+#include "server/http/headers.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/http/response_cache.h"
@@ -109,183 +109,8 @@ void dispatch_completed(void *server, struct MHD_Connection *mhd, void **context
   free(request);
 }
 
-static const char *const header_names[] = {
-#define X(id, name) name,
-    KNOWN_HEADERS(X)
-#undef X
-};
-
-/* NULL: it is not read. */
-static const char *header_name(const struct server *server, enum known_header header) {
-  if (server->sign_in && header == HEADER_FORWARDED_USER)
-    return sign_in_user_header(server->sign_in);
-  if (server->sign_in && header == HEADER_FORWARDED_GROUPS)
-    return sign_in_groups_header(server->sign_in);
-  return header_names[header];
-}
-
-static enum MHD_Result header_note(void *context, enum MHD_ValueKind kind, const char *name,
-                                   const char *value) {
-  struct connection *connection = context;
-  (void)kind;
-
-  for (int i = 0; value && i < HEADER_COUNT; i++) {
-    const char *known = header_name(connection->server, (enum known_header)i);
-    if (known && strcasecmp(name, known) == 0) {
-      connection->headers[i] = value;
-      connection->n_headers[i]++;
-      if (i == HEADER_LENGTH)
-        connection->has_bad_length |= !header_size(value, &connection->length);
-    }
-  }
-
-  return MHD_YES;
-}
-
 static bool has_body(const struct connection *connection) {
   return connection->length || connection->is_chunked || connection->has_bad_length;
-}
-
-/* Refuses headers that a proxy and this server could read as different requests (RFC 9112, 6 and
- * 11.2). */
-static bool headers_check(const struct connection *connection, struct error *error) {
-  if (connection->head_fault)
-    return error_set(error, "%s", connection->head_fault);
-
-  static const enum known_header single[] = {
-      HEADER_HOST,         HEADER_AUTHORIZATION,  HEADER_CLIENT_CERTIFICATE,
-      HEADER_LENGTH,       HEADER_FORWARDED_USER, HEADER_FORWARDED_GROUPS,
-      HEADER_PROXY_SECRET, HEADER_FETCH_SITE,     HEADER_ORIGIN};
-  for (size_t i = 0; i < ARRAY_LENGTH(single); i++)
-    if (connection->n_headers[single[i]] > 1)
-      return error_set(error, "the header %s occurs twice",
-                       header_name(connection->server, single[i]));
-
-  if (connection->has_bad_length)
-    return error_set(error, "the header Content-Length is not a decimal number");
-  if (!connection->is_chunked)
-    return true;
-  if (connection->n_headers[HEADER_TRANSFER_ENCODING] > 1 ||
-      strcasecmp(connection->headers[HEADER_TRANSFER_ENCODING], "chunked") != 0)
-    return error_set(error, "the header Transfer-Encoding must be \"chunked\" here");
-
-  return !connection->n_headers[HEADER_LENGTH] ||
-         error_set(error, "a request has either Content-Length or Transfer-Encoding, not both");
-}
-
-static void headers_read(struct connection *connection, const char *method, const char *version) {
-  connection->is_read = true;
-  connection->began_ns = clock_monotonic_ns();
-  memset(connection->headers, 0, sizeof connection->headers);
-  memset(connection->n_headers, 0, sizeof connection->n_headers);
-  connection->length = 0;
-  connection->has_bad_length = false;
-  MHD_get_connection_values(connection->mhd, MHD_HEADER_KIND, header_note, connection);
-  connection->is_chunked = connection->headers[HEADER_TRANSFER_ENCODING] != NULL;
-
-  const struct head head = {method, connection->target_at, version, connection->target_size};
-  connection->head_fault = head_fault(connection->mhd, &head);
-
-  snprintf(connection->method, sizeof connection->method, "%s", method);
-  const char *id = connection->headers[HEADER_REQUEST_ID];
-  if (connection->n_headers[HEADER_REQUEST_ID] == 1 && request_id_is_good(id))
-    memcpy(connection->request_id, id, strlen(id) + 1);
-  else
-    request_id_make(connection->request_id);
-
-  log_set_request(connection->request_id);
-}
-
-/* A request is authorised by a token or, without one, by a trusted proxy that signed its user in or
- * by a certificate. */
-struct credentials {
-  const struct client_certificate *certificate;
-  bool is_by_proxy;
-  enum auth_answer answer;
-  struct digest digest; /* AUTH_LOOK_UP: of the token or the certificate */
-  struct error refusal; /* of the certificate or the user; "": it is not refused */
-};
-
-static void connection_set_token(struct connection *connection, const struct auth_token *token) {
-  if (token->replaces)
-    auth_note_use(connection->server->auth, token->id);
-  connection->token = *token;
-}
-
-/* Sets the connection's token: it stays when the header is the same as before, else it is searched
- * for in the table. Without a header the answer is AUTH_KNOWN and the role TOKEN_ANYONE. */
-static enum auth_answer authorise(struct connection *connection, struct digest *ret_digest) {
-  struct auth *auth = connection->server->auth;
-  uint64_t generation = auth_generation(auth);
-  const char *authorization = connection->headers[HEADER_AUTHORIZATION];
-  size_t size = authorization ? strlen(authorization) : 0;
-  if (connection->auth_generation == generation && connection->authorization_size == size &&
-      !auth_has_expired(connection->token.expires_ms) &&
-      memcmp(connection->authorization, authorization ? authorization : "", size) == 0)
-    return AUTH_KNOWN;
-
-  struct auth_token token = {.roles = TOKEN_ANYONE};
-  if (authorization) {
-    const char *bearer = header_bearer(authorization);
-    if (!bearer)
-      return AUTH_UNKNOWN;
-    *ret_digest = digest_of(bearer, strlen(bearer));
-    enum auth_answer answer = auth_find(auth, ret_digest, &token);
-    if (answer != AUTH_KNOWN)
-      return answer;
-  }
-
-  bool fits = size < sizeof connection->authorization;
-  connection_set_token(connection, &token);
-  connection->authorization_size = size;
-  connection->auth_generation = fits ? generation : 0;
-  if (size && fits)
-    memcpy(connection->authorization, authorization, size);
-  return AUTH_KNOWN;
-}
-
-/* With a token and a certificate the token counts, but the certificate must be valid too. */
-static void credentials_read(struct connection *connection, struct credentials *ret) {
-  static atomic_bool is_warned;
-  const char *authorization = connection->headers[HEADER_AUTHORIZATION];
-  const char *protocol = connection->headers[HEADER_FORWARDED_PROTO];
-
-  *ret = (struct credentials){0};
-  if (connection->is_proxy && authorization && protocol && strcasecmp(protocol, "http") == 0 &&
-      !atomic_exchange(&is_warned, true))
-    log_warning("http: a client sent its token to the trusted proxy over http:// "
-                "(X-Forwarded-Proto): let the proxy accept only https://");
-
-  if (!client_certificate(connection, &ret->certificate, &ret->refusal)) {
-    ret->answer = AUTH_UNKNOWN;
-    return;
-  }
-
-  ret->is_by_proxy = !authorization && sign_in_is_stated(connection);
-  if (!ret->is_by_proxy && (!ret->certificate || authorization)) {
-    ret->answer = authorise(connection, &ret->digest);
-    return;
-  }
-
-  /* The token is not kept: the next request may be from another client of the same proxy. */
-  struct auth_token token;
-  connection->auth_generation = 0;
-  if (ret->is_by_proxy) {
-    bool is_known = sign_in_find(connection, &token, &ret->refusal);
-    ret->answer = is_known ? AUTH_KNOWN : AUTH_UNKNOWN;
-    if (is_known)
-      connection_set_token(connection, &token);
-    return;
-  }
-
-  ret->digest = ret->certificate->digest;
-  ret->answer = auth_find(connection->server->auth, &ret->digest, &token);
-  if (ret->answer == AUTH_KNOWN &&
-      !tokens_agent_of_certificate(connection->server, &ret->digest, token.agent))
-    ret->answer = AUTH_LOOK_UP; /* the worker answers that the server is starting */
-
-  if (ret->answer == AUTH_KNOWN)
-    connection_set_token(connection, &token);
 }
 
 /* After a request whose token has these roles; TOKEN_ANYONE: it was refused for its token. */

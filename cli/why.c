@@ -1,6 +1,6 @@
 /* wavetune why: which config a channel serves for a kernel and key in an environment, by which rule
  * of the lookup, where the config comes from (the release, who moved the channel, the job or the
- * pin), and to whom the release was served.
+ * pin), what containers agree on for a function, and to whom the release was served.
  *
  * Memory: answers are the caller's. Threads: one. */
 #include <time.h>
@@ -9,12 +9,17 @@
 #include "common/base/time.h"
 #include "common/space/key.h"
 
+#define CHOICES_MAX ((size_t)64 << 20)
 #define FETCHES_SHOWN 10
 
 struct question {
   const char *kernel; /* hash or name */
   json_t *key;        /* NULL: all keys */
-  json_t *lines;      /* what was found, an object for each key */
+  json_t *lines;      /* what the release has, an object for each key */
+  json_t *agreed;     /* what containers agree on, an object for each key and config */
+  json_t *overrides;  /* those of the server */
+  json_t *obeyed;     /* a set of the ids of overrides that decided about `agreed` */
+  bool as_json;
 };
 
 static bool is_kernel(const char *text, const char *name, const char *hash) {
@@ -55,10 +60,9 @@ static int origin_print(struct http_client *client, const struct release_winner 
   return EXIT_OK;
 }
 
-/* Prints each winner of the kernel, or the one of the key; *ret_n: how many. */
+/* Prints each winner of the kernel, or the one of the key. */
 static int winners_print(struct http_client *client, struct question *question,
-                         const struct release *release, bool as_json, size_t *ret_n) {
-  *ret_n = 0;
+                         const struct release *release) {
   for (size_t i = 0; i < release->n_kernels; i++) {
     const struct release_kernel *kernel = &release->kernels[i];
     char hash[DIGEST_TEXT_SIZE];
@@ -72,13 +76,12 @@ static int winners_print(struct http_client *client, struct question *question,
 
       const json_t *config = kernel->configs[winner->config].values,
                    *provenance = kernel->provenance[winner->provenance];
-      (*ret_n)++;
       json_push(
           question->lines,
           json_pack("{s:s, s:s, s:O, s:O, s:O, s:o}", "name", kernel->name, "kernel", hash, "key",
                     key, "config", config, "provenance", provenance, "job",
                     winner->job ? json_sprintf("%lld", (long long)winner->job) : json_null()));
-      if (as_json)
+      if (question->as_json)
         continue;
       cleanup_free char *key_text = json_dumps(key, JSON_COMPACT),
                         *config_text = json_dumps(config, JSON_COMPACT);
@@ -91,34 +94,127 @@ static int winners_print(struct http_client *client, struct question *question,
   return EXIT_OK;
 }
 
-/* The pins and bans of the kernel, which the next release obeys. */
-static int overrides_print(struct http_client *client, const struct question *question,
-                           const struct release *release, bool as_json, json_t *kept) {
-  cleanup_json json_t *items = NULL;
+static const json_t *override_find(const struct question *question, const char *id) {
   size_t index;
   json_t *item;
-  int code = cli_list(client, "/v1/overrides", &items);
+  json_array_foreach (question->overrides, index, item)
+    if (string_equal(cli_member(item, "id"), id))
+      return item;
+  return NULL;
+}
+
+/* Keeps and prints those of a function's choices, or of its banned configs, that the question is
+ * about: all of a function that it names, else those that overrides of the kernel decided. */
+static void function_print(struct question *question, const char *closure, const json_t *function,
+                           const char *member) {
+  const char *name = cli_member(function, "name");
+  bool is_named = is_kernel(question->kernel, name, closure), is_banned = member[0] == 'b';
+  size_t index;
+  json_t *one;
+  json_array_foreach (json_object_get(function, member), index, one) {
+    const char *id = cli_member(one, "override");
+    const json_t *override = override_find(question, id);
+    if (!is_named && !string_equal(cli_member(override, "kernel"), question->kernel))
+      continue;
+    const char *state = is_banned ? "banned" : *id ? "pinned" : "agreed";
+    cleanup_json json_t *line =
+        json_pack("{s:s, s:s, s:s}", "name", name, "function", closure, "state", state);
+    json_object_update(line, one);
+    json_push(question->agreed, json_incref(line));
+    if (*id)
+      json_put(question->obeyed, id, json_true());
+    if (question->as_json)
+      continue;
+
+    cleanup_free char *key = cli_compact(one, "key"), *config = cli_compact(one, "config");
+    printf("%-8s %s %s: %s\n", state, name, key, config);
+    if (is_banned)
+      printf("         containers found it best, and override %s bans it\n", id);
+    else if (*id)
+      printf("         override %s pins it for what containers measure\n", id);
+    else
+      printf("         %lld of %lld nodes found it best or nearly so\n",
+             (long long)cli_integer(one, "nodes"), (long long)cli_integer(one, "measured"));
+  }
+}
+
+/* Prints what containers agree on, the third line of GET /v1/choices, for the question's kernel or
+ * function. The autotuner's keys have no names: those of all keys are printed. */
+static int agreed_print(struct http_client *client, struct question *question, const char *query) {
+  cleanup_free char *path = xasprintf("/v1/choices%s", query);
+  struct http_request request = {.method = "GET", .path = path, .response_max = CHOICES_MAX};
+  cleanup_http_response struct http_response response = {0};
+  cleanup_json json_t *document = NULL;
+  const char *closure, *line;
+  json_t *function;
+  struct error error;
+  int code = cli_send(client, &request, &response);
   if (code != EXIT_OK)
     return code;
+  if (response.status != 200)
+    return cli_refused(&response, "the choices cannot be read");
 
-  json_array_foreach (items, index, item) {
-    bool is_its = is_kernel(cli_member(item, "kernel"), question->kernel, question->kernel);
-    for (size_t i = 0; !is_its && i < release->n_kernels; i++) {
+  line = response.body;
+  for (int i = 0; i < 2 && line; i++)
+    if ((line = memchr(line, '\n', response.size - (size_t)(line - response.body))))
+      line++;
+  if (!line || !json_parse(line, response.size - (size_t)(line - response.body), &document, &error))
+    return cli_refuse(EXIT_REFUSED, "GET /v1/choices has no third line of JSON");
+  json_object_foreach (json_object_get(document, "functions"), closure, function) {
+    function_print(question, closure, function, "choices");
+    function_print(question, closure, function, "banned");
+  }
+  return EXIT_OK;
+}
+
+/* Keeps and prints the pins and bans of the kernel, which the next release obeys, and those that
+ * decided about what containers agree on. `release` may be NULL. */
+static void overrides_print(const struct question *question, const struct release *release,
+                            json_t *kept) {
+  size_t index;
+  json_t *item;
+  json_array_foreach (question->overrides, index, item) {
+    const char *id = cli_member(item, "id"), *kernel = cli_member(item, "kernel");
+    bool is_its = is_kernel(kernel, question->kernel, question->kernel) ||
+                  json_object_get(question->obeyed, id);
+    for (size_t i = 0; !is_its && release && i < release->n_kernels; i++) {
       char hash[DIGEST_TEXT_SIZE];
       digest_format(&release->kernels[i].hash, hash);
       is_its = is_kernel(question->kernel, release->kernels[i].name, hash) &&
-               is_kernel(cli_member(item, "kernel"), release->kernels[i].name, hash);
+               is_kernel(kernel, release->kernels[i].name, hash);
     }
     if (!is_its || json_is_true(json_object_get(item, "ended")))
       continue;
     json_array_append(kept, item);
-    if (as_json)
+    if (question->as_json)
       continue;
     cleanup_free char *config = cli_compact(item, "config");
-    printf("override %s: %s of %s by %s: %s\n", cli_member(item, "id"), cli_member(item, "kind"),
-           config, cli_member(item, "made_by"), cli_member(item, "reason"));
+    printf("override %s: %s of %s by %s: %s\n", id, cli_member(item, "kind"), config,
+           cli_member(item, "made_by"), cli_member(item, "reason"));
   }
-  return EXIT_OK;
+}
+
+/* Prints what the channel serves for the question's kernel. *ret: the release, the caller's. */
+static int served_print(struct http_client *client, struct question *question, const char *query,
+                        json_t **ret_entry, struct release **ret) {
+  cleanup_free char *path = xasprintf("/v1/cache%s", query);
+  int code = cli_call(client, "GET", path, NULL, ret_entry);
+  if (code != EXIT_OK)
+    return code;
+
+  const json_t *entry = *ret_entry;
+  const char *digest = cli_member(entry, "release"), *by = cli_member(entry, "moved_by");
+  code = release_get(client, digest, "the channel's release cannot be read", ret);
+  if (code != EXIT_OK)
+    return code;
+  if (!question->as_json) {
+    cleanup_free char *served = environment_format(&(*ret)->environment);
+    match_print(json_object_get(entry, "match"));
+    printf("entry    channel %s, counter %lld, %s; moved %s%s%s\nrelease  %s, tag %s\n",
+           cli_member(entry, "channel"), (long long)cli_integer(entry, "counter"), served,
+           cli_member(entry, "updated_at"), *by ? " by " : "", by, digest, (*ret)->tag);
+  }
+  return winners_print(client, question, *ret);
 }
 
 /* Who fetched the release, the last fetch first. */
@@ -164,6 +260,7 @@ static bool key_read(const struct options *options, json_t **ret, struct error *
 static int command_why(struct options *options) {
   char *const *kernel = cli_arguments(options, 1, "name one kernel, by its name or hash");
   cleanup_json json_t *environment = NULL, *entry = NULL, *key = NULL, *lines = json_array(),
+                      *agreed = json_array(), *all = NULL, *obeyed = json_object(),
                       *overrides = json_array(), *fetches = NULL;
   struct error error;
   if (!kernel)
@@ -172,50 +269,43 @@ static int command_why(struct options *options) {
       !key_read(options, &key, &error))
     return cli_fail(EXIT_USAGE, &error);
 
-  struct question question = {kernel[0], key, lines};
   const char *regime = option_text(options, "regime"), *match = option_text(options, "match");
-  bool as_json = option_flag(options, "json");
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
   cleanup_free char *query = cli_query(environment, "tag", option_text(options, "tag"), "channel",
                                        option_text(options, "channel"), "match", match,
-                                       cli_regime_member(regime), regime, NULL),
-                    *path = xasprintf("/v1/cache%s", query);
-  int code = cli_call(client, "GET", path, NULL, &entry);
+                                       cli_regime_member(regime), regime, NULL);
+  int code = cli_list(client, "/v1/overrides", &all);
   if (code != EXIT_OK)
     return code;
 
-  const char *digest = cli_member(entry, "release"), *by = cli_member(entry, "moved_by");
+  struct question question = {
+      kernel[0], key, lines, agreed, all, obeyed, option_flag(options, "json")};
   cleanup_release struct release *release = NULL;
-  code = release_get(client, digest, "the channel's release cannot be read", &release);
+  int served = served_print(client, &question, query, &entry, &release);
+  if (served != EXIT_OK && (served != EXIT_REFUSED || release))
+    return served;
+  code = agreed_print(client, &question, query);
   if (code != EXIT_OK)
     return code;
-  if (!as_json) {
-    cleanup_free char *served = environment_format(&release->environment);
-    match_print(json_object_get(entry, "match"));
-    printf("entry    channel %s, counter %lld, %s; moved %s%s%s\nrelease  %s, tag %s\n",
-           cli_member(entry, "channel"), (long long)cli_integer(entry, "counter"), served,
-           cli_member(entry, "updated_at"), *by ? " by " : "", by, digest, release->tag);
-  }
-
-  size_t n;
-  code = winners_print(client, &question, release, as_json, &n);
-  if (code == EXIT_OK)
-    code = overrides_print(client, &question, release, as_json, overrides);
-  if (code == EXIT_OK)
-    code = release_fetches(client, digest, &fetches);
+  overrides_print(&question, release, overrides);
+  const char *digest = cli_member(entry, "release");
+  code = release ? release_fetches(client, digest, &fetches) : EXIT_OK;
   if (code != EXIT_OK)
     return code;
-  if (as_json) {
-    cleanup_json json_t *answer = json_pack("{s:O, s:O, s:O, s:O}", "entry", entry, "served", lines,
-                                            "overrides", overrides, "fetches", fetches);
+  if (question.as_json) {
+    cleanup_json json_t *answer =
+        json_pack("{s:O*, s:O, s:O, s:O, s:O*}", "entry", entry, "served", lines, "agreed", agreed,
+                  "overrides", overrides, "fetches", fetches);
     cli_print_json(answer);
-  } else {
+  } else if (release) {
     fetches_print(digest, fetches);
   }
-  if (n)
+  if (json_array_size(lines) || json_array_size(agreed))
     return EXIT_OK;
+  if (served != EXIT_OK)
+    return served;
   return cli_refuse(
       EXIT_FAILED,
       "the release has no config for %.100s%s; `wavetune publish` prints why a key is "
@@ -239,6 +329,7 @@ CLI_COMMAND(why, "why", "KERNEL", why_options,
             "show which config is served, where it comes from, and to whom it is served",
             .description = "Prints the rule by which the channel's entry was chosen and the "
                            "members that differ, who moved the channel, the config of each key "
-                           "with the job that chose it, the pins and bans of the kernel, and which "
-                           "tokens fetched the release (see `wavetune releases fetches`). Exits "
-                           "with 1 when the release has no config.");
+                           "with the job that chose it, what containers agree on (serve --agreed) "
+                           "for the function of that name or closure, the pins and bans that "
+                           "decide, and which tokens fetched the release (see `wavetune releases "
+                           "fetches`). Exits with 1 when nothing is served.");

@@ -172,6 +172,21 @@ bool tuning_key_value(const struct tuning_key *key, size_t index, const struct v
   return true;
 }
 
+bool tuning_key_texts(const struct tuning_key *key, const struct value *values, json_t *ret,
+                      struct error *error) {
+  for (size_t i = 0; i < key->n + key->n_dtypes; i++) {
+    struct value value;
+    cleanup_free char *tuple = NULL;
+    if (!tuning_key_value(key, i, values, &value, error) ||
+        !python_tuple_repr(&value, 1, &tuple, error))
+      return false;
+    /* "(VALUE,)" */
+    json_push(ret, json_stringn(tuple + 1, strlen(tuple) - 3));
+  }
+
+  return true;
+}
+
 void tuning_key_release(struct tuning_key *key) {
   for (size_t i = 0; i < key->n; i++)
     expr_free(key->parts[i].expr);

@@ -57,5 +57,8 @@ void tuning_key_release(struct tuning_key *key);
 must_check bool tuning_key_value(const struct tuning_key *key, size_t index,
                                  const struct value *values, struct value *ret,
                                  struct error *error);
+/* Appends all elements of the autotuner's key to the array, each as Python's repr writes it. */
+must_check bool tuning_key_texts(const struct tuning_key *key, const struct value *values,
+                                 json_t *ret, struct error *error);
 
 #endif

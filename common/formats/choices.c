@@ -28,7 +28,6 @@
 
 #include "common/cache/autotuner.h"
 #include "common/cache/format.h"
-#include "common/cache/text.h"
 
 #define CHOICES_VERSION 1
 #define LAUNCHERS_MAX 16 /* of a function */
@@ -83,22 +82,6 @@ static bool origin_find(struct writer *writer, const struct release_kernel *kern
                          kernel->n_key_names, &origin->key, error);
 }
 
-/* Appends the key that the autotuner looks up to `ret`: a repr for each element. */
-static bool key_write(const struct tuning_key *key, const struct value *values, json_t *ret,
-                      struct error *error) {
-  for (size_t i = 0; i < key->n + key->n_dtypes; i++) {
-    struct value value;
-    cleanup_free char *tuple = NULL;
-    if (!tuning_key_value(key, i, values, &value, error) ||
-        !python_tuple_repr(&value, 1, &tuple, error))
-      return false;
-    /* "(VALUE,)" */
-    json_push(ret, json_stringn(tuple + 1, strlen(tuple) - 3));
-  }
-
-  return true;
-}
-
 /* Adds a variant's signature to the function's launchers, once. */
 static void launcher_write(json_t *function, const json_t *variant) {
   json_t *signature = json_object_get(variant, "signature"), *launchers, *other;
@@ -150,7 +133,7 @@ static bool winner_write(struct writer *writer, const struct release_kernel *ker
   char closure[DIGEST_TEXT_SIZE];
   cleanup_json json_t *own = json_array();
 
-  if (!key_write(&origin->key, key->values, own, error))
+  if (!tuning_key_texts(&origin->key, key->values, own, error))
     return false;
 
   digest_format(&origin->record->closure, closure);

@@ -301,7 +301,7 @@ Choice = TypedDict("Choice", {
     "config": "Config",
     "function": "Digest",
     "key": List[str],
-    "origin": Literal['release', 'agreed'],
+    "origin": Literal['release', 'agreed', 'pinned'],
     "tuning_ms": float,
 }, total=False)
 

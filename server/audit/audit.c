@@ -73,6 +73,37 @@ bool audit_note_digest(struct db *db, const struct author *author, enum audit_ac
   return audit_note(db, author, action, digest_format(object, text), detail, error);
 }
 
+void answer_removal(struct worker *worker, struct request *request, const struct removal *removal) {
+  struct db *db = worker->db;
+  struct error error;
+  int64_t id;
+  if (!request_query_only(request, NULL) || !answer_id(request, removal->what, &id))
+    return;
+
+  cleanup_free char *object = xasprintf("%lld", (long long)id);
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "id", id);
+  bool ok = db_begin(db, &error);
+  if (ok) {
+    ok = db_run(db, removal->statement, &parameters, &rows, &error);
+    if (ok && db_count(rows))
+      ok = audit_note(db, request_author(request), removal->action, object,
+                      db_get_json(rows, 0, "detail"), &error);
+    ok = db_end(db, ok, &error);
+  }
+
+  if (!ok) {
+    answer_failure(request, &error);
+  } else if (!db_count(rows)) {
+    answer_refusal(request, ERROR_MISSING, "", "there is no %s %lld; GET %s lists all",
+                   removal->what, (long long)id, removal->list);
+  } else {
+    response_cache_forget_channels(worker->server);
+    request_answer_empty(request, 204);
+  }
+}
+
 void route_audit_get(struct worker *worker, struct request *request) {
   static const char *const names[] = {"limit", "after", "since", "token", "action", "object", NULL};
   static const struct list list = {

@@ -71,4 +71,16 @@ must_check bool audit_note_digest(struct db *db, const struct author *author,
                                   enum audit_action action, const struct digest *object,
                                   json_t *detail, struct error *error);
 
+/* What DELETE of a row by the id in its path does. */
+struct worker;
+struct request;
+struct removal {
+  const char *what, *list;           /* "override"; the path that lists all */
+  const struct statement *statement; /* removes :id; returns `detail`, for the audit row */
+  enum audit_action action;
+};
+/* Removes the row, with its audit row, forgets the cached answers of channels, and answers 204, or
+ * 404 when there is none. */
+void answer_removal(struct worker *worker, struct request *request, const struct removal *removal);
+
 #endif

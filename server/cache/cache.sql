@@ -92,4 +92,4 @@ RETURNING id;
 -- name: compatibility_remove
 DELETE FROM compatibilities
 WHERE id = :id::bigint
-RETURNING asked, served, reason;
+RETURNING json_build_object('asked', asked, 'served', served, 'reason', reason) AS detail;

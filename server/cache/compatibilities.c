@@ -61,12 +61,6 @@ bool compatibility_parse(const json_t *json, struct compatibility *ret, struct e
   return true;
 }
 
-/* A stored compatibility as it was declared; a new reference. */
-static json_t *declaration_read(const struct db_rows *rows, int row) {
-  return json_pack("{s:o, s:o, s:s}", "asked", db_get_json(rows, row, "asked"), "served",
-                   db_get_json(rows, row, "served"), "reason", db_get(rows, row, "reason"));
-}
-
 bool compatibilities_load(struct db *db, struct compatibilities *ret, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &sql_compatibilities_load, NULL, &rows, error))
@@ -74,7 +68,9 @@ bool compatibilities_load(struct db *db, struct compatibilities *ret, struct err
 
   *ret = (struct compatibilities){.all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all)};
   for (int row = 0; row < db_count(rows); row++) {
-    cleanup_json json_t *json = declaration_read(rows, row);
+    cleanup_json json_t *json =
+        json_pack("{s:o, s:o, s:s}", "asked", db_get_json(rows, row, "asked"), "served",
+                  db_get_json(rows, row, "served"), "reason", db_get(rows, row, "reason"));
     struct error bad;
     if (compatibility_parse(json, &ret->all[ret->n], &bad))
       ret->all[ret->n++].id = db_get_integer(rows, row, "id");
@@ -164,33 +160,7 @@ void route_compatibility_list(struct worker *worker, struct request *request) {
 }
 
 void route_compatibility_delete(struct worker *worker, struct request *request) {
-  struct error error;
-  int64_t id;
-  if (!request_query_only(request, NULL) || !answer_id(request, "compatibility", &id))
-    return;
-
-  struct db *db = worker->db;
-  cleanup_free char *object = xasprintf("%lld", (long long)id);
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", id);
-  bool ok = db_begin(db, &error);
-  if (ok) {
-    ok = db_run(db, &sql_compatibility_remove, &parameters, &rows, &error);
-    if (ok && db_count(rows))
-      ok = audit_note(db, request_author(request), AUDIT_WITHDRAW, object,
-                      declaration_read(rows, 0), &error);
-    ok = db_end(db, ok, &error);
-  }
-
-  if (!ok) {
-    answer_failure(request, &error);
-  } else if (!db_count(rows)) {
-    answer_refusal(request, ERROR_MISSING, "",
-                   "there is no compatibility %lld; GET /v1/compatibilities lists all",
-                   (long long)id);
-  } else {
-    response_cache_forget_channels(worker->server);
-    request_answer_empty(request, 204);
-  }
+  static const struct removal removal = {"compatibility", "/v1/compatibilities",
+                                         &sql_compatibility_remove, AUDIT_WITHDRAW};
+  answer_removal(worker, request, &removal);
 }

@@ -2,8 +2,10 @@
 
 -- For each key that at least :measured nodes measured: the config that most nodes, and at least
 -- :nodes, found best or within 2 % of their best. Of several configs with as many nodes, the one
--- that most nodes found best; then the first by its text. tuning_ms is the median of the nodes,
--- which one of them cannot move far. Nodes with the same list are counted before it is unfolded.
+-- that most nodes found best; then the first by its text. The next ones by that order, up to :most,
+-- take its place where it is banned. :is_overridden: keys without such a config are returned too,
+-- for pins. tuning_ms is the median of the nodes, which one of them cannot move far, and the name is
+-- what most of them state. Nodes with the same list are counted before it is unfolded.
 -- name: agreed_choices
 WITH lately AS MATERIALIZED (
     SELECT function, key_digest, name, key, near::text AS near, tuning_ms
@@ -13,7 +15,8 @@ WITH lately AS MATERIALIZED (
       AND regime = :regime
       AND last_at > now() - make_interval(days => :days::int)
 ), measured AS (
-    SELECT function, key_digest, count(*) AS measured, min(name) AS name, min(key::text) AS key,
+    SELECT function, key_digest, count(*) AS measured,
+           mode() WITHIN GROUP (ORDER BY name) AS name, min(key::text) AS key,
            percentile_disc(0.5) WITHIN GROUP (ORDER BY tuning_ms) AS tuning_ms
     FROM lately
     GROUP BY function, key_digest
@@ -29,12 +32,18 @@ WITH lately AS MATERIALIZED (
     CROSS JOIN json_array_elements(near::json) WITH ORDINALITY AS c(config, place)
     GROUP BY function, key_digest, config::text
     HAVING sum(nodes) >= :nodes::bigint
+), ranked AS (
+    SELECT function, key_digest, config, nodes,
+           row_number() OVER (PARTITION BY function, key_digest
+                              ORDER BY nodes DESC, best DESC NULLS LAST, config) AS rank
+    FROM votes
 )
-SELECT DISTINCT ON (function, key_digest)
-       function, m.name, m.key, v.config, v.nodes, m.measured, m.tuning_ms
+SELECT function, m.name, m.key, r.config, r.nodes, m.measured, m.tuning_ms
 FROM measured m
-JOIN votes v USING (function, key_digest)
-ORDER BY function, key_digest, v.nodes DESC, v.best DESC NULLS LAST, v.config;
+LEFT JOIN ranked r USING (function, key_digest)
+WHERE r.rank <= :most::bigint
+   OR (r.rank IS NULL AND :is_overridden::boolean)
+ORDER BY function, key_digest, r.rank;
 
 -- Whether there is evidence of a place.
 -- name: agreed_is_there
@@ -47,7 +56,7 @@ LIMIT 1;
 
 -- At most :most places that got evidence in the last :seconds, the latest first.
 -- name: agreed_places
-SELECT environment_digest, tag, regime
+SELECT environment_digest, min(environment::text)::json AS environment, tag, regime
 FROM evidence
 WHERE last_at > now() - make_interval(secs => :seconds::float8)
 GROUP BY environment_digest, tag, regime

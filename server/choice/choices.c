@@ -159,6 +159,29 @@ static const struct field wanted_fields[] = {
 const struct record choices_request_record =
     RECORD("ChoicesRequest", struct wanted_choices, wanted_fields);
 
+/* A key that is no array of texts is refused whether or not there are choices for its function. */
+static bool wanted_read(const json_t *json, struct wanted_choices *ret, struct error *error) {
+  if (!record_read(&choices_request_record, json, "", ret, error))
+    return false;
+
+  for (size_t i = 0; i < ret->n; i++) {
+    char function[JSON_POINTER_SIZE], keys[JSON_POINTER_SIZE], at[JSON_POINTER_SIZE];
+    const json_t *key, *text;
+    size_t j, k;
+    json_pointer_index(function, sizeof function, "/functions", i);
+    json_pointer_member(keys, sizeof keys, function, "keys");
+    json_array_foreach (ret->functions[i].keys, j, key) {
+      bool is_key = json_is_array(key);
+      json_array_foreach (key, k, text)
+        is_key = is_key && json_is_string(text);
+      if (!is_key)
+        return error_at(error, json_pointer_index(at, sizeof at, keys, j),
+                        "a key must be an array of strings, each value as Python's repr writes it");
+    }
+  }
+  return true;
+}
+
 /* Where choices are looked up, and the members of the answer. */
 struct chooser {
   const json_t *of_release, *agreed, *all_code;
@@ -166,8 +189,8 @@ struct chooser {
   json_t *names; /* "closure key" of those that were looked up */
 };
 
-/* Adds the release's choice for a key, else the agreed one. A repeated key has one choice:
- * otherwise a small request could have an answer of any size. */
+/* Adds the release's choice for a key, else the agreed one or the pin in its place. A repeated key
+ * has one choice: otherwise a small request could have an answer of any size. */
 static void choice_add(struct chooser *chooser, const char *closure, json_t *key) {
   cleanup_free char *text = json_canonical(key), *name = xasprintf("%s %s", closure, text);
   const json_t *own = json_object_get(chooser->of_release, name),
@@ -176,10 +199,14 @@ static void choice_add(struct chooser *chooser, const char *closure, json_t *key
     return;
 
   const char *folder = json_string_value(json_object_get(choice, "code"));
-  json_push(chooser->choices, json_pack("{s:s*, s:O, s:s, s:O, s:s, s:O*}", "code", folder,
-                                        "config", json_object_get(choice, "config"), "function",
-                                        closure, "key", key, "origin", own ? "release" : "agreed",
-                                        "tuning_ms", json_object_get(choice, "tuning_ms")));
+  bool is_pinned = json_object_get(choice, "override") != NULL;
+  json_push(chooser->choices,
+            json_pack("{s:s*, s:O, s:s, s:O, s:s, s:O*}", "code", folder, "config",
+                      json_object_get(choice, "config"), "function", closure, "key", key, "origin",
+                      own         ? "release"
+                      : is_pinned ? "pinned"
+                                  : "agreed",
+                      "tuning_ms", json_object_get(choice, "tuning_ms")));
   if (folder)
     json_put(chooser->code, folder, json_incref(json_object_get(chooser->all_code, folder)));
 }
@@ -188,7 +215,7 @@ void route_choices_post(struct worker *worker, struct request *request) {
   cleanup_found struct found found = {.server = worker->server};
   struct wanted_choices wanted = {0};
   struct error error;
-  bool is_read = record_read(&choices_request_record, request->json, "", &wanted, &error);
+  bool is_read = wanted_read(request->json, &wanted, &error);
   if (!is_read)
     answer_failure(request, &error);
 

@@ -5,7 +5,8 @@
  * Evidence is what a container's own autotuner found. It is not trusted: it becomes a choice for
  * others only under the operator's rule --agreed NODES/MEASURED: at least MEASURED nodes of exactly
  * that environment measured the key within EVIDENCE_DAYS, and at least NODES of them found the
- * config best, or within 2 % of their best. Each token's nodes are counted by the names that the
+ * config best, or within 2 % of their best. Overrides (function_overrides.h) hold for them as for
+ * releases. Each token's nodes are counted by the names that the
  * containers state, so one container with the token can invent nodes. A wrong choice costs a
  * program time but does not change its results: a program uses only configs of its own.
  *
@@ -65,8 +66,11 @@ void evidence_report_release(struct evidence_report *report);
 must_check bool agreed_parse(const char *text, int64_t *ret_nodes, int64_t *ret_measured);
 
 /* What containers agree on for an environment, the third line of GET /v1/choices: {"functions":
- * {closure: {"name", "choices": [{"config", "key", "measured", "nodes", "tuning_ms"}]}}}. Give it
- * back with document_put; NULL: the rule is off, or there is no evidence. */
+ * {closure: {"name", "choices": [{"config", "key", "measured", "nodes", "override", "tuning_ms"}],
+ * "banned": [{"config", "key", "override"}]}}}. A choice with the id of an override, and without
+ * "nodes", is its pin, for a key that enough nodes measured. "banned" has what would be a choice
+ * but for the override; the best config that is not banned takes its place. Give the document back
+ * with document_put; NULL: the rule is off, or there is no evidence. */
 struct document;
 must_check bool evidence_agreed(struct worker *worker, const struct environment *environment,
                                 const char *tag, enum regime regime, struct document **ret,

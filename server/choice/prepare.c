@@ -1,7 +1,7 @@
 /* The thread that prepares choices before programs request them, which wait half a second for their
  * first answer. It renders releases: at a server's start, when one was made or a channel moved,
  * also by another server, and, where kernels or builds lacked, when some were pushed. And it counts
- * what containers agree on (agreed.c).
+ * what containers agree on (agreed.c), also when an override was added or removed, or ended.
  *
  * Memory: documents.h. Threads: its own, with its own connection. */
 #include "common/base/log.h"
@@ -26,14 +26,20 @@
 #define RELEASES_MAX 32
 #define BYTES_MAX (DOCUMENTS_BYTES_MAX / 2)
 
+/* Identifies what is in the database. */
+struct state {
+  int64_t releases, pushed, overrides; /* pushed: the kernels and builds */
+};
+
 /* What is prepared. */
 struct prepared {
   bool is_begun;
   uint64_t generation;      /* of the response cache, which grows when a channel moves */
-  int64_t releases, pushed; /* identify the releases; the kernels and builds */
+  int64_t releases, pushed; /* of the state */
   int64_t pushed_ms;        /* when the latter are looked at next */
   bool is_changing;         /* documents were perhaps being rendered when something was pushed */
   int64_t all_ms, counted_ms, count_ms; /* evidence: counted in whole and in part; to be counted */
+  struct state counted;                 /* when it was counted in whole */
 };
 
 /* Choices that cannot be rendered are for requests to report. False: the database failed. */
@@ -113,7 +119,7 @@ static bool changing_prepare(struct worker *worker, int64_t pushed, struct prepa
 }
 
 /* Reads what is in the database. */
-static bool state_read(struct worker *worker, int64_t *ret_releases, int64_t *ret_pushed) {
+static bool state_read(struct worker *worker, struct state *ret) {
   struct error error;
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(worker->db, &sql_prepare_state, NULL, &rows, &error)) {
@@ -121,20 +127,28 @@ static bool state_read(struct worker *worker, int64_t *ret_releases, int64_t *re
     return false;
   }
 
-  *ret_releases = db_get_integer(rows, 0, "releases");
-  *ret_pushed = db_get_integer(rows, 0, "pushed");
+  *ret = (struct state){.releases = db_get_integer(rows, 0, "releases"),
+                        .pushed = db_get_integer(rows, 0, "pushed"),
+                        .overrides = db_get_integer(rows, 0, "overrides")};
   return true;
 }
 
-/* Counts new evidence. */
-static bool evidence_prepare(struct worker *worker, struct prepared *prepared) {
+/* Counts new evidence; all of it under other overrides, until which requests count themselves: no
+ * banned config is served meanwhile. */
+static bool evidence_prepare(struct worker *worker, const struct state *state,
+                             struct prepared *prepared) {
   const struct server_options *options = server_options(worker->server);
   int64_t now_ms = clock_monotonic_ms();
-  bool is_all = !prepared->all_ms || now_ms - prepared->all_ms > ALL_POLLS * options->poll_ms;
+  bool is_overridden = state->overrides != prepared->counted.overrides,
+       is_pushed = state->overrides && state->pushed != prepared->counted.pushed,
+       is_all = !prepared->all_ms || is_overridden || is_pushed ||
+                now_ms - prepared->all_ms > ALL_POLLS * options->poll_ms;
   double seconds = is_all ? 0 : (double)(now_ms - prepared->counted_ms) / 1e3 + COMMIT_S;
   struct error error;
-  if (!options->agreed_nodes || now_ms < prepared->count_ms)
+  if (!options->agreed_nodes || (now_ms < prepared->count_ms && !is_overridden))
     return true;
+  if (is_overridden && documents_keep(worker->server->agreed, NULL, 0))
+    response_cache_forget_channels(worker->server);
   if (!agreed_prepare(worker, seconds, &error)) {
     log_warning("choices: %s", error.message);
     return false;
@@ -142,8 +156,10 @@ static bool evidence_prepare(struct worker *worker, struct prepared *prepared) {
 
   int64_t end_ms = clock_monotonic_ms(), rest_ms = REST * (end_ms - now_ms),
           least_ms = SLOW_POLLS * options->poll_ms;
-  if (is_all)
+  if (is_all) {
     prepared->all_ms = now_ms;
+    prepared->counted = *state;
+  }
   prepared->counted_ms = now_ms;
   prepared->count_ms = end_ms + (rest_ms > least_ms ? rest_ms : least_ms);
   return true;
@@ -151,18 +167,19 @@ static bool evidence_prepare(struct worker *worker, struct prepared *prepared) {
 
 /* Prepares what is new. False: the database failed. */
 static bool prepare(struct worker *worker, uint64_t generation, struct prepared *prepared) {
-  int64_t releases, pushed;
-  if (!state_read(worker, &releases, &pushed))
+  struct state state;
+  if (!state_read(worker, &state))
     return false;
   if ((!prepared->is_begun || generation != prepared->generation ||
-       releases != prepared->releases) &&
+       state.releases != prepared->releases) &&
       !releases_prepare(worker, generation))
     return false;
 
   prepared->is_begun = true;
   prepared->generation = generation;
-  prepared->releases = releases;
-  return changing_prepare(worker, pushed, prepared) && evidence_prepare(worker, prepared);
+  prepared->releases = state.releases;
+  return changing_prepare(worker, state.pushed, prepared) &&
+         evidence_prepare(worker, &state, prepared);
 }
 
 void *prepare_main(void *worker_thread) {

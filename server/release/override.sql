@@ -19,7 +19,8 @@ RETURNING id, rfc3339(until) AS until, xmax = 0 AS created;
 -- name: override_remove
 DELETE FROM overrides
 WHERE id = :id::bigint
-RETURNING kind, kernel, reason, config;
+RETURNING json_build_object('kind', kind, 'kernel', kernel, 'config', config, 'reason', reason)
+              AS detail;
 
 -- Those that hold now, of any environment.
 -- name: overrides_load

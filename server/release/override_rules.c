@@ -143,6 +143,10 @@ static bool is_banned(const struct override *ban, const json_t *config) {
   return true;
 }
 
+bool override_names(const struct override *it, const char *hash, const char *name) {
+  return string_equal(it->kernel, hash) || (name && string_equal(it->kernel, name));
+}
+
 const struct override *override_next(const struct overrides *overrides, enum override_kind kind,
                                      const struct override *last, const struct digest *kernel,
                                      const char *name, const char *key_text, const json_t *config) {
@@ -153,8 +157,7 @@ const struct override *override_next(const struct overrides *overrides, enum ove
   digest_format(kernel, hash);
   for (const struct override *it = last ? last + 1 : overrides->all;
        it < overrides->all + overrides->n; it++)
-    if (it->kind == kind &&
-        (string_equal(it->kernel, hash) || (name && string_equal(it->kernel, name))) &&
+    if (it->kind == kind && override_names(it, hash, name) &&
         (!it->key_text || string_equal(it->key_text, key_text)) &&
         (kind == OVERRIDE_PIN || is_banned(it, config)))
       return it;

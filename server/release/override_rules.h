@@ -1,4 +1,5 @@
-/* Overrides: lasting pins and bans of configs, with a reason, which every release obeys.
+/* Overrides: lasting pins and bans of configs, with a reason, which every release obeys, and what
+ * containers agree on (server/choice/function_overrides.h).
  *
  * An override names a kernel (by hash, or by name: all of that name), perhaps a key, a partial
  * environment, a tag; what it leaves out is any. A pin states all values of the config to release;
@@ -53,6 +54,9 @@ void overrides_release(struct overrides *overrides);
 /* Keeps those that concern the environment and tag, and sorts them. */
 void overrides_select(struct overrides *overrides, const struct environment *environment,
                       const char *tag);
+
+/* Whether it names the kernel, by its hash or by its name, which may be NULL. */
+must_check bool override_names(const struct override *it, const char *hash, const char *name);
 
 /* The next override of a kind after `last` (NULL: the first) that concerns the kernel and key; of
  * bans only one that names the config. NULL: none. `overrides` may be NULL. */

@@ -101,6 +101,8 @@ void route_override_post(struct worker *worker, struct request *request) {
     return;
   }
 
+  /* What containers agree on is then counted again (server/choice/prepare.c). */
+  response_cache_forget_channels(worker->server);
   log_info("release: override id=%s kind=%s kernel=%s by=%s", db_get(rows, 0, "id"),
            override_kind_names[wanted.kind], wanted.kernel, request->token_name);
   request_answer_json(request, db_get_bool(rows, 0, "created") ? 201 : 200,
@@ -144,35 +146,7 @@ void route_override_list(struct worker *worker, struct request *request) {
 }
 
 void route_override_delete(struct worker *worker, struct request *request) {
-  struct error error;
-  int64_t id;
-  if (!request_query_only(request, NULL) || !answer_id(request, "override", &id))
-    return;
-
-  struct db *db = worker->db;
-  cleanup_free char *object = xasprintf("%lld", (long long)id);
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", id);
-  bool ok = db_begin(db, &error);
-  if (ok) {
-    ok = db_run(db, &sql_override_remove, &parameters, &rows, &error);
-    if (ok && db_count(rows))
-      ok = audit_note(db, request_author(request), AUDIT_END_OVERRIDE, object,
-                      json_pack("{s:s, s:s, s:o, s:s}", "kind", db_get(rows, 0, "kind"), "kernel",
-                                db_get(rows, 0, "kernel"), "config", db_get_json(rows, 0, "config"),
-                                "reason", db_get(rows, 0, "reason")),
-                      &error);
-    ok = db_end(db, ok, &error);
-  }
-
-  if (!ok)
-    answer_failure(request, &error);
-  else if (!db_count(rows))
-    answer_refusal(request, ERROR_MISSING, "",
-                   "there is no override %lld; GET /v1/overrides "
-                   "lists all",
-                   (long long)id);
-  else
-    request_answer_empty(request, 204);
+  static const struct removal removal = {"override", "/v1/overrides", &sql_override_remove,
+                                         AUDIT_END_OVERRIDE};
+  answer_removal(worker, request, &removal);
 }

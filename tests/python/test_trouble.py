@@ -280,6 +280,18 @@ def test_a_document_is_asked_for_again_after_a_while_with_its_etag(server, monke
     assert found.find(*[(c, tuple(k)) for c, _, k, _ in choices(7)][0]).config == config
 
 
+def test_other_choices_take_the_place_of_earlier_answers(server):
+    from wavetune.runtime.choices import Choices
+    from wavetune.runtime.settings import Settings
+    found = Choices(Settings({"WAVETUNE_ENVIRONMENT": "{}"}, TOKEN), wire.Wire(server.url, TOKEN))
+    (closure, _, _, config), *_ = choices(4096)
+    server.later = {(closure, ("5",)): config}
+    assert found.find(closure, ("5",)).config == config
+    server.later, server.document = {}, document(choices(7))  # as when it was banned
+    found._got_s -= 601
+    assert found.find(closure, ("6",)) is None and found.find(closure, ("5",)) is None
+
+
 def test_threads_that_miss_at_once_ask_together(server):
     from wavetune.runtime.choices import Choices
     from wavetune.runtime.settings import Settings

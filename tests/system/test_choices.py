@@ -179,7 +179,7 @@ def test_choices_are_rendered_before_they_are_requested(start, server, reader, p
 
 
 @pytest.mark.parametrize("options", [("--poll-ms", "10", "--agreed", "1/1")])
-@pytest.mark.parametrize("table", ["builds", "evidence", "release_fetches"])
+@pytest.mark.parametrize("table", ["builds", "evidence", "overrides", "release_fetches"])
 def test_choices_are_prepared_again_after_the_database_failed(server, reader, publish, postgres, table):
     first = publish(1)
     harness.wait_until(lambda: lines(server, reader)[1].get("release") == first)
@@ -210,7 +210,10 @@ def test_choices_that_were_left_out_are_looked_for_again(server, reader, publish
 
 @pytest.mark.parametrize("body, pointer", [
     ({}, "/functions"), ({"functions": []}, "/functions"), ({"functions": [{"function": CLOSURE}]}, "/functions/0/keys"),
-    ({"functions": [{"function": "add", "keys": []}]}, "/functions/0/function")])
+    ({"functions": [{"function": "add", "keys": []}]}, "/functions/0/function"),
+    ({"functions": [{"function": OTHER, "keys": {}}]}, "/functions/0/keys"),
+    ({"functions": [{"function": OTHER, "keys": [["1"], "1"]}]}, "/functions/0/keys/1"),
+    ({"functions": [{"function": OTHER, "keys": [["1", 1]]}]}, "/functions/0/keys/0")])
 def test_a_wrong_request_is_refused_with_its_place(server, reader, body, pointer):
     refused = server.request("POST", f"/v1/choices?{query()}", body, token=reader)
     assert (refused.status, refused.json["pointer"]) == (422, pointer)
@@ -423,6 +426,158 @@ def test_a_running_server_forgets_choices_whose_evidence_is_too_old(server, read
     harness.wait_until(lambda: lines(server, reader)[2]["functions"])
     postgres.sql("UPDATE evidence SET last_at = now() - interval '31 days'", conninfo=server.database)
     harness.wait_until(lambda: not lines(server, reader)[2]["functions"], 60, "the choices to be forgotten")
+
+
+# Overrides of what containers agree on
+
+
+def override(server, kind, config, kernel="own", **more):
+    answer = server.request("POST", "/v1/overrides", {"kind": kind, "kernel": kernel, "config": config, "reason": "because", **more})
+    assert answer.status == 201, answer
+    return answer.json["id"]
+
+
+def agreed(server, token, function=OTHER):
+    """{key: (config, id of the pin)} of what containers agree on, and [(key, config, id of the ban)]."""
+    here = lines(server, token)[2]["functions"].get(function, {"choices": []})
+    flat = [(tuple(one["key"]), one["config"], one.get("override")) for one in here["choices"] + here.get("banned", [])]
+    n = len(here["choices"])
+    return {key: (config, pin) for key, config, pin in flat[:n]}, flat[n:]
+
+
+def becomes(server, token, choices, banned=(), function=OTHER):
+    """Waits until this is agreed on. Keys are those of KEY when they are a number."""
+    expected = ({(str(n), KEY[1]): value for n, value in choices.items()}, [((str(n), KEY[1]), *rest) for n, *rest in banned])
+    found = None
+
+    def is_so():
+        nonlocal found
+        found = agreed(server, token, function)
+        return found == expected
+
+    try:
+        harness.wait_until(is_so, 30)
+    except AssertionError:
+        assert found == expected
+
+
+def both(server, token, *nodes, function=OTHER, name="own"):
+    """Two keys, of which the nodes found BEST and NEAR as good, and BEST the better."""
+    for node in nodes or "a":
+        items = [found(key=[n, KEY[1]], near=[BEST, NEAR], function=function, name=name) for n in ("64", "65")]
+        assert tell(server, token, node, *items).json["stored"] == 2
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
+def test_a_ban_holds_for_what_containers_agree_on(start, server, reader):
+    other = start(harness.Server, server.database, options=(*harness.UNHURRIED, "--agreed", "1/1", *QUICK))
+    both(server, reader)
+    for one in (server, other):
+        becomes(one, reader, {64: (BEST, None), 65: (BEST, None)})
+    path = f"/v1/choices?{query()}"
+    held = {"If-None-Match": server.request("GET", path, token=reader).headers["ETag"]}
+    assert server.request("GET", path, token=reader, headers=held).status == 304
+    first = override(server, "ban", {"BLOCK": 256})
+    for one in (server, other):
+        becomes(one, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, first), (65, BEST, first)])
+    assert server.request("GET", path, token=reader, headers=held).status == 200, "who holds the old choices gets others"
+    (choice,) = ask(server, reader, KEY, function=OTHER)["choices"]
+    assert (choice["config"], choice["origin"]) == (NEAR, "agreed")
+    second = override(server, "ban", {"num_warps": 4})
+    becomes(server, reader, {}, [(n, config, second) for n in (64, 65) for config in (BEST, NEAR)])
+    assert ask(server, reader, KEY, function=OTHER)["choices"] == []
+    for one in (first, second):
+        assert server.request("DELETE", f"/v1/overrides/{one}").status == 204
+    for one in (server, other):
+        becomes(one, reader, {64: (BEST, None), 65: (BEST, None)})
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
+def test_a_ban_that_is_there_first_holds_from_the_first_request_and_until_it_ends(server, reader, postgres):
+    ban = override(server, "ban", BEST, kernel=OTHER, until="1d")  # a function is also named by its closure
+    both(server, reader)
+    becomes(server, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, ban), (65, BEST, ban)])
+    postgres.sql("UPDATE overrides SET until = now()", conninfo=server.database)
+    becomes(server, reader, {64: (BEST, None), 65: (BEST, None)})
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1")])
+@pytest.mark.parametrize("elsewhere", [{"tag": "chat"}, {"environment": {"rocm": "7.0.0"}}, {"kernel": "owner"},
+                                       {"kernel": CLOSURE}])
+def test_an_override_for_something_else_changes_nothing_that_is_agreed(server, reader, elsewhere):
+    for kind, config in (("ban", BEST), ("pin", NEAR)):
+        override(server, kind, config, **elsewhere)
+    both(server, reader)
+    assert agreed(server, reader) == ({("64", KEY[1]): (BEST, None), ("65", KEY[1]): (BEST, None)}, [])
+
+
+@pytest.mark.parametrize("options", [("--agreed", "2/2", *QUICK)])
+def test_a_pin_takes_the_place_of_what_enough_nodes_measured(server, reader):
+    pin = override(server, "pin", {"BLOCK": 32, "num_warps": 4})
+    both(server, reader, "a")
+    time.sleep(0.3)
+    assert agreed(server, reader) == ({}, []), "one node is not enough for a pin either"
+    assert tell(server, reader, "b", found(near=[NEAR]), found(key=["65", KEY[1]], near=[{"BLOCK": 64, "num_warps": 4}])).status == 202
+    pinned = ({"BLOCK": 32, "num_warps": 4}, pin)
+    becomes(server, reader, {64: pinned, 65: pinned})  # of 65 the nodes found different configs
+    assert "nodes" not in lines(server, reader)[2]["functions"][OTHER]["choices"][0]
+    (choice,) = ask(server, reader, KEY, function=OTHER)["choices"]
+    assert (choice["config"]["BLOCK"], choice["origin"]) == (32, "pinned")
+    same = override(server, "pin", NEAR, kernel=OTHER)  # more specific: a hash; of 64 it is what they agree on
+    becomes(server, reader, {64: (NEAR, None), 65: (NEAR, same)})
+    ban = override(server, "ban", NEAR)  # stronger than any pin
+    becomes(server, reader, {64: pinned, 65: pinned}, [(64, NEAR, ban)])
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
+@pytest.mark.parametrize("has_dtypes", [True, False])
+def test_the_key_of_a_kernel_is_told_by_its_builds(server, reader, publish, postgres, has_dtypes):
+    """The fixture pushes the kernel add/triton with a build that was packed from CLOSURE."""
+    if not has_dtypes:
+        postgres.sql("UPDATE builds SET build = (build::jsonb #- '{record,argument_dtypes}')::json", conninfo=server.database)
+    hash = server.request("GET", "/v1/kernels").json["items"][0]["kernel"]
+    both(server, reader, function=CLOSURE, name="add")
+    bans = [override(server, "ban", {"BLOCK": 256}, kernel="add/triton", key={"n": 64})]
+    becomes(server, reader, {64: (NEAR, None), 65: (BEST, None)}, [(64, BEST, bans[0])], function=CLOSURE)
+    override(server, "ban", {"BLOCK": 256}, kernel="add/triton", key={"m": 65})  # is no key of the kernel
+    pin = override(server, "pin", {"BLOCK": 32}, kernel=hash, key={"n": 65})
+    becomes(server, reader, {64: (NEAR, None), 65: ({"BLOCK": 32}, pin)}, [(64, BEST, bans[0])], function=CLOSURE)
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
+def test_where_no_build_tells_the_key_a_ban_holds_for_all_and_a_pin_for_none(server, reader, publish, postgres):
+    both(server, reader)
+    override(server, "pin", {"BLOCK": 32}, key={"n": 64})
+    ban = override(server, "ban", {"BLOCK": 256}, key={"n": 64})
+    becomes(server, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, ban), (65, BEST, ban)])
+
+    # A build whose record does not tell it.
+    postgres.sql("UPDATE builds SET build = jsonb_set(build::jsonb, '{record,tuning_key}', '[\"rows\"]')::json", conninfo=server.database)
+    both(server, reader, function=CLOSURE, name="add")
+    of_kernel = override(server, "ban", {"BLOCK": 256}, kernel="add/triton", key={"n": 64})
+    becomes(server, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, of_kernel), (65, BEST, of_kernel)], function=CLOSURE)
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
+def test_a_ban_of_a_kernel_holds_when_a_build_of_it_is_pushed_later(server, reader, publish, postgres, tmp_path):
+    postgres.sql("CREATE TABLE complete AS SELECT digest, build FROM builds", conninfo=server.database)
+    postgres.sql("UPDATE builds SET build = (build::jsonb - 'record')::json", conninfo=server.database)
+    both(server, reader, function=CLOSURE, name="add")
+    ban = override(server, "ban", {"BLOCK": 256}, kernel="add/triton")
+    becomes(server, reader, {64: (BEST, None), 65: (BEST, None)}, function=CLOSURE)
+    postgres.sql("UPDATE builds b SET build = c.build FROM complete c WHERE c.digest = b.digest", conninfo=server.database)
+    harness.small_kernel(tmp_path / "small")
+    wavetune(server, "kernel", "push", tmp_path / "small")
+    becomes(server, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, ban), (65, BEST, ban)], function=CLOSURE)
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
+def test_a_damaged_record_is_logged_and_the_rest_is_served(server, reader, publish, postgres):
+    postgres.sql("UPDATE builds SET build = jsonb_set(build::jsonb, '{record,function,closure}', '1')::json", conninfo=server.database)
+    both(server, reader, function=CLOSURE, name="add")
+    override(server, "ban", {"BLOCK": 256}, kernel="add/triton")
+    harness.wait_until(lambda: "choices: kernel sha256:" in server.messages)
+    becomes(server, reader, {64: (BEST, None), 65: (BEST, None)}, function=CLOSURE)
 
 
 @pytest.mark.parametrize("item, pointer", [

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import urllib.parse
 
 import harness
 import pytest
@@ -83,6 +84,28 @@ def test_what_two_containers_found_spares_the_third_all_benchmarks(server, postg
     assert essence(run(1000)) == UNTOUCHED, "a key that none of them had"
     counted = metrics(server)
     assert counted["choice_hits"] >= 2 and counted["choice_misses"] >= 6 and counted["saved_seconds"] > 0 == counted["choice_unfit"]
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1")])
+def test_a_ban_and_a_pin_hold_for_what_containers_found(server, postgres, run):
+    assert essence(run(4096)) == UNTOUCHED
+    wait_until(lambda: evidence(server, postgres) == 2, 30, "the evidence")
+    assert run_until_spared(run)["benchmarked"] == 0
+
+    def add(kind, config):
+        """Adds an override of add_kernel and waits until programs are told so."""
+        made = wavetune(server, "override", "add", kind, "add_kernel", "--values", config, "--reason", "NaN").stdout.split()[1]
+        path, obeyed = "/v1/choices?" + urllib.parse.urlencode(ENVIRONMENT), f'"override":"{made}"'.encode()
+        wait_until(lambda: obeyed in server.request("GET", path).body, 30, "the override to be obeyed")
+        return made
+
+    ban = add("ban", "BLOCK=1024")
+    alone = run(4096)
+    assert essence(alone) == UNTOUCHED | {"benchmarked": 6} and alone["counters"]["hits"] == 1, "add_kernel is tuned again, fill_kernel is not"
+    wavetune(server, "override", "remove", ban)
+    add("pin", "BLOCK=512,num_warps=4")
+    pinned = run_until_spared(run)
+    assert (sorted(pinned["used"]), pinned["benchmarked"]) == ([[512, 4], [1024, 8]], 0)
 
 
 def test_without_the_operators_rule_every_container_tunes(server, postgres, run):

@@ -1,7 +1,8 @@
 """Which config a function is to use for a key: from the document that `fetch` brought, then from the server.
 
 A start that hits makes one request, GET /v1/choices, for all that there is; a key that neither document has is asked for with
-POST /v1/choices, of which there are two at most in the first minute and one a minute later. With $WAVETUNE_RELEASE only that
+POST /v1/choices, of which there are two at most in the first minute and one a minute later. Other choices that a later GET
+brings take the place of all answers before it: an operator may have banned a config. With $WAVETUNE_RELEASE only that
 release's document counts, so that all ranks of a job have the same choices.
 
 A document that is not as it should be is left alone as a whole. Threads: one asks the server at a time, and the keys of those
@@ -252,6 +253,7 @@ class Choices:
             documents.append(Document(_object(agreed).get("functions", {}), {}, "agreed"))
         self._code = documents[0].code if is_signed and documents[0] is not None else {}
         self._documents = [found for found in documents if found is not None]
+        self._asked_for = {}
         self._tell(documents[0])
 
     def _tell(self, document: Document | None) -> None:

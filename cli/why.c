@@ -9,6 +9,7 @@
 #include "common/base/time.h"
 #include "common/space/key.h"
 
+#define ENTRY_MAX ((size_t)1 << 20)
 #define CHOICES_MAX ((size_t)64 << 20)
 #define FETCHES_SHOWN 10
 
@@ -194,13 +195,20 @@ static void overrides_print(const struct question *question, const struct releas
   }
 }
 
-/* Prints what the channel serves for the question's kernel. *ret: the release, the caller's. */
+/* Prints what the channel serves for the question's kernel. *ret: the release, the caller's; NULL:
+ * the channel has no entry, and `missing` is the server's answer. */
 static int served_print(struct http_client *client, struct question *question, const char *query,
-                        json_t **ret_entry, struct release **ret) {
+                        json_t **ret_entry, struct release **ret, struct http_response *missing) {
   cleanup_free char *path = xasprintf("/v1/cache%s", query);
-  int code = cli_call(client, "GET", path, NULL, ret_entry);
-  if (code != EXIT_OK)
+  struct http_request request = {.method = "GET", .path = path, .response_max = ENTRY_MAX};
+  struct error error;
+  int code = cli_send(client, &request, missing);
+  if (code != EXIT_OK || missing->status == 404)
     return code;
+  if (missing->status != 200)
+    return cli_refused(missing, path);
+  if (!json_parse(missing->body, missing->size, ret_entry, &error))
+    return cli_fail(EXIT_UNREACHABLE, &error);
 
   const json_t *entry = *ret_entry;
   const char *digest = cli_member(entry, "release"), *by = cli_member(entry, "moved_by");
@@ -283,10 +291,10 @@ static int command_why(struct options *options) {
   struct question question = {
       kernel[0], key, lines, agreed, all, obeyed, option_flag(options, "json")};
   cleanup_release struct release *release = NULL;
-  int served = served_print(client, &question, query, &entry, &release);
-  if (served != EXIT_OK && (served != EXIT_REFUSED || release))
-    return served;
-  code = agreed_print(client, &question, query);
+  cleanup_http_response struct http_response missing = {0};
+  code = served_print(client, &question, query, &entry, &release, &missing);
+  if (code == EXIT_OK)
+    code = agreed_print(client, &question, query);
   if (code != EXIT_OK)
     return code;
   overrides_print(&question, release, overrides);
@@ -304,8 +312,8 @@ static int command_why(struct options *options) {
   }
   if (json_array_size(lines) || json_array_size(agreed))
     return EXIT_OK;
-  if (served != EXIT_OK)
-    return served;
+  if (!release)
+    return cli_refused(&missing, "why");
   return cli_refuse(
       EXIT_FAILED,
       "the release has no config for %.100s%s; `wavetune publish` prints why a key is "

@@ -432,7 +432,8 @@ def test_a_running_server_forgets_choices_whose_evidence_is_too_old(server, read
 
 
 def override(server, kind, config, kernel="own", **more):
-    answer = server.request("POST", "/v1/overrides", {"kind": kind, "kernel": kernel, "config": config, "reason": "because", **more})
+    body = {"kind": kind, "kernel": kernel, "config": config, "reason": "because"}
+    answer = server.request("POST", "/v1/overrides", body | more)
     assert answer.status == 201, answer
     return answer.json["id"]
 
@@ -542,6 +543,35 @@ def test_the_key_of_a_kernel_is_told_by_its_builds(server, reader, publish, post
     override(server, "ban", {"BLOCK": 256}, kernel="add/triton", key={"m": 65})  # is no key of the kernel
     pin = override(server, "pin", {"BLOCK": 32}, kernel=hash, key={"n": 65})
     becomes(server, reader, {64: (NEAR, None), 65: ({"BLOCK": 32}, pin)}, [(64, BEST, bans[0])], function=CLOSURE)
+
+
+@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
+def test_why_says_what_containers_agree_on_and_which_override_decided(server, reader, publish):
+    def why(kernel, *more):
+        return wavetune(server, "why", kernel, "--environment", json.dumps(ENVIRONMENT), *more, check=False)
+
+    both(server, reader)
+    harness.wait_until(lambda: agreed(server, reader)[0])
+    shown = why("own")
+    assert shown.returncode == 0 and shown.stdout.count("\n         1 of 1 nodes found it best or nearly so\n") == 2
+    assert """agreed   own ["64","'torch.float16'"]: {"BLOCK":256,"num_warps":4}\n""" in shown.stdout
+    nothing = why("gelu")
+    assert nothing.returncode == 4 and nothing.stderr.count("\n") == 1 and "has no entry" in nothing.stderr
+
+    both(server, reader, function=CLOSURE, name="add")
+    pin = override(server, "pin", {"BLOCK": 32}, kernel="add/triton", key={"n": 65})
+    ban = override(server, "ban", {"BLOCK": 256}, kernel="add/triton", reason="NaN")
+    becomes(server, reader, {64: (NEAR, None), 65: ({"BLOCK": 32}, pin)}, [(64, BEST, ban), (65, BEST, ban)], function=CLOSURE)
+    publish(1)
+    for name in ("add/triton", "add", CLOSURE):  # the kernel that overrides name, and the function by name and closure
+        done = why(name)
+        assert done.returncode == 0 and done.stdout.count("containers found it best, and override " + ban) == 2, done
+        assert f"override {pin} pins it for what containers measure\n" in done.stdout
+        assert f'override {ban}: ban of {{"BLOCK":256}} by ' in done.stdout and done.stdout.endswith(": NaN\n")
+        assert ("config   add/triton" in done.stdout) == (name == "add/triton")
+    answer = json.loads(why(CLOSURE, "--json").stdout)
+    assert sorted(one["state"] for one in answer["agreed"]) == ["agreed", "banned", "banned", "pinned"]
+    assert [one["id"] for one in answer["overrides"]] == [pin, ban] and answer["served"] == []
 
 
 @pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])

@@ -94,7 +94,7 @@ def test_a_ban_and_a_pin_hold_for_what_containers_found(server, postgres, run):
 
     def add(kind, config):
         """Adds an override of add_kernel and waits until programs are told so."""
-        made = wavetune(server, "override", "add", kind, "add_kernel", "--values", config, "--reason", "NaN").stdout.split()[1]
+        made = wavetune(server, "override", "add", kind, "add_kernel", "--values", config, "--reason", "NaN").stdout.split()[1].rstrip(";")
         path, obeyed = "/v1/choices?" + urllib.parse.urlencode(ENVIRONMENT), f'"override":"{made}"'.encode()
         wait_until(lambda: obeyed in server.request("GET", path).body, 30, "the override to be obeyed")
         return made

@@ -4,7 +4,7 @@
 -- :nodes, found best or within 2 % of their best. Of several configs with as many nodes, the one
 -- that most nodes found best; then the first by its text. The next ones by that order, up to :most,
 -- take its place where it is banned. :is_overridden: keys without such a config are returned too,
--- for pins. tuning_ms is the median of the nodes, which one of them cannot move far, and the name is
+-- for pins. tuning_ms is the median of the nodes, which one of them cannot move far; the name is
 -- what most of them state. Nodes with the same list are counted before it is unfolded.
 -- name: agreed_choices
 WITH lately AS MATERIALIZED (

@@ -5,10 +5,10 @@
  * Evidence is what a container's own autotuner found. It is not trusted: it becomes a choice for
  * others only under the operator's rule --agreed NODES/MEASURED: at least MEASURED nodes of exactly
  * that environment measured the key within EVIDENCE_DAYS, and at least NODES of them found the
- * config best, or within 2 % of their best. Overrides (function_overrides.h) hold for them as for
- * releases. Each token's nodes are counted by the names that the
- * containers state, so one container with the token can invent nodes. A wrong choice costs a
- * program time but does not change its results: a program uses only configs of its own.
+ * config best, or within 2 % of their best. Overrides (function_overrides.h) hold for it as for a
+ * release. Each token's nodes are counted by the names that the containers state, so one container
+ * with the token can invent nodes. A wrong choice costs a program time but does not change its
+ * results: a program uses only configs of its own.
  *
  * Memory: a report owns what it holds. Threads: reading is pure; the rest belongs to a worker. */
 #ifndef WAVETUNE_SERVER_CHOICE_CHOICES_H

@@ -1,7 +1,7 @@
 -- The functions that overrides concern (function_overrides.c).
 
--- The kernels with these hashes or names, each with every function that its builds were packed from:
--- of several builds of one function the newest.
+-- The kernels with these hashes or names, each with every function that its builds were packed
+-- from: of several builds of one function the newest.
 -- name: function_kernels
 SELECT DISTINCT ON (k.hash, closure) k.hash, k.name, k.manifest, r.record
 FROM kernels k

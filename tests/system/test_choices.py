@@ -582,7 +582,8 @@ def test_where_no_build_tells_the_key_a_ban_holds_for_all_and_a_pin_for_none(ser
     becomes(server, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, ban), (65, BEST, ban)])
 
     # A build whose record does not tell it.
-    postgres.sql("UPDATE builds SET build = jsonb_set(build::jsonb, '{record,tuning_key}', '[\"rows\"]')::json", conninfo=server.database)
+    postgres.sql("""UPDATE builds SET build = jsonb_set(build::jsonb, '{record,tuning_key}', '["rows"]')::json""",
+                 conninfo=server.database)
     both(server, reader, function=CLOSURE, name="add")
     of_kernel = override(server, "ban", {"BLOCK": 256}, kernel="add/triton", key={"n": 64})
     becomes(server, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, of_kernel), (65, BEST, of_kernel)], function=CLOSURE)
@@ -603,7 +604,8 @@ def test_a_ban_of_a_kernel_holds_when_a_build_of_it_is_pushed_later(server, read
 
 @pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
 def test_a_damaged_record_is_logged_and_the_rest_is_served(server, reader, publish, postgres):
-    postgres.sql("UPDATE builds SET build = jsonb_set(build::jsonb, '{record,function,closure}', '1')::json", conninfo=server.database)
+    postgres.sql("UPDATE builds SET build = jsonb_set(build::jsonb, '{record,function,closure}', '1')::json",
+                 conninfo=server.database)
     both(server, reader, function=CLOSURE, name="add")
     override(server, "ban", {"BLOCK": 256}, kernel="add/triton")
     harness.wait_until(lambda: "choices: kernel sha256:" in server.messages)

@@ -193,6 +193,8 @@ static void *housekeep_main(void *context) {
     is_stopping = !server_pause(server, HOUSEKEEP_EVERY_MS);
   }
 
+  if (server->is_ready)
+    fetches_write(worker);
   return NULL;
 }
 

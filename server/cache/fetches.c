@@ -171,17 +171,9 @@ static bool batch_store(struct db *db, const struct fetch_batch *batch, struct e
   return true;
 }
 
-void fetches_housekeep(struct worker *worker) {
+void fetches_write(struct worker *worker) {
   struct fetches *fetches = worker->server->fetches;
   struct error error;
-  int64_t now_ms = clock_monotonic_ms();
-  pthread_mutex_lock(&fetches->lock);
-  bool is_filling = fetches->batch && fetches->batch->n >= FETCHES_MAX / 2;
-  pthread_mutex_unlock(&fetches->lock);
-  if (now_ms < fetches->next_write_ms && (!is_filling || fetches->has_failed))
-    return;
-
-  fetches->next_write_ms = now_ms + WRITE_EVERY_POLLS * server_options(worker->server)->poll_ms;
   cleanup_fetch_batch struct fetch_batch *batch = fetches_take(fetches);
   if (!batch)
     return;
@@ -192,6 +184,19 @@ void fetches_housekeep(struct worker *worker) {
     fetches_return(fetches, batch);
     log_warning("fetches: %s", error.message);
   }
+}
+
+void fetches_housekeep(struct worker *worker) {
+  struct fetches *fetches = worker->server->fetches;
+  int64_t now_ms = clock_monotonic_ms();
+  pthread_mutex_lock(&fetches->lock);
+  bool is_filling = fetches->batch && fetches->batch->n >= FETCHES_MAX / 2;
+  pthread_mutex_unlock(&fetches->lock);
+  if (now_ms < fetches->next_write_ms && (!is_filling || fetches->has_failed))
+    return;
+
+  fetches->next_write_ms = now_ms + WRITE_EVERY_POLLS * server_options(worker->server)->poll_ms;
+  fetches_write(worker);
 }
 
 /* GET /v1/releases/{digest}/fetches */

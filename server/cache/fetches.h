@@ -2,8 +2,8 @@
  * about every minute, so that an operator sees what a release is served to, and a release that is
  * in use is never collected.
  *
- * What several servers note is added up. What a server noted since it stored last is lost when it
- * ends; where it cannot know whether it was stored, it may be counted twice.
+ * What several servers note is added up. A server that is killed loses what it noted since it
+ * stored last; where it cannot know whether that was stored, it may be counted twice.
  *
  * Memory: a server owns its fetches, FETCHES_MAX at most. Threads: any; the lock is held for
  * constant time. */
@@ -56,6 +56,9 @@ void fetches_of_cached(void *fetches, const struct fetch *fetch, int64_t token_i
 must_check struct fetch_batch *fetches_take(struct fetches *fetches);
 /* Notes again what could not be stored. */
 void fetches_return(struct fetches *fetches, const struct fetch_batch *batch);
+
+/* Stores what was noted, before its time: when the server ends. The housekeeper's. */
+void fetches_write(struct worker *worker);
 
 extern const struct record listed_fetch_record;
 

@@ -108,9 +108,11 @@ def test_each_signed_in_user_of_a_token_has_a_row(bench, start, database, tmp_pa
     (tmp_path / "secret").write_text(secret)
     server = start(harness.Server, database, options=(*FAST, "--trusted-proxy", "127.0.0.1", "--sign-in", "user:*=one",
                                                       "--sign-in-secret", tmp_path / "secret"))
+    stated = lambda user: {"X-Forwarded-User": user, "X-Wavetune-Proxy": secret}
+    known = lambda: server.request("GET", "/v1/sign-in", token=None, headers=stated("alice")).json["user"]
+    wait_until(known, 60, "the new server to read the tokens")
     for user in ("alice", "bob", "bob"):
-        headers = {"X-Forwarded-User": user, "X-Wavetune-Proxy": secret}
-        assert server.request("GET", f"/v1/releases/{bench.digest}", token=None, headers=headers).status == 200
+        assert server.request("GET", f"/v1/releases/{bench.digest}", token=None, headers=stated(user)).status == 200
     wait_for(bench, {("one:alice", "release", None, None): 1, ("one:bob", "release", None, None): 2})
 
 
@@ -121,6 +123,14 @@ def test_what_the_database_could_not_store_is_stored_later(bench):
     get(bench.server, "/v1/cache", bench.one, **ROCM_64)
     bench.sql("ALTER TABLE away RENAME TO release_fetchers")
     wait_for(bench, {("one", "entry", "stable", "exact"): 2})
+
+
+def test_a_server_that_ends_stores_what_it_counted(slow, start, database):
+    for _ in range(3):
+        get(slow.server, "/v1/cache", slow.one, **ROCM_64)
+    assert fetches(slow) == {} and slow.server.stop() == 0
+    slow.server = start(harness.Server, database, options=SLOW)
+    assert fetches(slow) == {("one", "entry", "stable", "exact"): 3}
 
 
 def test_of_a_release_the_thousand_latest_rows_are_kept(bench):

@@ -122,7 +122,9 @@ struct lease_clock {
   int64_t resumed_ms; /* when it noticed that the process had paused */
   /* When each is due; shares_ms: shares_housekeep. */
   int64_t expire_ms, expire_all_ms, survey_ms, sweep_ms, count_ms, end_ms, shares_ms;
-  int64_t due_since_ms; /* of leases that were due earlier none is held; 0: not known */
+  /* Of leases that were due earlier none is held, or only searches of all find them; 0: not known
+   */
+  int64_t due_since_ms;
   bool has_ahead; /* how far the database's clock is ahead of this one: at least and at most */
   int64_t ahead_least_ms, ahead_most_ms;
   bool must_shorten; /* leases, because that clock was stepped back */

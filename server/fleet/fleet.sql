@@ -3,6 +3,10 @@
 -- Each device with what it measures; an agent without devices has one row. An agent that was not
 -- seen for :gone_days is left out. A device may hold several leases: the first of them is shown.
 -- drained_ms is read from the audit table, and null when that was cleared.
+--
+-- The joins are FULL ones, which PostgreSQL never makes as nested loops: it would make those of all
+-- devices and all leases when the tables were analysed while there were none. With a.id IS NOT NULL
+-- they would be LEFT joins.
 -- name: fleet_devices
 SELECT a.id AS agent, a.name AS host, a.version, epoch_ms(a.last_seen) AS seen_ms,
        a.last_seen <= now() - :live_ms::bigint * interval '1 ms' AS is_lost,
@@ -21,24 +25,28 @@ SELECT a.id AS agent, a.name AS host, a.version, epoch_ms(a.last_seen) AS seen_m
                   OR (t.detail ->> 'device' IS NULL AND a.drain_reason IS NOT NULL))
            ORDER BY t.id DESC
            LIMIT 1) END AS drained_ms,
-       l.job_id AS job, k.name AS kernel, j.key, j.tag, j.run, l.stage, l.current_config AS config,
+       l.job_id AS job, l.kernel, l.key, l.tag, l.run, l.stage, l.current_config AS config,
        epoch_ms(l.granted_at) AS granted_ms, l.configs AS of, l.remaining AS left
-FROM agents a
-LEFT JOIN devices d ON d.agent = a.id
-LEFT JOIN environments e ON e.id = d.environment_id
-LEFT JOIN (
-    SELECT DISTINCT ON (h.agent, h.device) h.agent, h.device, h.job_id, h.stage, h.current_config,
-           h.granted_at,
+FROM (
+    SELECT *
+    FROM agents
+    WHERE last_seen > now() - :gone_days::bigint * interval '1 day'
+      AND COALESCE(removed_at < last_seen, true)
+) a
+FULL JOIN devices d ON d.agent = a.id
+FULL JOIN environments e ON e.id = d.environment_id
+FULL JOIN (
+    SELECT DISTINCT ON (h.agent, h.device) h.agent, h.device, h.job_id, k.name AS kernel, j.key,
+           j.tag, j.run, h.stage, h.current_config, h.granted_at,
            (SELECT sum(upper(r) - lower(r)) FROM unnest(h.configs) r) AS configs,
            (SELECT sum(upper(r) - lower(r)) FROM unnest(h.remaining) r) AS remaining
     FROM leases h
+    JOIN jobs j ON j.id = h.job_id
+    JOIN kernels k ON k.hash = j.kernel
     WHERE h.state = 'held'
     ORDER BY h.agent, h.device, h.granted_at
-) l ON l.agent = a.id AND l.device = d.device
-LEFT JOIN jobs j ON j.id = l.job_id
-LEFT JOIN kernels k ON k.hash = j.kernel
-WHERE a.last_seen > now() - :gone_days::bigint * interval '1 day'
-  AND COALESCE(a.removed_at < a.last_seen, true)
+) l ON l.agent = d.agent AND l.device = d.device
+WHERE COALESCE(a.id, '') <> ''
 ORDER BY a.name, a.id, d.device;
 
 -- The open jobs of each campaign, hardware, owner and priority, and in every row the totals over all

@@ -152,13 +152,13 @@ def test_opening_the_kernel_counts_as_spent_once_even_when_posted_again(server, 
 
 
 def test_each_holder_of_a_lease_reports_its_own_opening_time_and_a_former_one_none(server, hands, submit, expire):
-    one, two, job = hands("one"), hands("two"), submit(LARGE)
+    one, two, job = hands("one"), hands("two"), submit(SMALL)  # a job of one lease
     lost = one.pull().json
     assert one.post(lost, configs=[0], done=False, opening_us=100000).status == 200
     expire(lost)
     assert one.post(lost, configs=[1], done=False, opening_us=900000).status == 409
     assert spent_of(server, job) == (101000, 100000), "late results change nothing"
-    held = two.pull().json
+    held = two.pull(wait=60).json
     assert held["lease"] == lost["lease"]
     assert two.post(held, configs=[1], done=False, opening_us=70000).status == 200
     assert one.post(lost, configs=[2], done=False, opening_us=900000).status == 409

@@ -248,6 +248,20 @@ def test_a_refused_token_is_not_fetched_again_at_once(start, database, tmp_path)
     assert done.returncode == 0, done
 
 
+def test_a_token_that_has_ended_at_each_answer_is_fetched_five_times_more_for_a_request(tmp_path):
+    """Each answer takes longer than a token is new (TOKEN_NEW_MS)."""
+    def answer(method, path):
+        time.sleep(1.1)
+        return 401, {"detail": "the token has expired"}
+
+    count = tmp_path / "count"
+    with harness.FakeServer(answer) as fake:
+        done = with_command(fake, f"echo x >>{count}; wc -l <{count}")
+    assert done.returncode == 4 and "the token has expired" in done.stderr, done
+    assert [headers["Authorization"] for _, _, headers in fake.requests] == [f"Bearer {n}" for n in range(1, 7)]
+    assert count.read_text() == 6 * "x\n"
+
+
 def test_a_token_and_a_command_for_one_are_not_both_used(start, database):
     server = start(harness.Server, database)
     done = with_command(server, "echo x", WAVETUNE_TOKEN=server.token)

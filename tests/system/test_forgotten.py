@@ -174,6 +174,40 @@ def test_the_search_for_expired_leases_does_not_pass_over_those_that_ended(start
     wait_until(lambda: blocks()[before:][-1:] and blocks()[-1] <= 5, 60, "a search from a place after those that ended")
 
 
+def test_while_a_search_of_all_held_leases_fails_those_that_are_due_are_found(start, database, postgres):
+    """And the lease that was not found is, once the search succeeds again."""
+    server = start(harness.Server, database, options=("--lease-ms", "3000", "--heartbeat-ms", "600000", *harness.LEASES_OF_8))  # noqa: F811
+    hand = Hand(server, "a")
+    submit_many(server)
+
+    def sql(text):
+        return postgres.sql(text, conninfo=database)
+
+    def runs(what, statement):
+        return metric(server, f'wavetune_db_{what}_total{{statement="{statement}"}}')
+
+    def is_lost(lease):
+        return sql(f"select state <> 'held' or epoch > {lease['epoch']} from leases where id = {lease['lease']}") == "t"
+
+    def broken():
+        """A lease that has ended, and is not due. No search of all can state what it took."""
+        lease = hand.pull(wait=60).json
+        # Unless it has expired by itself before.
+        return sql("update leases set epoch_device_us = -9223372036854775807, due_at = null, expires_at = now() - interval '1 s' "
+                   f"where id = {lease['lease']} and epoch = {lease['epoch']} and state = 'held' returning id") and lease
+
+    hidden = wait_until(broken, 60, "a lease that no search of all can read")
+    wait_until(lambda: runs("failures", "leases_expire") >= 1, 60, "a search of all that fails")
+    assert "out of range" in server.messages
+    due = runs("runs", "leases_expire_due")
+    lease = hand.pull(wait=60).json
+    wait_until(lambda: is_lost(lease), 60, "the lease to expire")
+    assert runs("runs", "leases_expire_due") > due and runs("failures", "leases_expire_due") == 0
+    assert not is_lost(hidden)
+    sql(f"update leases set epoch_device_us = 0 where id = {hidden['lease']}")
+    wait_until(lambda: is_lost(hidden), 60, "the other one to expire")
+
+
 def test_a_lease_that_comes_back_is_granted_before_later_ones(server, hands, submit):  # noqa: F811
     submit({"parameters": {"A": list(range(200 * 8))}})
     hand = hands("a")

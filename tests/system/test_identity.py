@@ -32,11 +32,12 @@ class Node:
         node = node or self
         return self.ask("POST", f"/v1/agents/{node.id}/heartbeat", {"boot": node.boot})
 
-    def pull(self, node=None, nonce=None):
-        return self.ask("POST", "/v1/leases", {"agent": (node or self).id, "device": "cpu0", "nonce": nonce or next(nonces)})
+    def pull(self, node=None, nonce=None, wait=0):
+        return self.ask("POST", "/v1/leases",
+                        {"agent": (node or self).id, "device": "cpu0", "nonce": nonce or next(nonces), "wait": wait})
 
     def lease(self):
-        answer = self.pull()
+        answer = self.pull(wait=60)  # another server may have opened it
         assert answer.status == 200, answer
         return answer.json
 

@@ -6,6 +6,7 @@ import re
 
 import harness
 import pytest
+import statements
 from hands import ENVIRONMENT, Hand, configs_of, register
 from harness import wait_until
 
@@ -255,6 +256,15 @@ def test_a_grant_searches_no_queue_after_the_one_that_has_a_lease(start, databas
         assert stale.hand.pull().status == 200
     found = [searches(plan) for name, plan in plans_since(postgres.folder / "log", began) if name == "lease_take"]
     assert len(found) == 12 and max(found) == 2, (found, "the second is searched when the first has just become empty")
+
+
+def test_devices_and_their_leases_are_not_joined_by_nested_loops_where_there_were_none(database, postgres):
+    statement = statements.read()["fleet_devices"]
+    postgres.sql("vacuum analyze", conninfo=database)
+    nulls = ", ".join(["null"] * len(statement.parameters))
+    plan = postgres.sql(f"set plan_cache_mode = force_generic_plan; prepare it as {statement.sql}; explain execute it ({nulls})",
+                        conninfo=database)
+    assert plan.count("Full Join") == 3 and "Nested Loop Left Join" not in plan, plan
 
 
 @pytest.mark.parametrize("function", INLINED)

@@ -354,11 +354,17 @@ static bool leases_expire_all(struct worker *worker, struct error *error) {
   /* Also after a failure: where a search of all takes too long, those that are due are found. */
   if (!since_ms)
     clock->expire_all_ms = next_ms(began_ms, SWEEP_PACE_MS, SWEEP_MOST_MS);
-  if (ok)
-    clock->due_since_ms = began_ms + clock->ahead_least_ms - DUE_MARGIN_MS;
-  else
-    clock->expire_ms = next_ms(began_ms, EXPIRE_PACE_MS, SWEEP_PACE_MS);
-  return ok;
+  int64_t mark_ms = began_ms + clock->ahead_least_ms - DUE_MARGIN_MS;
+  if (ok) {
+    clock->due_since_ms = mark_ms;
+    return true;
+  }
+
+  /* Not even the first search of all succeeded: with those that are due while none expires. */
+  if (!clock->due_since_ms && clock->has_ahead)
+    clock->due_since_ms = mark_ms - server_options(worker->server)->lease_ms;
+  clock->expire_ms = next_ms(began_ms, EXPIRE_PACE_MS, SWEEP_PACE_MS);
+  return false;
 }
 
 /* Gives up leases that avoid all agents which could measure them. Each is given up in its own

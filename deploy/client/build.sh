@@ -145,8 +145,9 @@ fi
 printf '%s\n' "${versions[@]}" >"$work/LICENSES/VERSIONS"
 
 unset CFLAGS CPPFLAGS LDFLAGS
+# -static-pie is behind the -pie of CMakeLists.txt, which would win otherwise.
 logged cmake -S "$source" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DWAVETUNE_CLIENT_ONLY=ON -DCMAKE_INSTALL_PREFIX=/usr \
-  -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_STANDARD_LIBRARIES=-ldl -DCMAKE_EXE_LINKER_FLAGS="${static:+-static-pie}" \
+  -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_STANDARD_LIBRARIES="-ldl${static:+ -static-pie}" \
   -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}"
 logged cmake --build "$work/build"
 install -m 755 -s "$work/build/wavetune" "$work/wavetune"

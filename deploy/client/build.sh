@@ -104,14 +104,15 @@ build_zlib() { ./configure --prefix="$prefix" --static && make -j"$jobs" libz.a 
 build_openssl() {
   ./Configure linux-x86_64 no-shared no-tests no-engine no-dso no-legacy no-comp no-module --prefix="$prefix" --libdir=lib \
     --openssldir=/etc/ssl && make -j"$jobs" build_libs && make install_dev &&
-    sed -i 's/-ldl//' "$prefix/lib/pkgconfig/libcrypto.pc" # it is added as a shared library, below
+    sed -i 's/-ldl//' "$prefix/lib/pkgconfig/libcrypto.pc" # it is linked as a shared library, below
 }
 build_curl() {
   autoreconf -fi && ./configure --prefix="$prefix" --disable-shared --enable-static --with-openssl="$prefix" --with-ca-fallback=no \
     --without-ca-bundle --without-ca-path --disable-{ldap,ldaps,ftp,file,dict,telnet,tftp,pop3,imap,smb,smtp,gopher,mqtt,rtsp,ntlm,manual} \
     --without-{libpsl,brotli,zstd,zlib,nghttp2,libidn2,librtmp,libssh2} && make -j"$jobs" -C lib install && make -C include install &&
     make install-pkgconfigDATA &&
-    mv "$prefix"/lib/libcurl-*.a "$prefix/lib/libcurl.a" # Debian's last patch names the library after another TLS library
+    mv "$prefix"/lib/libcurl-*.a "$prefix/lib/libcurl.a" && # Debian's last patch names the library after another TLS library
+    sed -i 's/-ldl\|-lpthread//g' "$prefix/lib/pkgconfig/libcurl.pc" # they are linked as shared libraries, below
 }
 build_archive() {
   configure_make --without-{zlib,zstd,xml2,expat,openssl,nettle,mbedtls,bz2lib,lzma,lz4,lzo2,iconv,libb2,cng} --disable-{acl,xattr,bsdtar,bsdcpio,bsdcat}
@@ -144,8 +145,9 @@ fi
 printf '%s\n' "${versions[@]}" >"$work/LICENSES/VERSIONS"
 
 unset CFLAGS CPPFLAGS LDFLAGS
+# -static-pie is behind the -pie of CMakeLists.txt, which would win otherwise.
 logged cmake -S "$source" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DWAVETUNE_CLIENT_ONLY=ON -DCMAKE_INSTALL_PREFIX=/usr \
-  -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_STANDARD_LIBRARIES=-ldl -DCMAKE_EXE_LINKER_FLAGS="${static:+-static-pie}" \
+  -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_STANDARD_LIBRARIES="-ldl${static:+ -static-pie}" \
   -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}"
 logged cmake --build "$work/build"
 install -m 755 -s "$work/build/wavetune" "$work/wavetune"

@@ -99,7 +99,7 @@ root=$work/scratch
 rm -rf "$root"
 install -D -m 755 $static "$root/wavetune"
 install -D -m 644 <(echo "127.0.0.1 localhost") "$root/etc/hosts"
-scratch() { env -i WAVETUNE_URL="$url" WAVETUNE_TOKEN="$token" chroot "$root" /wavetune "$@"; }
+scratch() { env -i WAVETUNE_URL="$url" WAVETUNE_TOKEN="$token" "$(command -v chroot)" "$root" /wavetune "$@"; }
 fetched() { scratch fetch --channel stable --environment "$environment" --to /cache; }
 untrusted() { { fetched 2>&1 || true; } | grep "SSL certificate problem"; }
 check "scratch: an unknown authority is refused" untrusted

@@ -62,7 +62,7 @@ check "a job that is killed ends" wait_until 60 is_gone "$job"
 cut=$(metric wavetune_jobs_done_total)
 check "in the middle of a campaign" [ "$cut" -lt 180 ]
 job=$(IDLE=5 tune --nodes=1 --nodelist=n1 --gres=gpu:1 --time=10)
-check "the next job on the node completes it" wait_until 90 all_done 180
+check "the next job on the node completes it" wait_until 300 all_done 180
 check "and ends when no work is left" wait_until 60 is_gone "$job"
 left() { find "$W/agents" -name 'refused.jsonl' -size +0 | grep -q .; }
 check "no result was refused" bash -c "$(declare -f left); W=$W; ! left"
@@ -87,7 +87,7 @@ check "the list of agents says why it waits" wait_until 30 yielded
 srun --nodelist=n2 --ntasks=1 true
 check "another job's end does not wake it while one runs" [ -e "$W/busy/n2" ]
 wait $holder
-check "after the last job it works" wait_until 60 all_done 220
+check "after the last job it works" wait_until 300 all_done 220
 check "no lease was lost to jobs" metric_is wavetune_leases_lost_total "$lost"
 check "and no node was drained by its prolog" nodes_idle
 

@@ -1,8 +1,7 @@
-"""The machines of the walk: one base tree under an overlay for each, booted by systemd-nspawn on one bridge. Started by walk.py, in
-a network and a mount namespace that walk.sh made: what is mounted here, and the bridge, end with them."""
+"""The machines of the walk: one base tree under an overlay for each, booted by systemd-nspawn on one bridge. All of it is in a
+network and a mount namespace that walk.sh made: what is mounted here, and the bridge, end with them."""
 
 import os
-import pathlib
 import shutil
 import subprocess
 import time
@@ -38,8 +37,8 @@ class Machines:
         self.ssh.mkdir()
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.ssh / "key")
         keys = (self.base / "etc/ssh/ssh_host_ed25519_key.pub").read_text()
-        config = ("Host *\n  User root\n  IdentityFile %s\n  UserKnownHostsFile %s\n  StrictHostKeyChecking yes\n  LogLevel ERROR\n"
-                  "  ConnectTimeout 10\n")
+        config = ("Host *\n  User root\n  IdentityFile %s\n  UserKnownHostsFile %s\n  StrictHostKeyChecking yes\n"
+                  "  LogLevel ERROR\n  ConnectTimeout 10\n")
         names = [f"{address} {name}.{DOMAIN} {name}" for name, address in self.addresses.items()]
         self.hosts = "\n".join(["127.0.0.1 localhost", *names, ""])
         (self.ssh / "known_hosts").write_text(f"*.{DOMAIN},{','.join(NAMES)} {keys}")
@@ -87,7 +86,7 @@ class Machines:
                 time.sleep(1)
 
     def run_in(self, name, script, timeout=900):
-        """Runs bash with the script as root: in the machine, or for `build` in this tree. Its standard output and error are one."""
+        """Runs bash with the script as root, in the machine, or for `build` in this tree."""
         if name == "build":
             command = ["bash", "-eu", "-o", "pipefail", "-c", script]
             return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

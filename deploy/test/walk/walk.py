@@ -16,6 +16,7 @@ import time
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(SOURCE / "deploy/test/walk"))
 
+from checks import AFTER, BEFORE  # noqa: E402
 from machines import Machines, NAMES  # noqa: E402
 
 PAGE = SOURCE / "docs/production.md"
@@ -49,30 +50,30 @@ def parts_of(page):
 
 
 class Walk:
+    """The machines, and what one check keeps for a later one."""
+
     def __init__(self, machines):
-        self.machines = machines
+        self.machines, self.kept = machines, {}
 
-    def shell(self, name, script):
-        """The output of a command that may fail."""
-        done = self.machines.run_in(name, script)
-        return done.stdout if done.returncode == 0 else f"{done.stdout}\n(exit code {done.returncode})"
+    def output(self, name, script):
+        return self.machines.run_in(name, script).stdout
 
-    def succeeds(self, what, name, script):
-        done = self.machines.run_in(name, script)
-        check(what, done.returncode == 0, done.stdout)
-
-    def fails(self, what, name, script, expected):
-        """The command fails, and its output has the expected text."""
-        done = self.machines.run_in(name, script)
-        check(what, done.returncode != 0 and expected in done.stdout, done.stdout)
-
-    def comes(self, what, name, script, seconds=120):
+    def succeeds(self, what, name, script, seconds=0):
+        """The commands succeed, at the latest when they have been repeated for so long."""
         end, done = time.monotonic() + seconds, None
         while not done or (done.returncode != 0 and time.monotonic() < end):
             if done:
                 time.sleep(1)
             done = self.machines.run_in(name, script)
         check(what, done.returncode == 0, done.stdout)
+
+    def fails(self, what, name, script, expected):
+        """The last of the commands fails, and their output has the expected text."""
+        done = self.machines.run_in(name, script)
+        check(what, done.returncode != 0 and expected in done.stdout, f"{done.stdout}\n(expected: {expected})")
+
+    def equal(self, what, one, other):
+        check(what, one == other, f"{one}\n{other}")
 
     def run_block(self, line, name, script):
         begin = time.monotonic()
@@ -85,27 +86,34 @@ class Walk:
         return good
 
 
-# What a part of the page reached, by its heading.
 
-CHECKS = {}
+def moments_of(parts):
+    """The names of what may be checked: after a part, and after the n-th block of a part with several."""
+    return {heading for heading, _ in parts} | {f"{heading}/{n + 1}" for heading, blocks in parts for n in range(len(blocks) - 1)}
+
+
+def walk_through(walk, parts):
+    for heading, blocks in parts:
+        print("== " + heading, flush=True)
+        BEFORE.get(heading, lambda walk: None)(walk)
+        for n, (line, names, script) in enumerate(blocks, 1):
+            if not all(walk.run_block(line, name, script) for name in names):
+                return
+            moment = heading if n == len(blocks) else f"{heading}/{n}"
+            AFTER.get(moment, lambda walk: None)(walk)
 
 
 def main():
     begin, work = time.monotonic(), pathlib.Path(sys.argv[1])
     parts = parts_of(PAGE.read_text())
-    strangers = set(CHECKS) - {heading for heading, _ in parts}
-    assert not strangers, f"the page has no part with commands named {strangers}"
+    assert moments_of(parts) >= {*AFTER, *BEFORE}, f"no part of the page is named {({*AFTER, *BEFORE}) - moments_of(parts)}"
     machines = Machines(work)
     walk = Walk(machines)
     try:
         machines.prepare()
         machines.start_all()
         print(f"{len(NAMES)} machines are up ({time.monotonic() - begin:.0f} s)", flush=True)
-        for heading, blocks in parts:
-            print("== " + heading, flush=True)
-            if not all(walk.run_block(line, name, script) for line, names, script in blocks for name in names):
-                break
-            CHECKS.get(heading, lambda walk: None)(walk)
+        walk_through(walk, parts)
     finally:
         machines.stop_all()
     print(f"{counts[True]} passed, {counts[False]} failed ({time.monotonic() - begin:.0f} s)")

@@ -9,6 +9,7 @@ ends at the first error. `build` is this machine, in this tree. The walk ends at
 
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -109,6 +110,7 @@ def main():
     assert moments_of(parts) >= {*AFTER, *BEFORE}, f"no part of the page is named {({*AFTER, *BEFORE}) - moments_of(parts)}"
     machines = Machines(work)
     walk = Walk(machines)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         machines.prepare()
         machines.start_all()

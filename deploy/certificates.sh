@@ -25,6 +25,7 @@ while read -r host group name; do
   openssl x509 -req -in host.csr -CA ca.crt -CAkey ca.key -days 90 -copy_extensions copy -out host.crt
   ssh "$host" 'install -D -m 644 /dev/stdin /usr/local/share/ca-certificates/wavetune.crt' <ca.crt
   ssh "$host" 'install -D -m 644 /dev/stdin /etc/wavetune/tls.crt' <host.crt
+  # shellcheck disable=SC2029 # the group is of this line of the list
   ssh "$host" "install -m 640 -g $group /dev/stdin /etc/wavetune/tls.key" <host.key
   rm host.key host.csr host.crt
   ssh -n "$host" 'update-ca-certificates

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A dump is restored while agents work and a container has a newer release, as docs/operations.md says: the SQL that is run is
+# A dump is restored while agents work and a container has a newer release, as docs/production.md says: the SQL that is run is
 # that of the page. What was answered after the dump is forgotten; nothing that agents still send for it is accepted.
 #
 #   deploy/test/backup.sh

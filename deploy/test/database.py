@@ -116,9 +116,9 @@ def lease_ids(postgres, database):
 
 
 def documented_sql():
-    """What docs/operations.md says to run after a restore."""
-    section = (SOURCE / "docs/operations.md").read_text().split("### Backup and restore")[1]
-    return re.search(r"```sql\n(.*?)```", section, re.S).group(1)
+    """What docs/production.md says to run after a restore."""
+    section = (SOURCE / "docs/production.md").read_text().split("## Restore")[1]
+    return re.search(r"psql [^\n]* <<'END'\n(.*?)^END$", section, re.S | re.M).group(1)
 
 
 def backup(fleet):

@@ -4,9 +4,11 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import harness
+import pytest
 from harness import wait_until
 
 README = (harness.SOURCE / "README.md").read_text()
@@ -117,3 +119,22 @@ def test_links_between_pages_lead_to_a_file_and_a_heading():
             if not target.exists() or (heading and heading not in headings.get(target, ())):
                 astray.append(f"{page.name}: {link}")
     assert links > 100 and astray == []
+
+
+def test_each_block_of_the_page_on_production_names_its_machines_and_is_bash(monkeypatch):
+    """deploy/test/walk.sh runs them, for which it needs machines."""
+    folder = str(harness.SOURCE / "deploy/test/walk")
+    monkeypatch.syspath_prepend(folder)
+    for name in ("checks", "machines", "walk"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import walk
+
+    parts = walk.parts_of(walk.PAGE.read_text())
+    blocks = [script for _, blocks in parts for _, _, script in blocks]
+    assert len(blocks) > 20 and {*walk.AFTER, *walk.BEFORE} <= walk.moments_of(parts)
+    for script in blocks:
+        checked = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
+        assert checked.returncode == 0 and not checked.stderr, (script, checked.stderr)
+    for broken in ("```sh\nls\n```", "```sh\n# on nowhere\nls\n```"):
+        with pytest.raises(AssertionError):
+            walk.parts_of("# Part\n" + broken)

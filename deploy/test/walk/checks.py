@@ -1,6 +1,8 @@
 """What each part of docs/production.md has to have reached, by its heading; `HEADING/N` is the moment after its N-th block. Each
 check gets the Walk, whose functions run commands in the machines."""
 
+import os
+
 AUTHORITY = "/usr/local/share/ca-certificates/wavetune.crt"
 CLIENT = "--cert /etc/wavetune/tls.crt --key /etc/wavetune/tls.key"
 DATABASE = "host=db.example.internal dbname=wavetune user=wavetune"
@@ -99,6 +101,7 @@ def back_up(walk):
 
 
 def before_upgrade(walk):
+    os.environ["WAVETUNE_VERSION"] = "99.0.1"  # for the block that builds this tree again
     walk.succeeds("a client starts to fetch all the time", "app1", "cat >client.sh <<'END'\n" + FETCH + f"""
 until test -e /tmp/enough; do
   wavetune fetch --to {CACHE} --format json >/tmp/last 2>&1 || cat /tmp/last
@@ -123,7 +126,13 @@ def retired(walk):
     walk.succeeds("node2 is gone, node1 is not", "admin",
                   "wavetune agents >/tmp/agents\ngrep node1 /tmp/agents\n! grep node2 /tmp/agents")
     walk.succeeds("nothing of the agent is left on node2", "node2",
-                  "test ! -e /usr/bin/wavetune-agent\ntest ! -e /var/lib/private/wavetune-agent")
+                  "test ! -e /usr/bin/wavetune-agent\ntest ! -e /var/lib/private/wavetune-agent\ntest ! -e /etc/wavetune")
+
+
+def before_roll_back(walk):
+    walk.succeeds("a bad release is published", "admin", SUBMIT + "rows=128,columns=256\n"
+                  "wavetune publish --channel stable --sign-key publisher.key --expires 30d")
+    walk.differ("the channel points at it", served_release(walk), walk.kept["release"])
 
 
 def rolled_back(walk):
@@ -176,7 +185,7 @@ def disk(walk):
     walk.succeeds("the servers are ready at the end", "admin", "timeout 60 ./ready.sh server1 server2")
 
 
-BEFORE = {"Upgrade": before_upgrade}
+BEFORE = {"Upgrade": before_upgrade, "Roll back a channel": before_roll_back}
 AFTER = {
     "Packages": packages,
     "Certificates": certificates,

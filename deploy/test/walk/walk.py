@@ -76,6 +76,9 @@ class Walk:
     def equal(self, what, one, other):
         check(what, one == other, f"{one}\n{other}")
 
+    def differ(self, what, one, other):
+        check(what, one != other, one)
+
     def run_block(self, line, name, script):
         begin = time.monotonic()
         try:

@@ -130,7 +130,7 @@ static void function_print(struct question *question, const char *closure, const
     cleanup_free char *key = cli_compact(one, "key"), *config = cli_compact(one, "config");
     printf("%-8s %s %s: %s\n", state, name, key, config);
     if (is_banned)
-      printf("         containers found it best, and override %s bans it\n", id);
+      printf("         containers found it best or nearly so, and override %s bans it\n", id);
     else if (*id)
       printf("         override %s pins it for what containers measure\n", id);
     else
@@ -265,6 +265,16 @@ static bool key_read(const struct options *options, json_t **ret, struct error *
   return true;
 }
 
+/* Whether containers are served a config on which they agree: a banned one is not served. */
+static bool is_any_agreed(const json_t *agreed) {
+  size_t index;
+  json_t *line;
+  json_array_foreach (agreed, index, line)
+    if (strcmp(cli_member(line, "state"), "banned") != 0)
+      return true;
+  return false;
+}
+
 static int command_why(struct options *options) {
   char *const *kernel = cli_arguments(options, 1, "name one kernel, by its name or hash");
   cleanup_json json_t *environment = NULL, *entry = NULL, *key = NULL, *lines = json_array(),
@@ -310,7 +320,7 @@ static int command_why(struct options *options) {
   } else if (release) {
     fetches_print(digest, fetches);
   }
-  if (json_array_size(lines) || json_array_size(agreed))
+  if (json_array_size(lines) || is_any_agreed(agreed))
     return EXIT_OK;
   if (!release)
     return cli_refused(&missing, "why");

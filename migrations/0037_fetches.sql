@@ -2,7 +2,7 @@
 -- (server/cache/fetches.h). Beside release_fetches, which says for collections when a release was
 -- last used.
 CREATE TABLE release_fetchers (
-    id bigint GENERATED ALWAYS AS IDENTITY UNIQUE, -- for paging
+    id bigint GENERATED ALWAYS AS IDENTITY, -- for paging
     release bytea NOT NULL REFERENCES releases (digest) ON DELETE CASCADE,
     fetched_by_id bigint NOT NULL, -- the token's id
     fetched_by text NOT NULL, -- its name; of a signed-in user perhaps the token's and the user's
@@ -12,5 +12,7 @@ CREATE TABLE release_fetchers (
     requests bigint NOT NULL CHECK (requests > 0),
     first_at timestamptz NOT NULL,
     last_at timestamptz NOT NULL, -- in no index, so that updates are HOT
-    PRIMARY KEY (release, fetched_by_id, fetched_by, kind, channel, rule)
+    PRIMARY KEY (release, fetched_by_id, fetched_by, kind, channel, rule),
+    UNIQUE (id),
+    UNIQUE (release, id)
 ) WITH (fillfactor = 70);

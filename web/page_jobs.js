@@ -10,7 +10,8 @@ export const title = () => "Jobs";
 
 const STATES = ["queued", "running", "done", "failed", "cancelled"];
 const PAGE = 200,
-  NEWEST = 20;
+  NEWEST = 20,
+  EMPTY_PAGES = 5; // of a search, before it waits for a click
 
 // The share of jobs that ended, by how they ended.
 function progress(row, total) {
@@ -216,11 +217,12 @@ export async function show({ main, query, signal }) {
     if (isReading) return;
     isReading = true;
     try {
-      for (let left = pages; left > 0 && next !== null && !signal.aborted; ) {
+      for (let left = pages, empty = 0; left > 0 && empty < EMPTY_PAGES && next !== null && !signal.aborted; ) {
         const page = await read({ limit: pages > 1 ? 1000 : PAGE, after: next });
         keep(page);
         next = page.next;
         if (page.items.length > 0) left--;
+        else if (pages === 1) empty++;
         draw();
       }
     } finally {

@@ -139,6 +139,7 @@ WITH locked AS (
     WHERE :remove::bool
       AND last_at < now() - make_interval(days => :keep_days::int)
     ORDER BY release, fetched_by_id, fetched_by, kind, channel, rule
+    LIMIT :at_once::bigint
     FOR UPDATE
 ), gone AS (
     DELETE FROM release_fetchers

@@ -130,7 +130,8 @@ static bool unneeded_collect(struct db *db, const struct collect_request *reques
   ret->releases.all = db_read_all(releases, &release_record, &ret->releases.n);
   ret->demand = db_get_integer(demand, 0, "n");
   ret->fetches = db_get_integer(fetches, 0, "n");
-  ret->has_more = ret->releases.n == COLLECT_AT_ONCE || ret->files.n == COLLECT_AT_ONCE;
+  ret->has_more = ret->releases.n == COLLECT_AT_ONCE || ret->files.n == COLLECT_AT_ONCE ||
+                  (!request->is_dry && ret->fetches == COLLECT_AT_ONCE);
   if (request->is_dry || (!ret->releases.n && !ret->files.n && !ret->demand && !ret->fetches))
     return true;
 
@@ -143,14 +144,15 @@ static bool unneeded_collect(struct db *db, const struct collect_request *reques
 }
 
 /* When another transaction names a file or a release that is being removed, the database refuses
- * the removal (ERROR_REFERENCE); the next attempt sees the new reference. Measurements have a
- * transaction of their own, because the removal of their partition locks more. */
+ * the removal (ERROR_REFERENCE); the next attempt sees the new reference. A release that is fetched
+ * meanwhile, for the first time in long, may be locked by both (ERROR_CONTENTION). Measurements
+ * have a transaction of their own, because the removal of their partition locks more. */
 static bool collect(struct db *db, const struct collect_request *request,
                     const struct author *author, struct collection *ret, struct error *error) {
   for (int attempt = 1;; attempt++) {
     if (db_begin(db, error) && db_end(db, unneeded_collect(db, request, author, ret, error), error))
       break;
-    if (error->kind != ERROR_REFERENCE || attempt == ATTEMPTS)
+    if ((error->kind != ERROR_REFERENCE && error->kind != ERROR_CONTENTION) || attempt == ATTEMPTS)
       return false;
     collection_release(ret);
   }

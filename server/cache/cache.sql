@@ -26,7 +26,7 @@ SELECT release, kind, coalesce(channel, ''), coalesce(rule, ''), fetched_by, fet
        requests, now() - first_ms * interval '1 ms', now() - last_ms * interval '1 ms'
 FROM noted
 WHERE kind <> 'none'
-ORDER BY release, fetched_by_id, fetched_by, kind, channel, rule
+ORDER BY release, fetched_by_id, fetched_by, kind, coalesce(channel, ''), coalesce(rule, '')
 ON CONFLICT (release, fetched_by_id, fetched_by, kind, channel, rule) DO UPDATE
 SET requests = f.requests + excluded.requests,
     first_at = least(f.first_at, excluded.first_at),

@@ -3,7 +3,8 @@
  * in use is never collected.
  *
  * What several servers note is added up. A server that is killed loses what it noted since it
- * stored last; where it cannot know whether that was stored, it may be counted twice.
+ * stored last, one that is stopped that of its last answers. Where it cannot know whether that was
+ * stored, it may be counted twice.
  *
  * Memory: a server owns its fetches, FETCHES_MAX at most. Threads: any; the lock is held for
  * constant time. */

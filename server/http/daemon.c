@@ -141,6 +141,9 @@ static void *event_main(void *context) {
     int limit_ms = !has_limit ? -1 : wait_ms < INT_MAX ? (int)wait_ms : INT_MAX;
     if (!TAILQ_EMPTY(&thread->deadlines) && (limit_ms < 0 || limit_ms > DEADLINE_EVERY_MS))
       limit_ms = DEADLINE_EVERY_MS;
+    int64_t held_ms = deadlines_release(thread, clock_monotonic_ms());
+    if (held_ms >= 0 && (limit_ms < 0 || limit_ms > held_ms))
+      limit_ms = (int)held_ms;
     poll(ready, ARRAY_LENGTH(ready), limit_ms);
 
     thread->now_ms = clock_monotonic_ms();
@@ -158,7 +161,7 @@ static void *event_main(void *context) {
     turn(thread->mhd);
   }
 
-  deadlines_release(thread);
+  (void)deadlines_release(thread, INT64_MAX);
   /* Otherwise libmicrohttpd would close the socket, which other threads use. */
   if (!is_quiescent)
     MHD_quiesce_daemon(thread->mhd);
@@ -193,6 +196,7 @@ static bool event_thread_start(struct daemon *daemon, struct server *server, uns
   struct event_thread *thread = &daemon->threads[daemon->n];
   *thread = (struct event_thread){.magic = EVENT_THREAD_MAGIC, .server = server, .daemon = daemon};
   TAILQ_INIT(&thread->deadlines);
+  TAILQ_INIT(&thread->held);
   thread->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (thread->wake_fd < 0)
     return error_set(error, "cannot start the HTTP server: %s", strerror(errno));

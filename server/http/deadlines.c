@@ -1,13 +1,11 @@
-/* A list of the connections with a deadline for each event thread. Memory and threads:
+/* A list of the connections with a deadline for each event thread, and one of those that are held,
+ * the first to end first. Memory and threads:
  * deadlines.h. */
 #include "server/http/deadlines.h"
 
 #include "server/http/connections.h"
 #include "server/http/request_private.h"
 #include "server/server_private.h"
-
-/* The deadline of an answer that is held. */
-#define HELD CONNECTION_END_COUNT
 
 int64_t body_deadline_ms(int64_t began_ms, uint64_t bytes, int64_t timeout_ms, int64_t per_second) {
   uint64_t rate = (uint64_t)per_second;
@@ -73,25 +71,27 @@ void deadline_answer(struct connection *connection, uint64_t bytes) {
 }
 
 void deadline_hold(struct connection *connection) {
-  set(connection, connection->event_thread->now_ms + HOLD_MS, HELD);
+  deadline_none(connection);
+  connection->held_until_ms = connection->event_thread->now_ms + HOLD_MS;
+  TAILQ_INSERT_TAIL(&connection->event_thread->held, connection, with_deadline);
 }
 
-/* Ends connections whose deadline has passed, and the waits of held answers; or only these. */
-static void enforce(struct event_thread *thread, int64_t now_ms, bool only_held) {
+int64_t deadlines_release(struct event_thread *thread, int64_t now_ms) {
+  struct connection *connection;
+  while ((connection = TAILQ_FIRST(&thread->held)) && connection->held_until_ms <= now_ms) {
+    TAILQ_REMOVE(&thread->held, connection, with_deadline);
+    request_resume(connection->request);
+  }
+  return connection ? connection->held_until_ms - now_ms : -1;
+}
+
+void deadlines_enforce(struct event_thread *thread) {
   struct connection *connection, *next;
   for (connection = TAILQ_FIRST(&thread->deadlines); connection; connection = next) {
-    bool is_held = connection->deadline_reason == HELD;
     next = TAILQ_NEXT(connection, with_deadline);
-    if (connection->deadline_ms > now_ms || (only_held && !is_held))
+    if (connection->deadline_ms > thread->now_ms)
       continue;
     deadline_none(connection);
-    if (is_held)
-      request_resume(connection->request);
-    else
-      connection_end(connection->server->connections, connection, connection->deadline_reason);
+    connection_end(connection->server->connections, connection, connection->deadline_reason);
   }
 }
-
-void deadlines_release(struct event_thread *thread) { enforce(thread, INT64_MAX, true); }
-
-void deadlines_enforce(struct event_thread *thread) { enforce(thread, thread->now_ms, false); }

@@ -20,8 +20,9 @@ TAILQ_HEAD(deadlines, connection);
 
 /* How long the refusal of a request beyond its token's rate is held. An event thread answers a
  * refusal faster than a client can send the next request, so that a client that does not wait would
- * keep it busy; held, each of its connections sends one a second. */
-#define HOLD_MS 1000
+ * keep it busy; held, each of its connections sends four a second. Less than a starting program
+ * waits for its first byte (FIRST_BYTE_S of python/wavetune/runtime/wire.py). */
+#define HOLD_MS 250
 
 /* A client that stays connected need not send its next request for so long. Suspended connections
  * do not time out. */
@@ -37,11 +38,12 @@ void deadline_none(struct connection *connection);
 /* Holds the answer of a suspended request back, for HOLD_MS. */
 void deadline_hold(struct connection *connection);
 
-/* Closes the connections that missed their deadline, and resumes those whose answer was held. */
+/* Closes the connections that missed their deadline. */
 struct event_thread;
 void deadlines_enforce(struct event_thread *thread);
-/* Resumes all whose answer is held; the thread ends. */
-void deadlines_release(struct event_thread *thread);
+/* Resumes the connections whose answer was held until `now_ms` (INT64_MAX: all), and returns how
+ * long the first of the others is held; -1: there is none. */
+int64_t deadlines_release(struct event_thread *thread, int64_t now_ms);
 
 /* When a body must be complete of which `bytes` arrived: `timeout_ms` after its begin, and later by
  * the time that these bytes take at `per_second`. */

@@ -50,8 +50,8 @@ void request_rates_free(struct request_rates *rates);
 must_check bool request_rates_take(struct request_rates *rates, int64_t token, int64_t now_ms,
                                    int64_t per_second);
 
-/* Counts a request of the request's token; when it sends too many, answers 429, which is sent after
- * a second. */
+/* Counts a request of the request's token; when it sends too many, answers 429, which is held
+ * (deadlines.h). */
 struct request;
 must_check bool request_may_run(struct request *request);
 

@@ -32,7 +32,7 @@ struct event_thread {
   int wake_fd; /* an eventfd */
   /* Its own: */
   int64_t now_ms; /* clock_monotonic_ms when its turn began */
-  struct deadlines deadlines;
+  struct deadlines deadlines, held;
 };
 /* Makes it take a turn: after a connection was resumed. Threads: any. */
 void event_thread_wake(struct event_thread *thread);
@@ -87,8 +87,9 @@ struct connection {
   bool has_peer, is_ended;     /* under the lock of the connections */
   uint8_t peer[16];            /* its address, or the first 64 bits of it */
   /* Of deadlines.c: */
-  TAILQ_ENTRY(connection) with_deadline;
-  int64_t deadline_ms; /* 0: none */
+  TAILQ_ENTRY(connection) with_deadline; /* or with those that are held, which have none */
+  int64_t deadline_ms;                   /* 0: none */
+  int64_t held_until_ms;
   enum connection_end deadline_reason;
   int64_t body_began_ms;
   uint64_t body_arrived;

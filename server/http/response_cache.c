@@ -208,7 +208,8 @@ response_cache_answer(struct response_cache *cache, const struct cache_query *qu
     return entry ? CACHE_FORBIDDEN : CACHE_ABSENT;
   }
 
-  /* At most once a second, so that threads do not write shared memory for each answer. */
+  /* At most once a second, so that threads do not write shared memory for answers that are not
+   * noted. */
   if (atomic_load_explicit(&entry->used, memory_order_relaxed) + 1000 < (uint64_t)now_ms)
     atomic_store_explicit(&entry->used, (uint64_t)now_ms, memory_order_relaxed);
   if (entry->fetch.kind != FETCH_NONE)

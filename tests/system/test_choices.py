@@ -172,6 +172,7 @@ def test_choices_are_rendered_before_they_are_requested(start, server, reader, p
     harness.wait_until(lambda: render_count(other) == 1, what="a server that starts")
     second = publish(0)
     harness.wait_until(lambda: render_count(other) == 2, what="a server that did not move the channel")
+    harness.wait_until(lambda: render_count(server) == 2, what="the server that moved it")
     harness.wait_until(lambda: lines(other, reader)[1]["release"] == second)
     wavetune(server, "promote", first, "stable")
     harness.wait_until(lambda: lines(other, reader)[1]["release"] == first)
@@ -565,7 +566,7 @@ def test_why_says_what_containers_agree_on_and_which_override_decided(server, re
     publish(1)
     for name in ("add/triton", "add", CLOSURE):  # the kernel that overrides name, and the function by name and closure
         done = why(name)
-        assert done.returncode == 0 and done.stdout.count("containers found it best, and override " + ban) == 2, done
+        assert done.returncode == 0 and done.stdout.count("containers found it best or nearly so, and override " + ban) == 2, done
         assert f"override {pin} pins it for what containers measure\n" in done.stdout
         assert f'override {ban}: ban of {{"BLOCK":256}} by ' in done.stdout and ": NaN\n" in done.stdout
         assert ("config   add/triton" in done.stdout) == (name == "add/triton")

@@ -334,6 +334,23 @@ def test_jobs_are_found_by_the_server(tab, world):
     assert any("contains=N%3D256" in request for request in shown.requests)
 
 
+def test_a_search_goes_on_while_a_page_has_no_job(tab, world):
+    """The newest 20,000 jobs may not have the text."""
+    shown = tab("reader")
+
+    def newest(route):
+        if "after=" in route.request.url:
+            route.continue_()
+        else:
+            route.fulfill(json={"items": [], "next": "1000000"})
+
+    shown.page.route(lambda url: "contains=" in url, newest)
+    page = shown.show("#/jobs?q=N%3D256")
+    rows = page.locator("table", has=page.get_by_text("Jobs", exact=True)).locator("tbody tr")
+    rows.nth(1).wait_for()
+    assert rows.count() == 2
+
+
 def test_captures_and_demand_show_what_waits(tab, world):
     page = tab("reader").show("#/captures")
     captured = page.locator("tr", has_text="package.module:f")

@@ -654,7 +654,8 @@ def test_every_example_of_the_page_works(world, tmp_path, postgres):
     function = {"version": 1, "closure": "sha256:" + "a" * 64, "name": "package:f", "parts": [part]}
     assert world.server.request("POST", "/v1/captures", {"functions": [function]}).json["functions"] == 1
     # Of the channel that the page's policy proposes to: the policy's thread replaces those of all others.
-    postgres.sql(f"""insert into proposals (channel, release, environment_digest, environment, tag, regime, winners, images, changes)
+    postgres.sql(f"""insert into proposals (channel, release, environment_digest, environment, tag, regime, winners, images,
+                                            changes)
                      select 'candidate', r.digest, environment_digest, environment, made.tag, regime, winners, '{{}}', '{{}}'
                      from (values ('\\x{world.published['release'][7:]}'::bytea, 'default'),
                                   ('\\x{world.pinned['release'][7:]}', 'other')) made (digest, tag)

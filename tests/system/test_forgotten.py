@@ -176,7 +176,8 @@ def test_the_search_for_expired_leases_does_not_pass_over_those_that_ended(start
 
 def test_while_a_search_of_all_held_leases_fails_those_that_are_due_are_found(start, database, postgres):
     """And the lease that was not found is, once the search succeeds again."""
-    server = start(harness.Server, database, options=("--lease-ms", "3000", "--heartbeat-ms", "600000", *harness.LEASES_OF_8))  # noqa: F811
+    options = ("--lease-ms", "3000", "--heartbeat-ms", "600000", *harness.LEASES_OF_8)
+    server = start(harness.Server, database, options=options)  # noqa: F811
     hand = Hand(server, "a")
     submit_many(server)
 

@@ -138,8 +138,8 @@ def test_a_revoked_token_ends_the_sign_in(server):
 def test_a_server_that_has_not_read_its_tokens_answers_503_and_not_401(server, start, postgres, tmp_path):  # noqa: F811
     server.stop()
     postgres.kill()
-    start(harness.Program, [harness.BUILD / "wavetune-server", "serve", "--listen", "127.0.0.1", "--port", server.port, "--database",
-                            server.database, *options(tmp_path)])
+    start(harness.Program, [harness.BUILD / "wavetune-server", "serve", "--listen", "127.0.0.1", "--port", server.port,
+                            "--database", server.database, *options(tmp_path)])
 
     def answer():
         try:
@@ -148,7 +148,8 @@ def test_a_server_that_has_not_read_its_tokens_answers_503_and_not_401(server, s
             return None
 
     refused = wait_until(answer, 30, "an answer without PostgreSQL")
-    assert refused.status == 503 and refused.headers["Retry-After"] == "1" and "not read its tokens" in refused.json["detail"], refused
+    assert refused.status == 503 and refused.headers["Retry-After"] == "1", refused
+    assert "not read its tokens" in refused.json["detail"]
     assert plain(server, "/v1/sign-in", stated("bob@example.com")).status == 503
     assert plain(server, "/v1/sign-in").json == {"user": None, "problem": None}
     assert plain(server, "/v1/kernels", stated("mallory@elsewhere.com")).status == 401, "no rule is for her, whatever the tokens are"

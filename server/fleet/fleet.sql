@@ -66,15 +66,8 @@ WITH open AS MATERIALIZED (
            created_at, is_known, left_us, ahead_us, 0 AS leases_open, 0 AS leases_held
     FROM open
     UNION ALL
-    SELECT job_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, count(*), 0
-    FROM leases
-    WHERE state = 'open'
-    GROUP BY job_id
-    UNION ALL
-    SELECT job_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, count(*)
-    FROM leases
-    WHERE state = 'held'
-    GROUP BY job_id
+    SELECT job_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, open, held
+    FROM job_leases
 ), by_job AS (
     SELECT max(tag) AS tag, max(run) AS run, max(owner) AS owner, max(priority) AS priority,
            max(class) AS class, max(state) AS state,

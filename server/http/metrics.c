@@ -228,9 +228,10 @@ static void leases_write(FILE *out, struct server *server) {
   bool is_known =
       server_is_ready(server) && counts.read_ms && clock_monotonic_ms() - counts.read_ms < KNOWN_MS;
 
-  head_write(out, leases, "gauge",
-             "Open and held leases of the database, as each server last counted them: max over "
-             "servers");
+  head_write(
+      out, leases, "gauge",
+      "Open and held leases of jobs that have not ended, as each server last counted them: max "
+      "over servers");
   if (is_known)
     fprintf(out, "%s{state=\"open\"} %" PRId64 "\n%s{state=\"held\"} %" PRId64 "\n", leases,
             counts.open, leases, counts.held);

@@ -7,13 +7,11 @@ bool leases_count(struct worker *worker, struct error *error) {
   if (!db_run(worker->db, &sql_leases_count, NULL, &rows, error))
     return false;
 
-  struct lease_counts counts = {.read_ms = clock_monotonic_ms()};
-  for (int row = 0; row < db_count(rows); row++) {
-    bool is_open = string_equal(db_get(rows, row, "state"), "open");
-    *(is_open ? &counts.open : &counts.held) = db_get_integer(rows, row, "n");
-    *(is_open ? &counts.oldest_open_s : &counts.oldest_held_s) =
-        db_get_double(rows, row, "oldest_s");
-  }
+  struct lease_counts counts = {.read_ms = clock_monotonic_ms(),
+                                .open = db_get_integer(rows, 0, "open"),
+                                .held = db_get_integer(rows, 0, "held"),
+                                .oldest_open_s = db_get_double(rows, 0, "oldest_open_s"),
+                                .oldest_held_s = db_get_double(rows, 0, "oldest_held_s")};
   server_set_lease_counts(worker->server, &counts);
   return true;
 }

@@ -1,29 +1,26 @@
 -- How many leases are open and held, for /metrics.
 
--- Two rows. An open lease has no time of its own: it is as old as its job's stage, whose begin is in
--- an event, except for the first. Open leases are grouped before jobs are read: a job has many.
+-- One row. An open lease has no time of its own: it is as old as its job's stage, whose begin is in
+-- an event, except for the first. Leases are grouped before jobs are read: a job has many. Leases
+-- of jobs that have ended are about to be cancelled, and do not count.
 -- name: leases_count
-WITH waiting AS MATERIALIZED (
-    SELECT job_id, count(*) AS n
-    FROM leases
-    WHERE state = 'open'
-    GROUP BY job_id),
-since AS (
-    SELECT w.n, COALESCE(CASE WHEN j.stage <> 'screen' OR j.round > 0 THEN (
-                                  SELECT e.at
-                                  FROM job_events e
-                                  WHERE e.job_id = w.job_id AND e.kind = 'stage'
-                                  ORDER BY e.event DESC
-                                  LIMIT 1)
-                         END, j.created_at) AS at
-    FROM waiting w
-    JOIN jobs j ON j.id = w.job_id)
-SELECT 'open' AS state, COALESCE(sum(n), 0)::bigint AS n,
-       COALESCE(GREATEST(extract(epoch FROM clock_timestamp() - min(at)), 0), 0)::float8
-           AS oldest_s
-FROM since
-UNION ALL
-SELECT 'held', count(*),
-       COALESCE(GREATEST(extract(epoch FROM clock_timestamp() - min(granted_at)), 0), 0)::float8
-FROM leases
-WHERE state = 'held';
+WITH counted AS MATERIALIZED (
+    SELECT job_id, open, held, held_since
+    FROM job_leases)
+SELECT COALESCE(sum(c.open), 0)::bigint AS open, COALESCE(sum(c.held), 0)::bigint AS held,
+       COALESCE(GREATEST(extract(epoch FROM clock_timestamp() - min(s.open_since)), 0), 0)::float8
+           AS oldest_open_s,
+       COALESCE(GREATEST(extract(epoch FROM clock_timestamp() - min(c.held_since)), 0), 0)::float8
+           AS oldest_held_s
+FROM counted c
+JOIN jobs j ON j.id = c.job_id
+           AND j.state IN ('queued', 'running')
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN c.open > 0 THEN COALESCE(
+               CASE WHEN j.stage <> 'screen' OR j.round > 0 THEN (
+                        SELECT e.at
+                        FROM job_events e
+                        WHERE e.job_id = c.job_id AND e.kind = 'stage'
+                        ORDER BY e.event DESC
+                        LIMIT 1)
+               END, j.created_at) END AS open_since) s;

@@ -142,6 +142,11 @@ def test_leases_are_counted_with_the_age_of_the_oldest(server, hands, submit, po
     wait_until(lambda: leases_of(server)[0] == (n_open, 2) and leases_of(server)[1][1] >= 3600, 60, "the leases")
     assert 7200 <= leases_of(server)[1][0] < 3 * 3600 and leases_of(server)[1][1] < 2 * 3600
 
+    def by_tag():
+        found = metrics(server)["wavetune_leases_by_tag"]
+        return tuple(found.get(f'state="{state}",tag="default"') for state in ("open", "held"))
+
+    wait_until(lambda: by_tag() == (n_open, 2), 60, "the same by tag")
     another = start(harness.Server, database, options=harness.UNHURRIED)
     wait_until(lambda: leases_of(another) and leases_of(another)[0] == (n_open, 2), 60, "the same at another server")
 

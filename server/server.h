@@ -122,8 +122,8 @@ struct lease_clock {
   int64_t resumed_ms; /* when it noticed that the process had paused */
   /* When each is due; shares_ms: shares_housekeep. */
   int64_t expire_ms, expire_all_ms, survey_ms, sweep_ms, count_ms, end_ms, shares_ms;
-  /* Of leases that were due earlier none is held, or only searches of all find them; 0: not known
-   */
+  /* From when on searches look for leases that are due: those that were due earlier are not held
+   * any more, or are found by searches of all held ones. 0: not known yet. */
   int64_t due_since_ms;
   bool has_ahead; /* how far the database's clock is ahead of this one: at least and at most */
   int64_t ahead_least_ms, ahead_most_ms;

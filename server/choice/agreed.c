@@ -182,6 +182,7 @@ static bool agreed_make(struct worker *worker, const struct place *place, struct
   cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_function_rules struct function_rules rules = {0};
+  uint64_t since = documents_dropped(worker->server->agreed); /* when overrides change */
   if (!function_rules_load(worker->db, place->environment, place->tag, &rules, error))
     return false;
 
@@ -198,7 +199,7 @@ static bool agreed_make(struct worker *worker, const struct place *place, struct
   struct making making = {.rows = rows, .rules = &rules, .functions = functions};
   functions_write(&making);
   cleanup_json json_t *json = json_pack("{s:O}", "functions", functions);
-  *ret = documents_add(worker->server->agreed, &id, json_canonical(json), false);
+  *ret = documents_add(worker->server->agreed, &id, json_canonical(json), false, since);
   return true;
 }
 

@@ -32,14 +32,10 @@ static void found_release(struct found *found) {
 }
 #define cleanup_found __attribute__((cleanup(found_release)))
 
-/* The choices of a release, whose fetch is noted: garbage collection keeps it. */
-static bool document_use(struct worker *worker, struct request *request, struct fetch *fetch,
-                         struct document **ret, struct error *error) {
-  if (!document_get(worker, &fetch->release, ret, error))
-    return false;
+/* Notes that the request is answered with the choices of a release: garbage collection keeps it. */
+static void use_note(struct request *request, struct fetch *fetch) {
   fetch->kind = FETCH_CHOICES;
   fetches_note(request, fetch);
-  return true;
 }
 
 /* When the query is wrong or the database fails, answers the request and returns false. */
@@ -49,9 +45,12 @@ static bool found_find(struct worker *worker, struct request *request, struct fo
   struct error error;
   if (!served_entry_find(worker, request, arguments, true, served))
     return false;
-  if ((!served->answer || document_use(worker, request, &served->fetch, &ret->document, &error)) &&
-      evidence_agreed(worker, &served->asked, served->tag, served->regime, &ret->agreed, &error))
+  if ((!served->answer || document_get(worker, &served->fetch.release, &ret->document, &error)) &&
+      evidence_agreed(worker, &served->asked, served->tag, served->regime, &ret->agreed, &error)) {
+    if (served->answer)
+      use_note(request, &served->fetch);
     return true;
+  }
 
   answer_failure(request, &error);
   return false;
@@ -98,7 +97,7 @@ static void release_answer(struct worker *worker, struct request *request, const
     return;
   if ((!digest_parse(name, &fetch.release) &&
        !error_set(&error, "release=%.80s is no digest, sha256:…", name)) ||
-      !document_use(worker, request, &fetch, &found.document, &error)) {
+      !document_get(worker, &fetch.release, &found.document, &error)) {
     error.pointer[0] = 0; /* the request has no body that it could point into */
     answer_failure(request, &error);
     return;
@@ -109,6 +108,7 @@ static void release_answer(struct worker *worker, struct request *request, const
     answer_failure(request, &error);
     return;
   }
+  use_note(request, &fetch);
   lines_answer(request, &found);
 }
 

@@ -15,6 +15,7 @@ struct documents {
   pthread_cond_t made;
   size_t n_making;
   struct digest making[MAKING_MAX]; /* documents that are being made */
+  uint64_t dropped;                 /* how often documents_keep was called */
   size_t n, bytes;
   struct document *all[DOCUMENTS_MAX]; /* the most recently used last */
 };
@@ -96,7 +97,7 @@ struct document *documents_find(struct documents *documents, const struct digest
 }
 
 struct document *documents_add(struct documents *documents, const struct digest *id, char *text,
-                               bool may_change) {
+                               bool may_change, uint64_t since) {
   struct document *document = xcalloc(1, sizeof *document);
   size_t size = strlen(text);
   *document = (struct document){.id = *id,
@@ -104,23 +105,37 @@ struct document *documents_add(struct documents *documents, const struct digest 
                                 .digest = digest_of(text, size),
                                 .text = text,
                                 .size = size,
-                                .users = 2}; /* the table's, and the caller's */
+                                .users = 1};
 
   pthread_mutex_lock(&documents->lock);
+  if (documents->dropped != since) {
+    pthread_mutex_unlock(&documents->lock);
+    return document;
+  }
+
   size_t older = index_of(documents, id);
   if (older < documents->n)
     drop(documents, older);
   while (documents->n &&
          (documents->n == DOCUMENTS_MAX || documents->bytes + size > DOCUMENTS_BYTES_MAX))
     drop(documents, 0);
+  document->users++; /* the table's */
   put_last(documents, document, size);
   pthread_mutex_unlock(&documents->lock);
   return document;
 }
 
+uint64_t documents_dropped(struct documents *documents) {
+  pthread_mutex_lock(&documents->lock);
+  uint64_t dropped = documents->dropped;
+  pthread_mutex_unlock(&documents->lock);
+  return dropped;
+}
+
 bool documents_keep(struct documents *documents, const struct digest *ids, size_t n) {
   pthread_mutex_lock(&documents->lock);
   size_t before = documents->n;
+  documents->dropped++;
   for (size_t i = before; i-- > 0;) {
     size_t at = 0;
     while (at < n && !digest_equal(&ids[at], &documents->all[i]->id))
@@ -151,6 +166,7 @@ bool document_make(struct worker *worker, const struct digest *release, struct d
   cleanup_release struct release *loaded = NULL;
   cleanup_cache_files struct cache_files files = {0};
   struct error why;
+  uint64_t since = documents_dropped(worker->server->documents);
   ALWAYS(cache_format_find("choices", &format, &why));
   if (!release_load(worker, release, &loaded, error))
     return false;
@@ -160,7 +176,8 @@ bool document_make(struct worker *worker, const struct digest *release, struct d
     return false;
 
   *ret = documents_add(worker->server->documents, release,
-                       files.n ? TAKE(files.files[0].bytes) : xstrdup(empty), files.n_skipped > 0);
+                       files.n ? TAKE(files.files[0].bytes) : xstrdup(empty), files.n_skipped > 0,
+                       since);
   counter_add(COUNTER_choices_rendered, 1);
   return true;
 }

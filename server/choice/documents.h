@@ -35,10 +35,12 @@ void documents_free(struct documents *documents); /* none may be in use */
 
 /* A kept document, which the caller gives back with document_put; NULL: there is none. */
 must_check struct document *documents_find(struct documents *documents, const struct digest *id);
-/* Keeps a document with this text (taken over) in place of an older one, and returns it with a
- * reference of the caller's. */
+/* Returns a document with this text (taken over), with a reference of the caller's, and keeps it in
+ * place of an older one; but not when documents were dropped by documents_keep since `since`, what
+ * documents_dropped was before the document was made. */
 must_check struct document *documents_add(struct documents *documents, const struct digest *id,
-                                          char *text, bool may_change);
+                                          char *text, bool may_change, uint64_t since);
+uint64_t documents_dropped(struct documents *documents);
 void document_put(struct documents *documents, struct document *document);
 
 /* Whether the caller shall make a document that is not kept, and then call documents_end. False:

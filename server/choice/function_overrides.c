@@ -13,22 +13,22 @@ static void kernel_read(const struct db_rows *rows, int row, struct function_rul
   struct function_kernel *it = &rules->kernels[rules->n_kernels];
   struct digest hash = db_get_digest(rows, row, "hash");
   struct error error;
-  struct function_record record = {0};
   cleanup_json json_t *stored = db_get_json(rows, row, "record"),
                       *manifest = db_get_json(rows, row, "manifest");
   digest_format(&hash, it->hash);
-  if (!function_record_parse(stored, &record, &error) ||
+  if (!function_record_parse(stored, &it->record, &error) ||
       !kernel_parse(manifest, &it->manifest, &error)) {
     log_error("choices: kernel %s: %s", it->hash, error.message);
-  } else {
-    it->closure = record.closure;
-    it->name = xstrdup(db_get(rows, row, "name"));
-    it->has_key =
-        tuning_key_bind(&record, it->manifest, (const char *const *)it->manifest->key_names,
-                        it->manifest->n_key_names, &it->key, &error);
-    rules->n_kernels++;
+    function_record_release(&it->record);
+    *it = (struct function_kernel){0};
+    return;
   }
-  function_record_release(&record);
+
+  it->name = xstrdup(db_get(rows, row, "name"));
+  it->has_key =
+      tuning_key_bind(&it->record, it->manifest, (const char *const *)it->manifest->key_names,
+                      it->manifest->n_key_names, &it->key, &error);
+  rules->n_kernels++;
 }
 
 bool function_rules_load(struct db *db, const struct environment *environment, const char *tag,
@@ -69,6 +69,7 @@ void function_rules_release(struct function_rules *rules) {
     struct function_kernel *it = &rules->kernels[i];
     if (it->has_key)
       tuning_key_release(&it->key);
+    function_record_release(&it->record);
     kernel_free(it->manifest);
     free(it->name);
   }
@@ -107,20 +108,25 @@ static void add(struct overrides *own, const struct override *override, const ch
 
 void function_overrides_init(struct overrides *ret, const struct function_rules *rules,
                              const char *closure, const char *name) {
+  cleanup_free const struct function_kernel **kernels =
+      xcalloc(rules->n_kernels + 1, sizeof(struct function_kernel *));
   struct digest digest;
+  size_t n = 0;
   *ret = (struct overrides){0};
   ALWAYS(digest_parse(closure, &digest));
+  for (size_t i = 0; i < rules->n_kernels; i++)
+    if (digest_equal(&rules->kernels[i].record.closure, &digest))
+      kernels[n++] = &rules->kernels[i];
+
   for (size_t i = 0; i < rules->overrides.n; i++) {
     const struct override *it = &rules->overrides.all[i];
     bool is_known = false; /* by a build */
-    for (size_t j = 0; j < rules->n_kernels; j++) {
-      const struct function_kernel *kernel = &rules->kernels[j];
+    for (size_t j = 0; j < n; j++) {
       char *text = NULL;
-      if (!digest_equal(&kernel->closure, &digest) ||
-          !override_names(it, kernel->hash, kernel->name))
+      if (!override_names(it, kernels[j]->hash, kernels[j]->name))
         continue;
       is_known = true;
-      if (!it->key || key_translate(kernel, it, &text))
+      if (!it->key || key_translate(kernels[j], it, &text))
         add(ret, it, closure, text);
     }
     if (!is_known && override_names(it, closure, name))

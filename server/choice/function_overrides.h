@@ -18,11 +18,11 @@
 
 /* A kernel that an override names, and the function that a build of it was packed from. */
 struct function_kernel {
-  struct digest closure;
+  struct function_record record;
   char hash[DIGEST_TEXT_SIZE];
   char *name;
   struct kernel *manifest;
-  struct tuning_key key; /* read only where has_key */
+  struct tuning_key key; /* of the record; read only where has_key */
   bool has_key;          /* otherwise the build does not tell the autotuner's key */
 };
 struct function_rules {

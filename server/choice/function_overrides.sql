@@ -1,13 +1,15 @@
 -- The functions that overrides concern (function_overrides.c).
 
 -- The kernels with these hashes or names, each with every function that its builds were packed
--- from: of several builds of one function the newest.
+-- from: of several builds of one function the newest. The functions are read from the index
+-- builds_closure, because a kernel may have thousands of builds.
 -- name: function_kernels
-SELECT DISTINCT ON (k.hash, closure) k.hash, k.name, k.manifest, r.record
+SELECT k.hash, k.name, k.manifest, b.build -> 'record' AS record
 FROM kernels k
-JOIN builds b ON b.kernel = k.hash
-CROSS JOIN LATERAL (SELECT b.build -> 'record') AS r(record)
-CROSS JOIN LATERAL (SELECT r.record #>> '{function,closure}') AS c(closure)
-WHERE (k.hash = ANY (:hashes::bytea[]) OR k.name = ANY (:names::text[]))
-  AND closure IS NOT NULL
-ORDER BY k.hash, closure, b.id DESC;
+CROSS JOIN LATERAL (
+    SELECT max(id) AS id
+    FROM builds
+    WHERE kernel = k.hash AND closure IS NOT NULL
+    GROUP BY closure) newest
+JOIN builds b ON b.id = newest.id
+WHERE k.hash = ANY (:hashes::bytea[]) OR k.name = ANY (:names::text[]);

@@ -133,8 +133,8 @@ static bool state_read(struct worker *worker, struct state *ret) {
   return true;
 }
 
-/* Counts new evidence; all of it under other overrides, until which requests count themselves: no
- * banned config is served meanwhile. */
+/* Counts new evidence. When overrides have changed, what was counted before is dropped, and all is
+ * counted again; until then requests count themselves, so that no banned config is served. */
 static bool evidence_prepare(struct worker *worker, const struct state *state,
                              struct prepared *prepared) {
   const struct server_options *options = server_options(worker->server);

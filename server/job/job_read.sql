@@ -1,6 +1,6 @@
 -- Reading jobs (server/job/job_routes.c).
 
--- The last of the :searched newest jobs before one that the other filters leave.
+-- The id of the :searched-th newest job that passes the other filters.
 -- name: jobs_search_end
 SELECT j.id
 FROM jobs j

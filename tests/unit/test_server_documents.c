@@ -7,7 +7,8 @@ static struct digest id_of(size_t n) { return digest_of(&n, sizeof n); }
 
 static void add(struct documents *documents, size_t n, const char *text, bool may_change) {
   struct digest id = id_of(n);
-  document_put(documents, documents_add(documents, &id, xstrdup(text), may_change));
+  document_put(documents, documents_add(documents, &id, xstrdup(text), may_change,
+                                        documents_dropped(documents)));
 }
 
 static bool is_kept(struct documents *documents, size_t n) {
@@ -31,7 +32,7 @@ Test(documents, the_least_recently_used_are_dropped) {
 Test(documents, a_document_lives_as_long_as_it_is_used) {
   struct documents *documents = documents_new();
   struct digest id = id_of(0);
-  struct document *used = documents_add(documents, &id, xstrdup("{\"first\":1}"), false);
+  struct document *used = documents_add(documents, &id, xstrdup("{\"first\":1}"), false, 0);
   add(documents, 0, "{}", false);
   cr_expect_str_eq(used->text, "{\"first\":1}");
   (void)document_index(documents, used);
@@ -64,6 +65,20 @@ Test(documents, all_but_some_are_dropped) {
   documents_free(documents);
 }
 
+Test(documents, one_that_was_being_made_when_others_were_dropped_is_not_kept) {
+  struct documents *documents = documents_new();
+  struct digest id = id_of(0);
+  uint64_t since = documents_dropped(documents);
+  documents_keep(documents, NULL, 0);
+  struct document *late = documents_add(documents, &id, xstrdup("{}"), false, since);
+  cr_expect(!is_kept(documents, 0));
+  cr_expect(document_index(documents, late) != NULL, "its maker may use it");
+  document_put(documents, late);
+  add(documents, 0, "{}", false);
+  cr_expect(is_kept(documents, 0));
+  documents_free(documents);
+}
+
 Test(documents, parsed_choices_count_too) {
   static const char head[] = "{\"code\":{},\"functions\":{\"f\":{\"choices\":[{\"config\":1,"
                              "\"key\":[\"1\"]}],\"name\":\"";
@@ -74,7 +89,7 @@ Test(documents, parsed_choices_count_too) {
   strcpy(at + size, "\"}}}");
   add(documents, 0, "{}", false);
   struct digest id = id_of(1);
-  struct document *large = documents_add(documents, &id, text, false);
+  struct document *large = documents_add(documents, &id, text, false, documents_dropped(documents));
   add(documents, 2, "{}", false);
   cr_expect(is_kept(documents, 1) && is_kept(documents, 0));
   const json_t *index = document_index(documents, large);
@@ -83,7 +98,8 @@ Test(documents, parsed_choices_count_too) {
   cr_expect(is_kept(documents, 0) && is_kept(documents, 1));
   document_put(documents, large);
 
-  large = documents_add(documents, &(struct digest){{1}}, xstrdup(large->text), false);
+  large = documents_add(documents, &(struct digest){{1}}, xstrdup(large->text), false,
+                        documents_dropped(documents));
   cr_expect(!is_kept(documents, 2), "the two texts and the index exceed the limit");
   document_put(documents, large);
   documents_free(documents);

@@ -360,7 +360,8 @@ static bool leases_expire_all(struct worker *worker, struct error *error) {
     return true;
   }
 
-  /* Not even the first search of all succeeded: with those that are due while none expires. */
+  /* No search of all has succeeded yet: the next ones look for what is due from a lease time ago.
+   */
   if (!clock->due_since_ms && clock->has_ahead)
     clock->due_since_ms = mark_ms - server_options(worker->server)->lease_ms;
   clock->expire_ms = next_ms(began_ms, EXPIRE_PACE_MS, SWEEP_PACE_MS);

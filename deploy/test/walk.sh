@@ -7,7 +7,7 @@
 # The machines have no other network. They begin as a minimal Debian 12 with ssh; what a block installs with apt comes from a
 # folder in each machine, in which the Debian packages of $DEBIAN lie with all that they depend on. The blocks of the machine
 # `build` run on this machine, in this tree.
-# Needs root on Debian 12, Debian's mirror, 4 GB of disk, and half an hour; it is not in CI. $WORK (default build/walk) keeps
+# Needs root on Debian 12, Debian's mirror, 4 GB of disk, and ten minutes, the first time twenty; it is not in CI. $WORK (default build/walk) keeps
 # the base tree for the next run, and the machines' trees and consoles (machines/NAME) until then.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -86,7 +86,8 @@ class Machines:
         with open(folder / "console.txt", "wb") as console:
             self.processes[name] = subprocess.Popen(
                 ["sh", "-c", enter + ' exec "$@"', "sh", "systemd-nspawn", "-q", "-D", tree, "--register=no", "--keep-unit",
-                 f"--machine={name}", "--resolv-conf=off", f"--network-bridge={BRIDGE}", "-b"], stdin=subprocess.DEVNULL, stdout=console, stderr=console)
+                 f"--machine={name}", "--resolv-conf=off", f"--network-bridge={BRIDGE}", "-b"],
+                stdin=subprocess.DEVNULL, stdout=console, stderr=console)
 
     def start_all(self):
         for name in NAMES:

@@ -2,6 +2,7 @@
 network and a mount namespace that walk.sh made: what is mounted here, and the bridge, end with them."""
 
 import os
+import pathlib
 import shutil
 import subprocess
 import time
@@ -11,6 +12,9 @@ NETWORK = "192.0.2."
 DOMAIN = "example.internal"
 BRIDGE = "walk"
 BOOT_SECONDS = 300
+# The hierarchies in which systemd has its units. Machines that began in one cgroup would have one cgroup for units of one name.
+CGROUPS = [path for path in map(pathlib.Path, ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified"))
+           if (path / "cgroup.procs").exists()]
 
 
 def run(*command, **options):
@@ -22,6 +26,10 @@ def mount_over(text, path, work):
     file = work / path.strip("/").replace("/", "-")
     file.write_text(text)
     run("mount", "--bind", file, path)
+
+
+def cgroups_of(name):
+    return [path / f"wavetune-walk-{os.getpid()}-{name}" for path in CGROUPS]
 
 
 class Machines:
@@ -71,10 +79,15 @@ class Machines:
             for file in ("key", "known_hosts"):
                 shutil.copy(self.ssh / file, tree / "root/.ssh")
             (tree / "root/.ssh/config").write_text(self.client_config)
+        cgroups = cgroups_of(name)
+        for cgroup in cgroups:
+            cgroup.mkdir()
+        enter = " ".join(f"echo $$ >{cgroup}/cgroup.procs;" for cgroup in cgroups)
         with open(folder / "console.txt", "wb") as console:
             self.processes[name] = subprocess.Popen(
-                ["systemd-nspawn", "-q", "-D", tree, "--register=no", "--keep-unit", f"--machine={name}", "--resolv-conf=off",
-                 f"--network-bridge={BRIDGE}", "-b"], stdin=subprocess.DEVNULL, stdout=console, stderr=console)
+                ["sh", "-c", enter + ' exec "$@"', "sh", "systemd-nspawn", "-q", "-D", tree, "--register=no", "--keep-unit",
+                 f"--machine={name}", "--resolv-conf=off", f"--network-bridge={BRIDGE}", "-b"],
+                stdin=subprocess.DEVNULL, stdout=console, stderr=console)
 
     def start_all(self):
         for name in NAMES:
@@ -104,3 +117,7 @@ class Machines:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for cgroup in (cgroup for name in self.processes for cgroup in cgroups_of(name)):
+            for path in sorted(cgroup.rglob("*/"), reverse=True):
+                path.rmdir()
+            cgroup.rmdir()

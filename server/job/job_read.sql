@@ -16,7 +16,28 @@ ORDER BY j.id DESC
 OFFSET :searched::bigint - 1
 LIMIT 1;
 
+-- The page is found first: a plan from a time with few jobs sorts all that pass the filters, and what
+-- a job has measured would be added up for each of them.
 -- name: jobs_list
+WITH page AS MATERIALIZED (
+    SELECT j.id
+    FROM jobs j
+    WHERE j.id < :before::bigint
+      AND j.id >= :end::bigint
+      AND (:state::job_state IS NULL OR j.state = :state::job_state)
+      AND (:tag::text IS NULL OR j.tag = :tag)
+      AND (:run::text IS NULL OR j.run = :run)
+      AND (:owner::text IS NULL OR j.submitted_by = :owner)
+      AND (:kernel::bytea IS NULL OR j.kernel = :kernel)
+      AND (:kernel_name::text IS NULL
+           OR j.kernel IN (SELECT hash FROM kernels WHERE name = :kernel_name))
+      AND (:contains::text IS NULL
+           OR position(lower(:contains) IN lower(concat_ws(E'\n', j.id,
+                  (SELECT name FROM kernels WHERE hash = j.kernel),
+                  (SELECT string_agg(key || '=' || value, ' ') FROM json_each_text(j.key)),
+                  j.submitted_by, j.reason))) > 0)
+    ORDER BY j.id DESC
+    LIMIT :limit::bigint + 1)
 SELECT j.id, j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_digest,
     e.identity AS environment, j.tag, j.run, j.regime, j.purpose, j.priority,
     j.budget_device_ms / 1000.0::float8 AS budget_device_seconds, j.runner, j.build, j.baseline,
@@ -26,24 +47,13 @@ SELECT j.id, j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.
     j.submitted_by, j.submitted_by_id, j.cancelled_by, j.cancelled_by_id, j.retry_of,
     w.config AS winner_config, w.config_values AS winner_values, w.agreement AS winner_agreement,
     to_json(w.interpreted) AS winner_interpreted
-FROM jobs j
+FROM page
+JOIN jobs j ON j.id = page.id
 JOIN kernels k ON k.hash = j.kernel
 JOIN environments e ON e.id = j.environment_id
 LEFT JOIN winners w ON w.job_id = j.id
 CROSS JOIN LATERAL job_progress(j.id) t
-WHERE j.id < :before::bigint
-  AND j.id >= :end::bigint
-  AND (:state::job_state IS NULL OR j.state = :state::job_state)
-  AND (:tag::text IS NULL OR j.tag = :tag)
-  AND (:run::text IS NULL OR j.run = :run)
-  AND (:owner::text IS NULL OR j.submitted_by = :owner)
-  AND (:kernel::bytea IS NULL OR j.kernel = :kernel)
-  AND (:kernel_name::text IS NULL OR k.name = :kernel_name)
-  AND (:contains::text IS NULL OR position(lower(:contains) IN lower(concat_ws(E'\n', j.id, k.name,
-          (SELECT string_agg(key || '=' || value, ' ') FROM json_each_text(j.key)),
-          j.submitted_by, j.reason))) > 0)
-ORDER BY j.id DESC
-LIMIT :limit::bigint + 1;
+ORDER BY j.id DESC;
 
 -- `waiting`: why open leases of the job are not granted. winner_resources: the resources that the
 -- finalists used, each in the last process that measured it.

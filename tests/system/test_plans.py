@@ -241,6 +241,17 @@ def test_a_search_for_a_text_reads_a_bounded_part_of_the_jobs_and_finds_all(star
     assert [job["job"] for job in queued] == oldest, "it looks in jobs that the other filters leave"
 
 
+def test_a_page_of_jobs_adds_up_no_others_where_the_plan_is_of_a_time_with_few(start, database, postgres):
+    stale = Stale(start, database, postgres)
+    stale.submit([9], leases=1)
+    stale.server.get("/v1/jobs?limit=1")  # its plan is kept
+    stale.sql(OLD.format(many=2000))
+    began = stale.log_size()
+    assert len(stale.server.get("/v1/jobs?limit=1")["items"]) == 1
+    plan, = [plan for name, plan in plans_since(postgres.folder / "log", began) if name == "jobs_list"]
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 300, json.dumps(plan)
+
+
 def searches(node):
     """In how many queues a grant searched for a lease to lock."""
     own = node["Actual Loops"] if node["Node Type"] == "LockRows" else 0

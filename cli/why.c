@@ -1,6 +1,6 @@
-/* wavetune why: which config a channel serves for a kernel and key in an environment, by which rule
- * of the lookup, where the config comes from (the release, who moved the channel, the job or the
- * pin), what containers agree on for a function, and to whom the release was served.
+/* wavetune why: which config a channel serves for a kernel and key in an environment, and by which
+ * rule; its release, who moved the channel, and the job or pin that chose the config; what
+ * containers agree on for a function; and which tokens fetched the release.
  *
  * Memory: answers are the caller's. Threads: one. */
 #include <time.h>
@@ -345,9 +345,10 @@ static const struct option_spec why_options[] = {
 
 CLI_COMMAND(why, "why", "KERNEL", why_options,
             "show which config is served, where it comes from, and to whom it is served",
-            .description = "Prints the rule by which the channel's entry was chosen and the "
-                           "members that differ, who moved the channel, the config of each key "
-                           "with the job that chose it, what containers agree on (serve --agreed) "
-                           "for the function of that name or closure, the pins and bans that "
-                           "decide, and which tokens fetched the release (see `wavetune releases "
-                           "fetches`). Exits with 1 when nothing is served.");
+            .description =
+                "Prints the rule by which the channel's entry was chosen, and the members of the "
+                "environment that differ; the release, and who moved the channel; for each key the "
+                "config, and the job that chose it; what containers agree on (serve --agreed) for "
+                "the function of that name or closure; the pins and bans that decide; and which "
+                "tokens fetched the release (see `wavetune releases fetches`). Exits with 1 when "
+                "nothing is served.");

@@ -1,5 +1,5 @@
--- The function that a build was packed from, by which overrides of a kernel are found to concern what
--- containers agree on for that function (server/choice/function_overrides.h). A trigger, because
+-- The function that a build was packed from: an override of a kernel also concerns what containers
+-- agree on for its functions (server/choice/function_overrides.h). A trigger sets it, because
 -- servers of an older version store builds while this one is rolled out.
 ALTER TABLE builds ADD COLUMN closure text;
 

@@ -3,8 +3,6 @@
 
 #include <ctype.h>
 
-#include "common/base/error.h"
-
 #define HELP_COLUMN_MAX 34
 #define HELP_WIDTH 110
 

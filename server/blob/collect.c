@@ -70,7 +70,7 @@ struct collection {
   int64_t demand;  /* keys */
   int64_t fetches; /* rows of GET /v1/releases/{digest}/fetches, besides those of `releases` */
   struct retention measurements;
-  bool has_more; /* COLLECT_AT_ONCE releases or files were found, or another partition is due */
+  bool has_more; /* COLLECT_AT_ONCE of something were found, or another partition is due */
   struct collect_request request;
 };
 static const struct field files_fields[] = {

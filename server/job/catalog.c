@@ -5,9 +5,7 @@
 #include "common/base/log.h"
 #include "server/db/db_record.h"
 #include "server/job/catalog.sql.h"
-#include "server/kernel/kernels.h"
 #include "server/lease/lease_plan.h"
-#include "server/server_private.h"
 
 #define PACE_JOBS 16
 

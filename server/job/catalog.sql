@@ -33,9 +33,9 @@ CROSS JOIN LATERAL (
 ) l
 GROUP BY r.n;
 
--- A kernel's newest jobs are read as a range of one key in the order of jobs_kernel_done. Ordered by
--- the id alone, they would be searched among the newest jobs of all kernels. The LIMIT keeps the
--- lookup of a winner from becoming a join that reads all winners.
+-- A kernel's newest jobs are read as a range of one key in the order of jobs_kernel_done. By the id
+-- alone, they would be searched among the newest jobs of all kernels. The LIMIT keeps the lookup of
+-- a winner from becoming a join that reads all winners.
 -- name: winners_past
 SELECT r.n, j.key, e.digest AS environment, w.config_values
 FROM unnest(:kernel::bytea[]) WITH ORDINALITY AS r(kernel, n)

@@ -16,8 +16,8 @@ ORDER BY j.id DESC
 OFFSET :searched::bigint - 1
 LIMIT 1;
 
--- The page is found first: a plan from a time with few jobs sorts all that pass the filters, and what
--- a job has measured would be added up for each of them.
+-- The page is found first: a plan from a time with few jobs sorts all that pass the filters, and
+-- would add up what each of them has measured. The filters are those of jobs_search_end.
 -- name: jobs_list
 WITH page AS MATERIALIZED (
     SELECT j.id

@@ -1,10 +1,8 @@
 /* Checking and planning jobs that are submitted. Memory and threads: submit.h. */
 #include "server/job/submit.h"
 
-#include "server/db/db_record.h"
 #include "server/job/jobs.h"
 #include "server/kernel/kernels.h"
-#include "server/lease/lease.h"
 
 #define SEED_BYTES 6 /* below 2^53: every JSON reader keeps it exactly */
 

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "common/base/log.h"
-#include "common/cache/format.h"
 #include "server/audit/audit.h"
 #include "server/cache/cache_rules.h"
 #include "server/cache/fetches.h"

@@ -482,7 +482,7 @@ def test_a_ban_holds_for_what_containers_agree_on(start, server, reader):
     first = override(server, "ban", {"BLOCK": 256})
     for one in (server, other):
         becomes(one, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, first), (65, BEST, first)])
-    assert server.request("GET", path, token=reader, headers=held).status == 200, "who holds the old choices gets others"
+    assert server.request("GET", path, token=reader, headers=held).status == 200, "a client that has the older choices is sent the new ones"
     (choice,) = ask(server, reader, KEY, function=OTHER)["choices"]
     assert (choice["config"], choice["origin"]) == (NEAR, "agreed")
     second = override(server, "ban", {"num_warps": 4})

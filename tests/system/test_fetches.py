@@ -1,5 +1,6 @@
 """To whom releases are served: which token fetched which release, by which requests and how often."""
 
+import hashlib
 import json
 import threading
 import urllib.parse
@@ -7,6 +8,7 @@ import urllib.parse
 import harness
 import pytest
 from harness import make_token, wait_until, wavetune
+from test_interleavings import session  # noqa: F401
 from test_releases import ROCM_64, Bench
 
 FAST = (*harness.UNHURRIED, "--poll-ms", "10")  # fetches are stored every 600 ms
@@ -161,6 +163,31 @@ def test_old_rows_are_collected_and_those_of_a_removed_release_go_with_it(bench)
     wait_until(lambda: fetches(bench, second), 60, "the row")
     bench.sql(f"DELETE FROM releases WHERE digest = '\\x{second[7:]}'")
     assert bench.sql("SELECT count(*) FROM release_fetchers") == "1"
+
+
+def test_a_collection_that_waits_for_a_transaction_which_waits_for_it_is_tried_again(start, database, postgres, session):  # noqa: F811
+    name = database.split("dbname=")[1]
+    postgres.sql(f"alter database {name} set deadlock_timeout = '8 s'", database="postgres")  # the time to make them wait for each other
+    bench = make_bench(start(harness.Server, database, options=SLOW), postgres)
+    insert(bench, 1, 1, "now() - interval '31 d'")
+    content = b"nothing refers to it"
+    digest = hashlib.sha256(content).hexdigest()
+    assert bench.server.request("PUT", f"/v1/blobs/sha256:{digest}", content).status == 201
+    bench.sql("UPDATE blobs SET created_at = now() - interval '31 d'")
+
+    session.run("set deadlock_timeout = '10 min'")
+    session.run("begin")
+    session.run("select from release_fetchers for update")
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(bench.server.request("POST", "/v1/gc", {})))
+    thread.start()
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%release_fetchers%'"
+    wait_until(lambda: bench.sql(waits) == "1", 30, "the collection, which has locked the file, to wait")
+    session.run(f"select from blobs where digest = '\\x{digest}' for update")
+    session.run("commit")
+    thread.join()
+    assert answers[0].status == 200 and answers[0].json["fetches"] == 1 and answers[0].json["files"]["n"] == 1, answers
+    assert "deadlock detected" in (postgres.folder / "log").read_text()
 
 
 def test_fetches_of_a_release_that_was_removed_meanwhile_are_dropped(bench):

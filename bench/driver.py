@@ -151,6 +151,13 @@ def metrics(server):
     return {name: float(value) for name, value in re.findall(r"^(wavetune\S+) (\S+)$", text, re.MULTILINE)}
 
 
+def statement_ms(before, after, statement):
+    """The mean time of a run between two reads of the metrics; 0 without a run."""
+    took, runs = (after.get(name, 0) - before.get(name, 0) for name in (
+        f'wavetune_db_seconds_total{{statement="{statement}"}}', f'wavetune_db_runs_total{{statement="{statement}"}}'))
+    return took * 1e3 / runs if runs else 0
+
+
 def run_load(program, server, agents, *arguments):
     """Runs one of the loads in C with a file of the agents' ids and returns the JSON that it printed."""
     file = pathlib.Path(server.folder) / "agents"

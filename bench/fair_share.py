@@ -38,9 +38,7 @@ class Side:
         if figures["empty"]:
             sys.exit(f"the leases ran out: {figures}")
         after = driver.metrics(self.server)
-        took, runs = (after[name] - before.get(name, 0) for name in (
-            'wavetune_db_seconds_total{statement="lease_take"}', 'wavetune_db_runs_total{statement="lease_take"}'))
-        figures["lease_take_us"] = took * 1e6 / runs
+        figures["lease_take_us"] = driver.statement_ms(before, after, "lease_take") * 1e3
         self.figures.append(figures)
         return figures
 

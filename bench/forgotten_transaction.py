@@ -86,9 +86,7 @@ class Side:
             figures["database_us"] = (self.bench.postgres_cpu_seconds() - cpu) * 1e6 / figures["cycles"]
             figures["entries"] = (self.entries_read() - read) / figures["cycles"]
             for statement in STATEMENTS:
-                took, runs = (after.get(name, 0) - before.get(name, 0) for name in (
-                    f'wavetune_db_seconds_total{{statement="{statement}"}}', f'wavetune_db_runs_total{{statement="{statement}"}}'))
-                figures[statement] = took * 1e3 / runs if runs else 0
+                figures[statement] = driver.statement_ms(before, after, statement)
             dead = self.sql("select string_agg(relname || ' ' || n_dead_tup, ', ' order by relname) from pg_stat_user_tables "
                             "where relname in ('agents', 'jobs', 'leases')")
             found.append(figures)

@@ -66,9 +66,7 @@ class Side:
             sys.exit(f"the leases ran out: {figures}")
         after = driver.metrics(self.server)
         for statement in STATEMENTS:
-            took, runs = (after[name] - before.get(name, 0) for name in (
-                f'wavetune_db_seconds_total{{statement="{statement}"}}', f'wavetune_db_runs_total{{statement="{statement}"}}'))
-            figures[statement] = took * 1e3 / runs
+            figures[statement] = driver.statement_ms(before, after, statement)
         self.figures.append(figures)
         return figures
 

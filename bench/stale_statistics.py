@@ -51,9 +51,7 @@ class Side:
             sys.exit(f"the leases ran out: {figures}; give more JOBS")
         after = driver.metrics(self.server)
         for statement in STATEMENTS:
-            took, runs = (after.get(name, 0) - before.get(name, 0) for name in (
-                f'wavetune_db_seconds_total{{statement="{statement}"}}', f'wavetune_db_runs_total{{statement="{statement}"}}'))
-            figures[statement] = took * 1e3 / runs if runs else 0
+            figures[statement] = driver.statement_ms(before, after, statement)
         return figures
 
 

@@ -230,9 +230,13 @@ struct judgement results_judge(const struct results *results, int64_t id,
   judgement.verdict = is_taken ? POST_TAKEN : POST_LATE;
   judgement.fresh = xcalloc(n + 1, sizeof *judgement.fresh);
   judgement.is_late = xcalloc(n + 1, sizeof *judgement.is_late);
-  for (size_t i = 0; i < n; i++)
-    if (!known_find(known, n_known, RESULTS_MEASUREMENT(results, i)->seq))
+  for (size_t i = 0; i < n; i++) {
+    const struct known_measurement *stored =
+        known_find(known, n_known, RESULTS_MEASUREMENT(results, i)->seq);
+    if (!stored)
       judgement.fresh[judgement.n_fresh++] = i;
+    judgement.is_refused |= !is_taken && (!stored || stored->refused);
+  }
   measurements_count(results, lease, &judgement);
 
   struct lease_change *change = &judgement.change;
@@ -309,6 +313,7 @@ void posted_lease_release(struct posted_lease *lease) { record_release(&lease_re
 static const struct field known_fields[] = {
     RECORD_FIELD(INTEGER, struct known_measurement, seq),
     RECORD_FIELD_AS("body_digest", DIGEST, struct known_measurement, body),
+    RECORD_FIELD(BOOL, struct known_measurement, refused),
 };
 static const struct record known_record = RECORD(NULL, struct known_measurement, known_fields);
 
@@ -384,6 +389,7 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   bind_text(&parameters, "stage", stage_name(lease->stage));
   bind_text(&parameters, "agent", is_current ? lease->agent : NULL);
   bind_text(&parameters, "device", is_current ? lease->device : NULL);
+  bind_bool(&parameters, "refused", judgement->verdict == POST_LATE);
   if (!has_objects)
     return db_send(db, &insert_statement, &parameters, (int64_t)n, error);
 

@@ -7,7 +7,7 @@
 -- The lease, and the columns of its job that a post needs.
 -- name: results_lock
 SELECT l.job_id, l.owner_id, l.stage, l.round, l.process, l.state, l.epoch, l.agent, l.device,
-    l.configs, l.remaining, l.epoch_opening_us, l.fruitless, l.posts, j.baseline, j.best_ratio,
+    l.configs, l.remaining, l.epoch_opening_us, l.fruitless, l.posts, j.baseline, j.best_ratio, j.regime,
     j.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest
 FROM leases l
 JOIN jobs j ON j.id = l.job_id

@@ -132,6 +132,13 @@ static bool is_leased(const struct measurement *measurement, enum baseline_failu
                     "\"baseline_failed\" of config %lld; the job's baseline is config %lld",
                     (long long)measurement->config, (long long)lease->baseline);
 
+  if ((int)measurement->regime >= 0 && measurement->regime != lease->regime) {
+    error_at(error, "/regime", "config %lld was measured %s, but its job is %s; nothing was stored",
+             (long long)measurement->config, regime_name(measurement->regime),
+             regime_name(lease->regime));
+    return error_pointer_prefix(error, at);
+  }
+
   if ((measurement->process == FIELD_NONE || measurement->process == lease->process) &&
       (measurement->round == FIELD_NONE || measurement->round == lease->round) &&
       ((is_baseline && failure != BASELINE_WORKED) ||
@@ -287,6 +294,7 @@ static const struct field lease_fields[] = {
     FIELD(RANGES, remaining),
     FIELD(INTEGER, baseline),
     FIELD(NUMBER, best_ratio),
+    FIELD(ENUM, regime, .names = regime_names),
     FIELD(BOOL, has_budget),
     FIELD(DIGEST, hardware_digest),
 };
@@ -365,8 +373,7 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
     *row = *RESULTS_MEASUREMENT(results, judgement->fresh[i]);
     row->process = lease->process;
     row->round = lease->round;
-    if (!row->regime)
-      row->regime = (char *)"cold";
+    row->regime = lease->regime;
     if (!row->samples_us.all)
       row->samples_us = none;
     if (!row->baseline_us.all)

@@ -56,6 +56,7 @@ struct posted_lease {
   struct config_ranges configs, remaining;
   int64_t baseline;  /* this member and the following ones are those of its job */
   double best_ratio; /* the lowest so far; NaN: none */
+  enum regime regime;
   bool has_budget;
   struct digest hardware_digest;
 };
@@ -71,7 +72,7 @@ enum post_verdict {
   POST_UNKNOWN,  /* there is no such lease */
   POST_NEVER,    /* its epoch was never granted */
   POST_CONFLICT, /* a seq is known with another body */
-  POST_OUTSIDE,  /* a config, round or process is not the lease's */
+  POST_OUTSIDE,  /* a config, round, process or regime is not the lease's */
   POST_TAKEN,    /* new measurements count */
   POST_LATE,     /* the lease is no longer this agent's: new measurements are kept as evidence,
                     and those that were refused before are refused again */

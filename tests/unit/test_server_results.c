@@ -467,6 +467,19 @@ static void refused_as_outside(const char *measurement, const char *word) {
   judgement_release(&it);
 }
 
+Test(judgement, a_regime_that_is_not_the_jobs_is_refused_and_one_that_is_absent_is_the_jobs) {
+  struct judgement it =
+      judge(FAST(1, 3, "") "," FAST(2, 4, ", \"regime\": \"warm\""), "", LEASE_HELD, NULL, 0);
+  cr_expect_eq(it.verdict, POST_OUTSIDE);
+  cr_expect_str_eq(it.refusal.pointer, "/measurements/1/regime");
+  cr_expect_not_null(strstr(it.refusal.message, "measured warm, but its job is cold"));
+  judgement_release(&it);
+
+  it = judge(FAST(1, 3, "") "," FAST(2, 4, ", \"regime\": \"cold\""), "", LEASE_HELD, NULL, 0);
+  cr_expect_eq(it.verdict, POST_TAKEN);
+  judgement_release(&it);
+}
+
 #define BROKEN(config, more)                                                                       \
   "{\"seq\": 1, \"config\": " #config ", \"outcome\": \"runtime\", \"detail\": " more "}"
 

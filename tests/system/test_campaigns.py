@@ -229,6 +229,16 @@ def test_a_release_states_all_that_was_spent(server, hands, submit):
     assert spent_of(server, job)[0] == 262000 and provenance == [{"origin": "tuned", "spent_device_seconds": 0.262}]
 
 
+def test_a_final_whose_time_is_spent_is_leased_again(server, hands, submit):
+    """A process of the final that is cut short would leave the verdict without it."""
+    hand, _ = hands("hand"), submit(SMALL, budget={"device_seconds": 60})
+    hand.post(hand.pull().json)
+    lease = hand.pull().json
+    assert lease["stage"] == "final"
+    assert release(server, lease, SPENT).json == {"state": "open"}
+    assert hand.pull().json["lease"] == lease["lease"]
+
+
 def test_a_lease_without_a_budget_has_none_to_spend(server, hands, submit):
     hand, _ = hands("hand"), submit(SMALL)
     lease = hand.pull().json

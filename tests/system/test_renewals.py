@@ -77,10 +77,14 @@ def test_an_agent_renews_the_lease_of_a_config_that_outlasts_it(server, start, l
     wait_until(lambda: server.items("/v1/agents"), 60, "the agent")
     submitted = wavetune(server, "submit", gated.folder, "--key", "n=100003", "--json")
     path = f"/v1/jobs/{json.loads(submitted.stdout)[0]['job']}"
-    gated.wait_reached()
+
+    def has_ended():
+        return server.get(path)["state"] in ("done", "failed")
+
+    wait_until(lambda: gated.reached.exists() or has_ended(), 60, "the config")
     lose()
     gated.open()
-    wait_until(lambda: server.get(path)["state"] in ("done", "failed"), 120, "the job to end")
+    wait_until(has_ended, 120, "the job to end")
     summary = server.get(path)
     assert (summary["state"], summary["measured"]) == ("done", 2), summary
     assert_nothing_else_lost(server, summary["job"])

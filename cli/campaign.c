@@ -97,11 +97,10 @@ static json_t *small_space(const struct space *space, const json_t *job, json_t 
 static json_t *job_body(const struct campaign *campaign, const struct digest *kernel, json_t *key,
                         json_t *space, const char *purpose) {
   const struct release *release = campaign->release;
-  bool is_cold = release->regime == REGIME_COLD;
   return json_pack("{s:o, s:O, s:O, s:O, s:s, s:s, s:s*, s:s*}", "kernel", json_digest_text(kernel),
                    "key", key, "space", space, "environment", campaign->to, "tag", release->tag,
-                   "run", campaign->run, "regime", is_cold ? NULL : regime_name(release->regime),
-                   "purpose", purpose);
+                   "run", campaign->run, "regime", regime_member(release->regime), "purpose",
+                   purpose);
 }
 
 /* Posts a job. When the server refuses it with 422, this succeeds and *ret_refused is the reason.

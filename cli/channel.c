@@ -372,9 +372,9 @@ int channel_change_and_print(struct http_client *client, const struct channel_ch
   if (change->as_json)
     cli_print_json(entry);
   else /* an entry without a regime is cold */
-    printf("channel  %s, tag %s, %scounter %" JSON_INTEGER_FORMAT "\nrelease  %s\netag     %s\n",
-           cli_member(entry, "channel"), cli_member(entry, "tag"),
-           *cli_member(entry, "regime") ? "warm, " : "", cli_integer(entry, "counter"),
+    printf("channel  %s, tag %s, %s%scounter %" JSON_INTEGER_FORMAT "\nrelease  %s\netag     %s\n",
+           cli_member(entry, "channel"), cli_member(entry, "tag"), cli_member(entry, "regime"),
+           *cli_member(entry, "regime") ? ", " : "", cli_integer(entry, "counter"),
            cli_member(entry, "release"), cli_member(entry, "etag"));
 
   return EXIT_OK;

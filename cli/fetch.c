@@ -496,8 +496,9 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
   cleanup_free char *query = cli_query(environment, "tag", fetch->tag, "channel", fetch->channel,
                                        fetch->match == CACHE_RULE_UNSTATED ? NULL : "match",
                                        cache_rule_name(fetch->match), NULL);
+  const char *regime = regime_member(fetch->regime);
   fetch->question =
-      xasprintf("/v1/cache%s%s", query, fetch->regime == REGIME_WARM ? "&regime=warm" : "");
+      xasprintf("/v1/cache%s%s%s", query, regime ? "&regime=" : "", regime ? regime : "");
 
   return true;
 }

@@ -153,9 +153,10 @@ static int command_publish(struct options *options) {
   reasons_print(answer, "kept");
   reasons_print(answer, "skipped");
   cleanup_free char *environment = environment_format(&release->environment);
-  printf("release  %s\n         %zu winner%s, tag %s, %s%s\n", digest, release->n_winners,
-         release->n_winners == 1 ? "" : "s", release->tag,
-         release->regime == REGIME_WARM ? "warm, " : "", environment);
+  const char *regime = regime_member(release->regime);
+  printf("release  %s\n         %zu winner%s, tag %s, %s%s%s\n", digest, release->n_winners,
+         release->n_winners == 1 ? "" : "s", release->tag, regime ? regime : "", regime ? ", " : "",
+         environment);
   if (!entry)
     return EXIT_OK;
   if (!environment_names_gpu(&release->environment))
@@ -410,8 +411,8 @@ static int signature_post(struct http_client *client, const struct channel_entry
       json_pack("{s:o, s:s, s:I, s:O}", "environment", environment_to_json(&entry->environment),
                 "tag", entry->tag, "counter", (json_int_t)entry->counter, "signature",
                 json_array_get(signatures, 0));
-  if (entry->regime != REGIME_COLD)
-    json_put(body, "regime", json_string(regime_name(entry->regime)));
+  if (regime_member(entry->regime))
+    json_put(body, "regime", json_string(regime_member(entry->regime)));
 
   cleanup_free char *path = cli_path("/v1/channels/", entry->channel, "/signatures");
   json_decref(TAKE(*answer));

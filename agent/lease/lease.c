@@ -16,7 +16,6 @@ void lease_release(struct lease *lease) {
   if (lease->space)
     space_free(lease->space);
   config_ranges_release(&lease->configs);
-  free(lease->regime);
   free(lease->warm_starts);
   if (lease->objects)
     build_objects_free(lease->objects);
@@ -129,7 +128,7 @@ static bool lease_fill(struct lease_grant *grant, bool is_gpu, struct lease *lea
   lease->round = grant->round;
   lease->process = grant->process;
   lease->seed = (uint64_t)grant->seed;
-  lease->regime = xstrdup(regime_name((enum regime)grant->regime));
+  lease->regime = grant->regime;
   lease->build = grant->build;
   lease->has_build = !digest_is_none(&grant->build);
   lease->baseline = (uint64_t)grant->baseline;

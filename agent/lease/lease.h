@@ -25,7 +25,7 @@ struct lease {
   enum stage stage;
   int64_t round, process;
   uint64_t seed;
-  char *regime; /* "cold" or "warm" */
+  enum regime regime;
   size_t n_warm_starts;
   uint64_t *warm_starts; /* tried first: winners of neighbouring keys and older environments; some
                             may not be among `configs` */

@@ -245,7 +245,7 @@ static enum step baseline_take(struct execution *execution) {
    * say so. */
   if (execution->executor->is_gpu) {
     helper_take(execution, HELPER_FINGERPRINT);
-    if (string_equal(lease->regime, "cold"))
+    if (lease->regime == REGIME_COLD)
       helper_take(execution, HELPER_INSTRUCTION_FLUSH);
   }
 

@@ -230,13 +230,13 @@ json_t *open_request(const struct execution *execution) {
     paths[i] = helper->path;
   }
 
-  json_t *request = json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o, s:o}",
-                              "do", "open", "device", execution->executor->device, "kernel",
-                              lease->kernel->json, "key", key_to_json(&lease->key), "space",
-                              lease->space->json, "seed", (json_int_t)lease->seed, "regime",
-                              lease->regime, "reference", execution->reference.path != NULL,
-                              "instruction_flush", paths[HELPER_INSTRUCTION_FLUSH], "fingerprint",
-                              paths[HELPER_FINGERPRINT], "baseline", baseline, "objects", objects);
+  json_t *request = json_pack(
+      "{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o, s:o}", "do", "open", "device",
+      execution->executor->device, "kernel", lease->kernel->json, "key", key_to_json(&lease->key),
+      "space", lease->space->json, "seed", (json_int_t)lease->seed, "regime",
+      regime_name(lease->regime), "reference", execution->reference.path != NULL,
+      "instruction_flush", paths[HELPER_INSTRUCTION_FLUSH], "fingerprint",
+      paths[HELPER_FINGERPRINT], "baseline", baseline, "objects", objects);
   ALWAYS(request != NULL);
   case_add(request, lease);
   const struct case_blob *expected = lease->objects ? &lease->objects->expected : NULL;

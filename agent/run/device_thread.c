@@ -7,6 +7,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/cache/signatures.h"
+#include "common/lease/lease_cause.h"
 
 #define LEASE_WAIT_S 20
 #define LEASE_ANSWER_MS 15000 /* beyond the wait */
@@ -107,11 +108,6 @@ static json_t *record_make(const struct granted *granted, const char *member, js
   if (opening_us)
     json_object_set_new(record, "opening_us", json_integer(opening_us));
   return record;
-}
-
-static bool record_append(const struct granted *granted, const char *member, json_t *taken) {
-  cleanup_json json_t *record = record_make(granted, member, taken, NULL);
-  return record_spool(granted, record);
 }
 
 /* The code of a final is stored: the measurement names it. The poster uploads it, because here the
@@ -290,27 +286,36 @@ static enum lease_end lease_work(struct granted *granted, const json_t *json, st
 
 /* Spools how the lease ended, so that the server is informed after its last measurement. */
 static bool end_append(struct granted *granted, enum lease_end end, const struct error *error) {
-  const char *reason = "the agent could not renew it in time, or could not store a measurement";
-  cleanup_free char *who = device_yield_reason(granted->thread),
-                    *yielded = xasprintf("%s%s", RELEASE_REASON_YIELDED, who);
-  if (end == LEASE_DONE)
-    return record_append(granted, "done", json_true());
-  if (end == LEASE_FAILED)
+  if (end == LEASE_DONE) {
+    cleanup_json json_t *done = record_make(granted, "done", json_true(), NULL);
+    return record_spool(granted, done);
+  }
+
+  enum lease_cause cause = LEASE_CAUSE_EXPIRED;
+  const char *reason = "the agent could not renew it in time";
+  cleanup_free char *who = device_yield_reason(granted->thread);
+  if (end == LEASE_FAILED) {
+    cause = error->kind == ERROR_UNTRUSTED         ? LEASE_CAUSE_UNSIGNED
+            : granted->thread->executor.is_suspect ? LEASE_CAUSE_DEVICE
+                                                   : LEASE_CAUSE_FAILED;
     reason = error->message;
-  else if (end == LEASE_SPENT)
-    reason = RELEASE_REASON_SPENT;
-  else if (agent_is_stopping(granted->thread->agent))
+  } else if (end == LEASE_SPENT) {
+    cause = LEASE_CAUSE_SPENT;
+    reason = "its device time is spent";
+  } else if (agent_is_stopping(granted->thread->agent)) {
+    cause = LEASE_CAUSE_STOPPED;
     reason = "the agent ends";
-  else if (device_is_yielded(granted->thread))
-    reason = yielded;
-  bool is_untrusted = end == LEASE_FAILED && error->kind == ERROR_UNTRUSTED;
-  bool is_suspect = end == LEASE_FAILED && granted->thread->executor.is_suspect;
-  cleanup_free char *text = xasprintf("%s%s",
-                                      is_untrusted ? RELEASE_REASON_UNSIGNED
-                                      : is_suspect ? RELEASE_REASON_DEVICE
-                                                   : "",
-                                      reason);
-  return record_append(granted, "release", text_to_json(text));
+  } else if (device_is_yielded(granted->thread)) {
+    cause = LEASE_CAUSE_YIELDED;
+    reason = who;
+  } else if (granted->has_failed) {
+    cause = LEASE_CAUSE_UNSTORED;
+    reason = "the agent could not store a measurement";
+  }
+
+  cleanup_json json_t *record = record_make(granted, "release", text_to_json(reason), NULL);
+  json_put(record, "cause", json_string(lease_cause_names[cause]));
+  return record_spool(granted, record);
 }
 
 /* Executes a lease. False: it could not be executed here, or its end not be spooled.

@@ -1,11 +1,12 @@
 /* Posting the spool: measurements, ends and releases of leases, in the order in which they were
  * recorded.
  *
- * A record is {"lease", "epoch"} with "measurement": {…}, "done": true or "release": "why", and
- * "opening_us" where a kernel was opened for it: the time of that so far. Its number is the
- * measurement's seq. Code that a measurement names ("object", stored in the record's "object_path")
- * is uploaded before it. No record is removed before the server has answered; a record that the
- * server refuses for good is appended to STATE/refused.jsonl. Threads: one at a time posts. */
+ * A record is {"lease", "epoch"} with "measurement": {…}, "done": true or "release": "why" and
+ * "cause" (an older agent's spool has none), and "opening_us" where a kernel was opened for it: the
+ * time of that so far. Its number is the measurement's seq. Code that a measurement names
+ * ("object", stored in the record's "object_path") is uploaded before it. No record is removed
+ * before the server has answered; a record that the server refuses for good is appended to
+ * STATE/refused.jsonl. Threads: one at a time posts. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -180,8 +181,9 @@ static bool group_post(struct agent *agent, struct batch *batch, size_t first) {
 static bool release_post(struct agent *agent, struct batch *batch, const json_t *record) {
   const char *lease = record_lease(record);
   cleanup_free char *path = xasprintf("/v1/leases/%s/release", lease);
-  cleanup_json json_t *body = json_pack("{s:I, s:O}", "epoch", (json_int_t)record_epoch(record),
-                                        "reason", json_object_get(record, "release"));
+  cleanup_json json_t *body =
+      json_pack("{s:I, s:O*, s:O}", "epoch", (json_int_t)record_epoch(record), "cause",
+                json_object_get(record, "cause"), "reason", json_object_get(record, "release"));
   if (record_opening_us(record))
     json_object_set_new(body, "opening_us", json_integer(record_opening_us(record)));
   cleanup_server_answer struct server_answer answer =

@@ -15,7 +15,7 @@ struct campaign_terms {
   int64_t processes; /* least number of the finals' processes */
   size_t finalists;  /* at most; the best config and the baseline are in any case */
   int64_t seed;
-  const char *regime;
+  enum regime regime;
   int64_t budget_us;  /* device time of a key (common/verdict/budget.h); 0: no bound */
   bool is_exhaustive; /* no screen: every config is a finalist, in `processes` processes */
   bool is_search;     /* a strategy chooses the configs; else the whole space is screened */

@@ -128,14 +128,13 @@ static bool terms_read(const struct options *options, struct campaign_terms *ter
       .processes = option_integer(options, "processes"),
       .finalists = (size_t)option_integer(options, "finalists"),
       .seed = option_integer(options, "seed"),
-      .regime = option_text(options, "regime"),
       .is_exhaustive = option_integer(options, "exhaustive") > 0,
       .is_search = search != NULL,
       .trials = (uint64_t)option_integer(options, "trials"),
   };
 
-  if (!string_equal(terms->regime, "cold") && !string_equal(terms->regime, "warm"))
-    return error_set(error, "--regime must be cold or warm, not \"%.40s\"", terms->regime);
+  if (!regime_parse(option_text(options, "regime"), &terms->regime, error))
+    return error_prefix(error, "--regime: ");
 
   if (budget) {
     char *end;

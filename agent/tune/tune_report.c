@@ -88,7 +88,7 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
       "s:o*}",
       "kernel", json_digest_text(&folder->kernel->hash), "name", folder->kernel->name, "key",
       key_to_json(&key->key), "environment", environment_to_json(&campaign->device->environment),
-      "device", campaign->device->name, "regime", campaign->terms.regime, "version",
+      "device", campaign->device->name, "regime", regime_name(campaign->terms.regime), "version",
       WAVETUNE_VERSION, "configs", (json_int_t)key->n, "measured", measured, "unmeasured",
       (json_int_t)key->n - measured, "finalists", (json_int_t)key->n_finalists, "baseline",
       (json_int_t)key->baseline, "outcomes", outcomes, "failed", failed, "examples", examples,

@@ -407,8 +407,12 @@ bool release_builder_finish(const struct release_builder *builder, struct releas
     kernel_write(out, sorted + first, end - first);
   }
 
-  fputs_unlocked(builder->regime == REGIME_WARM ? "],\"regime\":\"warm\",\"tag\":" : "],\"tag\":",
-                 out);
+  fputs_unlocked("]", out);
+  if (regime_member(builder->regime)) {
+    fputs_unlocked(",\"regime\":", out);
+    json_canonical_write_string(out, regime_member(builder->regime));
+  }
+  fputs_unlocked(",\"tag\":", out);
   json_canonical_write_string(out, builder->tag);
   fputs_unlocked(",\"version\":2}", out);
   ALWAYS(fclose(out) == 0);

@@ -603,8 +603,17 @@ static bool release_read(struct reader *reader) {
     return refuse(reader, "',' or ']'");
 
   reader->member = NULL;
-  if (scan_literal(scan, ",\"regime\":\"warm\"")) /* a cold release has no such member */
-    release->regime = REGIME_WARM;
+  if (scan_literal(scan, ",\"regime\":")) { /* a cold release has no such member */
+    cleanup_free char *regime = NULL;
+    reader->member = "regime";
+    if (!text_read(reader, &regime))
+      return false;
+    if (!regime_parse(regime, &release->regime, reader->error))
+      return error_pointer_prefix(reader->error, "/regime");
+    if (!regime_member(release->regime))
+      return error_at(reader->error, "/regime", "a %s release does not state its regime", regime);
+    reader->member = NULL;
+  }
   if (!expect(reader, ",\"tag\":"))
     return false;
   reader->member = "tag";

@@ -116,8 +116,12 @@ static bool json_render(const struct render_request *request, struct cache_files
     free(entries[i].text);
   }
 
-  text_add_string(&text, release->regime == REGIME_WARM ? "},\"regime\":\"warm\",\"release\":\""
-                                                        : "},\"release\":\"");
+  text_add_string(&text, "}");
+  if (regime_member(release->regime)) {
+    text_add_string(&text, ",\"regime\":");
+    add_json(&text, json_string(regime_member(release->regime)));
+  }
+  text_add_string(&text, ",\"release\":\"");
   text_add_string(&text, digest_format(&release->digest, digest));
   text_add_string(&text, "\",\"tag\":");
   add_json(&text, json_string(release->tag));

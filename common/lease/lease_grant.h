@@ -4,6 +4,7 @@
 #ifndef WAVETUNE_COMMON_LEASE_LEASE_GRANT_H
 #define WAVETUNE_COMMON_LEASE_LEASE_GRANT_H
 
+#include "common/node/environment.h"
 #include "common/record/record.h"
 #include "common/space/space.h"
 #include "common/verdict/verdict.h"
@@ -24,7 +25,7 @@ struct lease_grant {
   int64_t baseline;
   enum stage stage;
   int64_t round, process, seed;
-  int regime; /* enum regime */
+  enum regime regime;
   int64_t expires_in_ms, renew_every_ms;
 };
 extern const struct record lease_grant_record;

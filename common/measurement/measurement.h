@@ -7,12 +7,13 @@
 #ifndef WAVETUNE_COMMON_MEASUREMENT_MEASUREMENT_H
 #define WAVETUNE_COMMON_MEASUREMENT_MEASUREMENT_H
 
+#include "common/node/environment.h"
 #include "common/record/record.h"
 #include "common/verdict/verdict.h"
 
 #define MEASUREMENT_SAMPLES_MAX 10000
 #define MEASUREMENT_DETAIL_MAX 16384    /* bytes */
-#define MEASUREMENT_NAME_MAX 64         /* bytes of a timer, a regime, a reason for the end */
+#define MEASUREMENT_NAME_MAX 64         /* bytes of a timer, a reason for the end */
 #define MEASUREMENT_CONDITIONS_MAX 4096 /* bytes of their canonical JSON */
 #define MEASUREMENT_COMPILE_MS_MAX INT64_C(1000000000000)
 #define MEASUREMENT_DEVICE_US_MAX INT64_C(1000000000000000)
@@ -26,7 +27,8 @@ struct measurement {
   int64_t process, round; /* absent: the lease's */
   enum outcome outcome;
   char *detail;                           /* why it is not correct */
-  char *timer, *regime;                   /* how it was timed; "cold" or "warm" */
+  char *timer;                            /* how it was timed */
+  enum regime regime;                     /* absent: the job's */
   struct numbers samples_us, baseline_us; /* in pairs */
   double clock_mhz, temperature_c;        /* of the GPU, when its sampling ended */
   int64_t compile_ms, device_us; /* time of its compilation; device time of the measurement */
@@ -52,7 +54,8 @@ struct measurement {
                     .sql_type = "outcome"), \
   MEASUREMENT_FIELD(base, TEXT, detail, (flags), .most = MEASUREMENT_DETAIL_MAX), \
   MEASUREMENT_FIELD(base, TEXT, timer, (flags), .most = MEASUREMENT_NAME_MAX), \
-  MEASUREMENT_FIELD(base, TEXT, regime, (flags), .most = MEASUREMENT_NAME_MAX), \
+  MEASUREMENT_FIELD(base, ENUM, regime, (flags), .names = regime_names, \
+                    .schema = SCHEMA("Regime")), \
   MEASUREMENT_FIELD(base, NUMBERS, samples_us, (flags) | FIELD_NOT_NULL, \
                     .most = MEASUREMENT_SAMPLES_MAX, \
                     .least_number = VERDICT_US_MIN, .most_number = VERDICT_US_MAX), \

@@ -193,17 +193,31 @@ bool version_minors_equal(const char *a, const char *b) {
   return length && length == minor_length(b) && memcmp(a, b, length) == 0;
 }
 
-const char *const regime_names[] = {"cold", "warm", NULL};
+#define X(id, name) name,
+const char *const regime_names[] = {REGIMES(X) NULL};
+#undef X
 
-const char *regime_name(enum regime regime) { return regime_names[regime]; }
+const char *regime_name(enum regime regime) {
+  ALWAYS((unsigned)regime < REGIME_COUNT);
+  return regime_names[regime];
+}
+
+const char *regime_member(enum regime regime) {
+  return regime == REGIME_COLD ? NULL : regime_name(regime);
+}
 
 bool regime_parse(const char *name, enum regime *ret, struct error *error) {
-  for (size_t i = 0; regime_names[i]; i++)
+  for (int i = 0; i < REGIME_COUNT; i++)
     if (strcmp(name, regime_names[i]) == 0) {
       *ret = (enum regime)i;
       return true;
     }
-  return error_set(error, "the regime must be cold or warm, not \"%.40s\"", name);
+
+  error_set(error, "the regime must be");
+  for (int i = 0; i < REGIME_COUNT; i++)
+    error_append(error, "%s %s", i ? " or" : "", regime_names[i]);
+  error_append(error, ", not \"%.40s\"", name);
+  return false;
 }
 
 bool regime_get(const json_t *json, const char *pointer, enum regime *ret, struct error *error) {

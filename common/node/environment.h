@@ -72,9 +72,15 @@ bool environment_can_use(const struct environment *served, const struct environm
 
 /* Cold: no call finds its operands in a cache. Warm: caches stay as the call before left them.
  * Jobs, releases and channel entries have one regime, cold if their JSON has no member "regime". */
-enum regime { REGIME_COLD, REGIME_WARM };
+#define REGIMES(X) X(COLD, "cold") X(WARM, "warm")
+#define X(id, name) REGIME_##id,
+enum regime { REGIMES(X) REGIME_COUNT };
+#undef X
 extern const char *const regime_names[]; /* by value, ended by NULL */
+/* Aborts on any other value. */
 const char *regime_name(enum regime regime);
+/* The member "regime" of releases and entries: NULL for cold, which has none. */
+const char *regime_member(enum regime regime);
 must_check bool regime_parse(const char *name, enum regime *ret, struct error *error);
 /* The member "regime" of an object; cold where it is absent. */
 must_check bool regime_get(const json_t *json, const char *pointer, enum regime *ret,

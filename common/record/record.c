@@ -83,33 +83,39 @@ void record_release(const struct record *record, void *object) {
     case FIELD_TEXT:
     case FIELD_TIME:
       free(*(char **)at);
-      break;
+      continue;
     case FIELD_JSON:
       json_decref(*(json_t **)at);
-      break;
+      continue;
     case FIELD_CUSTOM:
       if (field->custom->release)
         field->custom->release(at);
-      break;
+      continue;
     case FIELD_NUMBERS:
       free(((struct numbers *)at)->all);
-      break;
+      continue;
     case FIELD_TEXTS:
       texts_release(at);
-      break;
+      continue;
     case FIELD_RANGES:
       config_ranges_release(at);
-      break;
+      continue;
     case FIELD_RECORD:
       record_release(field->of, at);
-      break;
+      continue;
     case FIELD_RECORDS:
     case FIELD_MAP:
       records_release(field->of, at);
-      break;
-    default:
-      break;
+      continue;
+    case FIELD_BOOL:
+    case FIELD_INTEGER:
+    case FIELD_ID:
+    case FIELD_NUMBER:
+    case FIELD_ENUM:
+    case FIELD_DIGEST:
+      continue;
     }
+    die("no such type of field");
   }
 
   record_init(record, object);
@@ -288,13 +294,18 @@ static struct json_wanted field_wants(const struct field *field) {
   case FIELD_RECORD:
   case FIELD_MAP:
     return (struct json_wanted){presence, JSON_TYPE(JSON_OBJECT), "an object"};
-  default:
+  case FIELD_BOOL: /* json_get_bool() and the like check the types of three */
+  case FIELD_INTEGER:
+  case FIELD_DIGEST:
+  case FIELD_JSON:
+  case FIELD_CUSTOM:
     if (field->flags & FIELD_OBJECT)
       return (struct json_wanted){presence, JSON_TYPE(JSON_OBJECT), "an object"};
     if (field->flags & FIELD_ARRAY)
       return (struct json_wanted){presence, JSON_TYPE(JSON_ARRAY), "an array"};
     return (struct json_wanted){presence, ~JSON_TYPE(JSON_NULL), "a value"};
   }
+  die("no such type of field");
 }
 
 static bool field_read(const struct field *field, const json_t *json, const char *pointer,
@@ -374,10 +385,14 @@ static bool field_read(const struct field *field, const json_t *json, const char
   case FIELD_MAP:
     return length_is_good(field, json_object_size(value), "members", at, error) &&
            records_read(field, value, at, is_answer, to, error);
-  default:
-    ALWAYS(field->type == FIELD_RECORDS);
+  case FIELD_RECORDS:
     return records_read(field, value, at, is_answer, to, error);
+  case FIELD_BOOL: /* read above */
+  case FIELD_INTEGER:
+  case FIELD_DIGEST:
+    break;
   }
+  die("no such type of field");
 }
 
 static bool is_read(const struct field *field, bool is_answer) {

@@ -62,16 +62,6 @@
   X(HALVING, "halving")                                                                            \
   X(FINAL, "final")
 
-/* The reason with which an agent returns a lease that has spent its `device_us`; its configs are
- * not leased again. */
-#define RELEASE_REASON_SPENT "the device time is spent"
-/* The first words of the reason when no key that the agent trusts signed the code of the lease. */
-#define RELEASE_REASON_UNSIGNED "not signed for this agent: "
-/* The first words of the reason when another process needs the device. */
-#define RELEASE_REASON_YIELDED "the device was given back: "
-/* The first words of the reason when the device does not pass its sentinel any more. */
-#define RELEASE_REASON_DEVICE "the device failed: "
-
 #define X(id, name) OUTCOME_##id,
 enum outcome { OUTCOMES(X) OUTCOME_COUNT };
 #undef X

@@ -583,6 +583,7 @@ GcRequest = TypedDict("GcRequest", {
 
 HandBackRequest = TypedDict("HandBackRequest", {
     "epoch": int,
+    "cause": Union[Literal['spent', 'unsigned', 'yielded', 'device', 'failed', 'stopped', 'expired', 'unstored'], None],
     "reason": Union[str, None],
     "opening_us": int,
 }, total=False)
@@ -942,7 +943,7 @@ Measurement = TypedDict("Measurement", {
     "outcome": Literal['correct', 'compile', 'runtime', 'correctness', 'timeout', 'constraints'],
     "detail": Union[str, None],
     "timer": Union[str, None],
-    "regime": Union[str, None],
+    "regime": Union["Regime", None],
     "samples_us": List[float],
     "baseline_us": List[float],
     "clock_mhz": Union[float, None],
@@ -975,7 +976,7 @@ MeasurementRequest = TypedDict("MeasurementRequest", {
     "outcome": Literal['correct', 'compile', 'runtime', 'correctness', 'timeout', 'constraints'],
     "detail": Union[str, None],
     "timer": Union[str, None],
-    "regime": Union[str, None],
+    "regime": Union["Regime", None],
     "samples_us": List[float],
     "baseline_us": List[float],
     "clock_mhz": Union[float, None],

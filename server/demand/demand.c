@@ -105,7 +105,8 @@ static const struct record row_record = RECORD(NULL, struct demand_row, row_fiel
 struct demand_wanted {
   int64_t id;
   struct digest kernel;
-  char *name, *tag, *regime, *last_at;
+  enum regime regime;
+  char *name, *tag, *last_at;
   json_t *key, *environment;
   int64_t hits, misses;
   double tuning_ms, kernel_ms, gain, saved_ms;
@@ -120,7 +121,7 @@ static const struct field wanted_fields[] = {
     FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
     FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA("Environment")),
     FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(TEXT, regime, FIELD_ANSWER, .schema = SCHEMA("Regime")),
+    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
     FIELD(INTEGER, hits, FIELD_ANSWER),
     FIELD(INTEGER, misses, FIELD_ANSWER),
     FIELD(NUMBER, tuning_ms, FIELD_ANSWER),

@@ -1,6 +1,7 @@
 /* Makes the OpenAPI document from the table of routes, the records, and openapi.json, which has
  * what is written by hand: the queries, bodies and answers of routes, the links between them, and
  * schemas that are not records. */
+#include "common/node/environment.h"
 #include "server/records.h"
 
 #include "server/http/request_private.h"
@@ -157,7 +158,8 @@ static json_t *paths_make(const json_t *all) {
   return paths;
 }
 
-/* A schema {"page_of": "Item"} is that of a page of a list of items. */
+/* A schema {"page_of": "Item"} is that of a page of a list of items. The names of regimes are
+ * added. */
 static json_t *schemas_make(json_t *schemas) {
   const char *name;
   json_t *schema;
@@ -169,6 +171,10 @@ static json_t *schemas_make(json_t *schemas) {
                          "items", "next", "properties", "items", "type", "array", "items",
                          schema_reference(item), "next", schema_reference("Next")));
   }
+
+  json_t *regimes = json_object_get(json_object_get(schemas, "Regime"), "enum");
+  for (int i = 0; i < REGIME_COUNT; i++)
+    json_push(regimes, json_string(regime_names[i]));
 
   for (const struct server_record *each = server_records; each->record; each++)
     if (each->record->name) {

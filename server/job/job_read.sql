@@ -141,7 +141,7 @@ FROM jobs j
 LEFT JOIN LATERAL (
     SELECT *
     FROM job_events
-    WHERE job_id = j.id AND event > :after
+    WHERE job_id = j.id AND event > :after::bigint
     ORDER BY event
     LIMIT :limit
 ) x ON true

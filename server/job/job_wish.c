@@ -13,7 +13,8 @@ bool job_wish_submit(struct worker *worker, const struct job_wish *wish,
   cleanup_json json_t *body = json_pack(
       "{s:o, s:O, s:O, s:O, s:s, s:s, s:s, s:I, s:o*}", "kernel", json_digest_text(&wish->kernel),
       "key", wish->key, "space", wish->space, "environment", wish->environment, "tag", wish->tag,
-      "run", wish->run, "regime", wish->regime, "priority", (json_int_t)wish->priority, "budget",
+      "run", wish->run, "regime", regime_name(wish->regime), "priority", (json_int_t)wish->priority,
+      "budget",
       isnan(wish->budget_s) ? NULL : json_pack("{s:f}", "device_seconds", wish->budget_s));
   ALWAYS(body != NULL);
   *ret_job = 0;

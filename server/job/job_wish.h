@@ -10,7 +10,8 @@
 struct job_wish {
   struct digest kernel;
   json_t *key, *space, *environment; /* the environment may be partial */
-  const char *tag, *run, *regime;
+  const char *tag, *run;
+  enum regime regime;
   int64_t priority;
   double budget_s; /* NaN: none */
 };

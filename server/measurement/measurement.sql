@@ -7,7 +7,7 @@
 -- The lease, and the columns of its job that a post needs.
 -- name: results_lock
 SELECT l.job_id, l.owner_id, l.stage, l.round, l.process, l.state, l.epoch, l.agent, l.device,
-    l.configs, l.remaining, l.epoch_opening_us, l.fruitless, l.posts, j.baseline, j.best_ratio,
+    l.configs, l.remaining, l.epoch_opening_us, l.fruitless, l.posts, j.baseline, j.best_ratio, j.regime,
     j.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest
 FROM leases l
 JOIN jobs j ON j.id = l.job_id
@@ -19,10 +19,10 @@ FOR UPDATE OF l;
 -- lease stored while this one waited. The job is that of the lease: of the partitions only one is
 -- read.
 -- name: results_known
-SELECT p.seq, m.body_digest
+SELECT p.seq, m.body_digest, m.refused
 FROM unnest(:seq::bigint[]) AS p(seq)
 CROSS JOIN LATERAL (
-    SELECT body_digest
+    SELECT body_digest, refused
     FROM measurements
     WHERE job_id = :job::bigint AND lease_id = :lease::bigint AND epoch = :epoch::bigint
       AND seq = p.seq
@@ -32,10 +32,10 @@ CROSS JOIN LATERAL (
 -- {columns}, {arrays} and {values} are those of a measurement's record
 -- (common/measurement/measurement.h).
 -- name: results_insert
-INSERT INTO measurements (job_id, lease_id, epoch, stage, agent, device, body_digest, ratio, late,
-                          {columns})
+INSERT INTO measurements (job_id, lease_id, epoch, stage, agent, device, refused, body_digest, ratio,
+                          late, {columns})
 SELECT :job::bigint, :lease::bigint, :epoch::bigint, :stage::stage, :agent::text, :device::text,
-    body_digest, ratio, late, {values}
+    :refused::boolean, body_digest, ratio, late, {values}
 FROM unnest(:body_digest::bytea[], :ratio::float8[], :late::boolean[], {arrays})
      WITH ORDINALITY AS posted(body_digest, ratio, late, {columns}, n)
 ORDER BY n

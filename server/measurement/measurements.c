@@ -132,6 +132,13 @@ static bool is_leased(const struct measurement *measurement, enum baseline_failu
                     "\"baseline_failed\" of config %lld; the job's baseline is config %lld",
                     (long long)measurement->config, (long long)lease->baseline);
 
+  if ((int)measurement->regime >= 0 && measurement->regime != lease->regime) {
+    error_at(error, "/regime", "config %lld was measured %s, but its job is %s; nothing was stored",
+             (long long)measurement->config, regime_name(measurement->regime),
+             regime_name(lease->regime));
+    return error_pointer_prefix(error, at);
+  }
+
   if ((measurement->process == FIELD_NONE || measurement->process == lease->process) &&
       (measurement->round == FIELD_NONE || measurement->round == lease->round) &&
       ((is_baseline && failure != BASELINE_WORKED) ||
@@ -230,9 +237,13 @@ struct judgement results_judge(const struct results *results, int64_t id,
   judgement.verdict = is_taken ? POST_TAKEN : POST_LATE;
   judgement.fresh = xcalloc(n + 1, sizeof *judgement.fresh);
   judgement.is_late = xcalloc(n + 1, sizeof *judgement.is_late);
-  for (size_t i = 0; i < n; i++)
-    if (!known_find(known, n_known, RESULTS_MEASUREMENT(results, i)->seq))
+  for (size_t i = 0; i < n; i++) {
+    const struct known_measurement *stored =
+        known_find(known, n_known, RESULTS_MEASUREMENT(results, i)->seq);
+    if (!stored)
       judgement.fresh[judgement.n_fresh++] = i;
+    judgement.is_refused |= !is_taken && (!stored || stored->refused);
+  }
   measurements_count(results, lease, &judgement);
 
   struct lease_change *change = &judgement.change;
@@ -283,6 +294,7 @@ static const struct field lease_fields[] = {
     FIELD(RANGES, remaining),
     FIELD(INTEGER, baseline),
     FIELD(NUMBER, best_ratio),
+    FIELD(ENUM, regime, .names = regime_names),
     FIELD(BOOL, has_budget),
     FIELD(DIGEST, hardware_digest),
 };
@@ -309,6 +321,7 @@ void posted_lease_release(struct posted_lease *lease) { record_release(&lease_re
 static const struct field known_fields[] = {
     RECORD_FIELD(INTEGER, struct known_measurement, seq),
     RECORD_FIELD_AS("body_digest", DIGEST, struct known_measurement, body),
+    RECORD_FIELD(BOOL, struct known_measurement, refused),
 };
 static const struct record known_record = RECORD(NULL, struct known_measurement, known_fields);
 
@@ -360,8 +373,7 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
     *row = *RESULTS_MEASUREMENT(results, judgement->fresh[i]);
     row->process = lease->process;
     row->round = lease->round;
-    if (!row->regime)
-      row->regime = (char *)"cold";
+    row->regime = lease->regime;
     if (!row->samples_us.all)
       row->samples_us = none;
     if (!row->baseline_us.all)
@@ -384,6 +396,7 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   bind_text(&parameters, "stage", stage_name(lease->stage));
   bind_text(&parameters, "agent", is_current ? lease->agent : NULL);
   bind_text(&parameters, "device", is_current ? lease->device : NULL);
+  bind_bool(&parameters, "refused", judgement->verdict == POST_LATE);
   if (!has_objects)
     return db_send(db, &insert_statement, &parameters, (int64_t)n, error);
 

@@ -56,6 +56,7 @@ struct posted_lease {
   struct config_ranges configs, remaining;
   int64_t baseline;  /* this member and the following ones are those of its job */
   double best_ratio; /* the lowest so far; NaN: none */
+  enum regime regime;
   bool has_budget;
   struct digest hardware_digest;
 };
@@ -64,15 +65,17 @@ struct posted_lease {
 struct known_measurement {
   int64_t seq;
   struct digest body;
+  bool refused; /* it came when the lease was no longer its holder's */
 };
 
 enum post_verdict {
   POST_UNKNOWN,  /* there is no such lease */
   POST_NEVER,    /* its epoch was never granted */
   POST_CONFLICT, /* a seq is known with another body */
-  POST_OUTSIDE,  /* a config, round or process is not the lease's */
+  POST_OUTSIDE,  /* a config, round, process or regime is not the lease's */
   POST_TAKEN,    /* new measurements count */
-  POST_LATE,     /* the lease is no longer this agent's: new measurements are kept as evidence */
+  POST_LATE,     /* the lease is no longer this agent's: new measurements are kept as evidence,
+                    and those that were refused before are refused again */
 };
 
 struct judgement {
@@ -82,6 +85,7 @@ struct judgement {
   size_t *fresh;        /* their indices in the post */
   bool *is_late;        /* whether each of them is stored only as evidence */
   size_t n_late;        /* the number of those that are */
+  bool is_refused;      /* of POST_LATE: some were not accepted, by this post or an earlier one */
   double best_ratio;    /* the lowest of the accepted ones that did not leave their race early; NaN:
                            none */
   bool is_change;       /* whether `change` is written */

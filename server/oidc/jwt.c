@@ -335,6 +335,11 @@ bool jwt_check_claims(const json_t *claims, const char *issuer, const char *audi
   if (expires + JWT_LEEWAY_S <= now)
     return error_of(error, ERROR_UNAUTHENTICATED, "it has expired, %.0f s ago: request a new one",
                     now - expires);
+  if (expires - now > JWT_DAYS_MAX * 86400.0)
+    return error_of(error, ERROR_UNAUTHENTICATED,
+                    "it is valid for %.0f days more; have its issuer make tokens that are valid "
+                    "for at most %d days",
+                    (expires - now) / 86400, JWT_DAYS_MAX);
   if (begins - JWT_LEEWAY_S > now || issued - JWT_LEEWAY_S > now)
     return error_of(error, ERROR_UNAUTHENTICATED,
                     "it is not valid yet: its issuer's clock is %.0f s ahead of this server's",

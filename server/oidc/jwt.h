@@ -14,6 +14,7 @@
 
 #define JWT_SIZE_MAX 8192
 #define JWT_LEEWAY_S 60 /* how much the issuer's clock may differ from this one */
+#define JWT_DAYS_MAX 31 /* how long a token may still be valid */
 #define JWT_KEYS_BYTES_MAX ((size_t)256 << 10)
 #define JWT_KEYS_MAX 64
 
@@ -47,8 +48,8 @@ enum jwt_answer { JWT_VALID, JWT_REFUSED, JWT_UNKNOWN_KEY };
 enum jwt_answer jwt_verify(const struct jwt *jwt, const struct jwt_keys *keys, struct error *error);
 
 /* Checks iss and aud, which must be equal to the arguments (aud may be a list of that one), and
- * exp, iat and, if there, nbf, with JWT_LEEWAY_S. `*ret_until_s`: when it ends, the leeway
- * included, in seconds since 1970. */
+ * exp (at most JWT_DAYS_MAX ahead), iat and, if there, nbf, with JWT_LEEWAY_S. `*ret_until_s`: when
+ * it ends, the leeway included, in seconds since 1970. */
 must_check bool jwt_check_claims(const json_t *claims, const char *issuer, const char *audience,
                                  int64_t now_s, int64_t *ret_until_s, struct error *error);
 

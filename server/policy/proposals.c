@@ -11,7 +11,7 @@
 #include "server/release/releases.h"
 
 #define PROPOSAL_TAG "default"
-#define PROPOSAL_REGIME "cold"
+#define PROPOSAL_REGIME REGIME_COLD
 #define ID_SIZE 24
 
 void proposed_places_release(struct proposed_places *places) {
@@ -66,7 +66,7 @@ static bool open_replace(struct db *db, const char *channel, const struct place 
   bind_text(&parameters, "channel", channel);
   bind_digest(&parameters, "environment_digest", place ? &place->environment_digest : NULL);
   bind_text(&parameters, "tag", PROPOSAL_TAG);
-  bind_text(&parameters, "regime", PROPOSAL_REGIME);
+  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
   bind_text(&parameters, "reason", reason);
   bind_author(&parameters, &author_server);
   if (!db_run(db, &sql_proposals_replace, &parameters, &rows, error))
@@ -102,11 +102,12 @@ static bool place_make(struct worker *worker, const struct place *place,
                        const struct release *served, struct release_made *ret,
                        struct error *error) {
   cleanup_release_request struct release_request wanted = {0};
-  cleanup_json json_t *body = json_pack(
-      "{s:o, s:s, s:s, s:o, s:s, s:{s:s}}", "environment", environment_to_json(&place->environment),
-      "tag", PROPOSAL_TAG, "regime", PROPOSAL_REGIME, "kernels", kernels_named(place, served),
-      "require_agreement", agreement_requirement_names[place->policy->require], "replaces",
-      "channel", place->policy->channel);
+  cleanup_json json_t *body =
+      json_pack("{s:o, s:s, s:s, s:o, s:s, s:{s:s}}", "environment",
+                environment_to_json(&place->environment), "tag", PROPOSAL_TAG, "regime",
+                regime_name(PROPOSAL_REGIME), "kernels", kernels_named(place, served),
+                "require_agreement", agreement_requirement_names[place->policy->require],
+                "replaces", "channel", place->policy->channel);
   return release_request_parse(body, &wanted, error) &&
          release_make(worker, &wanted, &place->environment, &author_server, ret, error);
 }
@@ -133,7 +134,7 @@ static bool proposal_add(struct db *db, const struct place *place, const struct 
   bind_digest(&parameters, "environment_digest", &place->environment_digest);
   bind_json(&parameters, "environment", environment);
   bind_text(&parameters, "tag", PROPOSAL_TAG);
-  bind_text(&parameters, "regime", PROPOSAL_REGIME);
+  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
   bind_integer(&parameters, "winners", (int64_t)made->release->n_winners);
   bind_text(&parameters, "images", place->images);
   bind_text(&parameters, "etag", etag);
@@ -160,7 +161,7 @@ static bool place_store(struct worker *worker, const struct place *place,
   bind_text(&parameters, "channel", place->policy->channel);
   bind_digest(&parameters, "environment_digest", &place->environment_digest);
   bind_text(&parameters, "tag", PROPOSAL_TAG);
-  bind_text(&parameters, "regime", PROPOSAL_REGIME);
+  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
   bind_digest(&parameters, "release", &made->release->digest);
   bind_text(&parameters, "etag", etag);
   if (!db_run(db, &sql_proposals_present, &parameters, &rows, error))
@@ -291,8 +292,8 @@ bool proposals_make(struct worker *worker, const struct policy *policy,
 struct proposal {
   int64_t id, winners, added, removed, changed, decided_by_id;
   struct digest release;
-  char *channel, *tag, *regime, *etag, *state, *reason, *waits_for, *made_at, *decided_at,
-      *decided_by;
+  enum regime regime;
+  char *channel, *tag, *etag, *state, *reason, *waits_for, *made_at, *decided_at, *decided_by;
   json_t *environment, *changes;
   struct texts images;
   bool promote;
@@ -304,7 +305,7 @@ static const struct field proposal_fields[] = {
     FIELD(DIGEST, release, FIELD_ANSWER),
     FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
     FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(TEXT, regime, FIELD_ANSWER, .schema = SCHEMA("Regime")),
+    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
     FIELD(INTEGER, winners, FIELD_ANSWER),
     FIELD(INTEGER, added, FIELD_ANSWER, .about = "winners that the channel does not serve"),
     FIELD(INTEGER, removed, FIELD_ANSWER),

@@ -11,7 +11,8 @@
 
 struct suggestion {
   int64_t id; /* of the captured launch, or of the demand */
-  char *source, *name, *tag, *regime, *image, *not_queued;
+  char *source, *name, *tag, *image, *not_queued;
+  enum regime regime;
   struct digest kernel;
   json_t *key, *environment, *space;
   int64_t configs;
@@ -26,7 +27,7 @@ static const struct field suggestion_fields[] = {
     FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
     FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
     FIELD(TEXT, tag, FIELD_ANSWER),
-    FIELD(TEXT, regime, FIELD_ANSWER, .schema = SCHEMA("Regime")),
+    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
     FIELD(TEXT, image, FIELD_ANSWER, .about = "empty where the program did not state it"),
     FIELD(INTEGER, configs, FIELD_ANSWER),
     FIELD(NUMBER, device_seconds, FIELD_ANSWER, .about = "an estimate"),

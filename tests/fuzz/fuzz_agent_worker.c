@@ -72,11 +72,11 @@ static bool answers_take(struct execution *execution, const struct race_batch *b
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   if (size < 2)
     return 0;
-  static char id[] = "lease", job[] = "job", regime[] = "cold", name[] = "kernel";
+  static char id[] = "lease", job[] = "job", name[] = "kernel";
   struct handed handed = {0};
   struct error error = {0};
   struct kernel kernel = {.name = name};
-  struct lease lease = {.id = id, .job = job, .regime = regime, .epoch = 1, .kernel = &kernel};
+  struct lease lease = {.id = id, .job = job, .epoch = 1, .kernel = &kernel};
   struct executor executor = {.device = "cpu0"};
   struct lease_hooks hooks = {.context = &handed, .measured = measured, .stopped = stopped};
   struct execution execution = {

@@ -67,11 +67,12 @@ def test_a_config_that_left_the_race_early_displaces_no_finalist_that_stayed(ser
     assert {0, 13, 14} <= set(configs_of(final))
 
 
-SPENT = "the device time is spent"  # common/verdict/verdict.h
+SPENT = {"cause": "spent"}
+SPENT_OLD = {"reason": "the device time is spent"}  # of agents that state no cause
 
 
-def release(server, lease, reason, **more):
-    return server.request("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": lease["epoch"], "reason": reason} | more)
+def release(server, lease, why, **more):
+    return server.request("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": lease["epoch"]} | why | more)
 
 
 def test_a_lease_gets_its_share_of_the_budget_and_is_not_leased_again_when_that_is_spent(server, hands, submit):
@@ -84,7 +85,7 @@ def test_a_lease_gets_its_share_of_the_budget_and_is_not_leased_again_when_that_
     assert ("budget", None) in events(server, job)
     second = hand.pull().json
     assert configs_of(second) == list(range(8, 16)) and second["device_us"] == (720000 - 40000) / 2
-    assert release(server, second, SPENT).json == {"state": "cancelled"}, "though it measured nothing"
+    assert release(server, second, SPENT_OLD).json == {"state": "cancelled"}, "though it measured nothing"
     assert hand.post(hand.pull().json).status == 200
     leases = hand.take_all()
     each = 1000 * len(configs_of(leases[0]))
@@ -163,8 +164,8 @@ def test_each_holder_of_a_lease_reports_its_own_opening_time_and_a_former_one_no
     assert two.post(held, configs=[1], done=False, opening_us=70000).status == 200
     assert one.post(lost, configs=[2], done=False, opening_us=900000).status == 409
     assert spent_of(server, job) == (172000, 170000)
-    assert release(server, held, "the agent ends", opening_us=80000).json == {"state": "open"}
-    assert release(server, held, "the agent ends", opening_us=80000).status == 409, "its answer was lost"
+    assert release(server, held, {"cause": "stopped"}, opening_us=80000).json == {"state": "open"}
+    assert release(server, held, {"cause": "stopped"}, opening_us=80000).status == 409, "its answer was lost"
     assert spent_of(server, job) == (182000, 180000)
 
 
@@ -172,7 +173,7 @@ def test_each_holder_of_a_lease_reports_its_own_opening_time_and_a_former_one_no
 def test_an_invalid_opening_time_is_refused_and_changes_nothing(server, hands, submit, opening):
     hand, job = hands("hand"), submit(LARGE)
     lease = hand.pull().json
-    refused = release(server, lease, "x", opening_us=opening)
+    refused = release(server, lease, {"reason": "x"}, opening_us=opening)
     assert (refused.status, refused.json["pointer"]) == (422, "/opening_us"), refused
     assert hand.post(lease).status == 200 and spent_of(server, job) == (8000, 0)
 
@@ -226,6 +227,16 @@ def test_a_release_states_all_that_was_spent(server, hands, submit):
     published = json.loads(harness.wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--json").stdout)
     provenance = json.loads(published["bytes"])["kernels"][0]["provenance"]
     assert spent_of(server, job)[0] == 262000 and provenance == [{"origin": "tuned", "spent_device_seconds": 0.262}]
+
+
+def test_a_final_whose_time_is_spent_is_leased_again(server, hands, submit):
+    """A process of the final that is cut short would leave the verdict without it."""
+    hand, _ = hands("hand"), submit(SMALL, budget={"device_seconds": 60})
+    hand.post(hand.pull().json)
+    lease = hand.pull().json
+    assert lease["stage"] == "final"
+    assert release(server, lease, SPENT).json == {"state": "open"}
+    assert hand.pull().json["lease"] == lease["lease"]
 
 
 def test_a_lease_without_a_budget_has_none_to_spend(server, hands, submit):
@@ -346,7 +357,7 @@ def test_problems_of_a_device_in_a_final_are_reported(server, hands, submit, pos
     one.post(one.pull().json)
     first, left = one.pull().json, gone.pull().json
     gone.post(left, configs=[2], done=False)
-    release(server, left, "the node is taken away")
+    release(server, left, {"reason": "the node is taken away"})
     one.post(first, rounds=12), two.work(rounds=12), one.work(rounds=12)
     postgres.sql(f"update measurements set quarantined = true where agent = '{two.id}'", conninfo=database)
     table, remarks = of_devices(server, job)
@@ -576,7 +587,7 @@ def test_a_parked_device_gets_remaining_configs_as_soon_as_there_are_some(splits
 def test_a_lease_that_was_split_and_lost_is_leased_again_without_the_configs_split_off(splits):
     splits.age()
     assert splits.two.pull().status == 200
-    assert release(splits.server, splits.lease, "the agent ends").json == {"state": "open"}
+    assert release(splits.server, splits.lease, {"cause": "stopped"}).json == {"state": "open"}
     again = splits.one.pull().json
     assert configs_of(again) == list(range(100))
     assert "configs" not in splits.one.renew(again).json

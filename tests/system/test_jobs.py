@@ -83,7 +83,8 @@ def test_every_change_of_a_job_is_an_event_and_events_are_numbered_from_one(serv
     assert events["items"][3]["detail"] == {"winner": server.get(f"/v1/jobs/{job}")["winner"]["config"]}
     assert events["next"] == "4"
     assert server.get(f"/v1/jobs/{job}/events?after=2&limit=1")["next"] == "3"
-    assert server.get(f"/v1/jobs/{job}/events?after=4") == {"items": [], "next": "4"}
+    for after in (4, 2**31 - 1, 2**31, 2**63 - 1):
+        assert server.get(f"/v1/jobs/{job}/events?after={after}") == {"items": [], "next": str(after)}
     assert server.request("GET", "/v1/jobs/999/events").status == 404
 
 

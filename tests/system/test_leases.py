@@ -79,6 +79,35 @@ def test_a_loss_without_a_config_blames_none(server, hands, submit, expire):
     assert configs_of(hand.pull(wait=60).json) == [0, 1, 2]
 
 
+def test_results_that_are_refused_are_refused_again(server, hands, submit, expire):
+    hand, job = hands("hand"), submit(SMALL)
+    lease = hand.pull().json
+    failed = [{"seq": n + 1, "config": n, "outcome": "compile", "detail": "no such header"} for n in range(3)]
+    body = {"epoch": lease["epoch"], "measurements": failed[:1]}
+    results = f"/v1/leases/{lease['lease']}/results"
+    assert server.request("POST", results, body).json["accepted"] == 1
+    expire(lease)
+    assert server.request("POST", results, body).status == 200, "the answer was lost, and its measurement counts"
+    body["measurements"] = failed[:2]
+    answers = [server.request("POST", results, body) for _ in range(2)]
+    assert [answer.status for answer in answers] == [409, 409] and answers[0].json["detail"] == answers[1].json["detail"]
+    assert [(m["config"], m["late"]) for m in server.items(f"/v1/jobs/{job}/measurements")] == [(0, False), (1, True)]
+
+
+def test_results_of_a_config_that_has_been_measured_are_accepted_again_after_the_lease(server, hands, submit):
+    """They are late, but its holder had the lease."""
+    hand, job = hands("hand"), submit(SMALL)
+    lease = hand.pull().json
+    failed = [{"seq": n + 1, "config": n % 3, "outcome": "compile", "detail": "no such header"} for n in range(4)]
+    body = {"epoch": lease["epoch"], "measurements": failed[3:]}
+    results = f"/v1/leases/{lease['lease']}/results"
+    assert server.request("POST", results, {"epoch": lease["epoch"], "measurements": failed[:1]}).status == 200
+    assert server.request("POST", results, body).json["late"] == 1
+    assert server.request("POST", results, {"epoch": lease["epoch"], "measurements": failed[1:3], "done": True}).status == 200
+    assert server.get(f"/v1/jobs/{job}")["state"] == "failed", "the lease is over"
+    assert server.request("POST", results, body).json["known"] == 1
+
+
 def test_a_restarted_agent_hands_back_its_leases_and_blames_the_config_it_measured(server, hands, submit):
     job = submit(SMALL)
     before = Hand(server, "restarted")

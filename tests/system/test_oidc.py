@@ -290,6 +290,8 @@ def test_the_verifier_and_pyjwt_say_the_same_of_hundreds_of_tokens(issuer, tmp_p
 @pytest.mark.parametrize("change,why", [
     (lambda i: i.token(aud="https://other.test"), "audience"), (lambda i: i.token(exp=int(time.time()) - 100), "expired"),
     (lambda i: i.token(nbf=int(time.time()) + 100), "not valid yet"),
+    (lambda i: i.token(exp=int(time.time()) + 3650 * 86400), "valid for 3650 days more"),
+    (lambda i: i.token(exp=9224318015940), "for at most 31 days"),
     (lambda i: i.token(iss="https://other.test"), "does not name"),
     (lambda i: jwt.encode(i.claims(), None, algorithm="none", headers={"kid": "first"}), "algorithm"),
     (lambda i: jwt.encode(i.claims(), "secret", algorithm="HS256", headers={"kid": "first"}), "algorithm"),

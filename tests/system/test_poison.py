@@ -266,12 +266,13 @@ def test_a_build_that_this_version_cannot_read_has_no_known_objects(server, fold
     assert "poison: the objects of a build are not known" in server.messages
 
 
-def test_a_device_that_fails_blames_the_last_config_that_its_worker_did_not_survive(server, hands, submit, postgres, database):
+@pytest.mark.parametrize("why", [{"cause": "device"}, {"reason": "the device failed: cpu0 is not trusted"}], ids=["cause", "old agent"])
+def test_a_device_that_fails_blames_the_last_config_that_its_worker_did_not_survive(server, hands, submit, postgres, database, why):
     hand, job = hands("hand"), submit(ONE)
     lease = hand.pull().json
     hand.post(lease, [0], done=False)
     hand.post(lease, [1], done=False, outcomes={1: "runtime"}, detail="killed by signal 6")
-    back = {"epoch": lease["epoch"], "reason": "the device failed: cpu0 is not trusted"}
+    back = {"epoch": lease["epoch"], **why}
     assert server.request("POST", f"/v1/leases/{lease['lease']}/release", back).json["state"] == "open"
     lost = postgres.sql("select job_id, config, agent, device from losses", conninfo=database)
     assert lost == f"{job}|1|{hand.id}|cpu0"

@@ -212,9 +212,9 @@ def test_every_member_of_a_measurement_is_stored_and_read_again(server, submit, 
     lease = hands("a").pull().json
     code = b"the code that was timed"
     measurement = {name: value_of(name, schema) for name, schema in members.items()
-                   if name not in ("baseline_failed", "object", "outcome")}
-    measurement |= {"config": lease["configs"][0][0], "process": lease["process"], "round": lease["round"], "outcome": "correct",
-                    "object": "sha256:" + hashlib.sha256(code).hexdigest()}
+                   if name not in ("baseline_failed", "object", "outcome", "regime")}
+    measurement |= {"config": lease["configs"][0][0], "outcome": "correct", "object": "sha256:" + hashlib.sha256(code).hexdigest(),
+                    **{name: lease[name] for name in ("process", "round", "regime")}}
     assert server.request("PUT", f"/v1/blobs/{measurement['object']}", code).status == 201
     answer = server.request("POST", f"/v1/leases/{lease['lease']}/results", {"epoch": lease["epoch"], "measurements": [measurement]})
     assert answer.status == 200, answer
@@ -226,6 +226,6 @@ def test_every_member_of_a_measurement_is_stored_and_read_again(server, submit, 
     answer = server.request("POST", f"/v1/leases/{lease['lease']}/results", {"epoch": lease["epoch"], "measurements": [least]})
     assert answer.status == 200, answer
     stored = server.get(f"/v1/jobs/{lease['job']}/measurements")["items"][1]
-    expected = dict.fromkeys(measurement) | least | {"process": lease["process"], "round": lease["round"], "regime": "cold",
+    expected = dict.fromkeys(measurement) | least | {"process": lease["process"], "round": lease["round"], "regime": lease["regime"],
                                                      "samples_us": [], "baseline_us": []}
     assert {name: stored[name] for name in expected} == expected

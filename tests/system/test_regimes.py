@@ -54,6 +54,23 @@ def test_a_lease_has_its_jobs_regime(hands, submit):
     assert (lease["job"], lease["regime"]) == (job, "warm")
 
 
+def test_a_measurement_has_its_jobs_regime_stated_or_not_and_no_other(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL, regime="warm")
+    lease = hand.pull().json
+
+    def post(n, **more):
+        one = {"seq": n + 1, "config": n, "outcome": "compile", "detail": "no such header"} | more
+        return server.request("POST", f"/v1/leases/{lease['lease']}/results",
+                              {"epoch": lease["epoch"], "measurements": [one]})
+
+    for regime in ("cold", "tepid"):
+        refused = post(0, regime=regime)
+        assert refused.status == 422 and refused.json["pointer"] == "/measurements/0/regime"
+    assert [post(0).status, post(1, regime=None).status, post(2, regime="warm").status] == [200] * 3
+    stored = server.items(f"/v1/jobs/{job}/measurements")
+    assert [one["regime"] for one in stored] == ["warm"] * 3
+
+
 def test_an_unknown_regime_is_refused_where_it_is_stated(server, kernel):
     answers = {
         "job": server.request("POST", "/v1/jobs", job_body(kernel, regime="tepid")),

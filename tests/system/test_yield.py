@@ -45,7 +45,7 @@ def test_a_device_is_given_back_in_the_middle_of_a_lease_and_another_agent_measu
     device = device_of(server, "first")
     assert device["yield_reason"] == "slurm job 4711" and "yielded" not in device["facts"]
     wait_until(lambda: re.search(r"1 yielded +slurm job 4711 ", wavetune(server, "agents").stdout), 30, "the node's line")
-    assert 'lease: handed back lease=1 epoch=1 reason="the device was given back: slurm job 4711"' in server.messages
+    assert 'lease: handed back lease=1 epoch=1 cause=yielded reason="slurm job 4711"' in server.messages
 
     gated.open()
     start(harness.Agent, server, name="second", options=QUICK)

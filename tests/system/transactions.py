@@ -114,6 +114,7 @@ def results(w, lease, epoch, wanted, first_seq, rows):
     n = len(fresh)
     yield "results_insert", {
         "job": row["job_id"], "lease": lease, "epoch": epoch, "stage": row["stage"], "agent": row["agent"], "device": row["device"],
+        "refused": not is_current,
         "body_digest": [hashlib.sha256(bytes([seq % 256])).digest() for seq, _ in fresh], "ratio": [0.5] * n,
         "late": [config not in counted for _, config in fresh], "seq": [seq for seq, _ in fresh],
         "config": [config for _, config in fresh], "round": [row["round"]] * n, "process": [row["process"]] * n,

@@ -147,7 +147,7 @@ static inline struct trial trial_new(const char *body, int modes, enum stage sta
       .configs_per_worker = 100,
       .current = WORKER_CONFIG_NONE,
   };
-  static char nothing[] = "", warm[] = "warm";
+  static char nothing[] = "";
   trial.lease = (struct lease){
       .id = nothing,
       .job = nothing,
@@ -157,7 +157,7 @@ static inline struct trial trial_new(const char *body, int modes, enum stage sta
       .space = trial.fixture.space,
       .stage = stage,
       .seed = 7,
-      .regime = warm,
+      .regime = REGIME_WARM,
   };
   for (int i = 0; i < modes; i++)
     config_ranges_add(&trial.lease.configs, (uint64_t)i);

@@ -203,8 +203,7 @@ Test(agent_answers, texts_of_any_length_and_encoding_are_posted_as_far_as_a_serv
 }
 
 Test(agent_answers, values_of_a_code_object_beyond_the_servers_limits_are_left_out) {
-  static char regime[] = "cold";
-  struct lease lease = {.regime = regime};
+  struct lease lease = {.regime = REGIME_COLD};
   struct measurement measurement;
   measurement_init(&measurement);
   measurement.config = 3;

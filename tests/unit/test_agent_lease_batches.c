@@ -620,13 +620,12 @@ static size_t count_in(FILE *file, const char *part) {
 }
 
 Test(agent_lease_batches, a_missing_helper_kernel_is_logged_once) {
-  static char cold[] = "cold";
   setenv("WAVETUNE_LOG", "warning", 1);
   struct batches batches = batches_new(1, STAGE_SCREEN);
   setenv("WAVETUNE_HIP_COMPILER", "/nowhere/clang", 1);
   batches.trial.executor.is_gpu = true;
   batches.trial.executor.arch = "gfx942";
-  batches.trial.lease.regime = cold;
+  batches.trial.lease.regime = REGIME_COLD;
   batches.trial.leases = 3;
   cleanup_file FILE *log = tmpfile();
   cr_assert_not_null(log);
@@ -642,7 +641,6 @@ Test(agent_lease_batches, a_missing_helper_kernel_is_logged_once) {
 }
 
 Test(agent_lease_batches, a_gpu_gets_the_fingerprint_and_amds_cold_measurements_the_flush) {
-  static char cold[] = "cold", warm[] = "warm";
   if (access(CLANG, X_OK) != 0)
     cr_skip("there is no " CLANG);
   setenv("WAVETUNE_HIP_COMPILER", CLANG, 1);
@@ -652,7 +650,7 @@ Test(agent_lease_batches, a_gpu_gets_the_fingerprint_and_amds_cold_measurements_
     struct error error;
     batches.trial.executor.is_gpu = true;
     batches.trial.executor.arch = "gfx942";
-    batches.trial.lease.regime = i ? warm : cold;
+    batches.trial.lease.regime = i ? REGIME_WARM : REGIME_COLD;
     for (enum helper_kernel helper = 0; helper < HELPER_COUNT; helper++)
       cr_assert(helper_kernel_object(batches.trial.fixture.pool, helper, "gfx942", &objects[helper],
                                      &error),

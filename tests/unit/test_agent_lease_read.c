@@ -34,7 +34,7 @@ Test(agent_lease_read, reads_every_member) {
   cr_expect_eq(terms.renew_every_ms, 10000);
   cr_expect_str_eq(lease.id, "91");
   cr_expect_str_eq(lease.job, "17");
-  cr_expect_str_eq(lease.regime, "warm");
+  cr_expect_eq(lease.regime, REGIME_WARM);
   cr_expect_eq(lease.stage, STAGE_FINAL);
   cr_expect(lease.epoch == 3 && lease.round == 1 && lease.process == 2 && lease.seed == 7 &&
             lease.baseline == 5);
@@ -81,7 +81,7 @@ Test(agent_lease_read, reads_the_answers_of_newer_and_older_servers) {
   json_object_del(json, "regime");
   json_object_del(json, "build");
   cr_assert(lease_read(json, false, &lease, &error), "%s: %s", error.pointer, error.message);
-  cr_expect_str_eq(lease.regime, "cold");
+  cr_expect_eq(lease.regime, REGIME_COLD);
   lease_release(&lease);
   fixture_free(&fixture);
 }

@@ -9,6 +9,15 @@ static void append(struct trial *trial, const char *lease, const char *member, j
   cr_assert(spool_append(trial->agent.spool, record, &number, &error), "%s", error.message);
 }
 
+static void append_caused(struct trial *trial, const char *lease, const char *reason,
+                          const char *cause) {
+  uint64_t number;
+  struct error error;
+  cleanup_json json_t *record = json_pack("{s:s, s:i, s:s, s:s}", "lease", lease, "epoch", 3,
+                                          "release", reason, "cause", cause);
+  cr_assert(spool_append(trial->agent.spool, record, &number, &error), "%s", error.message);
+}
+
 static void measured(struct trial *trial, const char *lease, int config) {
   append(trial, lease, "measurement",
          json_pack("{s:i, s:s}", "config", config, "outcome", "compile"));
@@ -133,10 +142,11 @@ Test(agent_poster, releases_a_lease_after_its_measurements) {
   trial_init(&trial, script, 2);
   held(&trial, "91");
   measured(&trial, "91", 40);
-  append(&trial, "91", "release", json_string("the agent ends"));
+  append_caused(&trial, "91", "the agent ends", "stopped");
   agent_post_left(&trial.agent);
   cr_expect_eq(trial.server.n, 2);
   expect_request(&trial, 0, "POST /v1/leases/91/results", "1:40");
+  cr_expect_str_eq(json_string_value(json_object_get(trial.server.bodies[1], "cause")), "stopped");
   cr_expect_str_eq(trial.server.lines[1], "POST /v1/leases/91/release");
   cr_expect_str_eq(json_string_value(json_object_get(trial.server.bodies[1], "reason")),
                    "the agent ends");

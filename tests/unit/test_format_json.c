@@ -221,6 +221,16 @@ Test(format_json, releasing_twice_is_harmless) {
   cr_expect_eq(files.n, (size_t)0);
 }
 
+/* It must not be written as cold. */
+Test(format_json, an_unknown_regime_ends_the_program, .signal = SIGABRT) {
+  cleanup_release struct release *release =
+      release_of_text(RELEASE(KERNEL("a", KERNEL_A, "", BLOCK("1"), "[[],0,0,[],0]")));
+  cleanup_cache_files struct cache_files out = {0};
+  struct kernels none = {0};
+  release->regime = REGIME_COUNT;
+  cr_expect(render_with("json", release, &none, NULL, &out, &error));
+}
+
 Test(format_json, a_renderer_cannot_leave_the_folder, .signal = SIGABRT) {
   struct cache_files files = {0};
   cache_files_add(&files, "a/../b", NULL, 0);

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <signal.h>
 
 static json_t *json_of(const char *text) {
   json_t *json = NULL;
@@ -367,4 +368,13 @@ Test(record, the_schema_of_a_map_is_that_of_its_values) {
             "{\"type\": [\"array\", \"null\"], \"items\": {\"type\": \"boolean\"}, \"minItems\": "
             "1, \"maxItems\": 2}");
   schema_is(schema, "tolerance", "{\"type\": [\"number\", \"null\"], \"minimum\": 0.0}");
+}
+
+/* What it owns would leak. */
+static const struct field unlisted_field = {"x", (enum field_type)(FIELD_MAP + 1), 0, 0};
+static const struct record unlisted_record = {NULL, &unlisted_field, 1, sizeof(void *)};
+
+Test(record, a_type_that_record_release_does_not_list_ends_the_program, .signal = SIGABRT) {
+  void *object = NULL;
+  record_release(&unlisted_record, &object);
 }

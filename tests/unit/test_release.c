@@ -351,6 +351,18 @@ Test(release, other_versions_are_refused) {
       "/version", "',\"version\":2}' was expected");
 }
 
+#define OF_REGIME(regime)                                                                          \
+  "{\"environment\":{},\"kernels\":[" WINNERS(WINNER("1")) "],\"regime\":" regime                  \
+                                                           ",\"tag\":\"t\",\"version\":2}"
+
+Test(release, only_a_known_regime_that_is_not_cold_is_stated) {
+  cleanup_release struct release *warm = parsed(OF_REGIME("\"warm\""));
+  cr_expect_eq(warm->regime, REGIME_WARM);
+  expect_refused(OF_REGIME("\"tepid\""), "/regime", "must be cold or warm, not \"tepid\"");
+  expect_refused(OF_REGIME("\"cold\""), "/regime", "a cold release does not state its regime");
+  expect_refused(OF_REGIME("7"), "/regime", "expected");
+}
+
 #define IN_ENVIRONMENT(environment)                                                                \
   "{\"environment\":" environment                                                                  \
   ",\"kernels\":[" WINNERS(WINNER("1")) "],\"tag\":\"t\",\"version\":2}"

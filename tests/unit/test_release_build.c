@@ -2,6 +2,7 @@
 #include "common/cache/release.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 
 static struct error error;
 
@@ -53,6 +54,17 @@ static bool add(struct release_builder *builder, struct made made) {
     cr_expect_not(add(refusing, (struct made){__VA_ARGS__}));                                      \
     cr_expect_neq(strstr(error.message, what), NULL, "%s", error.message);                         \
   } while (0)
+
+/* Of a regime that this version does not know: it must not be written as cold. */
+Test(release_build, an_unknown_regime_ends_the_program, .signal = SIGABRT) {
+  struct environment environment = {.rocm = (char *)"6.4.1"};
+  struct release *release;
+  struct release_builder *builder =
+      release_builder_new(&environment, "default", (enum regime)REGIME_COUNT);
+  ADD(builder);
+  if (release_builder_finish(builder, &release, &error))
+    release_free(release);
+}
 
 static struct release *finished(const struct release_builder *builder) {
   struct release *release = NULL;

@@ -138,7 +138,7 @@ static bool claims_are_good(const char *text, int64_t *ret_until_s) {
   return jwt_check_claims(claims, "https://i.test", "us", NOW, ret_until_s, &error);
 }
 
-Test(jwt, claims_hold_with_a_minute_of_leeway) {
+Test(jwt, claims_hold_with_a_minute_of_leeway_for_at_most_31_days) {
   static const struct {
     const char *claims;
     bool is_good;
@@ -160,6 +160,9 @@ Test(jwt, claims_hold_with_a_minute_of_leeway) {
       {"{\"iss\": \"https://i.test/\", \"aud\": \"us\", \"iat\": 1, \"exp\": 1800000300}", false},
       {"{\"iss\": \"https://i.test\", \"aud\": \"us\", \"exp\": 1800000300}", false},
       {"{\"iss\": \"https://i.test\", \"aud\": \"us\", \"iat\": 1}", false},
+      {"{\"iss\": \"https://i.test\", \"aud\": \"us\", \"iat\": 1, \"exp\": 1802678400}", true},
+      {"{\"iss\": \"https://i.test\", \"aud\": \"us\", \"iat\": 1, \"exp\": 1802678401}", false},
+      {"{\"iss\": \"https://i.test\", \"aud\": \"us\", \"iat\": 1, \"exp\": 9224318015940}", false},
       {"{\"iss\": \"https://i.test\", \"aud\": \"us\", \"iat\": 1, \"exp\": 1e300}", false},
       {"{\"iss\": \"https://i.test\", \"aud\": \"us\", \"iat\": 1, \"exp\": \"1800000300\"}",
        false},

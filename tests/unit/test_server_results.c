@@ -445,6 +445,18 @@ Test(judgement, a_repetition_changes_nothing_and_a_contradiction_is_refused) {
   judgement_release(&it);
 }
 
+Test(judgement, a_lost_leases_measurements_are_refused_each_time_and_accepted_ones_never) {
+  struct digest body = body_of(FAST(1, 3, ""));
+  for (int is_known = 0; is_known < 2; is_known++)
+    for (int is_refused = 0; is_refused < 2; is_refused++) {
+      struct known_measurement known = {1, body, is_refused};
+      struct judgement it = judge(FAST(1, 3, ""), "", LEASE_OPEN, &known, (size_t)is_known);
+      cr_expect_eq(it.verdict, POST_LATE);
+      cr_expect_eq(it.is_refused, !is_known || is_refused);
+      judgement_release(&it);
+    }
+}
+
 static void refused_as_outside(const char *measurement, const char *word) {
   struct judgement it = judge(measurement, "", LEASE_HELD, NULL, 0);
   cr_expect_eq(it.verdict, POST_OUTSIDE, "%s", measurement);
@@ -452,6 +464,19 @@ static void refused_as_outside(const char *measurement, const char *word) {
   cr_expect_str_eq(it.refusal.pointer, "/measurements/0");
   cr_expect_not_null(strstr(it.refusal.message, word), "%s", it.refusal.message);
   cr_expect_not(it.is_change);
+  judgement_release(&it);
+}
+
+Test(judgement, a_regime_that_is_not_the_jobs_is_refused_and_one_that_is_absent_is_the_jobs) {
+  struct judgement it =
+      judge(FAST(1, 3, "") "," FAST(2, 4, ", \"regime\": \"warm\""), "", LEASE_HELD, NULL, 0);
+  cr_expect_eq(it.verdict, POST_OUTSIDE);
+  cr_expect_str_eq(it.refusal.pointer, "/measurements/1/regime");
+  cr_expect_not_null(strstr(it.refusal.message, "measured warm, but its job is cold"));
+  judgement_release(&it);
+
+  it = judge(FAST(1, 3, "") "," FAST(2, 4, ", \"regime\": \"cold\""), "", LEASE_HELD, NULL, 0);
+  cr_expect_eq(it.verdict, POST_TAKEN);
   judgement_release(&it);
 }
 

@@ -103,7 +103,6 @@ static bool post_settle(struct worker *worker, const struct post *post, struct e
 static void post_answer(struct worker *worker, struct request *request, const struct post *post) {
   const struct judgement *judgement = &post->judgement;
   size_t n_known = post->results->measurements.n - judgement->n_fresh;
-  bool is_late = judgement->verdict == POST_LATE && judgement->n_fresh > 0;
   switch (judgement->verdict) {
   case POST_UNKNOWN:
   case POST_CONFLICT:
@@ -118,10 +117,11 @@ static void post_answer(struct worker *worker, struct request *request, const st
     break;
   }
 
-  counter_add(is_late ? COUNTER_measurements_late : COUNTER_measurements_accepted,
+  counter_add(judgement->verdict == POST_LATE ? COUNTER_measurements_late
+                                              : COUNTER_measurements_accepted,
               judgement->n_fresh);
   counter_add(COUNTER_measurements_known, n_known);
-  if (is_late) {
+  if (judgement->is_refused) {
     lease_answer_stale(worker, request, post->id, ", its new measurements are kept as evidence");
     return;
   }

@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/campaign/campaign.h"
+#include "common/lease/lease_cause.h"
 #include "common/measurement/measurement.h"
 #include "common/node/environment.h"
 #include "server/counters.h"
@@ -232,11 +233,13 @@ void route_lease_renew(struct worker *worker, struct request *request) {
 struct handback {
   int64_t lease; /* of the path */
   int64_t epoch, opening_us;
+  enum lease_cause cause;
   char *reason;
 };
 static const struct field handback_fields[] = {
     RECORD_FIELD(INTEGER, struct handback, epoch, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
-    RECORD_FIELD(TEXT, struct handback, reason),
+    RECORD_FIELD(ENUM, struct handback, cause, .names = lease_cause_names),
+    RECORD_FIELD(TEXT, struct handback, reason, .about = "for people"),
     RECORD_FIELD(INTEGER, struct handback, opening_us, FIELD_NOT_NULL, .least = 0,
                  .most = OPENING_US_MAX,
                  .about = "what opening the kernel took of the device in this epoch"),
@@ -250,11 +253,8 @@ const struct record handback_record = RECORD("HandBackRequest", struct handback,
  * this epoch. */
 static bool lease_hand_back(struct db *db, const struct handback *handback, struct lease *lease,
                             bool *ret_known, enum lease_state *ret_state, struct error *error) {
-  bool is_spent = string_equal(handback->reason, RELEASE_REASON_SPENT);
   bool is_innocent =
-      handback->reason && (string_starts(handback->reason, RELEASE_REASON_UNSIGNED) ||
-                           string_starts(handback->reason, RELEASE_REASON_YIELDED));
-  bool is_failed = handback->reason && string_starts(handback->reason, RELEASE_REASON_DEVICE);
+      handback->cause == LEASE_CAUSE_UNSIGNED || handback->cause == LEASE_CAUSE_YIELDED;
   *ret_state = LEASE_STATE_COUNT;
 
   if (!lease_lock(db, handback->lease, lease, ret_known, error))
@@ -262,7 +262,8 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
   if (!*ret_known || lease->state != LEASE_HELD || lease->epoch != handback->epoch)
     return true;
 
-  bool is_over = is_spent && lease->has_budget && lease->stage != STAGE_FINAL;
+  bool is_over =
+      handback->cause == LEASE_CAUSE_SPENT && lease->has_budget && lease->stage != STAGE_FINAL;
   int64_t more_us = handback->opening_us - lease->epoch_opening_us; /* 0 for a repeated request */
   struct lease_change change = {.lease = lease->id,
                                 .from = LEASE_HELD,
@@ -274,7 +275,8 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
   cleanup_parameters struct db_parameters failed = {0};
   bind_integer(&failed, "lease", lease->id);
   *ret_state = change.to;
-  return (!is_failed || db_run(db, &sql_lease_note_failed_device, &failed, NULL, error)) &&
+  return (handback->cause != LEASE_CAUSE_DEVICE ||
+          db_run(db, &sql_lease_note_failed_device, &failed, NULL, error)) &&
          lease_change_state(db, &change, 1, error) &&
          (!is_over || lease_note_cancelled(db, lease->job_id, 1, error));
 }
@@ -314,8 +316,12 @@ void route_lease_release(struct worker *worker, struct request *request) {
     return;
   }
 
-  log_info("lease: handed back lease=%lld epoch=%lld reason=%.200s", (long long)id,
-           (long long)handback.epoch, handback.reason ? handback.reason : "none given");
+  if ((int)handback.cause < 0)
+    handback.cause = lease_cause_of_reason(handback.reason);
+  const char *cause = lease_cause_names[handback.cause];
+  log_info("lease: handed back lease=%lld epoch=%lld cause=%s reason=%.200s", (long long)id,
+           (long long)handback.epoch, cause ? cause : "unknown",
+           handback.reason ? handback.reason : "none given");
 
   bool is_known = false;
   enum lease_state state = LEASE_STATE_COUNT;

@@ -231,6 +231,7 @@ def test_an_agent_measures_hip_on_a_gpu_and_stores_the_finalists_code(server, st
     measured = server.items(f"/v1/jobs/{job['job']}/measurements")
     finals = [m for m in measured if m["stage"] == "final"]
     assert finals and all(m["vgprs"] > 0 and m["spills"] == 0 and m["occupancy"] > 0 for m in finals)
+    assert {(m["conditions"]["hip_force_dev_kernarg"], m["conditions"].get("self_timed")) for m in finals} == {("1", None)}
     for m in finals:
         code_object = server.request("GET", f"/v1/blobs/{m['object']}").body
         assert code_object.startswith(b"\x7fELF")

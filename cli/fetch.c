@@ -152,9 +152,13 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
   return true;
 }
 
-/* {"TRITON_CACHE_DIR": "/…/current/triton", …} of fetch->renderings; a new reference. */
+/* {"TRITON_CACHE_DIR": "/…/current/triton", …} of fetch->renderings; a new reference. On ROCm also
+ * the variable with which agents measure (agent/device/hip.c): without it a launch takes longer,
+ * and another config may be the fastest. Its value in this process, "0" too, is left to the
+ * program. */
 static json_t *renderings_variables(const struct fetch *fetch) {
   json_t *variables = json_object(), *variable;
+  bool is_rocm = fetch->requested.rocm != NULL;
   size_t index;
   for (size_t i = 0; i < fetch->n_formats; i++) {
     cleanup_free char *root = format_root(fetch, "current", i);
@@ -164,6 +168,8 @@ static json_t *renderings_variables(const struct fetch *fetch) {
       const char *value = path ? path : cli_member(variable, "value");
       json_put(variables, cli_member(variable, "name"), json_string(value));
     }
+    if (fetch->renderings[i] && is_rocm && !getenv("HIP_FORCE_DEV_KERNARG"))
+      json_put(variables, "HIP_FORCE_DEV_KERNARG", json_string("1"));
   }
 
   return variables;
@@ -555,7 +561,8 @@ static const struct option_spec fetch_options[] = {
              "signed is refused; WAVETUNE_TRUSTED_KEYS adds more, separated by ':'"},
     OPTION_IDENTITY,
     CLI_FLAG("print-env", "print only lines `export NAME='value'`, for the tools that read the "
-                          "formats"),
+                          "formats; on ROCm also HIP_FORCE_DEV_KERNARG=1, with which agents "
+                          "measure, unless it is set"),
     CLI_FLAG("exit-code", "exit with 7 when the folder has the newest cache already"),
     {.name = "budget-ms",
      .type = OPTION_INTEGER,

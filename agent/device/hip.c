@@ -45,7 +45,7 @@ static bool hip_load(struct error *error) {
     return true;
 
   /* Kernel arguments in device memory: 2 to 3 us less a launch, according to AMD. Read when the
-   * runtime is loaded. */
+   * runtime is loaded. Programs that use the winners get it from `fetch --print-env`. */
   setenv("HIP_FORCE_DEV_KERNARG", "1", 0);
 
   /* Its cache is in the home folder, which a confined process cannot write. */
@@ -176,7 +176,9 @@ static double hip_clock_mhz(const struct gpu_facts *facts) {
 static json_t *hip_conditions(const struct gpu_facts *facts) {
   json_t *conditions = kfd_conditions(PCI_DEVICES, facts->pci);
   int64_t gpu_id = json_integer_value(json_object_get(facts->facts, "gpu_id"));
+  const char *dev_kernarg = getenv("HIP_FORCE_DEV_KERNARG");
   size_t n, n_own;
+  json_put(conditions, "hip_force_dev_kernarg", json_string(dev_kernarg ? dev_kernarg : ""));
   if (gpu_id && kfd_processes(kfd_processes_folder(), gpu_id, gpu_process_is_own, &n, &n_own))
     gpu_processes_set(conditions, n, n_own);
   return conditions;

@@ -2,6 +2,7 @@
  * the measurement or from a build, and races the configs in batches. */
 #include "agent/lease/lease_execution.h"
 #include "agent/measure/launch.h"
+#include "agent/worker/scheduling.h"
 #include "common/base/log.h"
 #include "common/base/numbers.h"
 #include "common/code/gpu_target.h"
@@ -373,7 +374,8 @@ enum lease_end lease_execute(struct executor *executor, const struct lease *leas
                                 .lease = lease,
                                 .hooks = hooks,
                                 .error = error,
-                                .best_ratio = lease->best_ratio};
+                                .best_ratio = lease->best_ratio,
+                                .n_rescheduled = scheduling_check(NULL)};
   atomic_store(&executor->current, WORKER_CONFIG_NONE);
   executor->opening_us = 0;
   configs_list(&execution);

@@ -42,6 +42,7 @@ struct execution {
   struct executor_worker *worker; /* the one in which the lease is open; NULL: none */
   double best_ratio;              /* the least ratio to the baseline so far; 0: not known */
   int64_t spent_us;               /* device time, without opening the kernel */
+  uint64_t n_rescheduled;         /* scheduling_check (scheduling.h) when it began */
 };
 
 bool execution_stopped(void *context); /* a struct execution */

@@ -1,6 +1,7 @@
 /* Races configs until each has its outcome, in new workers when workers die, and turns answers into
  * measurements for the hook. */
 #include "agent/lease/lease_execution.h"
+#include "agent/worker/scheduling.h"
 #include "common/verdict/budget.h"
 #include "common/verdict/verdict.h"
 
@@ -8,8 +9,9 @@
 #define DEATHS_TOGETHER 2
 /* deaths of new workers with a single config, after which that config has failed */
 #define DEATHS_ALONE 2
-/* room for the members that the agent adds: ,"kernel_key":"sha256:…" and ,"build_key":"sha256:…" */
-#define CONDITIONS_KEYS 192
+/* room for the members that the agent adds: ,"kernel_key":"sha256:…" and ,"build_key":"sha256:…"
+ * (server_client.c), ,"scheduling":"restored" and ,"self_timed":true */
+#define CONDITIONS_ADDED 240
 
 enum outcome end_outcome(enum worker_event event) {
   return event == WORKER_HUNG ? OUTCOME_TIMEOUT : OUTCOME_RUNTIME;
@@ -95,9 +97,25 @@ static bool answer_read(const json_t *answer, struct measurement *measurement) {
 
   cleanup_free char *conditions =
       measurement->conditions ? json_canonical(measurement->conditions) : NULL;
-  if (conditions && strlen(conditions) + CONDITIONS_KEYS > MEASUREMENT_CONDITIONS_MAX)
+  if (conditions && strlen(conditions) + CONDITIONS_ADDED > MEASUREMENT_CONDITIONS_MAX)
     return false;
   return measurement->outcome != OUTCOME_CORRECT || measurement->timer;
+}
+
+/* Adds what the worker does not know, or could falsify. */
+static void conditions_complete(const struct execution *execution,
+                                struct measurement *measurement) {
+  bool is_restored;
+  bool was_changed = scheduling_check(&is_restored) != execution->n_rescheduled;
+  if (!measurement->conditions)
+    measurement->conditions = json_object();
+  json_object_del(measurement->conditions, "scheduling");
+  json_object_del(measurement->conditions, "self_timed");
+  if (was_changed)
+    json_put(measurement->conditions, "scheduling",
+             json_string(is_restored ? "restored" : "changed"));
+  if (!execution->executor->is_gpu)
+    json_put(measurement->conditions, "self_timed", json_true());
 }
 
 /* Reports the measurement in a worker's answer; NULL: there was no answer. */
@@ -121,6 +139,8 @@ static enum step report_answer(struct execution *execution, struct lease_config 
     if (execution->best_ratio == 0 || ratio < execution->best_ratio)
       execution->best_ratio = ratio;
   }
+  if (n)
+    conditions_complete(execution, &measurement);
   return report(execution, config, &measurement);
 }
 

@@ -34,7 +34,8 @@ enum setting_kind {
 struct setting {
   const char *name, *should, *why;
   enum setting_kind kind;
-  const char *pattern; /* of the files; of a variable: of those that show whether there are GPUs */
+  const char *pattern; /* of the files; of a variable: of those that show whether there are GPUs,
+                          as /dev/kfd does in a container that has it and not these */
   const char *value;   /* that the files, or the variable, should have */
 };
 
@@ -44,7 +45,8 @@ static const struct setting settings[] = {
         .kind = SETTING_VARIABLE,
         .should = "1",
         .why = "kernel arguments are in device memory, which starts a kernel 2 to 3 us sooner; "
-               "workers set it themselves",
+               "workers set it themselves, a container that runs tuned kernels gets it from "
+               "`wavetune fetch --print-env`",
         .pattern = "/sys/class/drm/card*/device/vendor",
         .value = "1",
     },
@@ -154,6 +156,8 @@ static struct setting_finding setting_check(const char *root, const struct setti
   size_t size;
   bool is_stored = file_read(path, SAVED_MAX, &text, &size, &ignored);
   cleanup_json json_t *unsupported = is_stored ? json_loadb(text, size, 0, NULL) : NULL;
+  cleanup_free char *kfd = xasprintf("%s/dev/kfd", root);
+  bool is_rocm = setting->kind == SETTING_VARIABLE && (files.n || access(kfd, F_OK) == 0);
   const char *variable = getenv(setting->name), *other = NULL;
   size_t n_other = 0, n_unsupported = 0;
 
@@ -171,13 +175,13 @@ static struct setting_finding setting_check(const char *root, const struct setti
     n_other++;
   }
 
-  if (!files.n) {
+  if (is_rocm) {
+    finding.state = string_equal(variable, setting->value) ? SETTING_GOOD : SETTING_DIFFERS;
+    finding.is = xstrdup(variable ? variable : "not set");
+  } else if (!files.n) {
     finding.state = SETTING_ABSENT;
     finding.is =
         xasprintf("no %s", setting->kind == SETTING_FILE ? setting->pattern : "AMD GPU here");
-  } else if (setting->kind == SETTING_VARIABLE) {
-    finding.state = string_equal(variable, setting->value) ? SETTING_GOOD : SETTING_DIFFERS;
-    finding.is = xstrdup(variable ? variable : "not set");
   } else if (n_other) {
     finding.state = SETTING_DIFFERS;
     finding.is =

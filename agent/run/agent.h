@@ -31,6 +31,7 @@ struct device_thread {
   struct executor executor;
   struct http_client *client;
   pthread_t thread;
+  int claim_fd;            /* -1: none (claim.h) */
   struct device_use use;   /* all 0 where nothing is looked for */
   int64_t n_yields_served; /* of use.n_yields: after these the device was given back */
   json_t *build;           /* of the last lease that had one; owned by the thread */

@@ -4,6 +4,7 @@
 
 #include "agent/commands.h"
 #include "agent/run/agent.h"
+#include "agent/run/claim.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 
@@ -65,8 +66,11 @@ char *agent_id(struct agent *agent) {
 
 /* Every thread has ended. */
 static void agent_release(struct agent *agent) {
-  for (size_t i = 0; i < agent->n_threads; i++)
+  for (size_t i = 0; i < agent->n_threads; i++) {
     http_client_free(agent->threads[i].client);
+    if (agent->threads[i].claim_fd >= 0)
+      close(agent->threads[i].claim_fd);
+  }
   free(agent->threads);
   if (agent->keeper_client)
     http_client_free(agent->keeper_client);
@@ -193,7 +197,7 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
       is_used = string_equal(names[k], device->name);
     if (!is_used)
       continue;
-    threads[n] = (struct device_thread){.agent = agent, .device = device};
+    threads[n] = (struct device_thread){.agent = agent, .device = device, .claim_fd = -1};
     threads[n].executor = executor_make(agent->options, agent->supervisor->spawner, agent->pool,
                                         device, agent->faults);
     ok = client_new(agent, &threads[n].client, error);
@@ -205,6 +209,13 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
   agent->n_threads = n;
   pthread_mutex_unlock(&agent->mutex);
   return ok;
+}
+
+static bool devices_claim(struct agent *agent, struct error *error) {
+  for (size_t i = 0; i < agent->n_threads && !option_flag(agent->options, "share-device"); i++)
+    if (!device_claim(agent->threads[i].device, &agent->threads[i].claim_fd, error))
+      return false;
+  return true;
 }
 
 static void thread_start(pthread_t *thread, void *(*run)(void *context), void *context) {
@@ -256,6 +267,8 @@ static int run_work(struct supervisor *supervisor, void *context) {
     log_info("devices: %s", absent);
   if (!threads_prepare(agent, &error) || !yield_prepare(agent, &error))
     return command_failed("run", EXIT_USAGE, &error);
+  if (!devices_claim(agent, &error)) /* a service manager may try again: the other one may end */
+    return command_failed("run", EXIT_FAILED, &error);
 
   own_token_choose(agent);
 
@@ -309,6 +322,10 @@ static const struct option_spec run_options[] = {
      false},
     {"device", OPTION_LIST, "NAME", NULL, 0, 0,
      "work on this device only; default: all GPUs, else the CPU", false},
+    {"share-device", OPTION_FLAG, NULL, NULL, 0, 0,
+     "start although another agent of this machine may work on the same device: both disturb what "
+     "the other measures",
+     false},
     {"trusted-key", OPTION_LIST, "FILE|FOLDER", NULL, 0, 0,
      "a public key, or a folder of *.pub: compile and load only kernels and builds that one of "
      "them signed; more of them in WAVETUNE_TRUSTED_KEYS, separated by ':'",

@@ -14,6 +14,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 
+#include "agent/worker/scheduling.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/program/options.h"
@@ -82,6 +83,7 @@ no_return static void worker_exec(const struct custody *custody, const struct cg
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   setpgid(0, 0);
+  scheduling_begin();
 
   if ((cgroup && !cgroup_enter(cgroup)) || !custody_become_user(custody))
     _exit(127);
@@ -145,6 +147,7 @@ static bool spawn(const struct custody *custody, char *const *added, struct spaw
   cleanup_fd int output_high = fcntl(output_end, F_DUPFD_CLOEXEC, HIGH_FD);
   struct inherited inherited = {socket_high, page_high, null, output_high};
   bool has_files = null >= 0 && socket_high >= 0 && page_high >= 0 && output_high >= 0;
+  (void)scheduling_check(NULL);
   pid_t parent = getpid(), pid = has_files ? fork() : -1;
   if (pid == 0)
     worker_exec(custody, cgroup, &inherited, parent, environment);
@@ -237,6 +240,7 @@ int supervise(struct supervisor *supervisor) {
   sigset_t signals;
 
   signal(SIGPIPE, SIG_IGN);
+  scheduling_remember();
 
   /* Workers run untrusted code as the same user. A command that needs the token has read it. */
   free(environment_take("WAVETUNE_TOKEN"));

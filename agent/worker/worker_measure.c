@@ -84,14 +84,13 @@ static json_t *conditions_now(struct measuring *measuring) {
     json_decref(measuring->conditions);
     json_t *read = measuring->conditions = device->ops->conditions(worker->device);
     measuring->conditions_ns = clock_monotonic_ns();
-    json_t *more =
-        json_pack("{s:s, s:o*, s:O*, s:o*, s:o*}", "sandbox", sandbox_level_name(sandbox_level()),
-                  "self_timed", device->ops->is_host ? json_true() : NULL, "settings",
-                  json_array_size(worker->settings) ? worker->settings : NULL, "displacement_bytes",
-                  rotation->displace || rotation->n_copies > 1
-                      ? json_integer((json_int_t)device->displacement_bytes)
-                      : NULL,
-                  "instruction_flush", rotation->flush_instructions ? json_true() : NULL);
+    json_t *more = json_pack(
+        "{s:s, s:O*, s:o*, s:o*}", "sandbox", sandbox_level_name(sandbox_level()), "settings",
+        json_array_size(worker->settings) ? worker->settings : NULL, "displacement_bytes",
+        rotation->displace || rotation->n_copies > 1
+            ? json_integer((json_int_t)device->displacement_bytes)
+            : NULL,
+        "instruction_flush", rotation->flush_instructions ? json_true() : NULL);
     ALWAYS(more && json_object_update_new(read, more) == 0);
   }
 

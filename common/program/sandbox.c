@@ -128,8 +128,8 @@ static const char *const denied_calls[] = {
     "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4",
     /* other processes; and leaving the process group, which the parent kills to end this process */
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
-    "setsid", "setpgid", "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl",
-    "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink",
+    "setsid", "setpgid", "setpriority", "ioprio_set", "shmget", "shmat", "shmctl", "semget",
+    "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink",
     /* file systems */
     "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr",
     "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "name_to_handle_at",
@@ -149,7 +149,7 @@ static const char *const denied_calls[] = {
 static const char *const alone_denied_calls[] = {
     /* other processes */
     "execve", "execveat", "fork", "vfork", "tkill", "pidfd_open", "pidfd_send_signal",
-    "process_mrelease", "migrate_pages", "move_pages", "setpriority", "ioprio_set",
+    "process_mrelease", "migrate_pages", "move_pages",
     /* files by path, which Landlock does not see */
     "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime",
     "utimes", "utimensat", "futimesat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat",
@@ -178,6 +178,11 @@ static const struct call_rule rules_of_all[] = {
     {"ioctl", IS(1, HALF, TIOCLINUX)},
     /* The limits of other processes: those of the same user, such as the agent. */
     {"prlimit64", IS_NOT(0, 0)},
+    /* The scheduling of any thread but the calling one: no filter can tell a thread of this process
+     * from another process. */
+    {"sched_setscheduler", IS_NOT(0, 0)},
+    {"sched_setparam", IS_NOT(0, 0)},
+    {"sched_setattr", IS_NOT(0, 0)},
     /* All but the query. */
     {"personality", IS_NOT(0, HALF)},
 };
@@ -216,6 +221,13 @@ static int rules_add(scmp_filter_ctx context, const struct call_rule *rules, siz
   return result;
 }
 
+/* sched_setaffinity of another thread is answered with success and does nothing: pthread_create
+ * fails where the CPUs in its attributes cannot be set, and ROCr and OpenMP start threads so. */
+static int affinity_ignore(scmp_filter_ctx context) {
+  const struct scmp_arg_cmp other = IS_NOT(0, 0);
+  return seccomp_rule_add_array(context, SCMP_ACT_ERRNO(0), SCMP_SYS(sched_setaffinity), 1, &other);
+}
+
 static int filter_fill(scmp_filter_ctx context, bool is_alone) {
   /* With is_alone the process that makes the filter is the one that enters it: the filter has its
    * id. */
@@ -227,6 +239,8 @@ static int filter_fill(scmp_filter_ctx context, bool is_alone) {
   int result = calls_deny(context, denied_calls, ARRAY_LENGTH(denied_calls));
   if (result == 0)
     result = rules_add(context, rules_of_all, ARRAY_LENGTH(rules_of_all));
+  if (result == 0)
+    result = affinity_ignore(context);
   if (result == 0 && is_alone)
     result = calls_deny(context, alone_denied_calls, ARRAY_LENGTH(alone_denied_calls));
   if (result == 0 && is_alone)

@@ -19,6 +19,7 @@ build=$(realpath "${1:-build/dev}")
 [ -x "$build/wavetune-agent" ] || { echo "there is no $build/wavetune-agent; build it first" >&2; exit 2; }
 source=$PWD
 export PATH=$build:$PATH
+export WAVETUNE_SHARE_DEVICE=1 # the cluster's nodes are one machine
 
 W=$(mktemp -d /tmp/wavetune-slurm.XXXXXX)
 database=$(mktemp -d /var/lib/wavetune-slurm.XXXXXX)

@@ -26,6 +26,7 @@ QUICK = SOURCE / "tests/data/kernels/quick"  # 49 configs, 5 compiles, one best
 # For a server whose agents the test plays: they send no renewals or heartbeats, and no lease expires during a pause.
 UNHURRIED = ("--lease-ms", "600000", "--heartbeat-ms", "600000")
 LEASES_OF_8 = ("--lease-target-ms", "240")  # for a server: configs of a kernel that was never measured count 30 ms each
+os.environ.setdefault("WAVETUNE_SHARE_DEVICE", "1")  # agents of several tests, and of one, work at the same time
 MISBEHAVING = SOURCE / "tests/data/kernels/misbehaving"
 # The limits of tests are ample for an idle machine; a loaded one may need several times as long.
 PATIENCE = 5

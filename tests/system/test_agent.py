@@ -275,3 +275,23 @@ def test_a_signal_that_comes_before_the_options_are_read_is_kept(start, server):
     program = start(harness.Agent, server)
     wait_until(lambda: program.blocks(signal.SIGTERM), 10, "the agent to block the signal")
     assert program.stop() == 0
+
+
+def test_a_second_agent_of_the_machine_on_the_same_device_is_refused(server, start):
+    def begun(name, *options):
+        agent = start(harness.Agent, server, name=name, options=options, environment={"WAVETUNE_SHARE_DEVICE": "0"})
+        wait_until(lambda: "agent: enrolled" in agent.messages or agent.process.poll() is not None, 60, "the agent")
+        return agent
+
+    def first():  # agents of other tests that run now share their devices, but for this test's in another tree
+        agent = begun("first")
+        return agent if agent.process.poll() is None else None
+
+    agent = wait_until(first, 60, "the only agent of this device")
+    second = begun("second")
+    assert second.wait() == 1 and "another agent of this machine works on cpu0: end it" in second.messages, second.messages
+    assert [one["name"] for one in server.items("/v1/agents")] == ["first"]
+    assert begun("third", "--share-device").process.poll() is None
+    agent.process.kill()
+    agent.wait()
+    assert begun("fourth").process.poll() is None, "a claim ends with its process"

@@ -231,6 +231,7 @@ def test_an_agent_measures_hip_on_a_gpu_and_stores_the_finalists_code(server, st
     measured = server.items(f"/v1/jobs/{job['job']}/measurements")
     finals = [m for m in measured if m["stage"] == "final"]
     assert finals and all(m["vgprs"] > 0 and m["spills"] == 0 and m["occupancy"] > 0 for m in finals)
+    assert {(m["conditions"]["hip_force_dev_kernarg"], m["conditions"].get("self_timed")) for m in finals} == {("1", None)}
     for m in finals:
         code_object = server.request("GET", f"/v1/blobs/{m['object']}").body
         assert code_object.startswith(b"\x7fELF")
@@ -355,6 +356,19 @@ def test_a_lease_whose_build_cannot_be_fetched_fails(server, start, tmp_path, in
         wavetune(server, "submit", kernel, "--key", "n=1000")
         wait_until(lambda: word in agent.messages, 30, word)
         assert agent.stop() == 0
+
+
+def test_a_lease_that_cannot_be_read_starts_no_workers(server, start, tmp_path):
+    lease = {"lease": "1", "epoch": 1, "expires_in_ms": 600000, "renew_every_ms": 60000}
+
+    def unreadable(method, path):
+        return (200, json.dumps(lease).encode()) if (method, path) == ("POST", "/v1/leases") else None
+
+    with Proxy(server, unreadable) as proxy:
+        agent = agent_on_gpu(start, proxy, tmp_path)
+        wait_until(lambda: "lease: failed lease=1" in agent.messages, 30, "the lease's end")
+        assert not pathlib.Path(f"/proc/{agent.process.pid}/task/{agent.process.pid}/children").read_text()
+        agent.kill()
 
 
 def test_a_gpu_that_cannot_be_read_does_not_hide_the_others(tmp_path):

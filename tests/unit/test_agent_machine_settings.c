@@ -163,6 +163,14 @@ Test(machine_settings, the_variable_counts_where_there_is_an_amd_gpu) {
   cr_expect_eq(find(&with, "HIP_FORCE_DEV_KERNARG")->state, SETTING_GOOD);
 }
 
+Test(machine_settings, the_variable_counts_in_a_container_that_only_has_the_device_file) {
+  cleanup_settings_findings struct settings_findings findings = {0};
+  put("/dev/kfd", "");
+  machine_settings_check(root, &findings);
+  cr_expect_eq(find(&findings, "HIP_FORCE_DEV_KERNARG")->state, SETTING_DIFFERS);
+  cr_expect_eq(find(&findings, "perf_determinism")->state, SETTING_ABSENT);
+}
+
 Test(machine_settings, check_changes_nothing) {
   cleanup_settings_findings struct settings_findings findings = {0};
   machine_settings_check(root, &findings);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/keyctl.h>
 #include <mqueue.h>
+#include <pthread.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
@@ -175,6 +176,11 @@ ATTEMPT(personality, personality(ADDR_NO_RANDOMIZE))
 ATTEMPT(push_back, ioctl(0, TIOCSTI, "x"))
 ATTEMPT(session, setsid())
 ATTEMPT(group, setpgid(0, 0))
+ATTEMPT(nice, setpriority(PRIO_PROCESS, (id_t)getppid(), 1))
+ATTEMPT(disk_priority, (int)syscall(SYS_ioprio_set, 1, getppid(), 3 << 13))
+ATTEMPT(policy, sched_setscheduler(getppid(), SCHED_BATCH, &(struct sched_param){0}))
+ATTEMPT(parameters, sched_setparam(getppid(), &(struct sched_param){0}))
+ATTEMPT(attributes, (int)syscall(SYS_sched_setattr, getppid(), (uint32_t[12]){48, SCHED_BATCH}, 0))
 ATTEMPT(limit, prlimit(getppid(), RLIMIT_NOFILE, &(struct rlimit){3, 3}, NULL))
 ATTEMPT(shared_memory, shmget(IPC_PRIVATE, 4096, 0600))
 ATTEMPT(queue, (int)mq_open("/wavetune-test", O_RDWR | O_CREAT, 0600, NULL))
@@ -206,6 +212,11 @@ Test(sandbox, calls_that_affect_other_processes_are_refused) {
       {"TIOCSTI", attempt_push_back, EPERM},
       {"setsid", attempt_session, EPERM},
       {"setpgid", attempt_group, EPERM},
+      {"setpriority", attempt_nice, EPERM},
+      {"ioprio_set", attempt_disk_priority, EPERM},
+      {"sched_setscheduler", attempt_policy, EPERM},
+      {"sched_setparam", attempt_parameters, EPERM},
+      {"sched_setattr", attempt_attributes, EPERM},
       {"prlimit", attempt_limit, EPERM},
       {"shmget", attempt_shared_memory, EPERM},
       {"mq_open", attempt_queue, EPERM},
@@ -214,6 +225,40 @@ Test(sandbox, calls_that_affect_other_processes_are_refused) {
   };
   for (size_t i = 0; i < ARRAY_LENGTH(attempts); i++)
     cr_expect_eq(confined(attempts[i].attempt), attempts[i].reason, "%s", attempts[i].name);
+}
+
+static void *thread_nothing(void *context) { return context; }
+
+/* What ROCr and OpenMP do: a thread whose attributes name CPUs, a call by the thread's own id, and
+ * one without an id. The parent keeps its CPUs. */
+static int attempt_affinity(void) {
+  cpu_set_t one, before, after, own;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  CPU_ZERO(&one);
+  sched_getaffinity(getppid(), sizeof before, &before);
+  for (int cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&one); cpu++)
+    if (CPU_ISSET(cpu, &before))
+      CPU_SET(cpu, &one);
+
+  pthread_attr_init(&attributes);
+  if (pthread_attr_setaffinity_np(&attributes, sizeof one, &one) != 0 ||
+      pthread_create(&thread, &attributes, thread_nothing, NULL) != 0 ||
+      pthread_join(thread, NULL) != 0)
+    return 1;
+  (void)sched_setaffinity(getppid(), sizeof one, &one);
+  sched_getaffinity(getppid(), sizeof after, &after);
+  if (!CPU_EQUAL(&before, &after))
+    return 2;
+  if (sched_setaffinity(0, sizeof one, &one) != 0 || sched_getaffinity(0, sizeof own, &own) != 0)
+    return 3;
+  if (sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0}) != 0)
+    return 4;
+  return CPU_EQUAL(&own, &one) ? 0 : 5;
+}
+
+Test(sandbox, a_process_sets_its_own_scheduling_and_that_of_no_other) {
+  cr_expect_eq(confined(attempt_affinity), 0);
 }
 
 static int attempt_ask(void) {

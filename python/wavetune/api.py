@@ -703,6 +703,7 @@ Job = TypedDict("Job", {
     "retry_of": Union["Id", None],
     "winner": Union["JobWinner", None],
     "waiting": Union[str, None],
+    "handed_back": Union[str, None],
     "space": "Space",
     "flagged": Union["Flagged", None],
     "quarantined": Union[str, None],

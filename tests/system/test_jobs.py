@@ -120,8 +120,8 @@ def test_a_listed_job_has_the_members_of_a_single_one_except_space_and_verdict(s
     job, both = submit(SMALL, budget={"device_seconds": 60}, finals={"devices": 2}), (hands("a"), hands("b"))
     wait_until(lambda: [hand.work() for hand in both] and server.get(f"/v1/jobs/{job}")["state"] == "done", 30, "the job to be done")
     alone, listed = server.get(f"/v1/jobs/{job}"), server.get("/v1/jobs")["items"][0]
-    assert alone.keys() - listed.keys() == {"space", "waiting", "flagged", "quarantined", "measurements_removed_at"}
-    assert (alone["waiting"], alone["flagged"], alone["quarantined"], alone["space"]) == (None, None, None, SMALL)
+    assert alone.keys() - listed.keys() == {"space", "waiting", "handed_back", "flagged", "quarantined", "measurements_removed_at"}
+    assert (alone["waiting"], alone["handed_back"], alone["flagged"], alone["quarantined"], alone["space"]) == (None, None, None, None, SMALL)
     assert alone["measurements_removed_at"] is None
     winner = alone.pop("winner")
     assert winner.keys() == {"config", "config_values", "agreement", "interpreted", "verdict", "resources"}

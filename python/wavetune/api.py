@@ -415,6 +415,7 @@ DemandItem = TypedDict("DemandItem", {
     "gain": Union[float, None],
     "saved_ms": Union[float, None],
     "last_at": Union["Time", None],
+    "refused": Union[str, None],
 })
 
 DemandList = TypedDict("DemandList", {
@@ -1028,6 +1029,7 @@ OverrideRequest = TypedDict("OverrideRequest", {
     "config": "Config",
     "reason": str,
     "until": Union[str, None],
+    "unknown": bool,
 }, total=False)
 
 OwnToken = TypedDict("OwnToken", {

@@ -177,7 +177,8 @@ static int command_demand(struct options *options) {
                                               {"misses", "misses", true},
                                               {"hits", "hits", true},
                                               {"saved s", "saved_ms", true, format_seconds},
-                                              {"environment", "environment"}};
+                                              {"environment", "environment"},
+                                              {"refused", "refused", false, cli_format_or_dash}};
   json_int_t top = option_integer(options, "queue");
   cleanup_json json_t *answer = NULL, *body = top ? json_pack("{s:I}", "top", top) : NULL;
   int code = top ? cli_request(options, "POST", "/v1/demand/queue", body, &answer)

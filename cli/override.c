@@ -25,7 +25,7 @@ static int command_override_add(struct options *options) {
   char *const *arguments =
       cli_arguments(options, 2,
                     "state pin or ban and one kernel, by name or hash: wavetune override add ban "
-                    "softmax --values num_warps=8 --reason \"wrong on gfx942\"");
+                    "softmax/online --values LANES=16 --reason \"wrong on gfx942\"");
   cleanup_json json_t *body = NULL, *key = NULL, *config = NULL, *environment = NULL,
                       *answer = NULL;
   struct error error;
@@ -47,6 +47,8 @@ static int command_override_add(struct options *options) {
     json_object_set(body, "key", key);
   if (json_object_size(environment))
     json_object_set(body, "environment", environment);
+  if (option_flag(options, "unknown"))
+    json_put(body, "unknown", json_true());
 
   int code = cli_request_or_json(options, "POST", "/v1/overrides", body, &answer);
   if (answer) {
@@ -87,24 +89,29 @@ static const struct option_spec add_options[] = {
     CLI_TEXT("reason", "TEXT", "why; `override list` and `publish` print it"),
     CLI_TEXT("until", "TIME",
              "when it ends: a time, or how long it lasts, like 30d; default: when it is removed"),
+    CLI_FLAG("unknown",
+             "also where the server does not know the kernel, function or parameter yet"),
     SERVER_OPTIONS,
 };
 static const struct option_spec list_options[] = {OPTION_OUTPUT, SERVER_OPTIONS};
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
-CLI_COMMAND(override_add, "override add", "pin|ban KERNEL", add_options,
-            "pin or ban a config in all releases from now on, and in what containers agree on",
-            .description =
-                "A config that a ban names is not released, whatever pins it; where it won, the "
-                "best of its equals that is not banned takes its place. Of several pins for a key "
-                "the most specific one counts: a kernel's hash before its name, a stated key, then "
-                "more members of the environment, then a stated tag, then the newer one. A pin of "
-                "`publish --pins` is stronger than these. `publish` prints for each key which of "
-                "them it obeyed. They also hold for what containers agree on (serve --agreed): of "
-                "the functions of that kernel's builds, or the function with that name or closure. "
-                "Where no build tells the autotuner's key, a ban with a key holds for all keys of "
-                "the function, and a pin for none. The same override again replaces the reason and "
-                "the time. Needs the role publisher, operator or admin.");
+CLI_COMMAND(
+    override_add, "override add", "pin|ban KERNEL", add_options,
+    "pin or ban a config in all releases from now on, and in what containers agree on",
+    .description =
+        "A config that a ban names is not released, whatever pins it; where it won, the "
+        "best of its equals that is not banned takes its place. Of several pins for a key "
+        "the most specific one counts: a kernel's hash before its name, a stated key, then "
+        "more members of the environment, then a stated tag, then the newer one. A pin of "
+        "`publish --pins` is stronger than these. `publish` prints for each key which of "
+        "them it obeyed. They also hold for what containers agree on (serve --agreed): of "
+        "the functions of that kernel's builds, or the function with that name or closure. "
+        "Where no build tells the autotuner's key, a ban with a key holds for all keys of "
+        "the function, and a pin for none. A kernel or function that the server does not know, and "
+        "a parameter that no "
+        "space of a known kernel has, are refused without --unknown. The same override "
+        "again replaces the reason and the time. Needs the role publisher, operator or admin.");
 CLI_COMMAND(override_list, "override list", "", list_options,
             "list pins and bans, their authors and reasons",
             .description = "Releases and what containers agree on obey them; `wavetune why` shows "

@@ -189,7 +189,8 @@ static int winner_print(struct http_client *client, const json_t *job) {
 
 int job_print(struct http_client *client, const json_t *job) {
   const char *state = cli_member(job, "state"), *reason = cli_member(job, "reason"),
-             *waiting = cli_member(job, "waiting"), *submitted_by = cli_member(job, "submitted_by"),
+             *waiting = cli_member(job, "waiting"), *handed_back = cli_member(job, "handed_back"),
+             *submitted_by = cli_member(job, "submitted_by"),
              *cancelled_by = cli_member(job, "cancelled_by"),
              *removed_at = cli_member(job, "measurements_removed_at");
   printf("job %s  %s  %s", cli_member(job, "job"), cli_member(job, "name"), state);
@@ -199,6 +200,8 @@ int job_print(struct http_client *client, const json_t *job) {
   printf("%s%s\n", *reason ? ": " : "", reason);
   if (*waiting)
     printf("waiting: %s\n", waiting);
+  if (*handed_back && !strstr(reason, handed_back))
+    printf("handed back by an agent: %s\n", handed_back);
   if (*submitted_by)
     printf("submitted by %s at %s\n", submitted_by, cli_member(job, "created_at"));
   if (*cancelled_by)

@@ -1,6 +1,8 @@
 /* The review of a TTGIR module, or of a part of one, line by line. */
 #include "inspect/ttgir_review.h"
 
+#include "inspect/ttgir_lines.h"
+
 #include <inttypes.h>
 
 #include "common/base/error.h"
@@ -339,7 +341,8 @@ static enum { NO_TTGIR, A_PART, A_MODULE } text_kind(struct span rest) {
 }
 
 bool ttgir_is(const char *text, size_t size) {
-  return text_kind((struct span){text, size < TTGIR_SIZE_MAX ? size : TTGIR_SIZE_MAX}) != NO_TTGIR;
+  cleanup_free char *joined = ttgir_lines_join(text, size < TTGIR_SIZE_MAX ? size : TTGIR_SIZE_MAX);
+  return text_kind((struct span){joined, strlen(joined)}) != NO_TTGIR;
 }
 
 static bool text_walk(struct walk *walk, struct span rest, struct error *error) {
@@ -347,6 +350,13 @@ static bool text_walk(struct walk *walk, struct span rest, struct error *error) 
     struct line line = line_take(&rest, number);
     char first = line.text.length ? line.text.text[0] : '\0',
          last = line.text.length ? line.text.text[line.text.length - 1] : '\0';
+    if (line.text.length && !ttgir_line_begins(line.text) &&
+        span_run(line.text, ". ") < line.text.length)
+      return error_set(error,
+                       "line %zu, \"%.*s\", does not begin an operation, nor does it continue one: "
+                       "give whole operations, as Triton prints them",
+                       number, (int)(line.text.length < 60 ? line.text.length : 60),
+                       line.text.text);
     if (is_module(line.text))
       module_read(walk->review, line.text);
     if (first == '#')
@@ -445,9 +455,11 @@ bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_
   cleanup_free struct walk *walk = xcalloc(1, sizeof *walk);
   walk->review = review;
 
-  int kind = text_kind((struct span){text, size});
+  cleanup_free char *joined = ttgir_lines_join(text, size);
+  const struct span all = {joined, strlen(joined)};
+  int kind = text_kind(all);
   walk->is_part = kind == A_PART;
-  if (!text_walk(walk, (struct span){text, size}, error))
+  if (kind != NO_TTGIR && !text_walk(walk, all, error))
     return false;
   if (kind == NO_TTGIR ||
       (kind == A_MODULE && review->num_warps == TTGIR_UNKNOWN && !review->n_layouts))

@@ -2,7 +2,8 @@
  * reveals about a kernel's speed: trips through LDS, conversions of layouts, transposes, moves
  * through LDS in loops, how dots are computed.
  *
- * Operations are read line by line as Triton prints them; loops are scf.for and scf.while by their
+ * Operations are read line by line as Triton prints them, or wrapped as guides do
+ * (inspect/ttgir_lines.h); any other line is refused. Loops are scf.for and scf.while by their
  * braces. Both names of the dialect are known: ttg (since Triton 3.2) and triton_gpu. `ttg.shared`
  * is stated by Tritons that print the module after LDS was allocated; 3.6 does not, and a build's
  * metadata has it.

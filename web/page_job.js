@@ -40,9 +40,10 @@ function inWords(job) {
     verdict = winner?.verdict;
   if (!verdict) {
     const tried = `${integer(job.measured)} of ${plural(job.configs, "config")} ${job.measured === 1 ? "is" : "are"} measured`;
-    if (job.state === "queued") return [`It waits in the queue. ${job.waiting ? `${job.waiting}.` : ""}`];
+    const handed = job.handed_back ? `An agent handed a part of it back: ${job.handed_back}.` : "";
+    if (job.state === "queued") return [`It waits in the queue. ${job.waiting ? `${job.waiting}.` : ""}`, handed];
     if (job.state === "running")
-      return [`It is in the stage ${job.stage}; ${tried}.`, job.waiting ? `Its open leases are not granted: ${job.waiting}.` : ""];
+      return [`It is in the stage ${job.stage}; ${tried}.`, job.waiting ? `Its open leases are not granted: ${job.waiting}.` : "", handed];
     return [
       `It ${job.state === "done" ? "ended without a winner" : job.state === "failed" ? "failed" : "was cancelled"}${job.reason ? `: ${job.reason}` : ""}.`,
       `${tried}.`,
@@ -581,7 +582,9 @@ export async function show({ main, segments: [id], query, signal }) {
   const follow = async () => {
     while (isLive()) {
       try {
-        if (await readEvents(30)) job = await get(`v1/jobs/${id}`, {}, signal);
+        if (!(await readEvents(30))) continue;
+        job = await get(`v1/jobs/${id}`, {}, signal);
+        if (job.handed_back) draw();
       } catch (error) {
         if (signal.aborted || (error instanceof Problem && error.status < 500)) return;
         await new Promise((resolve) => {

@@ -4,41 +4,8 @@
 #include "agent/measure/element.h"
 #include "common/code/gpu_target.h"
 
-/* Limits of the runtimes: HIP counts a dimension's threads in 32 bits, CUDA a grid's extents in
- * 31. */
-#define EXTENT_MAX INT32_MAX
+/* HIP counts a dimension's threads in 32 bits. */
 #define DIMENSION_THREADS_MAX UINT32_MAX
-
-bool facts_scope_add(const struct space_facts *facts, struct scope *scope, struct error *error) {
-  return key_scope_add(facts->key, scope, error) &&
-         scope_add(scope, "gpu_name", value_string(facts->gpu_name), error) &&
-         scope_add(scope, "arch", value_string(facts->arch), error);
-}
-
-bool scalar_evaluate(const struct argument *argument, const struct scope *scope, struct value *ret,
-                     struct error *error) {
-  cleanup_expr struct expr *expr = NULL;
-  struct value value;
-  if (argument->literal.type != VALUE_NONE) { /* kernel_of_case has checked it */
-    *ret = argument->literal;
-    return true;
-  }
-  if (!expr_parse(argument->value, &expr, error) ||
-      !expr_bind(expr, scope->names, scope->n, error) ||
-      !expr_eval(expr, scope->values, &value, error))
-    return error_prefix(error, "argument \"%s\": ", argument->name);
-
-  int64_t integer = value.type == VALUE_BOOL  ? value.boolean
-                    : value.type == VALUE_INT ? value.integer
-                                              : 0;
-  if ((value.type != VALUE_BOOL && value.type != VALUE_INT) ||
-      !dtype_holds(argument->dtype, integer))
-    return error_set(error, "argument \"%s\": %.80s does not give a value of %s", argument->name,
-                     argument->value, dtype_name(argument->dtype));
-
-  *ret = value_int(integer);
-  return true;
-}
 
 bool scalar_store(const struct argument *argument, const struct scope *scope, uint64_t *ret_scalar,
                   struct error *error) {
@@ -61,7 +28,7 @@ static bool extents_evaluate(const char *what, char *const *texts, size_t n,
                              struct error *error) {
   for (size_t i = 0; i < 3; i++) {
     int64_t extent = 1;
-    if (i < n && !expr_int_in_scope(texts[i], scope, min, EXTENT_MAX, &extent, error))
+    if (i < n && !expr_int_in_scope(texts[i], scope, min, LAUNCH_EXTENT_MAX, &extent, error))
       return error_prefix(error, "%s[%zu]: ", what, i);
     extents[i] = (uint32_t)extent;
   }
@@ -102,7 +69,7 @@ static bool grid_make(const struct kernel *kernel, const struct launch_spec *spe
     grid[i] = (uint32_t)spec->grid.all[i];
 
   int64_t along_x = (int64_t)grid[0] * spec->cluster;
-  bool is_too_large = along_x > EXTENT_MAX ||
+  bool is_too_large = along_x > LAUNCH_EXTENT_MAX ||
                       __builtin_mul_overflow(along_x, (int64_t)grid[1], &workgroups) ||
                       __builtin_mul_overflow(workgroups, (int64_t)grid[2], &workgroups);
   grid[0] = is_too_large ? grid[0] : (uint32_t)along_x;
@@ -184,8 +151,8 @@ enum outcome launch_plan_make(const struct device *device, const struct kernel *
       !scope_add(scope, "warp_size", value_int(device->warp_size), error) ||
       !block_make(kernel, spec, scope, plan.geometry.block, &threads, error))
     return OUTCOME_RUNTIME;
-  if (kernel->launch.shared_bytes &&
-      !expr_int_in_scope(kernel->launch.shared_bytes, scope, 0, EXTENT_MAX, &shared_bytes, error)) {
+  if (kernel->launch.shared_bytes && !expr_int_in_scope(kernel->launch.shared_bytes, scope, 0,
+                                                        LAUNCH_EXTENT_MAX, &shared_bytes, error)) {
     error_prefix(error, "\"shared_bytes\": ");
     return OUTCOME_RUNTIME;
   }

@@ -23,18 +23,9 @@ struct launch_plan {
   size_t n_scratch;                       /* null pointers after them */
 };
 
-/* Adds the names that every expression may read: key, gpu_name and arch. */
-must_check bool facts_scope_add(const struct space_facts *facts, struct scope *scope,
-                                struct error *error);
-
 /* In the functions below `scope` holds key, config, gpu_name and arch. */
 
-/* Evaluates a scalar argument: *ret is an int or, of a case, perhaps a float. Refuses other values,
- * and those that the argument's type cannot hold. */
-must_check bool scalar_evaluate(const struct argument *argument, const struct scope *scope,
-                                struct value *ret, struct error *error);
-
-/* The same, written as the argument's type; the rest of *ret_scalar is zero. */
+/* scalar_evaluate, written as the argument's type; the rest of *ret_scalar is zero. */
 must_check bool scalar_store(const struct argument *argument, const struct scope *scope,
                              uint64_t *ret_scalar, struct error *error);
 

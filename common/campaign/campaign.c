@@ -95,7 +95,9 @@ static void screen_failed(const struct campaign_facts *facts, const struct campa
   }
 
   step->kind = CAMPAIGN_FAILED;
-  if (measured == 0)
+  if (measured == 0 && race->example)
+    error_set(&step->reason, "none of its configs was measured; one was %.300s", race->example);
+  else if (measured == 0)
     error_set(&step->reason,
               "the budget was spent before any config was measured, and opening the kernel took "
               "%.3g device-seconds; %s",

@@ -268,6 +268,18 @@ static bool lines_read(const struct cache_file *file, json_t *validators, struct
   return true;
 }
 
+/* The length of the MAJOR.MINOR.PATCH that the text begins with, each of one or two digits; 0: it
+ * begins with something else. */
+static size_t release_length(const char *text) {
+  static const char pattern[] = "^([0-9]{1,2}\\.[0-9]{1,2}\\.[0-9]{1,2})([^0-9]|$)";
+  regmatch_t matches[2] = {{0}};
+  regex_t release;
+  ALWAYS(regcomp(&release, pattern, REG_EXTENDED) == 0);
+  bool has_one = regexec(&release, text, 2, matches, 0) == 0;
+  regfree(&release);
+  return has_one ? (size_t)matches[1].rm_eo : 0;
+}
+
 static bool tunableop_read(const struct import_request *request, const struct cache_file *file,
                            struct imported *imported, struct error *error) {
   cleanup_json json_t *validators = json_array();
@@ -283,14 +295,18 @@ static bool tunableop_read(const struct import_request *request, const struct ca
         error,
         "it has no validators, so TunableOp would not accept it, and its environment is not known");
 
-  /* PT_VERSION is torch's; GCN_ARCH_NAME is the arch with features after ':'. The others are of
-   * libraries. */
+  /* PT_VERSION is torch's; GCN_ARCH_NAME is the arch with features after ':'. ROCM_VERSION is the
+   * release with a build, 6.4.1.0-83-1a2b3c, or in older versions HIP's, 6.2.41133-1a2b3c, whose
+   * third number is no release's. The others are of libraries. */
   cleanup_json json_t *object = validators_object(validators);
   const char *torch = json_string_value(json_object_get(object, "PT_VERSION")),
              *arch = json_string_value(json_object_get(object, "GCN_ARCH_NAME"));
+  const char *rocm = json_string_value(json_object_get(object, "ROCM_VERSION"));
   json_t *environment = json_object();
   if (torch)
     json_put(environment, "torch", json_string(torch));
+  if (rocm && release_length(rocm))
+    json_put(environment, "rocm", json_stringn(rocm, release_length(rocm)));
   if (arch && strcspn(arch, ":") > 0)
     json_put(environment, "arch", json_stringn(arch, strcspn(arch, ":")));
   if (!imported_set_environment(imported, environment, error))

@@ -10,7 +10,6 @@
 /* The defaults of numpy.allclose. */
 #define RTOL_DEFAULT 1e-5
 #define ATOL_DEFAULT 1e-8
-#define ELEMENTS_MAX ((int64_t)1 << 40)
 
 /* Facts of the device. Every expression may use the first FACTS, launches may use all. */
 #define FACTS 2
@@ -399,27 +398,6 @@ void kernel_free(struct kernel *kernel) {
   json_decref(kernel->json);
   record_release(&manifest_record, kernel);
   free(kernel);
-}
-
-bool argument_elements(const struct argument *argument, const struct scope *scope,
-                       int64_t *ret_elements, struct error *error) {
-  ALWAYS(argument->is_buffer);
-  int64_t elements = 1;
-  if (!argument->n_dimensions)
-    return error_set(error, "the kernel is captured: a build's case states how large \"%s\" is",
-                     argument->name);
-  for (size_t i = 0; i < argument->n_dimensions; i++) {
-    int64_t extent;
-    if (!expr_int_in_scope(argument->shape[i], scope, 1, ELEMENTS_MAX, &extent, error))
-      return error_prefix(error, "extent %zu of argument \"%s\", %.80s: ", i, argument->name,
-                          argument->shape[i]);
-    if (extent > ELEMENTS_MAX / elements)
-      return error_set(error, "argument \"%s\" would have more than 2^40 elements", argument->name);
-    elements *= extent;
-  }
-
-  *ret_elements = elements;
-  return true;
 }
 
 static bool parameter_fits(const struct kernel *kernel, const struct parameter *parameter,

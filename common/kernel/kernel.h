@@ -153,9 +153,41 @@ must_check bool kernel_accepts(const struct kernel *kernel, const struct key *ke
 must_check bool kernel_space_is_plain(const struct kernel *kernel, const struct space *space,
                                       struct error *error);
 
+/* Evaluating a manifest (kernel_key.c). A scope holds the key, gpu_name and arch; for scalars also
+ * a config. */
+
+/* The largest extent of a grid or a block: CUDA counts them in 31 bits. */
+#define LAUNCH_EXTENT_MAX INT32_MAX
+
+/* Adds the names that every expression may read: key, gpu_name and arch. */
+must_check bool facts_scope_add(const struct space_facts *facts, struct scope *scope,
+                                struct error *error);
+
 /* The number of elements of a buffer, at most 2^40. */
 must_check bool argument_elements(const struct argument *argument, const struct scope *scope,
                                   int64_t *ret_elements, struct error *error);
+
+/* Evaluates a scalar argument: *ret is an int or, of a case, perhaps a float. Refuses other values,
+ * and those that the argument's type cannot hold. */
+must_check bool scalar_evaluate(const struct argument *argument, const struct scope *scope,
+                                struct value *ret, struct error *error);
+
+/* What a device must be known to have before launches are evaluated; 0: not known. */
+struct launch_facts {
+  struct space_facts facts;
+  int64_t cus, warp_size;
+};
+
+/* Whether the key gives every buffer its extents; and with a config, whether scalars, defines,
+ * block and grid have values that an agent accepts. Both refuse only what every agent refuses:
+ * launches are not evaluated where a fact is not known, and a grid that reads the occupancy must
+ * have a value for one that a device may have. Pointers are those of a job: the member of the key
+ * that the expression reads, "/key" where it reads several, and "/kernel" where it reads none. */
+must_check bool kernel_takes_key(const struct kernel *kernel, const struct launch_facts *facts,
+                                 struct error *error);
+must_check bool kernel_takes_config(const struct kernel *kernel, const struct space *space,
+                                    uint64_t config, const struct launch_facts *facts,
+                                    struct error *error);
 
 /* Names and paths in manifests and kernel folders. Threads: pure functions. */
 #define IDENTIFIER_MAX 128

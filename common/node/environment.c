@@ -80,7 +80,7 @@ json_t *environment_missing(const struct environment *environment) {
   const struct {
     const char *name;
     bool is_stated;
-  } members[] = {{"platform", platforms_count(environment) > 0},
+  } members[] = {{"rocm or cuda", platforms_count(environment) > 0},
                  {"gpu", environment->gpu},
                  {"arch", environment->arch},
                  {"compute_units", environment->compute_units > 0},

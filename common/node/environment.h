@@ -41,7 +41,7 @@ struct environment environment_copy(const struct environment *environment);
 /* Whether an agent may report it: one platform, gpu, arch, compute_units and partition stated. */
 must_check bool environment_is_full(const struct environment *environment, struct error *error);
 
-/* Names of the members of a full environment that this one lacks, "platform" for rocm, cuda or cpu;
+/* Names of the members of a full environment that this one lacks, "rocm or cuda" for the platform;
  * a new reference. */
 must_check json_t *environment_missing(const struct environment *environment);
 

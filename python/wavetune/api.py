@@ -415,6 +415,7 @@ DemandItem = TypedDict("DemandItem", {
     "gain": Union[float, None],
     "saved_ms": Union[float, None],
     "last_at": Union["Time", None],
+    "refused": Union[str, None],
 })
 
 DemandList = TypedDict("DemandList", {
@@ -704,6 +705,7 @@ Job = TypedDict("Job", {
     "retry_of": Union["Id", None],
     "winner": Union["JobWinner", None],
     "waiting": Union[str, None],
+    "handed_back": Union[str, None],
     "space": "Space",
     "flagged": Union["Flagged", None],
     "quarantined": Union[str, None],
@@ -1028,6 +1030,7 @@ OverrideRequest = TypedDict("OverrideRequest", {
     "config": "Config",
     "reason": str,
     "until": Union[str, None],
+    "unknown": bool,
 }, total=False)
 
 OwnToken = TypedDict("OwnToken", {

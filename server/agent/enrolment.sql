@@ -49,7 +49,8 @@ WITH before AS MATERIALIZED (
     ON CONFLICT (id) DO UPDATE
     SET boot = excluded.boot, name = excluded.name, version = excluded.version,
         machine = excluded.machine, trusted_keys = excluded.trusted_keys,
-        token_id = COALESCE(excluded.token_id, agents.token_id), last_seen = now()
+        token_id = COALESCE(excluded.token_id, agents.token_id), last_seen = now(),
+        enrolled_at = now()
 )
 SELECT COALESCE((SELECT boot FROM before), '') AS boot_before;
 

@@ -106,7 +106,7 @@ struct demand_wanted {
   int64_t id;
   struct digest kernel;
   enum regime regime;
-  char *name, *tag, *last_at;
+  char *name, *tag, *last_at, *refused;
   json_t *key, *environment;
   int64_t hits, misses;
   double tuning_ms, kernel_ms, gain, saved_ms;
@@ -129,6 +129,8 @@ static const struct field wanted_fields[] = {
     FIELD(NUMBER, gain, FIELD_ANSWER),
     FIELD(NUMBER, saved_ms, FIELD_ANSWER),
     FIELD(TIME, last_at, FIELD_ANSWER),
+    FIELD(TEXT, refused, FIELD_ANSWER,
+          .about = "why no job was queued, until an agent of the environment enrols"),
     FIELD(JSON, space, FIELD_NO_JSON),
     FIELD(INTEGER, budget_ms, FIELD_NO_JSON),
 };
@@ -261,20 +263,22 @@ void route_demand_post(struct worker *worker, struct request *request) {
 
 /* Queueing */
 
-bool demand_wanted_read(struct db *db, int64_t limit, bool of_policy, struct db_rows **ret_rows,
-                        struct error *error) {
+bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use,
+                        struct db_rows **ret_rows, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "limit", limit);
   bind_number(&parameters, "gain", DEMAND_GAIN);
-  bind_bool(&parameters, "of_policy", of_policy);
+  bind_bool(&parameters, "is_list", use == DEMAND_LIST);
+  bind_bool(&parameters, "of_policy", use == DEMAND_POLICY);
   return db_run(db, &sql_demand_wanted, &parameters, ret_rows, error);
 }
 
-bool demand_decide(struct db *db, int64_t id, int64_t job, const char *refused,
+bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *refused,
                    struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "id", id);
-  bind_text(&parameters, "refused", refused);
+  bind_text(&parameters, "refused", job ? NULL : refused->message);
+  bind_bool(&parameters, "waits", !job && refused->kind == ERROR_UNAVAILABLE);
   if (job)
     bind_integer(&parameters, "job", job);
   else
@@ -291,7 +295,7 @@ void route_demand_get(struct worker *worker, struct request *request) {
   if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
     return;
 
-  if (!demand_wanted_read(worker->db, limit, false, &rows, &error))
+  if (!demand_wanted_read(worker->db, limit, DEMAND_LIST, &rows, &error))
     answer_failure(request, &error);
   else
     request_answer_json(request, 200,
@@ -325,11 +329,12 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
 }
 
 /* Queues jobs for the first `top` untuned keys. A key whose job is refused is tried again after a
- * day. *ret_answers: [{"kernel", "name", "key", "job" or "refused"}]. */
+ * day, or when an agent has enrolled that it waits for. *ret_answers: [{"kernel", "name", "key",
+ * "job" or "refused"}]. */
 static bool demand_queue(struct worker *worker, int64_t top, const struct author *author,
                          json_t **ret_answers, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  if (!demand_wanted_read(worker->db, top, false, &rows, error))
+  if (!demand_wanted_read(worker->db, top, DEMAND_QUEUE, &rows, error))
     return false;
 
   size_t n;
@@ -350,7 +355,7 @@ static bool demand_queue(struct worker *worker, int64_t top, const struct author
                                          .key = wanted->key,
                                          .job = job ? job : FIELD_NONE};
     ALWAYS(json_array_append_new(answers, record_write(&demand_queued_record, &queued)) == 0);
-    ok = demand_decide(worker->db, wanted->id, job, queued.refused, error);
+    ok = demand_decide(worker->db, wanted->id, job, &refused, error);
   }
 
   db_records_free(&demand_item_record, all, n);

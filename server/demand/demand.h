@@ -66,11 +66,13 @@ void demand_report_release(struct demand_report *report);
 #define cleanup_demand_report __attribute__((cleanup(demand_report_release)))
 
 /* The untuned keys that were missed and are not decided yet, those that save most GPU time first;
- * for the policy (server/policy/) only those that it covers. */
-must_check bool demand_wanted_read(struct db *db, int64_t limit, bool of_policy,
+ * for a list also those that wait for an agent to enrol, for the policy (server/policy/) only those
+ * that it covers. */
+enum demand_use { DEMAND_LIST, DEMAND_QUEUE, DEMAND_POLICY };
+must_check bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use,
                                    struct db_rows **ret_rows, struct error *error);
-/* Notes the job that was queued for a key (0: none), or why there is none. */
-must_check bool demand_decide(struct db *db, int64_t id, int64_t job, const char *refused,
+/* Notes the job that was queued for a key, or where that is 0, why there is none (job_wish.h). */
+must_check bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *refused,
                               struct error *error);
 
 #endif

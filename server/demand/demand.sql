@@ -49,7 +49,8 @@ SET hits = least(d.hits, :total_max::bigint) + excluded.hits,
     policy_image = CASE WHEN excluded.policy_token IS NULL THEN d.policy_image
                         ELSE excluded.policy_image END;
 
--- Untuned keys that were missed and are not decided yet, with the space and the budget of the
+-- Untuned keys that were missed and are not decided yet, of a list (:is_list) also those that wait
+-- until an agent enrols whose hardware their environment names; with the space and the budget of the
 -- kernel's newest done job that tuned. A key is tuned when a done job has a winner for it in the
 -- deployment's environment, or in one that agrees with the members that it states. That is checked
 -- last, key by key in the order of the ranking until there are enough, by the index of jobs:
@@ -57,11 +58,22 @@ SET hits = least(d.hits, :total_max::bigint) + excluded.hits,
 -- tokens and images missed, where it may make jobs, and whose kernel was tuned before.
 -- name: demand_wanted
 WITH open AS (
-    SELECT *
+    SELECT d.*, w.is_decided
     FROM demand d
+    CROSS JOIN LATERAL (
+        SELECT d.decided_at > now() - interval '1 day'
+               AND NOT (d.waits
+                        AND EXISTS (SELECT
+                                    FROM agents a
+                                    JOIN devices v ON v.agent = a.id
+                                    JOIN environments e ON e.id = v.environment_id
+                                    WHERE a.enrolled_at > d.decided_at
+                                      AND e.identity::jsonb
+                                          @> (d.environment::jsonb - 'torch' - 'triton')))
+               AS is_decided) w
     WHERE d.misses > 0
       AND d.job_id IS NULL
-      AND (d.decided_at IS NULL OR d.decided_at < now() - interval '1 day')
+      AND (w.is_decided IS NOT TRUE OR (:is_list::boolean AND d.waits))
       AND (NOT :of_policy::boolean
            OR (EXISTS (SELECT
                        FROM policy p
@@ -119,7 +131,8 @@ WITH open AS (
     LIMIT :limit::bigint
 )
 SELECT r.id, r.kernel, k.name, r.tag, r.regime, r.key, r.environment, r.hits, r.misses, r.tuning_ms,
-       r.kernel_ms, r.gain, r.saved_ms, rfc3339(r.last_at) AS last_at, j.space, j.budget_ms,
+       r.kernel_ms, r.gain, r.saved_ms, rfc3339(r.last_at) AS last_at,
+       CASE WHEN r.is_decided THEN r.refused END AS refused, j.space, j.budget_ms,
        'demand' AS source, r.policy_image AS image, r.refused AS not_queued, j.configs,
        j.configs * kernel_config_us(r.kernel) / 1e6 AS device_seconds
 FROM wanted r
@@ -137,7 +150,7 @@ ORDER BY r.saved_ms DESC, r.misses DESC, r.id;
 
 -- name: demand_decided
 UPDATE demand
-SET job_id = :job::bigint, refused = :refused, decided_at = now()
+SET job_id = :job::bigint, refused = :refused, waits = :waits::boolean, decided_at = now()
 WHERE id = :id::bigint;
 
 -- name: demand_queued_lately

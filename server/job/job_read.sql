@@ -82,6 +82,11 @@ SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_
         ) last)
     END AS winner_resources,
     w.flagged, w.quarantined, s.space::json AS space,
+    (SELECT l.handed_back
+     FROM leases l
+     WHERE l.job_id = j.id AND l.handed_back IS NOT NULL AND l.fruitless > 0
+     ORDER BY l.granted_at DESC
+     LIMIT 1) AS handed_back,
     (SELECT rfc3339(CASE WHEN j.id < p.end_job THEN p.emptied_at END)
      FROM measurement_partitions p
      WHERE p.first_job <= j.id

@@ -59,7 +59,7 @@ struct job_summary {
   struct job_winner winner;
   /* Of a single job: */
   json_t *space, *flagged;
-  char *waiting, *quarantined, *measurements_removed_at;
+  char *waiting, *handed_back, *quarantined, *measurements_removed_at;
 };
 
 /* clang-format off */
@@ -121,6 +121,8 @@ static const struct field job_fields[] = {
     SUMMARY_FIELDS,
     FIELD(RECORD, winner, FIELD_ANSWER, .of = &job_winner_record),
     FIELD(TEXT, waiting, FIELD_ANSWER, .about = "why its open leases are not granted"),
+    FIELD(TEXT, handed_back, FIELD_ANSWER,
+          .about = "why an agent handed back a lease of which nothing was measured since"),
     FIELD(JSON, space, ALWAYS_THERE, .schema = "{\"$ref\": \"#/components/schemas/Space\"}"),
     FIELD(JSON, flagged, FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Flagged\"}"),
     FIELD(TEXT, quarantined, FIELD_ANSWER),

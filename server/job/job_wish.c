@@ -31,7 +31,8 @@ bool job_wish_submit(struct worker *worker, const struct job_wish *wish,
   }
 
   if (json_integer_value(json_object_get(submission.agents, "matching")) == 0) {
-    error_set(refused, "no live agent matches its environment, so a job would only wait");
+    error_of_at(refused, ERROR_UNAVAILABLE, "",
+                "no live agent matches its environment, so a job would only wait");
     return true;
   }
 

@@ -17,7 +17,8 @@ struct job_wish {
 };
 
 /* Makes the job, or finds it where it is there already. *ret_job: 0 when it was refused for the
- * reason in *refused. Fails only if the database does. */
+ * reason in *refused, whose kind is ERROR_UNAVAILABLE where an agent that enrols would change that.
+ * Fails only if the database does. */
 must_check bool job_wish_submit(struct worker *worker, const struct job_wish *wish,
                                 const struct author *author, int64_t *ret_job,
                                 struct error *refused, struct error *error);

@@ -1,6 +1,7 @@
 /* Checking and planning jobs that are submitted. Memory and threads: submit.h. */
 #include "server/job/submit.h"
 
+#include "common/code/gpu_target.h"
 #include "server/job/jobs.h"
 #include "server/kernel/kernels.h"
 
@@ -114,6 +115,7 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
   if (!match_build(&submission->environment, &submission->key, builds, &build, error))
     return false;
 
+  submission->kernel = kernel;
   columns_set(submission, build);
   submission->sizing = (struct lease_sizing){
       entry->config_us, server_options(worker->server)->lease_target_ms * 1000,
@@ -222,9 +224,13 @@ bool submission_pays(const struct submission *submission, struct error *error) {
 
 bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error) {
   struct lease_plan *plan = &submission->plan;
-  struct space_facts facts = {&submission->key, submission->environment.gpu,
-                              submission->environment.arch};
-  if (!poison_allows(&submission->poison, submission->default_config, error))
+  const struct environment *environment = &submission->environment;
+  const struct gpu_target *target = gpu_target_find(environment->arch);
+  struct space_facts facts = {&submission->key, environment->gpu, environment->arch};
+  const struct launch_facts launch = {facts, environment->compute_units,
+                                      target ? target->warp_size : 0};
+  if (!poison_allows(&submission->poison, submission->default_config, error) ||
+      !kernel_takes_key(submission->kernel, &launch, error))
     return false;
 
   bool ok = submission->request.search.wanted
@@ -236,6 +242,10 @@ bool submission_plan(struct submission *submission, uint64_t points_max, struct 
   if (!ok) {
     lease_plan_release(plan);
     return error_pointer_prefix(error, "/space");
+  }
+  if (!kernel_takes_config(submission->kernel, submission->space, plan->baseline, &launch, error)) {
+    lease_plan_release(plan);
+    return false;
   }
 
   submission->known.configs = (int64_t)plan->configs;

@@ -23,6 +23,7 @@ struct job_incumbent {
 struct submission {
   struct job_request request;
   int64_t retry_of; /* the failed or cancelled job whose identity it takes over; 0: none */
+  const struct kernel *kernel; /* the catalog's */
   struct key key;
   struct space *space;
   struct environment environment;
@@ -78,7 +79,7 @@ must_check bool submission_pays(const struct submission *submission, struct erro
 
 /* Cuts a new job into leases. A space that is searched is not enumerated; any other may have at
  * most `points_max` points. Refuses a poisoned kernel and a poisoned default; no other poisoned
- * config becomes the baseline. */
+ * config becomes the baseline. Refuses a key with which no agent could launch the baseline. */
 must_check bool submission_plan(struct submission *submission, uint64_t points_max,
                                 struct error *error);
 

@@ -18,11 +18,13 @@ static const struct field lease_fields[] = {
     RECORD_FIELD(INTEGER, struct lease, fruitless),
     RECORD_FIELD(INTEGER, struct lease, epoch_opening_us),
     RECORD_FIELD(BOOL, struct lease, has_budget),
+    RECORD_FIELD(TEXT, struct lease, handed_back),
+    RECORD_FIELD(INTEGER, struct lease, handed_back_times),
     RECORD_FIELD(DIGEST, struct lease, hardware_digest),
 };
 static const struct record lease_record = RECORD(NULL, struct lease, lease_fields);
 
-void lease_release(struct lease *lease) { config_ranges_release(&lease->remaining); }
+void lease_release(struct lease *lease) { record_release(&lease_record, lease); }
 
 bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
                 struct error *error) {
@@ -59,6 +61,7 @@ bool lease_give_up(struct db *db, const struct given_up *given, struct error *er
   bind_integer(&parameters, "lease", given->lease);
   bind_ranges(&parameters, "given", configs);
   bind_text(&parameters, "detail", given->detail);
+  bind_bool(&parameters, "was_run", given->was_run);
   if (given->config >= 0)
     bind_integer(&parameters, "config", given->config);
   else
@@ -74,8 +77,9 @@ bool lease_give_up(struct db *db, const struct given_up *given, struct error *er
                                 .from = lease.state,
                                 .to = lease_state_after(&lease.remaining, configs, lease.state),
                                 .less = *configs,
-                                .is_split = lease.state == LEASE_HELD,
-                                .outcomes[OUTCOME_RUNTIME] = (int64_t)config_ranges_count(configs)};
+                                .is_split = lease.state == LEASE_HELD};
+  if (given->was_run)
+    change.outcomes[OUTCOME_RUNTIME] = (int64_t)config_ranges_count(configs);
   return lease_change_state(db, &change, 1, error);
 }
 

@@ -23,6 +23,8 @@ struct lease {
   int64_t
       epoch_opening_us; /* device time that opening the kernel took in this epoch, as reported */
   bool has_budget;      /* its job has a budget */
+  char *handed_back;    /* the reason that an agent gave last; NULL: none did */
+  int64_t handed_back_times; /* how often in a row it was this one */
   struct digest hardware_digest;
 };
 void lease_release(struct lease *lease);
@@ -36,6 +38,7 @@ struct given_up {
   int64_t lease;
   int64_t config; /* -1: all that remain */
   int64_t poison; /* the entry of the ledger that has it; 0: its own job's losses, or the lease's */
+  bool was_run;   /* else it does not count as measured */
   const char *detail;
 };
 /* Nothing, unless the lease is open and has the config. What the ledger has is taken from a held

@@ -97,7 +97,7 @@ WHERE id = (
 -- Locks a lease and reads the columns that decisions need.
 -- name: lease_lock
 SELECT l.id, l.job_id, l.owner_id, l.state, l.epoch, l.stage, l.remaining, l.fruitless,
-       l.epoch_opening_us,
+       l.epoch_opening_us, l.handed_back, l.handed_back_times,
        j.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest
 FROM leases l
 JOIN jobs j ON j.id = l.job_id

@@ -148,14 +148,43 @@ FROM leases
 WHERE id = :lease::bigint
 RETURNING device_class, owner_id, priority, job_id, id;
 
+-- Keeps why a lease is handed back. Its job gets an event for each reason that it has none of.
+-- Reasons that differ in numbers only, as in how much memory is free, are the same.
+-- name: lease_note_handed_back
+WITH noted AS (
+    UPDATE leases
+    SET handed_back = left(:reason, 1000),
+        handed_back_times = CASE WHEN without_numbers(handed_back)
+                                      = without_numbers(left(:reason, 1000))
+                                 THEN handed_back_times ELSE 0 END + 1
+    WHERE id = :lease::bigint
+    RETURNING id, job_id, epoch, agent, device, handed_back),
+counter AS (
+    UPDATE jobs
+    SET events = events + 1
+    FROM noted
+    WHERE jobs.id = noted.job_id
+      AND NOT EXISTS (SELECT
+                      FROM job_events e
+                      WHERE e.job_id = noted.job_id AND e.kind = 'handed_back'
+                        AND without_numbers(e.detail ->> 'reason')
+                            = without_numbers(noted.handed_back))
+    RETURNING jobs.events, noted.*)
+INSERT INTO job_events (job_id, event, kind, detail)
+SELECT job_id, events, 'handed_back',
+       json_build_object('lease', id::text, 'epoch', epoch, 'agent', agent, 'device', device,
+                         'reason', handed_back)
+FROM counter;
+
 -- The measurements that the server writes have negative seqs and no body, so that they never
--- collide with an agent's.
+-- collide with an agent's. Those of configs that were not run have no agent.
 -- name: lease_give_up
 WITH written AS (
     INSERT INTO measurements (job_id, lease_id, epoch, seq, config, stage, round, process, agent,
                               device, outcome, detail, late)
-    SELECT l.job_id, l.id, l.epoch, -1 - c.config, c.config, l.stage, l.round, l.process, l.agent,
-           l.device, 'runtime', :detail, false
+    SELECT l.job_id, l.id, l.epoch, -1 - c.config, c.config, l.stage, l.round, l.process,
+           CASE WHEN :was_run::boolean THEN l.agent END,
+           CASE WHEN :was_run::boolean THEN l.device END, 'runtime', :detail, false
     FROM leases l
     CROSS JOIN LATERAL (
         SELECT generate_series(lower(r), upper(r) - 1) AS config

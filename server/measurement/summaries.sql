@@ -15,8 +15,9 @@ UNION
 (SELECT * FROM correct WHERE config IN (:always_0::bigint, :always_1::bigint))
 ORDER BY ratio, config;
 
+-- Configs that were given up and not run have an example, and do not count.
 -- name: measurements_screen_outcomes
-SELECT outcome, count(*) AS n, min(left(detail, 300)) FILTER (WHERE outcome <> 'correct') AS example
+SELECT outcome, count(agent) AS n, min(left(detail, 300)) FILTER (WHERE outcome <> 'correct') AS example
 FROM measurements
 WHERE job_id = :job::bigint AND stage = :stage::stage AND NOT late
 GROUP BY outcome

@@ -362,7 +362,8 @@ static bool lease_hits_give_up(struct db *db, int64_t lease, const struct poison
     cleanup_free char *detail = xasprintf(
         "skipped: poisoned on this hardware, by entry %lld of the ledger: %s; " RELEASE_IT,
         (long long)hit->entry, hit->reason, (long long)hit->entry);
-    const struct given_up given = {lease, (int64_t)hit->config, hit->entry, detail};
+    const struct given_up given = {
+        .lease = lease, .config = (int64_t)hit->config, .poison = hit->entry, .detail = detail};
     if (!lease_give_up(db, &given, error))
       return false;
   }

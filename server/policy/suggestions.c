@@ -78,7 +78,7 @@ static bool suggestions_read(struct db *db, int64_t limit, bool is_listed, struc
   bind_integer(&parameters, "retry_s", POLICY_RETRY_S);
   bind_bool(&parameters, "is_listed", is_listed);
   if (!db_run(db, &sql_policy_captures, &parameters, &captures, error) ||
-      !demand_wanted_read(db, limit - db_count(captures), true, &demand, error))
+      !demand_wanted_read(db, limit - db_count(captures), DEMAND_POLICY, &demand, error))
     return false;
 
   ret->n = (size_t)db_count(captures) + (size_t)db_count(demand);
@@ -143,7 +143,7 @@ static bool job_make(struct worker *worker, const struct suggestion *one, double
                                   .key = one->key,
                                   .job = job ? job : FIELD_NONE};
   if (string_equal(one->source, "demand"))
-    return demand_decide(worker->db, one->id, job, why, error);
+    return demand_decide(worker->db, one->id, job, refused, error);
 
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "id", one->id);

@@ -16,6 +16,30 @@ SET reason = excluded.reason, until = excluded.until, made_by = excluded.made_by
     made_by_id = excluded.made_by_id, made_at = now()
 RETURNING id, rfc3339(until) AS until, xmax = 0 AS created;
 
+-- Whether a name or hash (:digest, else null) is that of a kernel or function.
+-- name: override_subject
+SELECT EXISTS (SELECT FROM kernels WHERE name = :kernel OR hash = :digest::bytea)
+       OR EXISTS (SELECT FROM builds WHERE closure = :kernel)
+       OR EXISTS (SELECT FROM captured_functions WHERE name = :kernel OR closure = :digest)
+       OR EXISTS (SELECT FROM evidence WHERE name = :kernel OR function = :digest) AS is_known;
+
+-- name: override_kernel_names
+SELECT DISTINCT name FROM kernels ORDER BY name LIMIT 10000;
+
+-- The parameters of the spaces and imported configs of the kernels with a name or hash.
+-- name: override_parameters
+WITH named AS MATERIALIZED (
+    SELECT hash FROM kernels WHERE name = :kernel OR hash = :digest::bytea)
+SELECT json_object_keys(COALESCE(s.space::json -> 'parameters', s.space::json -> 'configs' -> 0))
+           AS name
+FROM spaces s
+WHERE s.digest IN (SELECT j.space_digest FROM jobs j JOIN named ON j.kernel = named.hash)
+UNION
+SELECT json_object_keys(i.config)
+FROM imports i
+JOIN named ON i.kernel = named.hash
+ORDER BY name;
+
 -- name: override_remove
 DELETE FROM overrides
 WHERE id = :id::bigint

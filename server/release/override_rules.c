@@ -26,6 +26,8 @@ static const struct field request_fields[] = {
     FIELD(TEXT, until, .most = TEXT_MAX,
           .about = "when it ends: a time, or how long it lasts, like 30d; absent: when it is "
                    "removed"),
+    FIELD(BOOL, unknown, FIELD_NOT_NULL,
+          .about = "also for a kernel, function or parameter that the server does not know"),
 };
 #undef FIELD
 const struct record override_request_record =

@@ -45,6 +45,62 @@ bool overrides_load(struct db *db, const struct environment *environment, const 
   return true;
 }
 
+/* The texts of the column `name`, borrowed from the rows. */
+static const char **names_of(const struct db_rows *rows) {
+  const char **names = xcalloc((size_t)db_count(rows) + 1, sizeof *names);
+  for (int row = 0; row < db_count(rows); row++)
+    names[row] = db_get(rows, row, "name");
+  return names;
+}
+
+/* Refuses an override that would change nothing: of a kernel or function, or of a known kernel's
+ * parameter, that the server does not know. A kernel without jobs and imports may have any
+ * parameters. */
+static bool override_names_something(struct db *db, const struct override *wanted,
+                                     struct error *error) {
+  static const char anyway[] = "; to state it nevertheless, send \"unknown\": true (--unknown)";
+  cleanup_rows struct db_rows *subject = NULL, *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  struct digest digest;
+  const char *name;
+  json_t *value;
+  bind_text(&parameters, "kernel", wanted->kernel);
+  if (digest_parse(wanted->kernel, &digest))
+    bind_digest(&parameters, "digest", &digest);
+  else
+    bind_text(&parameters, "digest", NULL);
+  if (!db_run(db, &sql_override_subject, &parameters, &subject, error))
+    return false;
+
+  if (!db_get_bool(subject, 0, "is_known")) {
+    if (!db_run(db, &sql_override_kernel_names, NULL, &rows, error))
+      return false;
+    cleanup_free const char **names = names_of(rows);
+    error_at(error, "/kernel", "no kernel or function \"%.200s\" is known%s", wanted->kernel,
+             anyway);
+    error_suggest(error, wanted->kernel, names, (size_t)db_count(rows));
+    return false;
+  }
+
+  if (!db_run(db, &sql_override_parameters, &parameters, &rows, error))
+    return false;
+  cleanup_free const char **names = names_of(rows);
+  size_t n = (size_t)db_count(rows);
+  json_object_foreach (wanted->config, name, value) {
+    size_t i = 0;
+    while (i < n && !string_equal(name, names[i]))
+      i++;
+    if (n == 0 || i < n)
+      continue;
+    char at[JSON_POINTER_SIZE];
+    error_at(error, json_pointer_member(at, sizeof at, "/config", name),
+             "no space of \"%.200s\" has a parameter \"%.64s\"%s", wanted->kernel, name, anyway);
+    error_suggest(error, name, names, n);
+    return false;
+  }
+  return true;
+}
+
 /* Stores an override, with its row of the audit log. *ret_rows has no row: there are too many. */
 static bool override_add(struct db *db, const struct override *wanted, int64_t until_us,
                          int64_t last_ms, const struct author *author, struct db_rows **ret_rows,
@@ -89,6 +145,7 @@ void route_override_post(struct worker *worker, struct request *request) {
   if (!request_query_only(request, NULL))
     return;
   if (!override_parse(request->json, &wanted, &until_us, &last_ms, &error) ||
+      (!wanted.unknown && !override_names_something(worker->db, &wanted, &error)) ||
       !override_add(worker->db, &wanted, until_us, last_ms, request_author(request), &rows,
                     &error)) {
     answer_failure(request, &error);

@@ -297,6 +297,15 @@ def test_a_job_follows_its_measurements_while_it_runs(tab, world):
     page.locator(".words", has_text=f"config {winner['config']}").wait_for()
 
 
+def test_a_job_says_why_an_agent_handed_a_part_of_it_back(tab, world):
+    job = world.submit(12, run="handed back", priority=100)
+    page, lease = tab("reader").show(f"#/job/{job}"), world.agent.pull().json
+    assert lease["job"] == job
+    world.server.request("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": lease["epoch"], "reason": "its buffers need 4000 GiB"})
+    page.locator(".words", has_text="An agent handed a part of it back: its buffers need 4000 GiB.").wait_for()
+    assert world.server.request("DELETE", f"/v1/jobs/{job}").status == 200
+
+
 def test_the_list_of_jobs_follows_what_happens(tab, world):
     page = tab("reader").show("#/jobs?run=follow")
     job = world.submit(12, run="follow", priority=100)

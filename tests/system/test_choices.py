@@ -433,7 +433,7 @@ def test_a_running_server_forgets_choices_whose_evidence_is_too_old(server, read
 
 
 def override(server, kind, config, kernel="own", **more):
-    body = {"kind": kind, "kernel": kernel, "config": config, "reason": "because"}
+    body = {"kind": kind, "kernel": kernel, "config": config, "reason": "because", "unknown": True}
     answer = server.request("POST", "/v1/overrides", body | more)
     assert answer.status == 201, answer
     return answer.json["id"]

@@ -150,15 +150,20 @@ def test_the_gain_of_a_kernel_is_against_its_default_and_not_against_incumbents(
     assert first == pytest.approx(0.5, abs=0.01) and wanted(other)[2]["gain"] == pytest.approx(first, abs=0.01)
 
 
-def test_demand_that_cannot_be_queued_has_a_reason_and_is_not_retried_at_once(server):
+def test_demand_that_no_agent_could_measure_stays_listed_until_one_enrols(server):
     body = {"environment": ENVIRONMENT | {"arch": "riscv64"}, "items": [item(1003, tuning_ms=9e8)]}
     assert server.request("POST", "/v1/demand", body, token=server.demand).status == 202
     done = wavetune(server, "demand", "--queue", "1")
     assert done.stdout.startswith("refused") and "no live agent" in done.stdout, done
-    assert 1003 not in wanted(server)
+    assert "no live agent" in wanted(server)[1003]["refused"], "it stays listed"
     partial = {"arch": "riscv64"}
     assert report(server, item(1004, tuning_ms=9e8), environment=partial).status == 202
-    assert "refused" in wavetune(server, "demand", "--queue", "1").stdout
+    assert '{"n":1004}' in wavetune(server, "demand", "--queue", "1").stdout, "those that wait do not hide others"
+    assert "no live agent matches its environment" in wavetune(server, "demand").stdout
+    Hand(server, "riscv", environment=ENVIRONMENT | {"arch": "riscv64"})
+    assert wanted(server)[1003]["refused"] is None
+    queued, = json.loads(wavetune(server, "demand", "--queue", "1", "--json").stdout)
+    assert queued["key"] == {"n": 1003} and queued["job"] and 1003 not in wanted(server)
 
 
 def test_a_server_whose_policy_is_automatic_queues_by_itself_and_within_the_hour(server, start, database):

@@ -533,6 +533,16 @@ def test_tables_that_the_server_would_refuse_are_not_sent(tmp_path):
     assert "in parts" in refused("tunableop", tmp_path, "--dry-run")
 
 
+def test_the_platform_is_read_from_the_validators_or_named_as_what_is_missing(tmp_path):
+    table, row = tmp_path / "tunableop_results0.csv", "GemmTunableOp_float_TN,tn_8_1_64_ld_64_64_8,Gemm_Rocblas_1,0.5\n"
+    table.write_text("Validator,PT_VERSION,2.9.1\n" + row)
+    told = wavetune(None, "import", "tunableop", tmp_path, "--dry-run").stdout
+    assert "the environment lacks rocm or cuda, gpu, arch, compute_units, partition; state" in told
+    table.write_text("Validator,ROCM_VERSION,6.4.1.0-83-1a2b3c\n" + row)
+    told = wavetune(None, "import", "tunableop", tmp_path, "--dry-run").stdout
+    assert "for rocm 6.4.1" in told and "lacks gpu, arch" in told, told
+
+
 def test_environment_completes_and_corrects_what_the_tables_state(tables):
     done = wavetune(None, "import", "vllm-moe", tables, "--dry-run", "--json", "--environment",
                     '{"gpu": "AMD Instinct MI300X OAM", "arch": "gfx942"}')

@@ -4,6 +4,7 @@ import contextlib
 import re
 import threading
 
+import pytest
 from hands import ENVIRONMENT, LARGE, SMALL, configs_of, hands, kernel, server, submit  # noqa: F401 (fixtures)
 from harness import wait_until
 
@@ -46,7 +47,7 @@ def test_one_bad_job_refuses_the_whole_post(server, kernel):  # noqa: F811
 
 
 def test_the_list_of_jobs_is_read_by_pages_and_the_last_one_names_no_next(server, kernel):  # noqa: F811
-    jobs = server.request("POST", "/v1/jobs", {"jobs": [body(kernel, n) for n in range(4)]}).json["jobs"]
+    jobs = server.request("POST", "/v1/jobs", {"jobs": [body(kernel, n) for n in range(1, 5)]}).json["jobs"]
     ids = sorted((job["job"] for job in jobs), key=int, reverse=True)
     first = server.get("/v1/jobs?limit=2")
     last = server.get(f"/v1/jobs?limit=2&after={first['next']}")
@@ -55,7 +56,7 @@ def test_the_list_of_jobs_is_read_by_pages_and_the_last_one_names_no_next(server
 
 
 def test_clients_that_post_the_same_jobs_at_the_same_time_get_the_same_jobs(server, kernel):  # noqa: F811
-    jobs = [body(kernel, n, space=LARGE) for n in range(60)]
+    jobs = [body(kernel, n, space=LARGE) for n in range(1, 61)]
     answers = {}
 
     def post(client):
@@ -120,8 +121,8 @@ def test_a_listed_job_has_the_members_of_a_single_one_except_space_and_verdict(s
     job, both = submit(SMALL, budget={"device_seconds": 60}, finals={"devices": 2}), (hands("a"), hands("b"))
     wait_until(lambda: [hand.work() for hand in both] and server.get(f"/v1/jobs/{job}")["state"] == "done", 30, "the job to be done")
     alone, listed = server.get(f"/v1/jobs/{job}"), server.get("/v1/jobs")["items"][0]
-    assert alone.keys() - listed.keys() == {"space", "waiting", "flagged", "quarantined", "measurements_removed_at"}
-    assert (alone["waiting"], alone["flagged"], alone["quarantined"], alone["space"]) == (None, None, None, SMALL)
+    assert alone.keys() - listed.keys() == {"space", "waiting", "handed_back", "flagged", "quarantined", "measurements_removed_at"}
+    assert (alone["waiting"], alone["handed_back"], alone["flagged"], alone["quarantined"], alone["space"]) == (None, None, None, None, SMALL)
     assert alone["measurements_removed_at"] is None
     winner = alone.pop("winner")
     assert winner.keys() == {"config", "config_values", "agreement", "interpreted", "verdict", "resources"}
@@ -185,7 +186,7 @@ def test_a_job_whose_end_meets_a_deadlock_ends_in_another_attempt(server, hands,
 
 
 def test_jobs_are_found_by_a_text_over_all_pages(server, kernel):  # noqa: F811
-    for first in range(0, 3000, 1000):
+    for first in range(1, 3001, 1000):
         posted = server.request("POST", "/v1/jobs", {"jobs": [body(kernel, first + n, run="odd" if n % 2 else "") for n in range(1000)]})
         assert posted.status == 201, posted
     found = server.get("/v1/jobs?contains=N%3D77&limit=1000")["items"]
@@ -198,3 +199,22 @@ def test_jobs_are_found_by_a_text_over_all_pages(server, kernel):  # noqa: F811
     assert last in [job["job"] for job in server.items(f"/v1/jobs?contains={last}")]
     name = odd[0]["submitted_by"]
     assert len(server.items(f"/v1/jobs?contains={name.upper()}")) == 3000
+
+
+@pytest.mark.parametrize("value, says", [("abc", "gives a string"), (-1, "it must give 1 to"), (1.5, "float"), (None, "gives None"),
+                                         (1e9, "float"), (0, "it must give 1 to"), (2**41, "it must give 1 to")])
+def test_a_key_that_no_agent_could_launch_is_refused(server, hands, kernel, value, says):  # noqa: F811
+    answer = server.request("POST", "/v1/jobs", {"jobs": [body(kernel, 1), body(kernel, value)]})
+    assert (answer.status, answer.json["pointer"]) == (422, "/jobs/1/key/n"), answer
+    assert 'extent 0 of argument "y", n: ' in answer.json["detail"] and says in answer.json["detail"], answer
+    assert server.get("/v1/jobs")["items"] == []
+
+
+def test_a_failed_job_with_such_a_key_is_not_tried_again(server, submit, postgres, database):  # noqa: F811
+    """As servers accepted them."""
+    job = submit(SMALL)
+    assert server.request("DELETE", f"/v1/jobs/{job}").status == 200
+    postgres.sql(f"update jobs set key = '{{\"n\": \"abc\"}}' where id = {job}", conninfo=database)
+    answer = server.request("POST", "/v1/jobs/retry", {"jobs": [job]})
+    assert answer.status == 200 and "gives a string" in str(answer.json), answer
+    assert len(server.get("/v1/jobs")["items"]) == 1

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import textwrap
 
 import harness
 import pytest
@@ -208,6 +209,21 @@ def test_a_name_that_json_cannot_hold_is_refused(tmp_path):
     place = os.fsdecode(bytes(tmp_path / "x") + b"\xff.ttgir")
     shutil.copy(TTGIR, place)
     assert "no UTF-8" in check(place, "--json", code=2).stderr
+
+
+@pytest.mark.parametrize("columns", (50, 80, 120))
+def test_a_wrapped_ttgir_module_is_reviewed_as_the_module(tmp_path, columns):
+    """As terminals and guides print it: lines are broken at spaces, with and without an indent."""
+    wrapped = [part for line in TTGIR.read_text().splitlines()
+               for part in textwrap.wrap(line, columns, subsequent_indent="" if columns == 80 else "  ", break_long_words=False,
+                                         break_on_hyphens=False)]
+    assert len(wrapped) > len(TTGIR.read_text().splitlines())
+    (tmp_path / "wrapped.ttgir").write_text("\n".join(wrapped) + "\n")
+    (one,), (other,) = answers(TTGIR), answers(tmp_path / "wrapped.ttgir")
+    for review in (one["review"], other["review"]):
+        for convert in review["conversions"]:
+            convert.pop("line")
+    assert other["review"] == one["review"]
 
 
 def test_a_ttgir_module_is_reviewed():

@@ -131,6 +131,47 @@ def test_a_lease_that_is_always_released_unmeasured_is_given_up(server, hands, s
     assert summary["state"] == "failed" and "given up" in summary["reason"]
 
 
+def hand_back(server, lease, reason):
+    return server.request("POST", f"/v1/leases/{lease['lease']}/release", {"epoch": lease["epoch"], "reason": reason})
+
+
+def test_a_lease_that_is_handed_back_for_one_reason_is_given_up_with_it_and_measures_nothing(server, hands, submit):
+    hand, job, reason = hands("node7"), submit(SMALL), 'argument "y" needs 4000 GiB; choose a smaller key'
+    assert hand_back(server, hand.pull().json, reason).json == {"state": "open"}
+    assert server.get(f"/v1/jobs/{job}")["handed_back"] == reason
+    assert f"handed back by an agent: {reason}\n" in harness.wavetune(server, "show", job).stdout
+    for free in range(6):
+        hand_back(server, hand.pull().json, reason.replace("4000", f"{free}.5"))
+    hand_back(server, hand.pull().json, reason)
+    summary = server.get(f"/v1/jobs/{job}")
+    assert (summary["state"], summary["reason"]) == ("failed", f"none of its configs was measured; one was given up: {reason}")
+    assert (summary["measured"], summary["outcomes"], summary["configs"]) == (0, {}, 3)
+    assert harness.wavetune(server, "show", job).stdout.count(reason) == 1
+    told, = [e["detail"] for e in server.get(f"/v1/jobs/{job}/events")["items"] if e["kind"] == "handed_back"]
+    assert (told["agent"], told["device"], told["reason"]) == (hand.id, "cpu0", reason)
+    assert {m["agent"] for m in server.items(f"/v1/jobs/{job}/measurements")} == {None}, "no agent ran a config"
+
+
+def test_a_lease_that_is_handed_back_for_several_reasons_is_given_up_with_the_last(server, hands, submit):
+    hand, job = hands("node7"), submit(SMALL)
+    for reason in "aaaabbab":
+        hand_back(server, hand.pull().json, f"reason {reason}")
+    summary = server.get(f"/v1/jobs/{job}")
+    assert "leased 8 times in a row without a result; it was handed back last because reason b" in summary["reason"]
+    assert [kind for kind, _ in events(server, job)].count("handed_back") == 2, "an event for each"
+
+
+def test_a_reason_is_forgotten_when_the_configs_are_measured_and_those_of_other_programs_are_none(server, hands, submit):
+    hand, job = hands("node7"), submit(SMALL)
+    hand_back(server, hand.pull().json, "the device was given back: another program")
+    assert server.get(f"/v1/jobs/{job}")["handed_back"] is None
+    hand_back(server, hand.pull().json, "no compiler")
+    assert server.get(f"/v1/jobs/{job}")["handed_back"] == "no compiler"
+    hand.work()
+    summary = server.get(f"/v1/jobs/{job}")
+    assert (summary["state"], summary["measured"], summary["handed_back"]) == ("done", 3, None)
+
+
 def test_a_job_whose_baseline_fails_fails_with_the_baselines_error(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE)
     lease = hand.pull().json

@@ -28,6 +28,15 @@ def one_config(tmp_path):
     return harness.small_kernel(tmp_path / "one", {"REPEAT": [1], "TURN": [0]})
 
 
+def test_a_job_that_no_agent_can_measure_shows_the_agents_sentence(server, start, one_config):
+    start(harness.Agent, server)
+    agent_ready(server)
+    wavetune(server, "submit", one_config, "--key", "n=1000000000000")
+    job = wait_until(lambda: (job := server.get("/v1/jobs/1"))["handed_back"] and job, 60, "the agent to hand it back")
+    assert "its buffers need " in job["handed_back"] and job["measured"] == 0, job
+    assert f"handed back by an agent: {job['handed_back']}\n" in wavetune(server, "show", "1").stdout
+
+
 def test_a_kernel_is_tuned_published_promoted_and_fetched(server, start, tmp_path):
     kernel = harness.sleeping_kernel(tmp_path / "kernel")
     start(harness.Agent, server, options=("--screen-rounds", "3", "--final-rounds", "10"))

@@ -108,8 +108,8 @@ def test_the_most_specific_pin_counts_and_that_of_the_request_is_stronger(bench)
                                        {"kernel": "sha256:" + "0" * 64}))
 def test_an_override_for_something_else_changes_nothing(bench, elsewhere):  # noqa: F811
     bench.job(ROCM_64, winner=1)
-    add(bench.server, "pin", {"B": 4}, **elsewhere)
-    add(bench.server, "ban", {"B": 2}, **elsewhere)
+    add(bench.server, "pin", {"B": 4}, unknown=True, **elsewhere)
+    add(bench.server, "ban", {"B": 2}, unknown=True, **elsewhere)
     assert values(bench) == {1: 2}
 
 
@@ -119,6 +119,32 @@ def test_a_pin_outside_of_the_space_is_reported_and_the_key_stays_in_the_release
     answer = bench.release(ROCM_64)
     assert f"the pin of override {pin} of {admin(bench)}: because is not used: " in answer.json["skipped"][0]["reason"]
     assert values(bench) == {1: 2}
+
+
+@pytest.mark.parametrize("wrong, pointer, says", (
+    ({"kernel": "softmx"}, "/kernel", 'no kernel or function "softmx" is known'),
+    ({"kernel": "sha256:" + "0" * 64}, "/kernel", "is known"),
+    ({"config": {"BB": 2}}, "/config/BB", 'no space of "softmax" has a parameter "BB"'),
+    ({"config": {"B": 2, "num_warps": 8}, "kernel": SOFTMAX}, "/config/num_warps", "has a parameter")))
+def test_an_override_that_names_nothing_is_refused(bench, wrong, pointer, says):  # noqa: F811
+    bench.job(ROCM_64, winner=1)
+    body = {"kind": "ban", "kernel": "softmax", "config": {"B": 2}, "reason": "because"} | wrong
+    refused = bench.server.request("POST", "/v1/overrides", body)
+    assert (refused.status, refused.json["pointer"]) == (422, pointer) and says in refused.json["detail"], refused
+    assert ("sha256" in str(wrong) or "did you mean" in refused.json["detail"]) and "--unknown" in refused.json["detail"]
+    values = ",".join(f"{name}={value}" for name, value in body["config"].items())
+    arguments = ("override", "add", "ban", body["kernel"], "--values", values, "--reason", "because")
+    assert wavetune(bench.server, *arguments, check=False).returncode == 4
+    assert bench.server.items("/v1/overrides") == []
+    assert wavetune(bench.server, *arguments, "--unknown").stdout.startswith("override ")
+
+
+def test_the_parameters_of_imported_configs_are_known_and_a_kernel_without_jobs_may_have_any(bench):  # noqa: F811
+    bench.imported(ROCM_64, {"B": 16, "num_warps": 4})
+    add(bench.server, "ban", {"num_warps": 8})
+    add(bench.server, "ban", {"num_stages": 8}, status=422)
+    bench.sql(f"INSERT INTO kernels (hash, name, language, manifest) SELECT '\\x{sha256('new')}', 'new', 'c', manifest FROM kernels")
+    add(bench.server, "ban", {"num_stages": 8}, kernel="new")
 
 
 def test_an_override_ends_at_its_time(bench):  # noqa: F811
@@ -170,7 +196,7 @@ def test_a_wrong_override_is_refused(bench, wrong, pointer):  # noqa: F811
 
 def test_publishers_and_operators_make_them_and_each_change_is_audited(bench):  # noqa: F811
     server = bench.server  # noqa: F811
-    body = {"kind": "ban", "kernel": "softmax", "config": {"B": 1}, "reason": "because"}
+    body = {"kind": "ban", "kernel": "softmax", "config": {"B": 1}, "reason": "because", "unknown": True}
     tokens = {role: make_token(server.database, role, role, *(("--channel", "*") if role == "publisher" else ()))
               for role in ("reader", "submitter", "publisher", "operator")}
     assert [server.request("POST", "/v1/overrides", body, token=token).status for token in tokens.values()] == [403, 403, 201, 200]

@@ -122,7 +122,7 @@ def test_a_write_that_another_page_makes_is_refused(server):
 
 def test_what_a_signed_in_user_writes_names_the_person(server):
     headers = stated("alice@example.com", "tuners") | PAGE
-    body = {"kernel": "x", "key": {"n": 1}, "environment": {"gpu": "Some"}, "reason": "why", "config": {"A": 1}, "kind": "ban"}
+    body = {"kernel": "x", "key": {"n": 1}, "environment": {"gpu": "Some"}, "reason": "why", "config": {"A": 1}, "kind": "ban", "unknown": True}
     made = server.request("POST", "/v1/overrides", body, token=None, headers=headers)
     assert made.status == 201, made
     rows = server.items("/v1/audit")

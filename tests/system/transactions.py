@@ -152,6 +152,7 @@ def post_late(w):
 def hand_back(w):
     row, = yield "lease_lock", {"lease": w.held}
     if row["state"] == "held" and row["epoch"] == "1":
+        yield "lease_note_handed_back", {"lease": w.held, "reason": "no compiler"}
         yield "lease_change_state", opened([row])
 
 
@@ -193,9 +194,9 @@ def give_up(w):
     row, = yield "lease_lock", {"lease": w.open}
     given = configs(row["remaining"])
     if row["state"] == "open" and given:
-        yield "lease_give_up", {"lease": w.open, "given": row["remaining"], "detail": "lost", "config": None, "poison": None}
-        yield "lease_change_state", changes({"lease": w.open, "from_state": "open", "to_state": "done", "less": row["remaining"],
-                                             "runtime": len(given)})
+        yield "lease_give_up", {"lease": w.open, "given": row["remaining"], "detail": "lost", "config": None, "poison": None,
+                                "was_run": False}
+        yield "lease_change_state", changes({"lease": w.open, "from_state": "open", "to_state": "done", "less": row["remaining"]})
 
 
 @transaction
@@ -245,11 +246,11 @@ def apply_poison(w):
             remaining = configs(row["remaining"])
             if config not in remaining:
                 continue
-            yield "lease_give_up", {"lease": lease["id"], "given": multirange({config}), "detail": "skipped", "config": config,
+            yield "lease_give_up", {"lease": lease["id"], "given": multirange({config}), "detail": "skipped", "config": config, "was_run": False,
                                     "poison": w.poison}
             yield "lease_change_state", changes({
                 "lease": lease["id"], "from_state": row["state"], "to_state": row["state"] if remaining - {config} else "done",
-                "less": multirange({config}), "is_split": row["state"] == "held", "runtime": 1})
+                "less": multirange({config}), "is_split": row["state"] == "held"})
     yield COMMIT
     yield "poison_settle", {"ids": [w.poison]}
 

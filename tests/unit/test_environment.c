@@ -91,7 +91,7 @@ static char *missing_of(struct environment environment) {
 Test(environment, members_that_only_full_ones_state_are_missing) {
   char text[] = "x";
   cleanup_free char *all = missing_of((struct environment){.torch = text, .triton = text});
-  cr_expect_str_eq(all, "[\"platform\",\"gpu\",\"arch\",\"compute_units\",\"partition\"]");
+  cr_expect_str_eq(all, "[\"rocm or cuda\",\"gpu\",\"arch\",\"compute_units\",\"partition\"]");
   cleanup_free char *some =
       missing_of((struct environment){.cuda = text, .gpu = text, .compute_units = 132});
   cr_expect_str_eq(some, "[\"arch\",\"partition\"]");

@@ -88,6 +88,22 @@ Test(format_tunableop, what_is_read_is_key_config_time_validators_and_environmen
                    "t/tunableop_results0.csv");
 }
 
+Test(format_tunableop, the_validator_of_rocm_states_its_release_unless_it_is_hips) {
+  static const struct {
+    const char *validator, *environment;
+  } cases[] = {{"6.4.1.0-83-1a2b3c", "{\"rocm\":\"6.4.1\"}"},
+               {"6.4.1", "{\"rocm\":\"6.4.1\"}"},
+               {"6.2.41133-dd7f95766", "{}"},
+               {"7.0", "{}"},
+               {"unknown", "{}"}};
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    cleanup_free char *text = xasprintf("Validator,ROCM_VERSION,%s\n" RESULT, cases[i].validator);
+    cleanup_imported struct imported imported = imported_of(text);
+    cleanup_free char *environment = json_canonical(imported.environment);
+    cr_expect_str_eq(environment, cases[i].environment, "%s", cases[i].validator);
+  }
+}
+
 Test(format_tunableop, a_result_without_a_time_stays_without_one) {
   cleanup_cache_files struct cache_files files =
       rendered(HEAD "GemmTunableOp_Half_NN,nn_4_4_4,Default\n", NULL);

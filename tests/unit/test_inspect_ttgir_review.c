@@ -257,6 +257,34 @@ Test(ttgir_review, warns_of_conversions_through_lds_in_loops) {
   "#shared = #triton_gpu.shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>\n"          \
   "#shared1 = #triton_gpu.shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [0, 1]}>\n"
 
+Test(ttgir_review, wrapped_operations_are_whole_ones_with_their_lines) {
+  static const char text[] =
+      "%190 = tt.load %186, %189, %cst_0 {cache = 1 : i32, evict = 1 : i32, isVolatile =\n"
+      "  false} : tensor<128x64xf16, #blocked> loc(#loc159)\n"
+      "\n"
+      "%191 = triton_gpu.local_alloc %190 : (tensor<128x64xf16, #blocked>) ->\n"
+      "!tt.memdesc<128x64xf16, #shared,\n"
+      "#triton_gpu.shared_memory> loc(#loc160)\n"
+      "%192:2 = scf.for %i = %c0 to %n step %c1 iter_args(%a = %191,\n"
+      "    %b = %c0) -> (i32,\n    i32) {\n"
+      "  %193 = triton_gpu.local_load %191 : !tt.memdesc<128x64xf16, #shared, "
+      "#triton_gpu.shared_memory>\n"
+      "    -> tensor<128x64xf16, #mma> loc(#loc161)\n"
+      "  %194 = triton_gpu.convert_layout\n    %193 : tensor<128x64xf16, #mma> -> "
+      "tensor<128x64xf16,\n"
+      "    #blocked>\n"
+      "  scf.yield %194 :\n    i32\n"
+      "} {tt.num_stages =\n 2 : i32}\n";
+  cleanup_ttgir_review struct ttgir_review *review = review_of(text);
+  cr_expect_eq(review->all.loads, 1);
+  cr_expect_eq(review->all.local_allocs, 1);
+  cr_expect_eq(review->in_loops.local_loads, 1);
+  cr_expect_geq(review->all.lds_trips, 1);
+  cr_assert_eq(review->n_converts, 1u);
+  cr_expect_eq(review->converts[0].line, 12u);
+  cr_expect_eq(review->converts[0].loop_depth, 1);
+}
+
 Test(ttgir_review, a_store_to_lds_and_the_load_from_it_are_one_trip) {
   cleanup_free char *lines = xasprintf(OPERANDS_THROUGH_LDS);
   cleanup_ttgir_review struct ttgir_review *review = review_of_loop(ALIASES, 4, lines);
@@ -395,6 +423,12 @@ Test(ttgir_review, refuses_what_is_no_module_or_cut_off) {
       {"module attributes {\"ttg.num-warps\" = 4 : i32} {\n  tt.func @f() {\n",
        "ends inside 2 braces"},
       {"}\nmodule attributes {\"ttg.num-warps\" = 4 : i32} {\n}\n", "line 1 of the module closes"},
+      {"false} : tensor<64xf32, #b>\n%y = ttg.local_alloc %x : (tensor<64xf32, #b>) "
+       "->\n!ttg.memdesc\n",
+       "line 1, \"false} : tensor<64xf32, #b>\", does not begin an operation"},
+      {"%y = ttg.local_alloc %x : (tensor<64xf32, #b>) ->\n  !ttg.memdesc\n\n  and a word\n",
+       "line 4, \"and a word\", does not begin"},
+      {"module attributes {\"ttg.num-warps\" = 4 : i32} {\n  and a word\n}\n", "line 2, \"and a"},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     struct ttgir_review *review = NULL;
@@ -408,10 +442,10 @@ Test(ttgir_review, refuses_what_is_no_module_or_cut_off) {
 Test(ttgir_review, refuses_what_is_too_deep_or_too_long) {
   struct ttgir_review *review = NULL;
   struct error error;
-  cleanup_free char *deep = xcalloc(1, 2 * 300 + 1);
+  cleanup_free char *deep = xcalloc(1, 9 * 300 + 1);
   for (size_t i = 0; i < 300; i++)
-    memcpy(deep + 2 * i, "{\n", 2);
-  cr_assert(!ttgir_review_make(deep, 600, &review, &error));
+    memcpy(deep + 9 * i, "module {\n", 9);
+  cr_assert(!ttgir_review_make(deep, strlen(deep), &review, &error));
   cr_assert(strstr(error.message, "nests deeper than 256"), "%s", error.message);
   cr_assert(!ttgir_review_make(deep, TTGIR_SIZE_MAX + 1, &review, &error));
   cr_assert(strstr(error.message, "at most 16777216 are read"), "%s", error.message);

@@ -55,9 +55,18 @@ void lease_losses_release(struct lease_losses *losses) {
 /* Gives up an open lease that was granted too often without a result. */
 static bool fruitless_give_up(struct db *db, int64_t lease, int64_t fruitless,
                               struct error *error) {
-  char detail[128];
-  snprintf(detail, sizeof detail, "given up: leased %lld times in a row without a result",
-           (long long)fruitless);
+  cleanup_lease struct lease locked = {0};
+  bool is_known;
+  if (!lease_lock(db, lease, &locked, &is_known, error))
+    return false;
+
+  const char *reason = locked.handed_back;
+  cleanup_free char *detail =
+      locked.handed_back_times >= fruitless
+          ? xasprintf("given up: %s", reason)
+          : xasprintf("given up: leased %lld times in a row without a result%s%s",
+                      (long long)fruitless, reason ? "; it was handed back last because " : "",
+                      reason ? reason : "");
   const struct given_up given = {.lease = lease, .config = -1, .detail = detail};
   return lease_give_up(db, &given, error);
 }
@@ -123,7 +132,8 @@ static bool loss_judge(struct db *db, const struct lease_loss *loss, const struc
   }
 
   char detail[256];
-  const struct given_up given = {.lease = loss->id, .config = loss->config, .detail = detail};
+  const struct given_up given = {
+      .lease = loss->id, .config = loss->config, .was_run = true, .detail = detail};
   switch (step) {
   case POISON_AGAIN:
     return loss->fruitless < LEASE_FRUITLESS_MAX ||
@@ -383,7 +393,7 @@ static bool unwanted_give_up(struct worker *worker, struct error *error) {
   for (int row = 0; row < db_count(rows); row++) {
     int64_t job = db_get_integer(rows, row, "job_id");
     const struct given_up given = {
-        .lease = db_get_integer(rows, row, "id"), .config = -1, .detail = detail};
+        .lease = db_get_integer(rows, row, "id"), .config = -1, .was_run = true, .detail = detail};
     if (!db_begin(worker->db, error) ||
         !db_end(worker->db, lease_give_up(worker->db, &given, error), error))
       return false;

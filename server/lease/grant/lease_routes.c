@@ -248,9 +248,9 @@ const struct record handback_record = RECORD("HandBackRequest", struct handback,
 
 /* Opens the lease again or, when it has spent its share of the job's budget, cancels it and adds
  * the event. Adds the time that opening the kernel took. The grant does not count as fruitless when
- * the agent trusts no key that signed the code, or gave its device back. A device that failed is a
- * loss of the config that it measured. *ret_state: LEASE_STATE_COUNT when the lease was not held at
- * this epoch. */
+ * the agent trusts no key that signed the code, or gave its device back; any other reason is kept.
+ * A device that failed is a loss of the config that it measured. *ret_state: LEASE_STATE_COUNT when
+ * the lease was not held at this epoch. */
 static bool lease_hand_back(struct db *db, const struct handback *handback, struct lease *lease,
                             bool *ret_known, enum lease_state *ret_state, struct error *error) {
   bool is_innocent =
@@ -272,11 +272,16 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
                                 .opening_us = more_us > 0 ? more_us : 0};
   lease->fruitless -= is_innocent && lease->fruitless > 0;
 
-  cleanup_parameters struct db_parameters failed = {0};
+  cleanup_parameters struct db_parameters failed = {0}, note = {0};
+  bool has_reason = handback->reason && handback->reason[0] &&
+                    handback->cause != LEASE_CAUSE_SPENT && !is_innocent;
   bind_integer(&failed, "lease", lease->id);
+  bind_integer(&note, "lease", lease->id);
+  bind_text(&note, "reason", handback->reason);
   *ret_state = change.to;
   return (handback->cause != LEASE_CAUSE_DEVICE ||
           db_run(db, &sql_lease_note_failed_device, &failed, NULL, error)) &&
+         (!has_reason || db_run(db, &sql_lease_note_handed_back, &note, NULL, error)) &&
          lease_change_state(db, &change, 1, error) &&
          (!is_over || lease_note_cancelled(db, lease->job_id, 1, error));
 }

@@ -178,7 +178,7 @@ static int command_campaigns(struct options *options) {
       {"ended", "ended", true},
       {"running", "running", true},
       {"failed", "failed", true},
-      {"cancelled", "cancelled", true, .is_wide = true},
+      {"cancelled", "cancelled", true},
       {"device time", "device_time", true},
       {"to go", "to_go", true},
       {"begun (UTC)", "first_ms", .format = format_time},

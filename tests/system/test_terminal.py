@@ -394,6 +394,36 @@ def test_a_removed_agent_leaves_the_list_loses_its_tokens_and_comes_back_when_it
     assert listed_agents(server) == ["node"] and server.items("/v1/agents")[0]["removed_at"] is None
 
 
+def test_agents_are_drained_resumed_and_removed_by_the_names_of_their_hosts(server, hands, postgres):  # noqa: F811
+    """Of hosts with eight devices, as those of GPUs have."""
+    eight = tuple(f"cpu{n}" for n in range(8))
+    one, two = hands("node1", devices=eight), hands("node2", devices=eight)
+    wait_until(lambda: wavetune(server, "agents", "-o", "csv").stdout.count("\n") == 17, 30, "a row for each device")
+
+    def reasons():
+        return {agent["agent"]: agent["drain_reason"] for agent in server.items("/v1/agents?all=true")}
+
+    wavetune(server, "agents", "drain", "node2", "--reason", "a new fan")
+    assert reasons() == {one.id: None, two.id: "a new fan"}
+    assert f"all devices of agent {two.id} get leases again" in wavetune(server, "agents", "resume", "node2").stdout
+    assert "cpu7 of agent" in wavetune(server, "agents", "drain", "node2", "--device", "cpu7", "--reason", "hot").stdout
+    unknown = wavetune(server, "agents", "drain", "node3", "--reason", "x", check=False)
+    assert unknown.returncode == 4 and 'no agent on a host "node3"' in unknown.stderr
+
+    # Another agent of the host, as after its state was lost: commands mean the one that is at work, or that is gone.
+    new = hands("node2", devices=eight)
+    for verb in (("drain", "node2", "--reason", "x"), ("remove", "node2")):
+        several = wavetune(server, "agents", *verb, check=False)
+        assert several.returncode == 2 and "2 agents are on the host node2; name one by its id" in several.stderr, several
+        assert f"  {two.id}  live, last seen at 2" in several.stderr and new.id in several.stderr
+    postgres.sql(f"update agents set last_seen = now() - interval '1 day' where id = '{two.id}'", conninfo=server.database)
+    wavetune(server, "agents", "drain", "node2", "--reason", "x")
+    assert reasons() == {one.id: None, two.id: None, new.id: "x"}
+    assert json.loads(wavetune(server, "agents", "remove", "node2", "--json").stdout) == {"removed": two.id}
+    alone = wavetune(server, "agents", "remove", "node2", check=False)
+    assert alone.returncode == 4 and "is live, last seen at" in alone.stderr, "the removed one is not meant any more"
+
+
 def test_removing_what_is_no_agent_and_without_the_role_is_refused(server, hands):  # noqa: F811
     assert wavetune(server, "agents", "remove", "0" * 32, check=False).returncode == 4
     submitter = make_token(server.database, "ci", "submitter")

@@ -88,6 +88,10 @@ def test_the_audit_names_the_jobs_that_a_request_names(server, submit_many):  # 
     assert server.request("POST", "/v1/jobs/cancel", {"jobs": jobs}).json["cancelled"] == 0, "and adds no row"
     assert [(note["object"], note["detail"]) for note in server.items("/v1/audit?action=cancel")] == [
         (jobs[2], {}), ("jobs", {"jobs": 2, "selected": {"jobs": jobs[:2], "up_to": jobs[1]}})]
+    again = {one["job"]: one["as"] for one in server.request("POST", "/v1/jobs/retry", {"jobs": jobs}).json["retried"]}
+    retried, = server.items("/v1/audit?action=retry")
+    assert (retried["object"], retried["detail"]["jobs"]) == ("jobs", 3)
+    assert dict(zip(retried["detail"]["of"], retried["detail"]["as"])) == again
 
 
 def test_others_jobs_are_cancelled_and_retried_by_an_operator_who_says_so(server, kernel):  # noqa: F811

@@ -127,23 +127,81 @@ static int command_agents(struct options *options) {
   return EXIT_OK;
 }
 
+#define AGENT_ID_LENGTH 32
+
+/* The id of the agent that the argument names: by its id, or by its host. Of several agents of a
+ * host, those that are at work are meant, or with `is_gone` those that are not; if these are
+ * several, too, it lists them. */
+static int agent_find(struct http_client *client, const char *text, bool is_gone, char **ret_id) {
+  cleanup_json json_t *agents = NULL;
+  cleanup_free char *listed = xstrdup("");
+  const json_t *agent, *found = NULL;
+  size_t index, n = 0, n_meant = 0;
+  if (strlen(text) == AGENT_ID_LENGTH && strspn(text, "0123456789abcdef") == AGENT_ID_LENGTH) {
+    *ret_id = xstrdup(text);
+    return EXIT_OK;
+  }
+  int code = cli_list(client, is_gone ? "/v1/agents?all=true" : "/v1/agents", &agents);
+  if (code != EXIT_OK)
+    return code;
+
+  json_array_foreach (agents, index, agent) {
+    const char *state = cli_member(agent, "state");
+    bool is_off = string_equal(state, "lost") || string_equal(state, "ended");
+    if (!string_equal(cli_member(agent, "name"), text) || *cli_member(agent, "removed_at"))
+      continue;
+    cleanup_free char *before = listed;
+    listed = xasprintf("%s\n  %s  %s, last seen at %s", before, cli_member(agent, "agent"), state,
+                       cli_member(agent, "last_seen"));
+    n++;
+    if (n_meant == 0 || is_off == is_gone)
+      found = agent;
+    n_meant += is_off == is_gone;
+  }
+
+  if (n == 0)
+    return cli_refuse(EXIT_REFUSED,
+                      "there is no agent on a host \"%.100s\"; `wavetune agents --all` lists all",
+                      text);
+  if (n > 1 && n_meant != 1)
+    return cli_refuse(EXIT_USAGE, "%zu agents are on the host %.100s; name one by its id:%s", n,
+                      text, listed);
+  *ret_id = xstrdup(cli_member(found, "agent"));
+  return EXIT_OK;
+}
+
+/* Reads the only argument and finds its agent. */
+static int agent_of_argument(struct options *options, bool is_gone, char **ret_id,
+                             struct http_client **ret_client) {
+  char *const *text = cli_arguments(
+      options, 1, "name one agent by its host or its id, as `wavetune agents` prints them");
+  if (!text)
+    return EXIT_USAGE;
+  *ret_client = cli_connect(options);
+  return *ret_client ? agent_find(*ret_client, *text, is_gone, ret_id) : EXIT_USAGE;
+}
+
 /* Drains an agent or one of its devices; with a NULL reason, resumes it. */
 static int draining_set(struct options *options, const char *reason) {
-  char *const *agent =
-      cli_arguments(options, 1, "name one agent by its id, as `wavetune agents` prints it");
-  if (!agent)
-    return EXIT_USAGE;
-
   const char *device = option_text(options, "device");
-  cleanup_free char *path = cli_path("/v1/agents/", *agent, "/drain");
+  cleanup_http_client struct http_client *client = NULL;
+  cleanup_free char *id = NULL;
   cleanup_json json_t *body = json_pack("{s:s?, s:s?}", "device", device, "reason", reason),
                       *answer = NULL;
-  int code = cli_request_or_json(options, "POST", path, body, &answer);
-  if (answer)
-    printf("%s of agent %s %s\n", device ? device : "all devices", *agent,
-           reason ? "get no more leases" : "get leases again");
+  int code = agent_of_argument(options, false, &id, &client);
+  if (code != EXIT_OK)
+    return code;
 
-  return code;
+  cleanup_free char *path = cli_path("/v1/agents/", id, "/drain");
+  code = cli_call(client, "POST", path, body, &answer);
+  if (code != EXIT_OK)
+    return code;
+  if (option_flag(options, "json"))
+    cli_print_json(answer);
+  else
+    printf("%s of agent %s %s\n", device ? device : "all devices", id,
+           reason ? "get no more leases" : "get leases again");
+  return EXIT_OK;
 }
 
 static int command_agents_drain(struct options *options) {
@@ -156,8 +214,23 @@ static int command_agents_drain(struct options *options) {
 static int command_agents_resume(struct options *options) { return draining_set(options, NULL); }
 
 static int command_agents_remove(struct options *options) {
-  return cli_delete(options, "/v1/agents/", "removed",
-                    "name one agent by its id, as `wavetune agents --all` prints it");
+  cleanup_http_client struct http_client *client = NULL;
+  cleanup_free char *id = NULL;
+  int code = agent_of_argument(options, true, &id, &client);
+  if (code != EXIT_OK)
+    return code;
+
+  cleanup_free char *path = cli_path("/v1/agents/", id, "");
+  code = cli_call(client, "DELETE", path, NULL, NULL);
+  if (code != EXIT_OK)
+    return code;
+  if (option_flag(options, "json")) {
+    cleanup_json json_t *answer = json_pack("{s:s}", "removed", id);
+    cli_print_json(answer);
+  } else {
+    printf("removed %s\n", id);
+  }
+  return EXIT_OK;
 }
 
 static int command_environments(struct options *options) {
@@ -226,18 +299,25 @@ CLI_COMMAND(agents, "agents", "", agents_options, "list nodes with what their de
             .description =
                 "A line for each node; with -o wide or csv, for each device. Agents that "
                 "were removed, or not seen for 7 days, are left out unless --all is given.");
+#define AGENT_ARGUMENT                                                                             \
+  "AGENT is a host's name or an agent's id. Where several agents are on the host, "
 CLI_COMMAND(agents_drain, "agents drain", "AGENT", drain_options,
-            "give an agent, or one of its devices, no more leases");
+            "give an agent, or one of its devices, no more leases",
+            .description = AGENT_ARGUMENT "the one that is at work is meant.");
 CLI_COMMAND(agents_resume, "agents resume", "AGENT", resume_options,
             "give a drained agent or device leases again",
-            .description = "A device that was drained because it drifted begins a new history: "
-                           "earlier measurements are not used to detect its drift any more, and "
-                           "quarantined measurements stay quarantined.");
+            .description = AGENT_ARGUMENT
+            "the one that is at work is meant.\n"
+            "A device that was drained because it drifted begins a new history: "
+            "earlier measurements are not used to detect its drift any more, and "
+            "quarantined measurements stay quarantined.");
 CLI_COMMAND(agents_remove, "agents remove", "AGENT", server_options,
             "remove an agent that is gone from the list",
-            .description = "Its tokens end, so that it must enrol again; what it measured stays. "
-                           "An agent that is live is refused. Agents that were not seen for 7 days "
-                           "leave the list by themselves; `wavetune agents --all` shows them.");
+            .description = AGENT_ARGUMENT
+            "the one that is gone is meant.\n"
+            "Its tokens end, so that it must enrol again; what it measured stays. "
+            "An agent that is live is refused. Agents that were not seen for 7 days "
+            "leave the list by themselves; `wavetune agents --all` shows them.");
 CLI_COMMAND(environments, "environments", "", server_options,
             "list the environments of nodes and builds");
 CLI_COMMAND(compatible_list, "compatible list", "", server_options,

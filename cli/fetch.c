@@ -314,8 +314,13 @@ static bool fetch_now(struct fetch *fetch, struct error *error) {
   struct http_request request = {.path = fetch->question,
                                  .if_none_match = http_header_is_usable(etag) ? etag : NULL};
   cleanup_http_response struct http_response response = {0};
-  if (!get(fetch, "no cache", request, &response, error))
+  if (!get(fetch, "no cache", request, &response, error)) {
+    /* A proxy's 404 has no problem document. */
+    cleanup_json json_t *problem = json_loadb(response.body, response.size, 0, NULL);
+    fetch->is_unpublished = response.status == 404 && string_equal(cli_member(problem, "kind"),
+                                                                   error_kind_name(ERROR_MISSING));
     return false;
+  }
 
   if (response.status == 304 ? keep_current(fetch, error) : take_new(fetch, &response, error)) {
     folder_prune(fetch);
@@ -359,6 +364,8 @@ static int failure_report(const struct fetch *fetch, const struct error *error) 
   }
 
   fprintf(stderr, "wavetune: %s; %s%s\n", error->message, left, text);
+  if (fetch->is_unpublished)
+    return EXIT_UNPUBLISHED;
   return (int)(code == EXIT_UNREACHABLE || code == EXIT_REFUSED ? own : code);
 }
 
@@ -583,7 +590,8 @@ CLI_COMMAND(fetch, "fetch", "", fetch_options,
                 "express, so that trying again does not help. An answer is refused with 10 (its "
                 "bytes do not have the stated digest), 11 (older than one that was seen), 12 "
                 "(expired), 13 (not signed by a trusted key, or not what was requested) or 14 (cut "
-                "short); the cache in the folder is kept then.\n"
+                "short); the cache in the folder is kept then, and with 15, when nothing is "
+                "published for this channel, tag, regime and environment.\n"
                 "Members of the environment that are not given are read from this node's AMD GPUs "
                 "and the image's identity. Releases that were replaced are removed after an hour, "
                 "except for the last one.");

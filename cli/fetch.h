@@ -62,6 +62,7 @@ struct fetch {
                           "skipped", "variables", "version"}, or NULL: none there */
   json_t *entry;       /* the channel entry that was verified, as the server sent it */
   bool is_fresh;       /* something was written */
+  bool is_unpublished; /* the server has no entry for what was requested */
   int64_t took_ns[WORK_N];
 };
 

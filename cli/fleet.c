@@ -37,7 +37,7 @@ static void count(json_t *counts, const char *name) {
 
 /* "6 measuring, 2 idle"; "" of nothing. States that this program does not know come last. */
 static char *counts_text(json_t *counts) {
-  static const char *const known[] = {"measuring", "idle", "yielded", "drained", "drifted", "lost"};
+  static const char *const known[] = {"measuring", "idle", "yielded", "drained", "drifted", "ended", "lost"};
   cleanup_json json_t *ordered = json_object();
   char *text = xstrdup("");
   const char *name;
@@ -178,7 +178,7 @@ static int command_campaigns(struct options *options) {
       {"ended", "ended", true},
       {"running", "running", true},
       {"failed", "failed", true},
-      {"cancelled", "cancelled", true, .is_wide = true},
+      {"cancelled", "cancelled", true},
       {"device time", "device_time", true},
       {"to go", "to_go", true},
       {"begun (UTC)", "first_ms", .format = format_time},

@@ -225,6 +225,8 @@ static int selection_body(const struct options *options, json_t **ret_body) {
     }
   if (jobs)
     json_put(body, "jobs", jobs);
+  if (option_flag(options, "any"))
+    json_put(body, "any", json_true());
   *ret_body = TAKE(body);
   return EXIT_OK;
 }
@@ -353,6 +355,7 @@ static int command_retry(struct options *options) {
   return code != EXIT_OK ? code : json_array_size(refused) ? EXIT_FAILED : EXIT_OK;
 }
 
+#define OPTION_ANY CLI_FLAG("any", "also jobs that others submitted; needs the role operator")
 #define OPTION_YES CLI_FLAG("yes", "do not ask before more than one job is changed")
 static const struct option_spec jobs_options[] = {
     CLI_TEXT("state", "STATE", "only jobs that are queued, running, done, failed or cancelled"),
@@ -369,12 +372,15 @@ static const struct option_spec jobs_options[] = {
 };
 static const struct option_spec cancel_options[] = {
     OPTIONS_OF_JOBS,
+    OPTION_ANY,
     OPTION_YES,
     SERVER_OPTIONS,
 };
 static const struct option_spec retry_options[] = {
-    OPTIONS_OF_JOBS, OPTION_YES,      CLI_FLAG("wait", "follow the new jobs to their end"),
-    OPTION_TIMEOUT,  OPTION_PATIENCE, SERVER_OPTIONS,
+    OPTIONS_OF_JOBS, OPTION_ANY,
+    OPTION_YES,      CLI_FLAG("wait", "follow the new jobs to their end"),
+    OPTION_TIMEOUT,  OPTION_PATIENCE,
+    SERVER_OPTIONS,
 };
 
 CLI_COMMAND(jobs, "jobs", "", jobs_options, "list jobs, newest first");
@@ -382,7 +388,8 @@ CLI_COMMAND(cancel, "cancel", "[JOB]…", cancel_options, "cancel jobs",
             .description =
                 "Names jobs, or selects them by all of the given filters; jobs that have "
                 "ended stay as they are. What was measured stays, too. Asks before it "
-                "cancels more than one.");
+                "cancels more than one. Refused, as retry is, when others submitted one of them, "
+                "without --any.");
 CLI_COMMAND(retry, "retry", "[JOB]…", retry_options, "try failed and cancelled jobs again",
             .description =
                 "For each a new job is queued with its kernel, key, space, environment, tag, run "

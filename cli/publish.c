@@ -302,9 +302,9 @@ static int command_promote(struct options *options) {
   return channel_change_and_print(client, &change);
 }
 
-/* The release that the channel's present one replaced. With signers, one of them must have signed
- * its entry: a signed rollback states that the channel served the release before, and a server can
- * forge the history. */
+/* The release that the channel served before it first served its present one. With signers, one of
+ * them must have signed its entry: a signed rollback states that the channel served the release
+ * before, and a server can forge the history. */
 static int release_before_get(struct http_client *client, const struct channel_entry *present,
                               const struct signers *signers, char **ret_digest) {
   char digest[DIGEST_TEXT_SIZE];
@@ -318,7 +318,7 @@ static int release_before_get(struct http_client *client, const struct channel_e
 
   /* The history is newest first. The newest entry before the first one with the present release is
    * chosen, so that a second rollback goes back further. */
-  const json_t *before = NULL, *entry;
+  const json_t *before = NULL, *replaced = NULL, *entry;
   bool is_behind = false;
   size_t index;
 
@@ -328,9 +328,15 @@ static int release_before_get(struct http_client *client, const struct channel_e
       before = NULL;
     } else if (is_behind && !before) {
       before = entry;
+      replaced = replaced ? replaced : entry;
     }
   }
 
+  if (!before && replaced)
+    return cli_refuse(EXIT_FAILED,
+                      "channel %s is rolled back already: nothing was served before %s; --to %s "
+                      "goes forward again",
+                      present->channel, digest, cli_member(replaced, "release"));
   if (!before)
     return cli_refuse(EXIT_FAILED,
                       "channel %s served nothing before %s; name the release: --to sha256:…",
@@ -556,7 +562,7 @@ static const struct option_spec promote_options[] = {
 };
 static const struct option_spec rollback_options[] = {
     CLI_TEXT("to", "RELEASE",
-             "the release to return to; default: the one that the present release replaced"),
+             "the release to return to; default: the one before the present one was first served"),
     OPTION_ENVIRONMENT,
     OPTION_TAG,
     OPTION_REGIME,
@@ -602,7 +608,9 @@ CLI_COMMAND(promote, "promote", "RELEASE CHANNEL", promote_options, "point a cha
 CLI_COMMAND(rollback, "rollback", "CHANNEL", rollback_options,
             "point a channel at a release that it served before",
             .description = "The new entry has a higher counter, so that deployments accept the "
-                           "older release. It is signed as with promote.");
+                           "older release. It is signed as with promote. A second rollback goes "
+                           "back further, never to what the first one left; exits with 1 when "
+                           "nothing was served before.");
 CLI_COMMAND(sign, "sign", "CHANNEL", sign_options,
             "add a signature to a channel's entry, so that a new key can replace an old one",
             .description =

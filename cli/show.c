@@ -428,14 +428,17 @@ static int command_show(struct options *options) {
        is_recomputed = string_equal(view, "recompute");
   if (wants_asm || string_equal(view, "ttgir"))
     return job_print_code(client, job, wants_asm, as_json);
+  bool has_winner = json_is_object(json_object_get(job, "winner")),
+       has_ended = *cli_member(job, "finished_at");
   if (!n_views) {
-    if (!as_json)
-      return job_print(client, job);
-    cli_print_json(job);
-    return EXIT_OK;
+    if (as_json)
+      cli_print_json(job);
+    else
+      code = job_print(client, job);
+    return code == EXIT_OK && has_ended && !has_winner ? EXIT_FAILED : code;
   }
 
-  if (!json_is_object(json_object_get(job, "winner")))
+  if (!has_winner)
     return cli_refuse(EXIT_FAILED, "job %s has no winner to %s; it is %s", cli_member(job, "job"),
                       is_recomputed ? "recompute" : "compare others with on each device",
                       cli_member(job, "state"));
@@ -454,4 +457,6 @@ static const struct option_spec show_options[] = {
 };
 
 CLI_COMMAND(show, "show", "JOB", show_options,
-            "show a job: state, finalists, winner, equivalence set");
+            "show a job: state, finalists, winner, equivalence set",
+            .description = "Exits with 1 when the job ended without a winner, as `submit --wait` "
+                           "and `report` do.");

@@ -275,6 +275,50 @@ static bool is_any_agreed(const json_t *agreed) {
   return false;
 }
 
+/* Whether a kernel's name, like "softmax/online", has the word before or after a "/". */
+static bool has_part(const char *name, const char *word) {
+  cleanup_free char *parts = xstrdup(name);
+  char *rest = parts;
+  for (char *part; (part = strsep(&rest, "/"));)
+    if (string_equal(part, word))
+      return true;
+  return false;
+}
+
+/* Says that the release has nothing for the question, and whether it has a kernel that may be
+ * meant. */
+static int nothing_served(const struct question *question, const struct release *release) {
+  cleanup_free const char **names = xcalloc(release->n_kernels + 1, sizeof *names);
+  cleanup_free char *meant = NULL;
+  bool is_there = false;
+  for (size_t i = 0; i < release->n_kernels; i++) {
+    char hash[DIGEST_TEXT_SIZE];
+    names[i] = release->kernels[i].name;
+    is_there |=
+        is_kernel(question->kernel, names[i], digest_format(&release->kernels[i].hash, hash));
+    if (!has_part(names[i], question->kernel))
+      continue;
+    cleanup_free char *before = meant;
+    meant = before ? xasprintf("%s, %s", before, names[i]) : xstrdup(names[i]);
+  }
+
+  if (!is_there) {
+    const char *nearest = name_nearest(question->kernel, names, release->n_kernels);
+    if (!meant && nearest)
+      meant = xstrdup(nearest);
+    if (meant)
+      return cli_refuse(EXIT_FAILED,
+                        "the release has no kernel named %.100s; give the full name, as "
+                        "`wavetune kernel list` prints it: %.400s",
+                        question->kernel, meant);
+  }
+
+  return cli_refuse(EXIT_FAILED,
+                    "the release has no config for %.100s%s; `wavetune publish` prints why a key "
+                    "is left out, `wavetune jobs --kernel` what was tuned",
+                    question->kernel, question->key ? " and this key" : "");
+}
+
 static int command_why(struct options *options) {
   char *const *kernel = cli_arguments(options, 1, "name one kernel, by its name or hash");
   cleanup_json json_t *environment = NULL, *entry = NULL, *key = NULL, *lines = json_array(),
@@ -322,13 +366,10 @@ static int command_why(struct options *options) {
   }
   if (json_array_size(lines) || is_any_agreed(agreed))
     return EXIT_OK;
-  if (!release)
-    return cli_refused(&missing, "why");
-  return cli_refuse(
-      EXIT_FAILED,
-      "the release has no config for %.100s%s; `wavetune publish` prints why a key is "
-      "left out, `wavetune jobs --kernel` what was tuned",
-      question.kernel, key ? " and this key" : "");
+  if (release)
+    return nothing_served(&question, release);
+  http_problem(&missing, "why", NULL, &error); /* which entry there is not, and the nearest */
+  return cli_fail(EXIT_FAILED, &error);
 }
 
 static const struct option_spec why_options[] = {

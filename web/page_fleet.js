@@ -7,13 +7,14 @@ import { table } from "./table.js";
 
 export const title = () => "Fleet";
 
-const STATES = ["measuring", "idle", "yielded", "drained", "drifted", "lost"];
+const STATES = ["measuring", "idle", "yielded", "drained", "drifted", "ended", "lost"];
 const MEANINGS = {
   measuring: "hold a lease",
   idle: "wait for work",
   yielded: "gave way to other programs",
   drained: "get no leases",
   drifted: "measured their baseline differently from before",
+  ended: "ended in order",
   lost: "have not been heard of",
 };
 
@@ -30,6 +31,7 @@ function doing(device) {
 // One line for a node: which kernels its devices measure, and why others do not.
 function nodeDoing(node) {
   if (node.reason) return h("span", {}, node.reason, h("span", { class: "quiet" }, by(node.by)));
+  if (node.devices.every((each) => each.state === "ended")) return h("span", { class: "quiet" }, "has ended");
   if (node.devices.every((each) => each.state === "lost")) return h("span", { class: "bad" }, "has not been heard of");
   const kernels = new Map();
   for (const device of node.devices.filter((each) => each.job)) kernels.set(device.kernel, (kernels.get(device.kernel) || 0) + 1);
@@ -94,7 +96,7 @@ function deviceTable(node) {
 
 function summary(fleet) {
   const { devices, rate, to_go: toGo } = fleet;
-  const working = devices.total - devices.lost;
+  const working = devices.total - devices.lost - devices.ended;
   return h(
     "div",
     { class: "tiles" },

@@ -487,7 +487,7 @@ export async function show({ main, segments: [id], query, signal }) {
     if (!(await confirm(`Cancel job ${id}?`, [`${job.name}, ${members(job.key)}. What was measured stays.`], "Cancel the job"))) return;
     button.disabled = true;
     try {
-      ({ json: job } = await call("DELETE", `v1/jobs/${id}`));
+      ({ json: job } = await call("DELETE", `v1/jobs/${id}${may("agent_drain") ? "?any=true" : ""}`));
     } catch (error) {
       put(words, h("p", { class: "problem" }, error.message));
       return;

@@ -260,7 +260,7 @@ export async function show({ main, query, signal }) {
   everything.addEventListener("click", () => readMore(Infinity));
   if (end) {
     end.addEventListener("click", async () => {
-      const selected = { tag: filter.tag, run: run || "" };
+      const selected = { tag: filter.tag, run: run || "", any: may("agent_drain") }; // others' jobs need an operator
       const cancel = async (more) => (await call("POST", "v1/jobs/cancel", { body: { ...selected, ...more } })).json;
       try {
         const open = await cancel({ dry_run: true });

@@ -113,6 +113,8 @@ void boot_keep(struct agent *agent);
 must_check bool agent_enrol(struct agent *agent, int *ret_code);
 /* Runs the keeper until the poster has ended. */
 void agent_keep(struct agent *agent);
+/* Tells the server that the agent ends, so that it is not taken for lost. */
+void agent_say_end(struct agent *agent);
 
 /* device_thread.c; `context` is a struct device_thread. */
 void *device_thread_run(void *context);

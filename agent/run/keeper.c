@@ -443,3 +443,14 @@ void agent_keep(struct agent *agent) {
       agent_wait(agent, wait_ms < LOOK_MS ? wait_ms : LOOK_MS, &agent->must_renew);
   }
 }
+
+void agent_say_end(struct agent *agent) {
+  cleanup_free char *id = agent_id(agent), *path = xasprintf("/v1/agents/%s/end", id);
+  cleanup_json json_t *body = json_pack("{s:s}", "boot", agent->boot);
+  cleanup_server_answer struct server_answer answer =
+      server_ask(agent->keeper_client, "POST", path, body, RENEW_MOST_MS);
+  if (answer.is_ok)
+    log_info("agent: ended");
+  else
+    log_warning("agent: it ends, and the server did not hear of it: %s", answer.error.message);
+}

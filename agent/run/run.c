@@ -243,6 +243,8 @@ static void agent_work(struct agent *agent) {
   if (agent->yield)
     pthread_join(yielder, NULL);
   pthread_join(poster, NULL);
+  if (agent->code == EXIT_OK)
+    agent_say_end(agent);
 }
 
 static int run_work(struct supervisor *supervisor, void *context) {

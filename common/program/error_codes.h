@@ -20,11 +20,12 @@ enum exit_code {
   EXIT_UNUSABLE = 8, /* fetch: no requested format can express any winner; a retry does not help */
   EXIT_TIMEOUT = 9,  /* --timeout: the jobs had not ended; they go on */
   /* fetch: what the server sent was refused; the sentence states whether a cache was kept */
-  EXIT_TAMPERED = 10,  /* bytes that do not match their digest */
-  EXIT_REPLAYED = 11,  /* an older channel entry than one that was seen */
-  EXIT_EXPIRED = 12,   /* a channel entry past its time */
-  EXIT_UNTRUSTED = 13, /* no valid signature by a trusted key, or not what was requested */
-  EXIT_TRUNCATED = 14, /* the connection ended in the middle of an answer */
+  EXIT_TAMPERED = 10,    /* bytes that do not match their digest */
+  EXIT_REPLAYED = 11,    /* an older channel entry than one that was seen */
+  EXIT_EXPIRED = 12,     /* a channel entry past its time */
+  EXIT_UNTRUSTED = 13,   /* no valid signature by a trusted key, or not what was requested */
+  EXIT_TRUNCATED = 14,   /* the connection ended in the middle of an answer */
+  EXIT_UNPUBLISHED = 15, /* fetch: no entry for this channel, tag, regime and environment */
   EXIT_INTERNAL = 70,
 };
 

@@ -9,7 +9,7 @@ Agent = TypedDict("Agent", {
     "agent": str,
     "name": str,
     "version": str,
-    "state": Literal['live', 'lost', 'draining'],
+    "state": Literal['live', 'lost', 'draining', 'ended'],
     "drain_reason": Union[str, None],
     "drained_by": Union["By", None],
     "drained_by_id": Union["ById", None],
@@ -534,7 +534,7 @@ FleetDevice = TypedDict("FleetDevice", {
     "gpu": Union[str, None],
     "arch": Union[str, None],
     "partition": Union[str, None],
-    "state": Literal['lost', 'yielded', 'drifted', 'drained', 'measuring', 'idle'],
+    "state": Literal['ended', 'lost', 'yielded', 'drifted', 'drained', 'measuring', 'idle'],
     "since_ms": Union[int, None],
     "reason": Union[str, None],
     "by": Union[str, None],
@@ -802,6 +802,7 @@ JobSelection = TypedDict("JobSelection", {
     "up_to": "Id",
     "after": "Id",
     "dry_run": bool,
+    "any": bool,
 }, total=False)
 
 JobState = Literal['queued', 'running', 'done', 'failed', 'cancelled']

@@ -138,8 +138,9 @@ class Client:
                 after = max([after, *(event["event"] for event in events)])
         return ended
 
-    def cancel(self, job: Union[str, int]) -> "api.Job":
-        return self.request("DELETE", f"/v1/jobs/{_segment(job)}")
+    def cancel(self, job: Union[str, int], any: bool = False) -> "api.Job":
+        """With `any` also a job that others submitted, which needs the role operator."""
+        return self.request("DELETE", f"/v1/jobs/{_segment(job)}" + ("?any=true" if any else ""))
 
     def measurements(self, job: Union[str, int]) -> Listing:
         """api.Measurement of each."""

@@ -176,8 +176,8 @@ static const struct field refusal_fields[] = {
 };
 static const struct record refusal_record = RECORD(NULL, struct agent_refusal, refusal_fields);
 
-enum agent_state { AGENT_LIVE, AGENT_LOST, AGENT_DRAINING };
-static const char *const state_names[] = {"live", "lost", "draining", NULL};
+enum agent_state { AGENT_LIVE, AGENT_LOST, AGENT_DRAINING, AGENT_ENDED };
+static const char *const state_names[] = {"live", "lost", "draining", "ended", NULL};
 
 struct agent {
   char *id, *name, *version, *drain_reason, *drained_by, *removed_at, *removed_by, *last_seen;
@@ -270,6 +270,35 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
   }
 
   record_release(&heartbeat_request_record, &heartbeat);
+}
+
+/* An agent's last request: it has handed back its leases. */
+void route_agent_end(struct worker *worker, struct request *request) {
+  const char *id = request->segments[0];
+  struct heartbeat heartbeat = {0};
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  struct error error;
+  if (!record_read(&heartbeat_request_record, request->json, "", &heartbeat, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  bind_text(&parameters, "agent", id);
+  bind_taken(&parameters, "boot", xstrdup(heartbeat.boot), false);
+  record_release(&heartbeat_request_record, &heartbeat);
+  if (!identity_may_act_as(worker, request, id, ""))
+    return;
+  if (!db_run(worker->db, &sql_agent_end, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+  } else if (!db_count(rows)) {
+    answer_refusal(request, ERROR_MISSING, "",
+                   "agent \"%.40s\" is not enrolled with this boot nonce", id);
+  } else {
+    log_info("agent: ended agent=%s", id);
+    fleet_changed(server_fleet(worker->server));
+    request_answer_empty(request, 204);
+  }
 }
 
 static const struct field drain_fields[] = {

@@ -29,8 +29,15 @@ WHERE d.agent = stated.agent
 
 -- name: agents_live
 SELECT count(*) AS n
-FROM agents
-WHERE last_seen > now() - :live_ms::bigint * interval '1 ms';
+FROM agents a
+WHERE agent_is_live(a, :live_ms::bigint);
+
+-- No row: no such agent is enrolled with this boot nonce.
+-- name: agent_end
+UPDATE agents
+SET ended_at = now(), last_seen = now()
+WHERE id = :agent AND boot = :boot
+RETURNING id;
 
 -- name: agents_brief
 SELECT a.id, a.boot, a.drain_reason IS NOT NULL AS is_draining, COALESCE(a.token_id, 0) AS token_id,
@@ -66,10 +73,10 @@ WHERE agent = :agent AND device = :device;
 -- Marks an agent that is not live as removed. No row: there is no such agent.
 -- name: agent_remove
 WITH removed AS (
-    UPDATE agents
+    UPDATE agents a
     SET removed_at = now(), removed_by = :author, removed_by_id = :author_id::bigint
     WHERE id = :agent
-      AND last_seen <= now() - :live_ms::bigint * interval '1 ms'
+      AND NOT agent_is_live(a, :live_ms::bigint)
     RETURNING id
 )
 SELECT a.name, rfc3339(a.last_seen) AS last_seen,
@@ -81,8 +88,9 @@ WHERE a.id = :agent;
 -- seen for a week. A refused enrolment of an agent's id from another machine is shown for a day.
 -- name: agents_list
 SELECT a.id, a.name, a.version,
-       CASE WHEN a.drain_reason IS NOT NULL THEN 'draining'
-            WHEN a.last_seen > now() - :live_ms::bigint * interval '1 ms' THEN 'live'
+       CASE WHEN a.ended_at IS NOT NULL THEN 'ended'
+            WHEN a.drain_reason IS NOT NULL THEN 'draining'
+            WHEN agent_is_live(a, :live_ms::bigint) THEN 'live'
             ELSE 'lost' END AS state,
        a.drain_reason, a.drained_by, a.drained_by_id,
        CASE WHEN is_removed THEN rfc3339(a.removed_at) END AS removed_at,

@@ -20,7 +20,7 @@ LIMIT 1;
 
 -- name: agent_before_lock
 SELECT a.name, a.machine, rfc3339(a.last_seen) AS last_seen,
-       a.last_seen > now() - :live_ms::bigint * interval '1 ms' AS agent_is_live,
+       agent_is_live(a, :live_ms::bigint) AS agent_is_live,
        COALESCE(a.token_id, 0) AS token_id, t.role = 'enrol' AS is_enrol,
        t.certificate IS NOT NULL AS is_of_certificate,
        token_is_live(t) AS is_live,
@@ -50,7 +50,7 @@ WITH before AS MATERIALIZED (
     SET boot = excluded.boot, name = excluded.name, version = excluded.version,
         machine = excluded.machine, trusted_keys = excluded.trusted_keys,
         token_id = COALESCE(excluded.token_id, agents.token_id), last_seen = now(),
-        enrolled_at = now()
+        enrolled_at = now(), ended_at = NULL
 )
 SELECT COALESCE((SELECT boot FROM before), '') AS boot_before;
 

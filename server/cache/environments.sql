@@ -14,7 +14,7 @@ ON CONFLICT (digest) DO NOTHING;
 -- name: environments_known
 WITH candidate AS (
     SELECT d.environment_id, a.id, a.name, a.trusted_keys IS NOT NULL AS wants_signatures,
-           a.last_seen > now() - :live_ms::bigint * interval '1 ms'
+           agent_is_live(a, :live_ms::bigint)
              AND a.drain_reason IS NULL AND d.drain_reason IS NULL AS works
     FROM devices d
     JOIN agents a ON a.id = d.agent
@@ -34,7 +34,7 @@ ORDER BY e.id;
 -- name: environments_list
 SELECT e.id, e.identity AS environment, e.digest,
        count(DISTINCT a.id) FILTER (
-           WHERE a.last_seen > now() - :live_ms::bigint * interval '1 ms'
+           WHERE agent_is_live(a, :live_ms::bigint)
              AND a.drain_reason IS NULL AND d.drain_reason IS NULL) AS agents,
        rfc3339(max(a.last_seen)) AS last_seen
 FROM environments e

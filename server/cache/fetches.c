@@ -133,8 +133,9 @@ void fetches_of_cached(void *fetches, const struct fetch *fetch, int64_t token_i
 }
 
 void fetches_note(struct request *request, const struct fetch *fetch) {
-  request->fetch = *fetch;
-  fetches_of_cached(request->server->fetches, fetch, request->token_id, request->token_name);
+  request->fetch = *fetch; /* the answer may be cached for others */
+  if (!request_is_of_page(request))
+    fetches_of_cached(request->server->fetches, fetch, request->token_id, request->token_name);
 }
 
 struct fetch_batch *fetches_take(struct fetches *fetches) {

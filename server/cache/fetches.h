@@ -46,7 +46,8 @@ void fetches_free(struct fetches *fetches);
 /* Notes that a release was made: it counts as used, but no request fetched it. */
 void fetches_made(struct fetches *fetches, const struct digest *release);
 
-/* Notes what the request is about to be answered with; a cached answer keeps it. */
+/* Notes what the request is about to be answered with, unless the web page, in which a person looks
+ * at it, sent the request; a cached answer keeps it. */
 void fetches_note(struct request *request, const struct fetch *fetch);
 
 /* For response_cache_new: notes a request that was answered from the cache. */

@@ -242,7 +242,7 @@ static void states_write(FILE *out, const struct fleet_summary *summary) {
   for (size_t state = 0; state < DEVICE_STATE_COUNT; state++) {
     fprintf(out, "%s{state=\"%s\"} %" PRId64 "\n", name, device_state_names[state],
             summary->by_state[state]);
-    n_live += state == DEVICE_LOST ? 0 : summary->by_state[state];
+    n_live += state == DEVICE_LOST || state == DEVICE_ENDED ? 0 : summary->by_state[state];
   }
 
   head_write(out, use, "gauge",

@@ -34,7 +34,7 @@ void snapshot_put(struct fleet *fleet, struct snapshot *snapshot);
 struct fleet_device {
   char *agent, *host, *version, *node_reason, *node_by;
   int64_t seen_ms;
-  bool is_lost;
+  bool is_ended, is_lost;
   char *device; /* NULL: the agent has none */
   char *backend, *gpu, *arch, *partition;
   char *hardware, *environment; /* digests in hexadecimal: its jobs have one of them as class */

@@ -10,6 +10,7 @@
 -- name: fleet_devices
 SELECT a.id AS agent, a.name AS host, a.version, epoch_ms(a.last_seen) AS seen_ms,
        a.last_seen <= now() - :live_ms::bigint * interval '1 ms' AS is_lost,
+       a.ended_at IS NOT NULL AS is_ended,
        a.drain_reason AS node_reason, a.drained_by AS node_by,
        d.device, d.backend, e.identity ->> 'gpu' AS gpu, e.identity ->> 'arch' AS arch,
        e.identity ->> 'partition' AS partition,

@@ -21,6 +21,7 @@ static const struct field device_fields[] = {
     FIELD(TEXT, host, HIDDEN),
     FIELD(TEXT, version, HIDDEN),
     FIELD(INTEGER, seen_ms, HIDDEN),
+    FIELD(BOOL, is_ended, HIDDEN),
     FIELD(BOOL, is_lost, HIDDEN),
     FIELD(TEXT, node_reason, HIDDEN),
     FIELD(TEXT, node_by, HIDDEN),
@@ -188,6 +189,7 @@ static int compare_open(const void *a_, const void *b_) {
 static int64_t since_of(const struct fleet_device *device, const struct fleet_summary *before,
                         int64_t now_ms) {
   switch (device->state) {
+  case DEVICE_ENDED:
   case DEVICE_LOST:
     return device->seen_ms;
   case DEVICE_YIELDED:
@@ -219,6 +221,7 @@ static void device_complete(struct fleet_device *device, const struct fleet_summ
   }
 
   device->state = device_state_of(&(struct device_facts){
+      .is_ended = device->is_ended,
       .is_lost = device->is_lost,
       .is_yielded = device->yielded_ms != FIELD_NONE,
       .has_drifted = device->suspect_ms != FIELD_NONE,
@@ -418,7 +421,8 @@ static char *answer_make(const struct fleet_summary *summary) {
 
   cleanup_free struct queue_row *queue = queue_make(summary, &answer.n_queue);
   answer.queue = queue;
-  double device_s = rate->over_s * (double)(answer.devices.total - summary->by_state[DEVICE_LOST]);
+  int64_t n_gone = summary->by_state[DEVICE_LOST] + summary->by_state[DEVICE_ENDED];
+  double device_s = rate->over_s * (double)(answer.devices.total - n_gone);
   answer.rate =
       (struct rate_answer){rate->over_s, rate->measurements, rate->jobs, rate->device_seconds,
                            device_s > 0 ? rate->device_seconds / device_s : (double)NAN};

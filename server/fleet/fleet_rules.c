@@ -11,7 +11,8 @@ const char *const device_state_names[] = {
         NULL};
 
 enum device_state device_state_of(const struct device_facts *facts) {
-  return facts->is_lost       ? DEVICE_LOST
+  return facts->is_ended      ? DEVICE_ENDED
+         : facts->is_lost     ? DEVICE_LOST
          : facts->is_yielded  ? DEVICE_YIELDED
          : facts->has_drifted ? DEVICE_DRIFTED
          : facts->is_drained  ? DEVICE_DRAINED

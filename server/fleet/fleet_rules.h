@@ -9,6 +9,7 @@
 
 /* In the order of precedence: a device has the first of these that fits. */
 #define DEVICE_STATES(STATE)                                                                       \
+  STATE(ENDED, "ended")         /* its agent ended in order */                                     \
   STATE(LOST, "lost")           /* its agent sends no heartbeats */                                \
   STATE(YIELDED, "yielded")     /* its agent left it to other programs for now */                  \
   STATE(DRIFTED, "drifted")     /* it was drained because it drifted from its history */           \
@@ -24,7 +25,7 @@ enum device_state {
 extern const char *const device_state_names[]; /* ended by NULL */
 
 struct device_facts {
-  bool is_lost, is_yielded, has_drifted, is_drained, has_lease;
+  bool is_ended, is_lost, is_yielded, has_drifted, is_drained, has_lease;
 };
 enum device_state device_state_of(const struct device_facts *facts);
 /* Whether a device in this state takes leases. */

@@ -342,7 +342,8 @@ static bool answer_cached(struct connection *connection, const struct credential
                                     .roles = token->roles,
                                     .if_none_match = connection->headers[HEADER_IF_NONE_MATCH],
                                     .token_id = token->id,
-                                    .token_name = token->name};
+                                    .token_name = token->name,
+                                    .is_of_page = connection->headers[HEADER_PAGE] != NULL};
   bool is_get = strcmp(connection->method, "GET") == 0 || strcmp(connection->method, "HEAD") == 0;
   if (!is_get || has_body(connection) || credentials->answer != AUTH_KNOWN ||
       (server->options.require_enrolment && token->roles == TOKEN_AGENT && !*token->agent) ||

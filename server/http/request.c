@@ -20,6 +20,10 @@ const char *request_header(const struct request *request, const char *name) {
                                      name);
 }
 
+bool request_is_of_page(const struct request *request) {
+  return request_private_of(request)->connection->headers[HEADER_PAGE] != NULL;
+}
+
 const struct author *request_author(struct request *request) {
   struct request_private *private_ = request_private_of(request);
   if (!private_->author_roles) {

@@ -64,6 +64,8 @@ must_check bool request_page(struct request *request, int64_t *ret_limit, const 
 /* The author of writes, valid as long as the request. */
 const struct author *request_author(struct request *request);
 const char *request_header(const struct request *request, const char *name); /* NULL when absent */
+/* Whether the web page sent it: all its requests have the header X-Wavetune. */
+bool request_is_of_page(const struct request *request);
 
 /* Answers: one call per request. */
 void request_answer_json(struct request *request, int status, json_t *body);

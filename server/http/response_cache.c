@@ -212,7 +212,7 @@ response_cache_answer(struct response_cache *cache, const struct cache_query *qu
    * noted. */
   if (atomic_load_explicit(&entry->used, memory_order_relaxed) + 1000 < (uint64_t)now_ms)
     atomic_store_explicit(&entry->used, (uint64_t)now_ms, memory_order_relaxed);
-  if (entry->fetch.kind != FETCH_NONE)
+  if (entry->fetch.kind != FETCH_NONE && !query->is_of_page)
     cache->fetched(cache->context, &entry->fetch, query->token_id, query->token_name);
 
   /* Each request has its own response, because each has its own X-Request-Id. */
@@ -248,7 +248,8 @@ bool request_answer_from_cache(struct request *request) {
                                     .roles = request->roles,
                                     .if_none_match = connection->headers[HEADER_IF_NONE_MATCH],
                                     .token_id = request->token_id,
-                                    .token_name = request->token_name};
+                                    .token_name = request->token_name,
+                                    .is_of_page = connection->headers[HEADER_PAGE] != NULL};
   return response_cache_answer(request->server->response_cache, &query, cached_take, request) ==
          CACHE_ANSWERED;
 }

@@ -53,6 +53,7 @@ struct cache_query {
   const char *if_none_match; /* NULL: none */
   int64_t token_id;
   const char *token_name;
+  bool is_of_page; /* a person looks at it: it is not noted as a fetch */
 };
 /* The header that has `match`. */
 const char *response_match_header(enum response_kind kind);

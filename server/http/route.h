@@ -110,6 +110,8 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(agent_post, "POST", "/v1/agents", MAY_ENROL, ROUTE_DATABASE, 256 * KIB, "Enrol an agent") \
   ROUTE(agent_heartbeat, "POST", "/v1/agents/{id}/heartbeat", \
         MAY_WORK, ROUTE_EVENT_THREAD, 4 * KIB, "Send an agent's heartbeat") \
+  ROUTE(agent_end, "POST", "/v1/agents/{id}/end", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
+        "Say that an agent ends") \
   ROUTE(agent_token, "POST", "/v1/agents/{id}/token", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
         "Replace an agent's own token") \
   ROUTE(agent_drain, "POST", "/v1/agents/{id}/drain", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \

@@ -127,7 +127,7 @@ CROSS JOIN LATERAL (
     JOIN devices dv ON dv.environment_id = o.id
     JOIN agents a ON a.id = dv.agent
     WHERE (o.digest = j.device_class OR o.hardware_digest = j.device_class)
-      AND a.last_seen > now() - :live_ms::bigint * interval '1 ms'
+      AND agent_is_live(a, :live_ms::bigint)
       AND j.state IN ('queued', 'running')
 ) d
 LEFT JOIN LATERAL (

@@ -227,12 +227,19 @@ void route_job_get(struct worker *worker, struct request *request) {
 }
 
 void route_job_delete(struct worker *worker, struct request *request) {
+  static const char *const names[] = {"any", NULL};
+  const char *any = request_query(request, "any");
   struct error error;
   int64_t job;
   bool ended;
-  if (!answer_id(request, "job", &job))
+  if (!request_query_only(request, names) || !answer_id(request, "job", &job))
     return;
-  if (!job_end(worker, job, NULL, request_author(request), &ended, &error)) {
+  if (any && !string_equal(any, "true") && !string_equal(any, "false")) {
+    answer_refusal(request, ERROR_INVALID, "", "any=\"%.40s\" must be true or false", any);
+    return;
+  }
+  if (!job_may_change(worker, request, job, string_equal(any, "true"), &error) ||
+      !job_end(worker, job, NULL, request_author(request), &ended, &error)) {
     answer_failure(request, &error);
     return;
   }

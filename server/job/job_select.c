@@ -33,6 +33,8 @@ static const struct field selection_fields[] = {
     FIELD(ID, up_to, FIELD_NOT_NULL, .about = "no newer job than this one"),
     FIELD(ID, after, FIELD_NOT_NULL, .about = "only newer jobs than this one"),
     FIELD(BOOL, dry_run, FIELD_NOT_NULL, .about = "only counts them"),
+    FIELD(BOOL, any, FIELD_NOT_NULL,
+          .about = "also jobs that others submitted; needs the role operator"),
 };
 #undef FIELD
 const struct record job_selection_record =
@@ -113,7 +115,8 @@ bool bind_job_filters(struct db_parameters *parameters, const char *tag, const c
 }
 
 static bool bind_selection(struct db_parameters *parameters, const struct job_selection *selection,
-                           struct error *error) {
+                           const struct author *author, struct error *error) {
+  bind_text(parameters, "author", author->name);
   if (selection->n_ids)
     bind_integers(parameters, "jobs", selection->ids, selection->n_ids);
   else
@@ -128,70 +131,120 @@ static bool bind_selection(struct db_parameters *parameters, const struct job_se
 
 struct job_counts {
   int64_t open, ended, retriable, newest;
+  int64_t others_open, others_retriable; /* of these, jobs that others than the author submitted */
+  char other[TOKEN_NAME_SIZE];           /* one of those others; "": none, or not known */
 };
 /* Counts the jobs of a selection. ERROR_MISSING: an id is no job. */
 static bool selection_count(struct db *db, const struct job_selection *selection,
-                            struct job_counts *ret, struct error *error) {
+                            const struct author *author, struct job_counts *ret,
+                            struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  if (!bind_selection(&parameters, selection, error) ||
+  if (!bind_selection(&parameters, selection, author, error) ||
       !db_run(db, &sql_jobs_count, &parameters, &rows, error))
     return false;
   if (!db_is_null(rows, 0, "missing"))
     return error_of(error, ERROR_MISSING, "there is no job %lld",
                     (long long)db_get_integer(rows, 0, "missing"));
 
-  *ret =
-      (struct job_counts){db_get_integer(rows, 0, "open"), db_get_integer(rows, 0, "ended"),
-                          db_get_integer(rows, 0, "retriable"), db_get_integer(rows, 0, "newest")};
+  *ret = (struct job_counts){db_get_integer(rows, 0, "open"),
+                             db_get_integer(rows, 0, "ended"),
+                             db_get_integer(rows, 0, "retriable"),
+                             db_get_integer(rows, 0, "newest"),
+                             db_get_integer(rows, 0, "others_open"),
+                             db_get_integer(rows, 0, "others_retriable"),
+                             ""};
+  if (!db_is_null(rows, 0, "other"))
+    snprintf(ret->other, sizeof ret->other, "%s", db_get(rows, 0, "other"));
   return true;
 }
 
+/* Whether the request may change the jobs of which `n_others` are others'. */
+static bool others_check(const struct request *request, bool any, int64_t n_others,
+                         const char *other, struct error *error) {
+  if (any && !(request->roles & MAY_OPERATE))
+    return error_of_at(error, ERROR_FORBIDDEN, "/any",
+                       "jobs that others submitted need the role operator or admin; the token "
+                       "\"%.100s\" may change its own alone",
+                       request->token_name);
+  if (any || n_others == 0)
+    return true;
+  return error_of(error, ERROR_FORBIDDEN,
+                  "%lld of these jobs were submitted by others than \"%.100s\"%s%.100s; to change "
+                  "them, too, state \"any\" (--any), with the role operator or admin",
+                  (long long)n_others, request->token_name, *other ? ", such as " : "", other);
+}
+
+bool job_may_change(struct worker *worker, struct request *request, int64_t job, bool any,
+                    struct error *error) {
+  struct job_counts counts;
+  const struct job_selection one = {
+      .ids = &job, .n_ids = 1, .up_to = FIELD_NONE, .after = FIELD_NONE};
+  return selection_count(worker->db, &one, request_author(request), &counts, error) &&
+         others_check(request, any, counts.others_open, counts.other, error);
+}
+
 /* The next jobs of a selection in one of the states, after an id. */
-static bool selection_next(struct db *db, const struct job_selection *selection, const char *states,
-                           int64_t after, int64_t limit, struct db_rows **ret_rows,
-                           struct error *error) {
+static bool selection_next(struct db *db, const struct job_selection *selection,
+                           const struct author *author, const char *states, int64_t after,
+                           int64_t limit, struct db_rows **ret_rows, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "states", states);
   bind_integer(&parameters, "after", after);
   bind_integer(&parameters, "limit", limit);
-  return bind_selection(&parameters, selection, error) &&
+  bind_bool(&parameters, "any", selection->any);
+  return bind_selection(&parameters, selection, author, error) &&
          db_run(db, &sql_jobs_choose, &parameters, ret_rows, error);
 }
 
-static int64_t *ids_of(const struct db_rows *rows) {
+/* The ids of the jobs that may be changed: others' came after those were counted. */
+static int64_t *ids_of(const struct db_rows *rows, size_t *ret_n) {
   int64_t *ids = xcalloc((size_t)db_count(rows) + 1, sizeof *ids);
+  *ret_n = 0;
   for (int row = 0; row < db_count(rows); row++)
-    ids[row] = db_get_integer(rows, row, "id");
+    if (db_get_bool(rows, row, "may_change"))
+      ids[(*ret_n)++] = db_get_integer(rows, row, "id");
   return ids;
 }
 
+/* The detail of the one audit row of an act on many jobs: how many, and what selected them. */
+static json_t *selection_detail(const struct request *request, int64_t n, int64_t newest) {
+  json_t *selected = json_copy(request->json);
+  json_object_del(selected, "dry_run");
+  if (!json_object_get(selected, "up_to"))
+    json_put(selected, "up_to", json_sprintf("%lld", (long long)newest));
+  return json_pack("{s:I, s:o}", "jobs", (json_int_t)n, "selected", selected);
+}
+
 /* Cancels the unfinished jobs of a selection by batches. What was cancelled before a failure stays
- * so: the client tries again. */
+ * so: the client tries again. The first batch that cancels one adds `note` to the audit table. */
 static bool selection_cancel(struct worker *worker, const struct job_selection *selection,
-                             const struct author *author, int64_t *ret_cancelled, bool *ret_more,
+                             const struct audit_row *note, int64_t *ret_cancelled, bool *ret_more,
                              struct error *error) {
+  const struct author *author = note->author;
   int64_t after = 0;
   *ret_cancelled = 0;
   *ret_more = true;
   for (int64_t seen = 0; seen < CANCEL_MAX;) {
     cleanup_rows struct db_rows *rows = NULL;
-    if (!selection_next(worker->db, selection, "{queued,running}", after, CANCEL_BATCH, &rows,
-                        error))
+    if (!selection_next(worker->db, selection, author, "{queued,running}", after, CANCEL_BATCH,
+                        &rows, error))
       return false;
 
-    size_t n = (size_t)db_count(rows), cancelled;
-    cleanup_free int64_t *ids = ids_of(rows);
-    bool ok = n == 0 || jobs_cancel(worker, ids, n, author, &cancelled, error);
+    int n_rows = db_count(rows);
+    size_t n, cancelled;
+    cleanup_free int64_t *ids = ids_of(rows, &n);
+    bool ok = n == 0 ||
+              jobs_cancel(worker, ids, n, author, *ret_cancelled ? NULL : note, &cancelled, error);
     *ret_cancelled += n ? (int64_t)cancelled : 0;
     if (!ok)
       return false;
-    if (n < CANCEL_BATCH) {
+    if (n_rows < CANCEL_BATCH) {
       *ret_more = false;
       return true;
     }
-    after = ids[n - 1];
-    seen += (int64_t)n;
+    after = db_get_integer(rows, n_rows - 1, "id");
+    seen += n_rows;
   }
 
   return true;
@@ -203,12 +256,24 @@ void route_job_cancel(struct worker *worker, struct request *request) {
   struct error error;
   int64_t cancelled = 0;
   bool is_more = false;
+  const struct author *author = request_author(request);
   if (!request_query_only(request, NULL))
     return;
   if (!job_selection_parse(request->json, &selection, &error) ||
-      !selection_count(worker->db, &selection, &counts, &error) ||
-      (!selection.dry_run && !selection_cancel(worker, &selection, request_author(request),
-                                               &cancelled, &is_more, &error))) {
+      !selection_count(worker->db, &selection, author, &counts, &error) ||
+      !others_check(request, selection.any, counts.others_open, counts.other, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  char id[24];
+  int64_t n = counts.open < CANCEL_MAX ? counts.open : CANCEL_MAX;
+  cleanup_json json_t *detail =
+      selection.n_ids == 1 ? NULL : selection_detail(request, n, counts.newest);
+  snprintf(id, sizeof id, "%lld", (long long)counts.newest);
+  const struct audit_row note = {author, AUDIT_CANCEL, detail ? "jobs" : id, detail};
+  if (!selection.dry_run &&
+      !selection_cancel(worker, &selection, &note, &cancelled, &is_more, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -273,13 +338,13 @@ static bool refuse_one(struct retry *retry, const struct error *error) {
 
 /* Reads the selected jobs as requests. */
 static bool retries_load(struct worker *worker, const struct job_selection *selection,
-                         struct retries *ret, struct error *error) {
+                         const struct author *author, struct retries *ret, struct error *error) {
   cleanup_rows struct db_rows *chosen = NULL, *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   int64_t after = selection->after == FIELD_NONE ? 0 : selection->after;
   const char *states =
       selection->n_ids ? "{queued,running,done,failed,cancelled}" : "{failed,cancelled}";
-  if (!selection_next(worker->db, selection, states, after, RETRY_BATCH, &chosen, error))
+  if (!selection_next(worker->db, selection, author, states, after, RETRY_BATCH, &chosen, error))
     return false;
 
   size_t n_chosen = (size_t)db_count(chosen), n = 0;
@@ -293,10 +358,12 @@ static bool retries_load(struct worker *worker, const struct job_selection *sele
     if (!db_is_null(chosen, row, "successor"))
       json_push(ret->known,
                 retried_json(ret->last, db_get_integer(chosen, row, "successor"), false));
-    else if (string_equal(state, "failed") || string_equal(state, "cancelled"))
-      ids[n++] = ret->last;
-    else
+    else if (!string_equal(state, "failed") && !string_equal(state, "cancelled"))
       refused_add(ret->refused, ret->last, xasprintf("it is %s", state));
+    else if (db_get_bool(chosen, row, "may_change"))
+      ids[n++] = ret->last;
+    else /* it failed after the others' jobs were counted */
+      refused_add(ret->refused, ret->last, xstrdup("others submitted it"));
   }
 
   bind_integers(&parameters, "jobs", ids, n);
@@ -385,7 +452,8 @@ void route_job_retry(struct worker *worker, struct request *request) {
   if (!request_query_only(request, NULL))
     return;
   if (!job_selection_parse(request->json, &selection, &error) ||
-      !selection_count(worker->db, &selection, &counts, &error)) {
+      !selection_count(worker->db, &selection, request_author(request), &counts, &error) ||
+      !others_check(request, selection.any, counts.others_retriable, counts.other, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -395,7 +463,7 @@ void route_job_retry(struct worker *worker, struct request *request) {
                                   json_sprintf("%lld", (long long)counts.newest)));
     return;
   }
-  if (!retries_load(worker, &selection, &retries, &error) ||
+  if (!retries_load(worker, &selection, request_author(request), &retries, &error) ||
       !retries_store(worker, &retries, request_author(request), &error)) {
     answer_failure(request, &error);
     return;

@@ -19,6 +19,7 @@ struct job_selection {
   int64_t up_to; /* no newer job than this id; FIELD_NONE: any */
   int64_t after; /* only jobs with higher ids; FIELD_NONE: any */
   bool dry_run;  /* only count them */
+  bool any;      /* also jobs that others submitted */
   size_t n_ids;
   int64_t *ids; /* the same as `jobs`, ascending and distinct */
 };
@@ -31,6 +32,10 @@ void job_selection_release(struct job_selection *selection);
  * property, because it would be all jobs. */
 must_check bool job_selection_parse(const json_t *json, struct job_selection *ret,
                                     struct error *error);
+
+/* Whether the request may end this job: one that others submitted needs `any` and a role. */
+must_check bool job_may_change(struct worker *worker, struct request *request, int64_t job,
+                               bool any, struct error *error);
 
 /* Binds tag, run, kernel and kernel_name, and owner, each null where it is not stated. `kernel` may
  * be a hash or a name; false: it begins like a hash and is none. */

@@ -7,6 +7,11 @@ SELECT count(*) FILTER (WHERE state IN ('queued', 'running')) AS open,
        count(*) FILTER (WHERE state IN ('done', 'failed', 'cancelled')) AS ended,
        count(*) FILTER (WHERE state IN ('failed', 'cancelled') AND retried_at IS NULL) AS retriable,
        COALESCE(max(id), 0) AS newest,
+       count(*) FILTER (WHERE state IN ('queued', 'running')
+                          AND submitted_by IS DISTINCT FROM :author) AS others_open,
+       count(*) FILTER (WHERE state IN ('failed', 'cancelled') AND retried_at IS NULL
+                          AND submitted_by IS DISTINCT FROM :author) AS others_retriable,
+       min(submitted_by) FILTER (WHERE submitted_by <> :author) AS other,
        (SELECT min(w.id)
         FROM unnest(:jobs::bigint[]) AS w(id)
         WHERE NOT EXISTS (SELECT FROM jobs known WHERE known.id = w.id)) AS missing
@@ -27,7 +32,8 @@ WHERE (:jobs::bigint[] IS NULL OR id = ANY (:jobs))
 SELECT id, state,
        CASE WHEN retried_at IS NOT NULL
             THEN (SELECT later.id FROM jobs later WHERE later.retry_of = j.id LIMIT 1)
-       END AS successor
+       END AS successor,
+       :any::boolean OR submitted_by IS NOT DISTINCT FROM :author AS may_change
 FROM jobs j
 WHERE id > :after::bigint
   AND state = ANY (:states::job_state[])

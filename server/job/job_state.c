@@ -117,20 +117,17 @@ bool job_end(struct worker *worker, int64_t job, const char *reason, const struc
   return job_end_settle(worker, &change, *ret_ended, error);
 }
 
-/* Cancels the jobs that are in the state `from`, with a row of the audit log for each, in one
- * transaction; *ret_rows: their ids. */
+/* Cancels the jobs that are in the state `from`, with the row of the audit log if there are any, in
+ * one transaction; *ret_rows: their ids. */
 static bool cancel_from(struct worker *worker, const struct job_change *change,
-                        struct db_rows **ret_rows, struct error *error) {
+                        const struct audit_row *note, struct db_rows **ret_rows,
+                        struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_begin(worker->db, error))
     return false;
 
-  bool ok = state_change(worker->db, change, &rows, error);
-  size_t n = ok ? (size_t)db_count(rows) : 0;
-  cleanup_free struct audit_row *notes = xcalloc(n + 1, sizeof *notes);
-  for (size_t i = 0; i < n; i++)
-    notes[i] = (struct audit_row){change->author, AUDIT_CANCEL, db_get(rows, (int)i, "id"), NULL};
-  ok = ok && audit_add(worker->db, notes, n, error);
+  bool ok = state_change(worker->db, change, &rows, error) &&
+            (!note || !db_count(rows) || audit_add(worker->db, note, 1, error));
   if (!db_end(worker->db, ok, error))
     return false;
 
@@ -139,7 +136,7 @@ static bool cancel_from(struct worker *worker, const struct job_change *change,
 }
 
 bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n, const struct author *author,
-                 size_t *ret_cancelled, struct error *error) {
+                 const struct audit_row *note, size_t *ret_cancelled, struct error *error) {
   /* Queued is tried first, as in job_end. Each state has its own transaction, which locks jobs in
    * the order of their ids: with two states in one, two of them could wait for each other. */
   static const enum job_state from[] = {JOB_QUEUED, JOB_RUNNING};
@@ -152,7 +149,7 @@ bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n, const str
     change.from = from[i];
     ok = false;
     for (int attempt = 1; !ok; attempt++) {
-      ok = cancel_from(worker, &change, &rows, error);
+      ok = cancel_from(worker, &change, n_cancelled ? NULL : note, &rows, error);
       if (!ok && (error->kind != ERROR_CONTENTION || attempt == FINISH_ATTEMPTS))
         break;
     }

@@ -87,10 +87,11 @@ must_check bool job_end(struct worker *worker, int64_t job, const char *reason,
                         const struct author *author, bool *ret_ended, struct error *error);
 
 /* Cancels those of the jobs that are queued or running, in at most two transactions, and cancels
- * their leases. *ret_cancelled: how many; it is set after a failure, too. */
+ * their leases. The first transaction that cancels one adds `note` (NULL: none) to the audit table.
+ * *ret_cancelled: how many; it is set after a failure, too. */
 must_check bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n,
-                            const struct author *author, size_t *ret_cancelled,
-                            struct error *error);
+                            const struct author *author, const struct audit_row *note,
+                            size_t *ret_cancelled, struct error *error);
 
 /* Ends a running job as done, without a winner: its configs disagree (common/verdict/agreement.h).
  * Stores which do. With `at`, only in this stage and round. *ret_ended: whether this call ended

@@ -55,7 +55,7 @@ SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.
         JOIN agents a ON a.id = d.agent
         WHERE (o.digest = j.device_class OR o.hardware_digest = j.device_class)
           AND COALESCE(a.drain_reason, d.drain_reason) IS NULL
-          AND a.last_seen > now() - :live_ms::bigint * interval '1 ms')
+          AND agent_is_live(a, :live_ms::bigint))
     END AS devices,
     (SELECT manifest ->> 'reference' IS NOT NULL AND manifest ->> 'cases' IS NULL
      FROM kernels

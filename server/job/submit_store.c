@@ -171,6 +171,30 @@ bool jobs_find(struct db *db, struct submission *const *jobs, size_t n, struct e
 
 /* Storing */
 
+/* Makes one row of the rows of jobs that are tried again, if there are several: it is one act on
+ * many. Returns how many rows remain; `kept` owns their details. */
+static size_t retries_merge(struct audit_row *notes, size_t n, json_t *kept) {
+  size_t n_retries = 0, n_kept = 0;
+  for (size_t i = 0; i < n; i++)
+    n_retries += notes[i].action == AUDIT_RETRY;
+  if (n_retries < 2)
+    return n;
+
+  const struct author *author = notes[0].author;
+  json_t *as = json_array(), *of = json_array();
+  json_push(kept, json_pack("{s:I, s:o, s:o}", "jobs", (json_int_t)n_retries, "of", of, "as", as));
+  for (size_t i = 0; i < n; i++)
+    if (notes[i].action == AUDIT_RETRY) {
+      json_push(as, json_string(notes[i].object));
+      json_array_append(of, json_object_get(notes[i].detail, "of"));
+    } else {
+      notes[n_kept++] = notes[i];
+    }
+  notes[n_kept++] = (struct audit_row){author, AUDIT_RETRY, "jobs",
+                                       json_array_get(kept, json_array_size(kept) - 1)};
+  return n_kept;
+}
+
 /* Notes new jobs and raised priorities in the audit log, but not a job that another transaction
  * stored meanwhile. */
 static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
@@ -201,7 +225,7 @@ static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
     notes[n_notes++] = (struct audit_row){author, action, id, detail};
   }
 
-  return audit_add(db, notes, n_notes, error);
+  return audit_add(db, notes, retries_merge(notes, n_notes, kept), error);
 }
 
 /* Gives up what the ledger has of the jobs that were created. */

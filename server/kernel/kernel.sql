@@ -136,7 +136,7 @@ JOIN devices d ON d.environment_id = e.id
 JOIN agents a ON a.id = d.agent
 WHERE e.hardware_digest = :hardware::bytea
   AND COALESCE(a.drain_reason, d.drain_reason) IS NULL
-  AND a.last_seen > now() - :live_ms::bigint * interval '1 ms'
+  AND agent_is_live(a, :live_ms::bigint)
   AND a.trusted_keys IS NOT NULL
   AND NOT (:is_plain::bool
            AND is_signed(:kernel::bytea, a.trusted_keys)

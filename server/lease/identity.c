@@ -117,15 +117,11 @@ static bool agent_claim(struct db *db, const char *agent, int64_t token, struct 
   return db_run(db, &sql_identities_claim, &parameters, NULL, error);
 }
 
-bool identity_may_act(struct worker *worker, struct request *request) {
-  const char *agent = json_string_value(json_object_get(request->json, "agent"));
+bool identity_may_act_as(struct worker *worker, struct request *request, const char *agent,
+                         const char *pointer) {
   struct error error;
-  if (!server_has_secret(worker, request))
-    return false;
-  if (!agent)
-    return true;
   if (*request->token_agent)
-    return identity_fits(request, agent, "/agent");
+    return identity_fits(request, agent, pointer);
 
   cleanup_owner struct owner owner = {0};
   cleanup_parameters struct db_parameters parameters = {0};
@@ -147,14 +143,20 @@ bool identity_may_act(struct worker *worker, struct request *request) {
 
   metrics_note_refusal(REFUSED_AGENT);
   if (owner.is_agent)
-    answer_refusal(request, ERROR_FORBIDDEN, "/agent",
+    answer_refusal(request, ERROR_FORBIDDEN, pointer,
                    "agent %s has its own token; no other token may act as it", agent);
   else
-    answer_refusal(request, ERROR_FORBIDDEN, "/agent",
+    answer_refusal(request, ERROR_FORBIDDEN, pointer,
                    "agent %s enrolled with the token \"%s\"; another token may act as it only "
                    "after that one is revoked",
                    agent, owner.name);
   return false;
+}
+
+bool identity_may_act(struct worker *worker, struct request *request) {
+  const char *agent = json_string_value(json_object_get(request->json, "agent"));
+  return server_has_secret(worker, request) &&
+         (!agent || identity_may_act_as(worker, request, agent, "/agent"));
 }
 
 static bool not_granted_answer(struct request *request) {

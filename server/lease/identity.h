@@ -12,14 +12,18 @@
 
 #include "server/http/request.h"
 
-/* Each of the next three returns false when it has answered the request: with 403, 404 or 409, or
+/* Each of the next four returns false when it has answered the request: with 403, 404 or 409, or
  * because the database cannot be reached. */
 
 /* Whether the token is bound to no agent, or to this one, which the body names at `pointer`. Does
  * not use the database. */
 must_check bool identity_fits(struct request *request, const char *agent, const char *pointer);
+/* Whether the request may act as the agent, which it names at `pointer`. An agent that belongs to
+ * no token belongs to the request's token from now on. */
+must_check bool identity_may_act_as(struct worker *worker, struct request *request,
+                                    const char *agent, const char *pointer);
 /* Whether the request may act as the "agent" in its body; true for a body without one, which the
- * route refuses. An agent that belongs to no token belongs to the request's token from now on. */
+ * route refuses. */
 must_check bool identity_may_act(struct worker *worker, struct request *request);
 /* Whether the request's agent was granted the lease in its path at the "epoch" in its body; true
  * for a body without an epoch, which the route refuses. */

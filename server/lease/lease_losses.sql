@@ -124,7 +124,7 @@ SELECT r.n, count(*) AS losses, count(DISTINCT (o.agent, o.device)) AS devices,
         JOIN agents a ON a.id = d.agent
         WHERE j.id = r.job
           AND COALESCE(a.drain_reason, d.drain_reason) IS NULL
-          AND a.last_seen > now() - :live_ms::bigint * interval '1 ms'
+          AND agent_is_live(a, :live_ms::bigint)
           AND NOT EXISTS (SELECT FROM losses x
                           WHERE x.job_id = r.job AND x.config = r.config AND x.agent = a.id))
            AS other_agents
@@ -238,7 +238,7 @@ JOIN LATERAL (
       AND (a.trusted_keys IS NULL
            OR (j.is_plain AND is_signed(j.kernel, a.trusted_keys)
                AND (j.build IS NULL OR is_signed(j.build, a.trusted_keys))))
-      AND a.last_seen > now() - :live_ms::bigint * interval '1 ms') live
+      AND agent_is_live(a, :live_ms::bigint)) live
     ON live.n > 0 AND live.willing = 0
 WHERE l.state = 'open' AND l.avoid_agents <> '{}'
 ORDER BY l.id

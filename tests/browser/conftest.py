@@ -41,8 +41,9 @@ def populate(postgres, database, server):
     kernel = register(server)
     first, second, third = (Hand(server, name, devices=("cpu0", "cpu1")) for name in ("node-1", "node-2", HOSTILE))
 
-    def submit(key, expected=201, **more):
-        answer = server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": key}, "space": SPACE, "environment": ENVIRONMENT} | more)
+    def submit(key, expected=201, token=None, **more):
+        body = {"kernel": kernel, "key": {"n": key}, "space": SPACE, "environment": ENVIRONMENT} | more
+        answer = server.request("POST", "/v1/jobs", body, **({"token": token} if token else {}))
         assert answer.status == expected, answer
         return answer.json["job"]
 

@@ -105,6 +105,7 @@ def test_a_person_whom_a_proxy_signed_in_needs_no_token(tab, world):
     assert shown.complaints == []
 
     job = world.submit(11, run="of a person")
+    world.postgres.sql(f"update jobs set submitted_by = 'sam-submits:zoe@example.com' where id = {job}", conninfo=world.database)
     page = tab(None, **behind_proxy("zoe@example.com", "tuners")).page
     page.goto(f"{world.server.url}/#/job/{job}")
     page.get_by_role("button", name="Cancel", exact=True).click()
@@ -161,7 +162,7 @@ def test_a_reader_sees_no_button_that_it_may_not_press(tab, world):
 
 
 def test_a_job_is_cancelled_after_a_question(tab, world):
-    job = world.submit(10, run="to cancel")
+    job = world.submit(10, run="to cancel", token=world.tokens["submitter"])
     page = tab("submitter").show(f"#/job/{job}")
     page.get_by_role("button", name="Cancel", exact=True).click()
     page.keyboard.press("Escape")

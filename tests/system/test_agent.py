@@ -8,8 +8,9 @@ import subprocess
 import threading
 import time
 
+import hands
 import harness
-from harness import small_kernel, wait_until, wavetune
+from harness import make_token, small_kernel, wait_until, wavetune
 
 AGENT = harness.BUILD / "wavetune-agent"
 QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
@@ -51,6 +52,48 @@ def test_probe_prints_devices_and_env_the_environment_of_one():
     assert environment == cpu["environment"]
     query = agent("env", "--device", "cpu0", "--query").stdout.strip()
     assert f"compute_units={environment['compute_units']}" in query and " " not in query
+
+
+def test_an_agent_that_ends_on_a_signal_has_ended_and_is_not_lost(server, start):
+    one = start(harness.Agent, server)
+    wait_until(lambda: server.items("/v1/agents"), 60, "the agent")
+    first = server.items("/v1/agents")[0]["agent"]
+    assert one.stop() == 0 and "agent: ended" in one.messages
+    listed, = server.items("/v1/agents")
+    assert (listed["agent"], listed["state"]) == (first, "ended")
+    wait_until(lambda: server.get("/v1/fleet")["devices"]["ended"] == 1, 60, "the device to have ended")
+    assert re.search(r"^node +1 ended ", wavetune(server, "agents").stdout, re.M)
+    assert "1 ended" in wavetune(server, "top").stdout
+    wait_until(lambda: 'wavetune_devices{state="ended"} 1\n' in server.request("GET", "/metrics").body.decode(), 60, "the metric")
+    assert server.items("/v1/environments")[0]["agents"] == 0, "it takes no jobs"
+
+    again = start(harness.Agent, server)
+    wait_until(lambda: server.items("/v1/agents")[0]["state"] == "live", 60, "the same agent to be back")
+    again.stop()
+    assert wavetune(server, "agents", "remove", "node").stdout == f"removed {first}\n", "at once: it is not live"
+
+
+def test_an_agent_that_cannot_say_that_it_ends_says_so_in_its_log(database, start):
+    server = start(harness.Server, database)
+    one = start(harness.Agent, server)
+    wait_until(lambda: server.items("/v1/agents"), 60, "the agent")
+    server.kill()
+    assert one.stop() == 0
+    assert "it ends, and the server did not hear of it" in one.messages
+
+
+def test_only_an_agent_itself_says_that_it_ends(server):
+    hand = hands.Hand(server, "node")
+    state = lambda: server.items("/v1/agents")[0]["state"]  # noqa: E731
+    end = f"/v1/agents/{hand.id}/end"
+    assert server.request("POST", end, {"boot": "of an earlier run"}).status == 404
+    assert server.request("POST", end, {}).status == 422
+    assert server.request("POST", end, {"boot": hand.boot}, token=make_token(server.database, "other", "agent")).status == 403
+    assert state() == "live"
+    assert server.request("POST", end, {"boot": hand.boot}).status == 204
+    assert state() == "ended"
+    wavetune(server, "agents", "drain", "node", "--reason", "x")
+    assert state() == "ended", "a drained one, too"
 
 
 def test_an_unknown_device_is_refused_with_the_available_ones():

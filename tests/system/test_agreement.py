@@ -89,7 +89,7 @@ def test_a_default_in_the_minority_ends_its_job_without_a_winner(server, tune):
     assert (job["state"], job["winner"], job["stage"]) == ("done", None, "screen"), job
     assert job["reason"].startswith("configs disagree: 3 of 4 differ from the default; nothing is published"), job
     assert job["reason"].endswith("y[3] is 5")
-    shown = wavetune(server, "show", job["job"]).stdout
+    shown = wavetune(server, "show", job["job"], check=False).stdout
     assert "done: configs disagree: 3 of 4" in shown and "3 correctness" in shown, shown
 
 

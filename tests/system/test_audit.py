@@ -158,7 +158,7 @@ def test_authors_are_shown_where_users_look(server):
     assert by(guest, "made_by") == by(guest, "revoked_by") == ("admin", ids["admin"])
     assert by(one("/v1/tokens", "name", "operator"), "made_by") == ("(command line)", None)
 
-    shown = wavetune(server, "show", written["again"]).stdout
+    shown = wavetune(server, "show", written["again"], check=False).stdout
     assert "submitted by operator at 2" in shown and "cancelled by operator at 2" in shown
     assert "submitter" in next(l for l in wavetune(server, "jobs").stdout.splitlines() if l.split()[0] == written["job"])
     assert " publisher " in wavetune(server, "releases").stdout

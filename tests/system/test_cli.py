@@ -424,6 +424,15 @@ def test_a_job_is_shown_and_its_verdict_recomputed(world):
     assert done.returncode == 2 and "--recompute, --devices, --asm and --ttgir" in done.stderr
 
 
+def test_a_job_that_ended_without_a_winner_is_shown_with_1(world):
+    job = document(world, "submit", world.kernel, "--key", "n=8", *NOWHERE)[0]["job"]
+    assert wavetune(world.server, "show", job).returncode == 0, "it has not ended"
+    wavetune(world.server, "cancel", job)
+    for more in ((), ("--json",)):
+        done = wavetune(world.server, "show", job, *more, check=False)
+        assert (done.returncode, done.stderr) == (1, "") and "cancelled" in done.stdout, done
+
+
 def test_a_verdict_that_differs_from_the_samples_is_reported(world, postgres):
     database, job = world.server.database, world.job["job"]
     stored = postgres.sql(f"select verdict from winners where job_id = {job}", conninfo=database)

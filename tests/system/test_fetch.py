@@ -19,6 +19,7 @@ import time
 import harness
 import pytest
 from harness import BUILD, SOURCE, FakeServer, wavetune
+from test_releases import Bench
 
 KFD = SOURCE / "tests/data/kfd"
 ENVIRONMENT = {"rocm": "6.4.1", "torch": "2.9.0", "triton": "3.3.1", "gpu": "AMD Instinct MI300X", "arch": "gfx942",
@@ -503,7 +504,7 @@ for body, length in (({entry!r}, {len(entry)}), ({release[:100]!r}, {len(release
 def test_meaningless_answers_leave_the_cache_unchanged(world):
     world.fetch()
     for status, body in ((200, b"not json"), (200, {"release": "sha256:short"}), (500, b""), (304, b""),
-                         (404, {"detail": "channel \"stable\" has no entry"})):
+                         (404, b"no such page: a proxy's answer"), (404, {"detail": "not there"})):
         world.other["/v1/cache"] = (status, body)
         done = world.fetch("--tag", f"t{status}", expect=5)
         assert done.stderr.count("\n") == 1 and "last good cache" in done.stderr
@@ -515,6 +516,27 @@ def test_meaningless_answers_leave_the_cache_unchanged(world):
     world.releases.clear()
     assert "answered 404: not there" in world.fetch(expect=5).stderr
     assert world.block() == 256
+
+
+def test_a_channel_tag_or_environment_without_an_entry_is_no_outage(start, database, postgres, tmp_path):
+    """It is a mistake, with an exit code of its own: a start that is tried again after 5 and 6 would try for ever."""
+    server = start(harness.Server, database)
+    bench = Bench(server, postgres)
+    bench.job(ENVIRONMENT)
+    wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--channel", "stable")
+
+    def fetch(*more, environment=ENVIRONMENT):
+        return wavetune(server, "fetch", "--to", tmp_path / "cache", "--environment", json.dumps(environment), *more, check=False)
+
+    mistakes = ((("--channel", "stabel"), ENVIRONMENT), (("--tag", "nigthly"), ENVIRONMENT), (("--regime", "warm"), ENVIRONMENT),
+                ((), ENVIRONMENT | {"gpu": "MI999"}))
+    for kept in (False, True):
+        for more, environment in mistakes:
+            done = fetch(*more, environment=environment)
+            assert done.returncode == 15 and "has no entry" in done.stderr, done
+            assert ("the last good cache is kept" if kept else "no cache to fall back on") in done.stderr
+        assert json.loads(fetch("--channel", "stabel", "--json").stdout)["outcome"] == ("stale" if kept else "nothing")
+        assert fetch().returncode == 0 and (tmp_path / "cache/current/json/cache.json").exists()
 
 
 @pytest.mark.parametrize("format", ["dejavu", "inductor", "triton", "tunableop", "vllm-moe"])

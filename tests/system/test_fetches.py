@@ -94,6 +94,17 @@ def test_choices_that_programs_ask_for_are_counted(bench):
                      ("two", "choices", "stable", "exact"): 1})
 
 
+def test_a_release_that_somebody_looks_at_in_the_page_is_not_fetched(bench):
+    """Whether it is answered from memory or not, and what the page read first is counted for others who ask for it later."""
+    paths = (f"/v1/releases/{bench.digest}", "/v1/cache?" + urllib.parse.urlencode(ROCM_64), f"/v1/releases/{bench.digest}/export/json")
+    for _ in range(2):
+        for path in paths:
+            assert bench.server.request("GET", path, token=bench.one, headers={"X-Wavetune": "page"}).status == 200
+    for path in paths:
+        get(bench.server, path, bench.two)
+    wait_for(bench, {("two", "release", None, None): 1, ("two", "entry", "stable", "exact"): 1, ("two", "files", None, None): 1})
+
+
 def test_a_refused_request_is_not_counted(bench, database):
     get(bench.server, "/v1/cache", bench.one, **ROCM_64)
     agent = make_token(database, "an-agent", "agent")

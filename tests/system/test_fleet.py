@@ -13,7 +13,7 @@ from harness import wait_until
 from test_interleavings import Session
 from test_leases import metric, runs_of
 
-NONE = dict.fromkeys(("total", "lost", "yielded", "drifted", "drained", "measuring", "idle"), 0)
+NONE = dict.fromkeys(("total", "ended", "lost", "yielded", "drifted", "drained", "measuring", "idle"), 0)
 
 
 def counts(**some):

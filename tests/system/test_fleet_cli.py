@@ -82,6 +82,13 @@ def test_campaigns_show_how_far_they_are(world):
     assert len(json.loads(wavetune(world, "campaigns", "--json").stdout)) == 4
 
 
+def test_campaigns_show_how_many_jobs_were_cancelled(world):
+    wavetune(world, "cancel", "--run", "third")
+    wait_until(lambda: json.loads(wavetune(world, "campaigns", "--run", "third", "--json").stdout)[0]["cancelled"] == 1, 30, "the count")
+    head, row = (line.split() for line in wavetune(world, "campaigns", "--run", "third").stdout.splitlines())
+    assert dict(zip(head, row)).items() >= {"ended": "1/1", "running": "0", "failed": "0", "cancelled": "1"}.items(), (head, row)
+
+
 def test_cost_is_summed_and_ends_with_the_total(world):
     cost = world.get("/v1/cost?by=run")
     text = wavetune(world, "cost", "--by", "run").stdout

@@ -104,11 +104,18 @@ def test_why_says_what_is_not_served(bench):
     bench.job(environment, m=1)
     asked, server = json.dumps(environment), bench.server  # noqa: F811
     nothing = wavetune(server, "why", "softmax", "--environment", asked, check=False)
-    assert nothing.returncode == 4 and "has no entry" in nothing.stderr
+    assert nothing.returncode == 1 and "has no entry" in nothing.stderr
     wavetune(server, "publish", "--environment", asked, "--channel", "stable")
     for arguments in (("gelu",), ("softmax", "--key", "M=9")):
         done = wavetune(server, "why", *arguments, "--environment", asked, check=False)
         assert done.returncode == 1 and "the release has no config for" in done.stderr, done
+    bench.job(environment, kernel="addk/triton")
+    bench.job(environment, kernel="addk/c")
+    wavetune(server, "publish", "--environment", asked, "--channel", "stable")
+    for name, meant in (("addk", "addk/c, addk/triton"), ("triton", "addk/triton"), ("addk/tritn", "addk/triton")):
+        done = wavetune(server, "why", name, "--environment", asked, check=False)
+        assert done.returncode == 1 and f"the release has no kernel named {name}; give the full name" in done.stderr, done
+        assert done.stderr.endswith(f": {meant}\n"), done
     assert wavetune(server, "why", check=False).returncode == 2
     assert wavetune(server, "why", "softmax", "--key", "{", check=False).returncode == 2
 

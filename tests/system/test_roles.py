@@ -92,7 +92,7 @@ def test_older_roles_keep_their_rights(found):
     assert {o for o, c in found.items() if c["agent"]} - of_anyone == {
         "PUT /v1/blobs/{digest}", "GET /v1/blobs/{digest}", "GET /v1/kernels", "GET /v1/kernels/{hash}",
         "GET /v1/kernels/{hash}/builds", "GET /v1/kernels/{hash}/builds/{digest}", "POST /v1/agents",
-        "POST /v1/agents/{id}/heartbeat", "POST /v1/agents/{id}/token", "POST /v1/leases", "POST /v1/leases/{id}/renew",
+        "POST /v1/agents/{id}/heartbeat", "POST /v1/agents/{id}/end", "POST /v1/agents/{id}/token", "POST /v1/leases", "POST /v1/leases/{id}/renew",
         "POST /v1/leases/{id}/results", "POST /v1/leases/{id}/release"}
     reading = {o for o in found if o.startswith("GET ")} | {"POST /v1/choices", "POST /v1/jobs/progress"}  # too long for a URL
     assert readers - of_anyone == reading - of_anyone - {"GET /v1/tokens", "GET /v1/audit", "GET /v1/policy"}

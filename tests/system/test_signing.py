@@ -216,13 +216,28 @@ def test_each_rollback_raises_the_counter_and_goes_back_one_release(world):
         entry = world.document("rollback", world.channel, "--sign-key", key)
         assert (entry["release"], entry["counter"], signed_by(entry)) == (expected, counter, {identity})
     nothing = world.run("rollback", world.channel, "--sign-key", key, check=False)
-    assert nothing.returncode == 1 and "served nothing before" in nothing.stderr
+    assert nothing.returncode == 1 and f"rolled back already: nothing was served before {one}; --to {two} goes" in nothing.stderr
     assert world.document("rollback", world.channel, "--to", three)["counter"] == 6
     history = world.history()
     assert [e["release"] for e in history] == [three, one, two, three, two, one]
     assert [e["counter"] for e in history] == [6, 5, 4, 3, 2, 1] and all(e["moved_by"].startswith("admin-") for e in history)
     page = world.server.get(f"{world.path}/entries?limit=4")
     assert world.server.get(f"{world.path}/entries?after={page['next']}")["items"] == history[4:]
+
+
+def test_a_rollback_never_returns_to_what_a_rollback_left(world):
+    """History A, B, A: the second A may have been a rollback from B."""
+    a, b, _ = world.releases
+    world.run("promote", a, world.channel)
+    alone = world.run("rollback", world.channel, check=False)
+    assert alone.returncode == 1 and f"served nothing before {a}; name the release" in alone.stderr
+    world.run("promote", b, world.channel)
+    world.run("promote", a, world.channel)
+    again = world.run("rollback", world.channel, check=False)
+    assert again.returncode == 1 and again.stderr.endswith(f"rolled back already: nothing was served before {a}; --to {b} goes "
+                                                           "forward again\n"), again
+    assert world.document("rollback", world.channel, "--to", b)["counter"] == 4
+    assert world.document("rollback", world.channel)["release"] == a
 
 
 def test_only_the_history_that_the_publisher_signed_is_rolled_back_to(world):

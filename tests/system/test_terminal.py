@@ -57,8 +57,9 @@ def test_one_command_cancels_thousands_of_jobs_of_a_run_and_no_other(server, sub
     assert sql_number(postgres, server, "select count(*) from leases where state <> 'cancelled' and job_id in "
                                         "(select id from jobs where run = 'wrong')") == 0
     assert sql_number(postgres, server, "select count(*) from job_events where kind = 'cancelled'") == 2300
-    notes = server.items("/v1/audit?action=cancel")
-    assert {note["object"] for note in notes} == set(wrong) and all(note["token"].startswith("admin") for note in notes)
+    note, = server.items("/v1/audit?action=cancel")  # one act, one row
+    assert note["object"] == "jobs" and note["token"].startswith("admin")
+    assert note["detail"] == {"jobs": 2300, "selected": {"run": "wrong", "up_to": wrong[-1]}}
     again = wavetune(server, "cancel", "--run", "wrong", "--yes")
     assert again.stdout == "0 cancelled, 2300 had ended already\n"
 
@@ -75,9 +76,70 @@ def test_jobs_are_selected_by_all_given_filters(server, kernel, submit_many, pos
 
     assert cancelled("--tag", "chat", "--user", "nobody") == 0
     assert cancelled("--tag", "chat", "--kernel", "test/other") == 0
-    assert cancelled("--tag", "chat", "--kernel", "test/leases", "--user", "team") == 1
+    assert cancelled("--tag", "chat", "--kernel", "test/leases", "--user", "team", "--any") == 1
     assert state_of(server, own) == "cancelled"
     assert cancelled("--kernel", kernel, "--run", "a") == 2
+
+
+def test_the_audit_names_the_jobs_that_a_request_names(server, submit_many):  # noqa: F811
+    jobs = submit_many(3)
+    assert server.request("POST", "/v1/jobs/cancel", {"jobs": jobs[:2]}).json["cancelled"] == 2
+    assert server.request("POST", "/v1/jobs/cancel", {"jobs": jobs[2:]}).json["cancelled"] == 1
+    assert server.request("POST", "/v1/jobs/cancel", {"jobs": jobs}).json["cancelled"] == 0, "and adds no row"
+    assert [(note["object"], note["detail"]) for note in server.items("/v1/audit?action=cancel")] == [
+        (jobs[2], {}), ("jobs", {"jobs": 2, "selected": {"jobs": jobs[:2], "up_to": jobs[1]}})]
+    again = {one["job"]: one["as"] for one in server.request("POST", "/v1/jobs/retry", {"jobs": jobs}).json["retried"]}
+    retried, = server.items("/v1/audit?action=retry")
+    assert (retried["object"], retried["detail"]["jobs"]) == ("jobs", 3)
+    assert dict(zip(retried["detail"]["of"], retried["detail"]["as"])) == again
+
+
+def test_others_jobs_are_cancelled_and_retried_by_an_operator_who_says_so(server, kernel):  # noqa: F811
+    tokens = {name: make_token(server.database, name, role) for name, role in
+              (("alice", "submitter"), ("bob", "submitter"), ("olga", "operator"))}
+
+    def made(name, n):
+        body = {"kernel": kernel, "key": {"n": n}, "space": SMALL, "environment": ENVIRONMENT, "run": "r"}
+        return server.request("POST", "/v1/jobs", body, token=tokens[name]).json["job"]
+
+    def run(name, *words):
+        return wavetune(server, *words, "--yes", token=tokens[name], check=False)
+
+    def delete(name, job, query=""):
+        return server.request("DELETE", f"/v1/jobs/{job}{query}", token=tokens[name])
+
+    alices, bobs = [made("alice", n) for n in (1, 2, 3)], made("bob", 4)
+    for verb, n in (("cancel", 3), ("retry", 0)):
+        for who, selected in (("bob", ("--run", "r")), ("bob", ("--user", "alice")), ("olga", ("--run", "r")), ("bob", alices)):
+            done = run(who, verb, *selected)
+            if n or who == "olga" and verb == "cancel":
+                assert done.returncode == 4 and f'others than "{who}", such as ' in done.stderr and "(--any)" in done.stderr, done
+        done = run("bob", verb, "--run", "r", "--any")
+        assert done.returncode == 4 and 'need the role operator or admin; the token "bob"' in done.stderr, done
+    assert delete("bob", alices[0]).status == delete("bob", alices[0], "?any=true").status == delete("olga", alices[0]).status == 403
+    assert delete("olga", alices[0], "?any=maybe").status == 422 and delete("bob", "999").status == 404
+    assert {state_of(server, job) for job in (*alices, bobs)} == {"queued"}, "nothing was done"
+
+    assert run("bob", "cancel", "--run", "r", "--user", "bob").stdout == "1 cancelled, 0 had ended already\n"
+    assert delete("alice", alices[0]).json["cancelled_by"] == "alice"
+    assert delete("olga", alices[1], "?any=true").json["cancelled_by"] == "olga"
+    assert run("olga", "cancel", "--run", "r", "--any").stdout == "1 cancelled, 3 had ended already\n"
+    note = server.items("/v1/audit?action=cancel")[0]
+    assert (note["token"], note["object"], note["detail"]["jobs"], note["detail"]["selected"]["any"]) == ("olga", "jobs", 1, True)
+
+    for who, more in (("bob", ()), ("olga", ())):
+        done = run(who, "retry", "--run", "r", *more)
+        assert done.returncode == 4 and "(--any)" in done.stderr, done
+    assert run("bob", "retry", bobs).stdout.endswith("1 tried again, 0 refused\n")
+    assert run("olga", "retry", "--run", "r", "--any").stdout.endswith("3 tried again, 0 refused\n")
+
+
+def test_a_job_of_the_servers_policy_is_nobodys_own(server, submit, postgres):  # noqa: F811
+    job = submit(SMALL)
+    postgres.sql(f"update jobs set submitted_by = '(server)', submitted_by_id = null where id = {job}", conninfo=server.database)
+    done = wavetune(server, "cancel", job, check=False)
+    assert done.returncode == 4 and "1 of these jobs were submitted by others" in done.stderr and "(server)" in done.stderr
+    assert wavetune(server, "cancel", job, "--any").stdout == "1 cancelled, 0 had ended already\n"
 
 
 def test_cancel_asks_before_more_than_one_job(server, submit_many):  # noqa: F811
@@ -392,6 +454,36 @@ def test_a_removed_agent_leaves_the_list_loses_its_tokens_and_comes_back_when_it
     assert [note["object"] for note in server.items("/v1/audit?action=remove-agent")] == [hand.id]
     hands("node", agent=hand.id)
     assert listed_agents(server) == ["node"] and server.items("/v1/agents")[0]["removed_at"] is None
+
+
+def test_agents_are_drained_resumed_and_removed_by_the_names_of_their_hosts(server, hands, postgres):  # noqa: F811
+    """Of hosts with eight devices, as those of GPUs have."""
+    eight = tuple(f"cpu{n}" for n in range(8))
+    one, two = hands("node1", devices=eight), hands("node2", devices=eight)
+    wait_until(lambda: wavetune(server, "agents", "-o", "csv").stdout.count("\n") == 17, 30, "a row for each device")
+
+    def reasons():
+        return {agent["agent"]: agent["drain_reason"] for agent in server.items("/v1/agents?all=true")}
+
+    wavetune(server, "agents", "drain", "node2", "--reason", "a new fan")
+    assert reasons() == {one.id: None, two.id: "a new fan"}
+    assert f"all devices of agent {two.id} get leases again" in wavetune(server, "agents", "resume", "node2").stdout
+    assert "cpu7 of agent" in wavetune(server, "agents", "drain", "node2", "--device", "cpu7", "--reason", "hot").stdout
+    unknown = wavetune(server, "agents", "drain", "node3", "--reason", "x", check=False)
+    assert unknown.returncode == 4 and 'no agent on a host "node3"' in unknown.stderr
+
+    # Another agent of the host, as after its state was lost: commands mean the one that is at work, or that is gone.
+    new = hands("node2", devices=eight)
+    for verb in (("drain", "node2", "--reason", "x"), ("remove", "node2")):
+        several = wavetune(server, "agents", *verb, check=False)
+        assert several.returncode == 2 and "2 agents are on the host node2; name one by its id" in several.stderr, several
+        assert f"  {two.id}  live, last seen at 2" in several.stderr and new.id in several.stderr
+    postgres.sql(f"update agents set last_seen = now() - interval '1 day' where id = '{two.id}'", conninfo=server.database)
+    wavetune(server, "agents", "drain", "node2", "--reason", "x")
+    assert reasons() == {one.id: None, two.id: None, new.id: "x"}
+    assert json.loads(wavetune(server, "agents", "remove", "node2", "--json").stdout) == {"removed": two.id}
+    alone = wavetune(server, "agents", "remove", "node2", check=False)
+    assert alone.returncode == 4 and "is live, last seen at" in alone.stderr, "the removed one is not meant any more"
 
 
 def test_removing_what_is_no_agent_and_without_the_role_is_refused(server, hands):  # noqa: F811

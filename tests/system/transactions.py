@@ -598,6 +598,8 @@ def heartbeats(w):
     yield "agents_seen", {"ids": [w.idle, w.holder], "ages_ms": [0, 0]}
     yield COMMIT
     yield "devices_yielded", {"ids": [w.holder], "ages_ms": [0], "yielded": ['[{"device": "cpu0", "reason": "r", "for_ms": 1}]']}
+    yield COMMIT
+    yield "agent_end", {"agent": w.holder, "boot": "b"}
 
 
 @transaction

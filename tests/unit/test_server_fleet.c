@@ -5,7 +5,9 @@
 #include "server/fleet/fleet_rules.h"
 
 Test(fleet, a_device_has_the_first_state_that_fits) {
-  struct device_facts facts = {true, true, true, true, true};
+  struct device_facts facts = {true, true, true, true, true, true};
+  cr_expect_eq(device_state_of(&facts), DEVICE_ENDED);
+  facts.is_ended = false;
   cr_expect_eq(device_state_of(&facts), DEVICE_LOST);
   facts.is_lost = false;
   cr_expect_eq(device_state_of(&facts), DEVICE_YIELDED);

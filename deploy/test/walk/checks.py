@@ -12,6 +12,9 @@ CACHE = "/var/cache/wavetune"
 # The environment of the container, and a start of it that prints the status of its fetch and the release that it uses.
 CONTAINER = "set -a; . ./container.env; WAVETUNE_ENVIRONMENT=$(cat /etc/wavetune/environment.json); set +a\n"
 START = CONTAINER + f"sh entrypoint.sh sh -c 'echo status=$WAVETUNE_FETCH_STATUS; readlink {CACHE}/current' | tee /tmp/start\n"
+EIGHT = """INSERT INTO devices (agent, device, backend, environment_id, facts)
+SELECT d.agent, 'cpu' || n, d.backend, d.environment_id, d.facts
+FROM devices d JOIN agents a ON a.id = d.agent, generate_series(1, 7) n WHERE a.name = 'node2';"""
 FETCH = CONTAINER + "export WAVETUNE_TOKEN=$(cat /etc/wavetune/token)\n"
 
 
@@ -26,6 +29,12 @@ def node1_is_live(walk, seconds=60):
 
 def id_of_node1(walk):
     return walk.output("admin", "wavetune agents -o csv | sed -n 's/^node1,.*,//p'")
+
+
+def before_retire(walk):
+    """A node of GPUs has a row for each: seven more devices, which the agent would remove when it starts again."""
+    walk.succeeds("node2 has eight devices", "db", f"runuser -u postgres -- psql --quiet --set=ON_ERROR_STOP=1 wavetune <<'END'\n{EIGHT}\nEND")
+    walk.succeeds("they are listed", "admin", "test $(wavetune agents -o csv | grep -c '^node2,') = 8", 60)
 
 
 def served_release(walk):
@@ -185,7 +194,7 @@ def disk(walk):
     walk.succeeds("the servers are ready at the end", "admin", "timeout 60 ./ready.sh server1 server2")
 
 
-BEFORE = {"Upgrade": before_upgrade, "Roll back a channel": before_roll_back}
+BEFORE = {"Upgrade": before_upgrade, "Retire a node": before_retire, "Roll back a channel": before_roll_back}
 AFTER = {
     "Packages": packages,
     "Certificates": certificates,

@@ -1,0 +1,2 @@
+-- Reserved for another branch: remove this file when that branch is merged.
+DO $$ BEGIN END $$;

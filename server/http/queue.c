@@ -177,6 +177,7 @@ struct queue {
   int64_t length_max, poll_ms;
   uint64_t jitter; /* state of poll_due's random numbers */
   bool is_stopping;
+  bool has_timer; /* a waiting worker looks after what is parked */
   size_t length;
   uint64_t n_appended;
   TAILQ_HEAD(turns, flow) turns; /* the first is served next, and goes to the end */
@@ -330,10 +331,13 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
     until.tv_nsec += TICK_MS * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    if (queue->park->n)
+    if (queue->park->n && !queue->has_timer) {
+      queue->has_timer = true;
       pthread_cond_timedwait(&queue->work, &queue->lock, &until);
-    else
+      queue->has_timer = false;
+    } else {
       pthread_cond_wait(&queue->work, &queue->lock);
+    }
   }
 
   if (!queue->is_stopping) {
@@ -342,8 +346,9 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
     while (n < most && (requests[n] = *ret_for_tokens ? pop_token(queue) : pop_request(queue)))
       requests[n++]->state = REQUEST_RUNNING;
     *ret_generation = queue->park->generation;
-    /* One signal may announce several requests that came from the park. */
-    if (queue->length)
+    /* One signal may announce several requests that came from the park. And another worker that
+     * waits must look after the park, if it was this one that did. */
+    if (queue->length || (queue->park->n && !queue->has_timer))
       pthread_cond_signal(&queue->work);
   }
 
@@ -375,8 +380,8 @@ bool queue_park(struct queue *queue, struct request_private *request, const char
 
     /* Workers that began to wait while nothing was parked wait without a time-out, and this one may
      * be busy when the request is due. */
-    if (!queue->park->n)
-      pthread_cond_broadcast(&queue->work);
+    if (!queue->has_timer)
+      pthread_cond_signal(&queue->work);
 
     park_add(queue->park, &request->park, key, now_ms, deadline_ms < due_ms ? deadline_ms : due_ms);
     if (park_was_woken(queue->park, key, since_generation)) {

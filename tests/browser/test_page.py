@@ -443,6 +443,7 @@ def test_a_campaign_has_buttons_for_what_there_is_to_do(tab, world):
     retry.wait_for()
 
     cancel.click()
+    page.get_by_role("button", name="Keep the jobs").wait_for()
     assert page.locator("dialog button").all_inner_texts() == ["Keep the jobs", "Cancel the jobs"]
     page.get_by_role("button", name="Keep the jobs").click()
     page.locator("dialog").wait_for(state="detached")

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -127,6 +128,24 @@ Test(queue, one_of_the_idle_workers_looks_after_what_is_parked) {
     n_often += sleepers[i].sleeps > 8;
   }
   cr_expect_leq(n_often, 2, "%zu workers slept often", n_often);
+  queue_free(queue);
+}
+
+/* Few workers, whose connections are warm, do the work of a quiet server. */
+Test(queue, the_worker_that_began_to_wait_last_is_woken_first) {
+  struct queue *queue = queue_new(10, 60000);
+  struct request_private requests[3] = {0};
+  struct worker_trial *workers[3];
+  for (size_t i = 0; i < ARRAY_LENGTH(workers); i++) {
+    workers[i] = worker_start(queue);
+    while (queue_state(queue).idle <= i)
+      sched_yield();
+  }
+  for (size_t i = ARRAY_LENGTH(workers); i-- > 0;) {
+    cr_assert_eq(queue_add(queue, &requests[i], false), QUEUE_ADDED);
+    cr_expect_eq(worker_join(workers[i]), &requests[i]);
+  }
+  queue_stop(queue);
   queue_free(queue);
 }
 

@@ -75,16 +75,16 @@ struct simulated_final {
   struct verdict_sample samples[SIMULATED_CONFIGS_MAX * SIMULATED_PROCESSES_MAX];
 };
 
-static inline void simulated_final_release(struct simulated_final *final) {
-  for (size_t i = 0; i < final->n; i++) {
-    free((double *) final->samples[i].samples_us);
-    free((double *) final->samples[i].baseline_us);
+static inline void simulated_final_release(struct simulated_final *ended) {
+  for (size_t i = 0; i < ended->n; i++) {
+    free((double *)ended->samples[i].samples_us);
+    free((double *)ended->samples[i].baseline_us);
   }
 }
 
 /* Adds process `process` of the job's final. The baseline takes about 100 us. */
 static inline void simulated_process(const struct simulated *job, size_t process, struct rng *rng,
-                                     struct simulated_final *final) {
+                                     struct simulated_final *ended) {
   size_t n_blocks = (job->n_configs + SIMULATED_BLOCK - 1) / SIMULATED_BLOCK;
   size_t n_rounds = job->rounds_min + rng_below(rng, job->rounds_max - job->rounds_min + 1);
   double band = 0.05 * simulated_normal(rng), of_baseline = 0;
@@ -101,7 +101,7 @@ static inline void simulated_process(const struct simulated *job, size_t process
     for (size_t i = 0; i < n_rounds; i++)
       samples[i] =
           100 * simulated_ratio(job, c) * exp(band + effect + simulated_noise(rng, job->noise));
-    final->samples[final->n++] = (struct verdict_sample){
+    ended->samples[ended->n++] = (struct verdict_sample){
         .config = c,
         .process = (int64_t)process,
         .n = n_rounds,

@@ -16,22 +16,20 @@ static void reasons_print(const json_t *answer, const char *group) {
 }
 
 /* The keys without which nothing is published: NULL in *ret: none. */
-static bool requires_read(const struct options *options, json_t **ret, struct error *error) {
+static bool required_read(const struct options *options, json_t **ret, struct error *error) {
   const char *file = option_text(options, "jobs"), *run = option_text(options, "run");
   bool is_all = option_flag(options, "require-all");
-  cleanup_json json_t *
-    requires
-  = json_object();
+  cleanup_json json_t *required = json_object();
   json_t *ids;
   if (is_all)
-    json_put(requires, "all", json_true());
+    json_put(required, "all", json_true());
   if (run)
-    json_put(requires, "run", option_text_json(options, "run"));
+    json_put(required, "run", option_text_json(options, "run"));
   if (file && !jobs_file_read(file, &ids, error))
     return false;
   if (file)
-    json_put(requires, "jobs", ids);
-  *ret = json_object_size(requires) ? TAKE(requires) : NULL;
+    json_put(required, "jobs", ids);
+  *ret = json_object_size(required) ? TAKE(required) : NULL;
   return true;
 }
 
@@ -66,14 +64,11 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
   const char *channel = option_text(options, "channel"), *gain = option_text(options, "min-gain"),
              *regime = option_text(options, "regime"), *pins_file = option_text(options, "pins");
   cleanup_json json_t *body = cli_options_json(options, texts, ARRAY_LENGTH(texts)),
-                      *environment = NULL, *pins = NULL, *kernels = NULL,
-                      *
-    requires
-  = NULL;
+                      *environment = NULL, *pins = NULL, *kernels = NULL, *required = NULL;
   char *end;
   double min_gain = strtod(gain, &end);
   if (!cli_environment(options, "environment", &environment, error) ||
-      !requires_read(options, &requires, error) ||
+      !required_read(options, &required, error) ||
       (pins_file && !json_parse_file(pins_file, 16 << 20, &pins, error)))
     return false;
   if (end == gain || *end || !(min_gain >= 0 && min_gain < 1))
@@ -90,8 +85,8 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
     json_object_set(body, "kernels", kernels);
   if (pins)
     json_object_set(body, "pins", pins);
-  if (requires)
-    json_object_set(body, "requires", requires);
+  if (required)
+    json_object_set(body, "requires", required);
   if (option_flag(options, "refuse-self-timed"))
     json_put(body, "refuse_self_timed", json_true());
   if (channel)

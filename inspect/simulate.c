@@ -290,12 +290,16 @@ static double random_expected(const struct landscape *landscape, uint64_t t) {
 static bool strategy_replay(const struct simulation *simulation, const struct landscape *landscape,
                             enum search_strategy strategy, struct replayed *ret,
                             struct error *error) {
+  /* As in a job. Random draws have none, so that they meet their expectation. */
+  bool begins_with_default = landscape->space->has_default && strategy != SEARCH_RANDOM;
   *ret = (struct replayed){0};
   for (int64_t i = 0; i < simulation->repeat; i++) {
     cleanup_search struct search *search = NULL;
     struct search_options options = {.strategy = strategy,
                                      .seed = simulation->seed + (uint64_t)i,
-                                     .trials = simulation->counts[simulation->n_counts - 1]};
+                                     .trials = simulation->counts[simulation->n_counts - 1],
+                                     .n_likely = begins_with_default ? 1 : 0,
+                                     .likely = &landscape->space->default_ordinal};
     if (!search_new(landscape->space, NULL, &options, &search, error))
       return false;
 

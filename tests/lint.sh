@@ -12,8 +12,27 @@ tidy() {
       2> >(grep -vE '^[0-9]+ warnings? generated|^Suppressed|^Use -' >&2)
 }
 
+# clang-format 19 reads C as C++ (`Language: C` is of 20), so that an identifier such as `requires` breaks its statement. With
+# these words renamed, in the same length, each file must be formatted as it is.
+cpp_words='alignas|alignof|asm|catch|class|co_await|co_return|co_yield|concept|constexpr|decltype|delete|explicit|export|final|friend'
+cpp_words+='|import|module|mutable|namespace|new|noexcept|nullptr|operator|override|private|protected|public|requires'
+cpp_words+='|template|this|throw|try|typename|using|virtual'
+format_without_cpp() {
+  copy=$(mktemp -d)
+  trap 'rm -rf "$copy"' EXIT
+  cp --parents .clang-format "${sources[@]}" "$copy"
+  cd "$copy"
+  perl -pi -e "next if /^#include/; s/\\b($cpp_words)\\b/substr(\$1, 0, -1) . '_'/ge" "${sources[@]}"
+  clang-format-19 --dry-run -Werror "${sources[@]}" && return
+  echo "tests/lint.sh: clang-format reads a word of these lines (its last letter shown as _) as C++: give it another name" >&2
+  return 1
+}
+
 case ${1:-} in
-format) clang-format-19 --dry-run -Werror "${sources[@]}" ;;
+format)
+  clang-format-19 --dry-run -Werror "${sources[@]}"
+  format_without_cpp
+  ;;
 tidy) tidy -p "$2" --checks='-clang-analyzer-*' ;;
 analyze) tidy -p "$2" ;; # also the path-sensitive analyzer: minutes, so by hand and not in every test run
 *) echo "usage: tests/lint.sh format | tidy BUILD_FOLDER | analyze BUILD_FOLDER" >&2; exit 2 ;;

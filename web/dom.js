@@ -70,6 +70,9 @@ export const when = (time) =>
 
 export const note = (...text) => h("p", { class: "note" }, text);
 
+// A long name of a module and its parts, which may break behind a dot, a colon or an underscore.
+export const breakable = (name) => name.split(/(?<=[.:_])/).flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
+
 // A state with its colour; the word is always there, so that the colour is not needed.
 export const state = (name) => h("span", { class: `state state-${String(name).replace(/[^a-z]/g, "")}` }, name);
 
@@ -97,8 +100,9 @@ export function commands(lines) {
   return h("div", { class: "commands" }, h("pre", { tabindex: 0, "aria-label": "Commands" }, text), copy);
 }
 
-// Asks before something is changed: resolves to true or false.
-export function confirm(title, lines, action) {
+// Asks before something is changed: resolves to true or false. The buttons say what is done and what
+// is left; "Cancel" would be either where jobs are cancelled.
+export function confirm(title, lines, action, leave) {
   return new Promise((resolve) => {
     const id = uniqueId("dialog");
     const dialog = h(
@@ -117,7 +121,7 @@ export function confirm(title, lines, action) {
       h(
         "div",
         { class: "actions" },
-        h("button", { type: "button", autofocus: true, on: { click: () => dialog.close("no") } }, "Cancel"),
+        h("button", { type: "button", autofocus: true, on: { click: () => dialog.close("no") } }, leave),
         h("button", { type: "button", class: "primary", on: { click: () => dialog.close("yes") } }, action),
       ),
     );

@@ -2,7 +2,8 @@
 // and what deployments miss.
 
 import { get, may, pages } from "./api.js";
-import { h, link, note, panel, put, when } from "./dom.js";
+import { COMMANDS } from "./commands.js";
+import { breakable, h, link, note, panel, put, when } from "./dom.js";
 import { deviceTime, environment, integer, members, percent, plural } from "./format.js";
 import { table } from "./table.js";
 
@@ -13,7 +14,7 @@ const WAY = [
   ["waiting", "wait for a builder"],
   ["building", "are being built"],
   ["refused", "cannot be built"],
-  ["without_job", "are built"],
+  ["without_job", "are built, without a job"],
   ["queued", "are queued"],
   ["tuning", "are measured"],
   ["undecided", "have no winner"],
@@ -38,15 +39,23 @@ function wayCell(row) {
   return h("span", { class: "progress-cell" }, strip, h("span", {}, `${integer(row.served)} of ${integer(row.keys)} served`));
 }
 
+// What the colours mean: each step that has keys, with how many.
+const legend = (rows) =>
+  WAY.map(([name, words], i) => {
+    const n = rows.reduce((sum, row) => sum + steps(row)[i][2], 0);
+    return n > 0 && h("li", {}, h("span", { class: `square way-${name}`, "aria-hidden": "true" }), " ", h("b", {}, integer(n)), ` ${words}`);
+  });
+
 export async function show({ main, signal }) {
   const captures = table({
     label: "Captured functions",
+    className: "captures",
     key: (row) => row.id,
-    empty: "No program has posted launches: python3 -m wavetune capture.",
+    empty: `No program has posted launches: ${COMMANDS.capture()}.`,
     columns: [
-      { name: "name", label: "function", value: (row) => row.name, className: "code" },
+      { name: "name", label: "function", value: (row) => row.name, cell: (row) => breakable(row.name), className: "code" },
       { name: "way", label: "from seen to served", value: (row) => row.served / Math.max(1, row.keys), cell: wayCell },
-      { name: "keys", label: "keys", number: true, value: (row) => row.keys, cell: (row) => integer(row.keys) },
+      { name: "keys", label: "keys", number: true, wide: true, value: (row) => row.keys, cell: (row) => integer(row.keys) },
       { name: "tuned", label: "tuned", number: true, wide: true, value: (row) => row.tuned, cell: (row) => integer(row.tuned) },
       {
         name: "refused",
@@ -59,6 +68,7 @@ export async function show({ main, signal }) {
       {
         name: "waits",
         label: "waits for",
+        className: "waits",
         value: (row) => row.waits_for || "",
         cell: (row) => [
           h("span", { class: row.waits_for ? null : "quiet" }, row.waits_for || "nothing"),
@@ -92,11 +102,12 @@ export async function show({ main, signal }) {
     ],
   });
   const count = note("Reading…"),
+    colours = h("ul", { class: "legend" }),
     policy = note();
   put(
     main,
     h("h1", {}, "Captures and demand"),
-    panel("Captured functions", count, captures.element),
+    panel("Captured functions", count, colours, captures.element),
     may("demand_get") && panel("Demand", policy, demand.element),
   );
   const rows = [];
@@ -106,15 +117,16 @@ export async function show({ main, signal }) {
   }
   const sum = (name) => rows.reduce((n, row) => n + (row[name] || 0), 0);
   count.textContent = rows.length
-    ? `${plural(rows.length, "function")} with ${plural(sum("keys"), "key")}: ${integer(sum("built"))} built, ${integer(sum("tuned"))} tuned, ${integer(sum("served"))} served.`
+    ? `${plural(rows.length, "function")} with ${plural(sum("keys"), "key")}: ${integer(sum("built"))} built, ${integer(sum("tuned"))} tuned, ${integer(sum("served"))} served. A bar is all keys of a function:`
     : "";
+  put(colours, legend(rows));
   if (!may("demand_get")) return;
   const wanted = await get("v1/demand", { limit: 1000 }, signal);
   demand.set(wanted.items);
   policy.textContent =
     {
       off: "The server makes no jobs of demand.",
-      suggest: "The server suggests jobs for these keys; wavetune demand queues them.",
+      suggest: `The server suggests jobs for these keys; ${COMMANDS.queueDemand()} queues the first N.`,
       automatic: "The server queues jobs for these keys by itself.",
     }[wanted.policy] || "";
 }

@@ -4,6 +4,7 @@
 import { call, get, may, pages, Problem, repeat } from "./api.js";
 import { heatmap, mark, plot, range } from "./chart.js";
 import { codePanel } from "./code_panel.js";
+import { COMMANDS } from "./commands.js";
 import { commands, confirm, facts, h, link, note, panel, path, put, state, uniqueId, when } from "./dom.js";
 import {
   clock,
@@ -11,7 +12,6 @@ import {
   digits,
   environment,
   integer,
-  keyOption,
   members,
   micros,
   percent,
@@ -406,25 +406,16 @@ function configColumns(job, select) {
   ];
 }
 
-// A word of a shell line, quoted unless it is plain: a tag may be any text.
-const word = (text) => (/^[A-Za-z0-9_.\/:=,+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
-
 function reproduce(job) {
-  const lines = [`wavetune show ${job.job} --recompute`];
-  if (job.winner) lines.push(`wavetune show ${job.job} --devices`, `wavetune show ${job.job} --asm`, `wavetune show ${job.job} --ttgir`);
-  const options = [
-    `--key ${word(keyOption(job.key))}`,
-    job.tag === "default" ? "" : `--tag ${word(job.tag)}`,
-    job.regime === "cold" ? "" : `--regime ${job.regime}`,
-    "--run again",
-    "--wait",
-  ].filter(Boolean);
+  const { recompute, devices, assembly, ttgir, submitAgain } = COMMANDS;
+  const hasCode = job.build || job.winner?.resources?.some((each) => each.object && each.config === job.winner.config);
+  const printed = [recompute, job.winner && devices, job.winner && hasCode && assembly, job.winner && job.build && ttgir, submitAgain];
   return panel(
     "Reproduce it",
     note(
-      "Decides again from the stored samples, shows the assembly and TTGIR of the winner, and tunes the key once more in a run of its own:",
+      "Decides again from the stored samples, shows the winner on each device and its code, and tunes the key once more in a run of its own:",
     ),
-    commands([...lines, `wavetune submit KERNEL_FOLDER ${options.join(" ")}`]),
+    commands(printed.filter(Boolean).map((command) => command(job))),
     note(
       "space ",
       h("span", { class: "code" }, shortDigest(job.space_digest)),
@@ -484,7 +475,7 @@ export async function show({ main, segments: [id], query, signal }) {
   }
 
   async function cancel(button) {
-    if (!(await confirm(`Cancel job ${id}?`, [`${job.name}, ${members(job.key)}. What was measured stays.`], "Cancel the job"))) return;
+    if (!(await confirm(`Cancel job ${id}?`, [`${job.name}, ${members(job.key)}. What was measured stays.`], "Cancel the job", "Keep the job"))) return;
     button.disabled = true;
     try {
       ({ json: job } = await call("DELETE", `v1/jobs/${id}${may("agent_drain") ? "?any=true" : ""}`));

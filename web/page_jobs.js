@@ -1,7 +1,7 @@
 // Jobs: campaigns with their progress, and the list of jobs with filters, newest first, read in
 // pages.
 
-import { call, get, may, repeat } from "./api.js";
+import { all, call, get, may, repeat } from "./api.js";
 import { confirm, h, link, note, panel, path, put, state, when } from "./dom.js";
 import { deviceTime, duration, integer, members, plural, shortDigest } from "./format.js";
 import { table } from "./table.js";
@@ -11,6 +11,7 @@ export const title = () => "Jobs";
 const STATES = ["queued", "running", "done", "failed", "cancelled"];
 const PAGE = 200,
   NEWEST = 20,
+  RETRIES = 10000, // jobs that one request may name
   EMPTY_PAGES = 5; // of a search, before it waits for a click
 
 // The share of jobs that ended, by how they ended.
@@ -183,11 +184,13 @@ export async function show({ main, query, signal }) {
   const campaigns =
     may("campaign_list") &&
     table({ label: "Campaigns", key: (row) => `${row.tag}\n${row.run}`, columns: campaignColumns(), empty: "No campaign fits." });
-  const end = isCampaign && may("job_cancel") && h("button", { type: "button", class: "small danger" }, "Cancel what is open");
+  const button = (operation, look, text) => isCampaign && may(operation) && h("button", { type: "button", class: look, hidden: true }, text);
+  const end = button("job_cancel", "small danger", "Cancel what is open"),
+    retry = button("job_retry", "small", "Retry what failed");
   put(
     main,
     h("h1", {}, isCampaign ? ["Campaign ", h("span", { class: "code" }, filter.tag, run && ` / ${run}`)] : "Jobs"),
-    campaigns && panel("Campaigns", note("A campaign is what was submitted with one tag and one run."), campaigns.element, end),
+    campaigns && panel("Campaigns", note("A campaign is what was submitted with one tag and one run."), campaigns.element, h("p", { class: "actions" }, retry, end)),
     panel(
       "List",
       form,
@@ -258,30 +261,58 @@ export async function show({ main, query, signal }) {
 
   more.addEventListener("click", () => readMore(1));
   everything.addEventListener("click", () => readMore(Infinity));
-  if (end) {
-    end.addEventListener("click", async () => {
-      const selected = { tag: filter.tag, run: run || "", any: may("agent_drain") }; // others' jobs need an operator
-      const cancel = async (more) => (await call("POST", "v1/jobs/cancel", { body: { ...selected, ...more } })).json;
-      try {
-        const open = await cancel({ dry_run: true });
-        if (
-          !open.cancelled ||
-          !(await confirm(
-            "Cancel this campaign?",
-            [`${plural(open.cancelled, "job")} of ${filter.tag}${run ? ` / ${run}` : ""} will be cancelled. What was measured stays.`],
-            "Cancel the jobs",
-          ))
-        )
-          return;
-        for (let done = 0, more = true; more; ) {
-          const answer = await cancel({ up_to: open.newest }); // not those that were submitted since the question
-          more = answer.more;
-          count.textContent = `${(done += answer.cancelled)} of ${open.cancelled} cancelled`;
-        }
-      } catch (error) {
-        count.textContent = error.message;
-      }
-    });
+  // Runs what a button does; while it runs nobody presses the button again.
+  async function act(pressed, step) {
+    pressed.disabled = true;
+    try {
+      await step();
+    } catch (error) {
+      count.textContent = error.message;
+    }
+    pressed.disabled = false;
+  }
+  const name = `${filter.tag}${run ? ` / ${run}` : ""}`,
+    any = may("agent_drain"), // others' jobs need an operator
+    post = async (route, body) => (await call("POST", route, { body })).json;
+
+  async function cancelOpen() {
+    const cancel = (more) => post("v1/jobs/cancel", { tag: filter.tag, run: run || "", any, ...more });
+    const open = await cancel({ dry_run: true }),
+      question = `${plural(open.cancelled, "job")} of ${name} will be cancelled. What was measured stays.`;
+    if (!open.cancelled || !(await confirm("Cancel this campaign?", [question], "Cancel the jobs", "Keep the jobs"))) return;
+    for (let done = 0, more = true; more; ) {
+      const answer = await cancel({ up_to: open.newest }); // not those that were submitted since the question
+      more = answer.more;
+      count.textContent = `${(done += answer.cancelled)} of ${open.cancelled} cancelled`;
+    }
+  }
+
+  // By their ids: what a person cancelled is not tried again.
+  async function retryFailed() {
+    const failed = await all("v1/jobs", { tag: filter.tag, run: filter.run, state: "failed" }, signal),
+      jobs = failed.slice(0, RETRIES).map((job) => job.job),
+      question = `${plural(jobs.length, "job")} of ${name} failed. A new job is queued for each; the old ones keep their measurements.`;
+    if (!jobs.length || !(await confirm("Retry what failed?", [question], "Retry the jobs", "Leave them"))) return;
+    const refused = [];
+    for (let after = null, isMore = true; isMore; ) {
+      const answer = await post("v1/jobs/retry", { jobs, any, ...(after && { after }) });
+      refused.push(...answer.refused);
+      after = answer.next;
+      isMore = after !== null;
+    }
+    count.textContent = refused.length
+      ? `${integer(refused.length)} of ${plural(jobs.length, "job")} refused; job ${refused[0].job}: ${refused[0].reason}`
+      : `${plural(jobs.length, "job")} tried again`;
+  }
+  if (end) end.addEventListener("click", () => act(end, cancelOpen));
+  if (retry) retry.addEventListener("click", () => act(retry, retryFailed));
+
+  async function readCampaigns() {
+    const { items } = await get("v1/campaigns", { tag: filter.tag, run: filter.run, limit: 50 }, signal);
+    campaigns.set(items);
+    const sum = (...names) => items.reduce((n, row) => n + names.reduce((m, each) => m + row[each], 0), 0);
+    if (end) end.hidden = !(sum("jobs") - sum("done", "failed", "cancelled"));
+    if (retry) retry.hidden = !sum("failed");
   }
 
   let isFirst = true;
@@ -294,6 +325,6 @@ export async function show({ main, query, signal }) {
       if (known.size === 0) await readMore(1);
     } else await follow();
     draw();
-    if (campaigns) campaigns.set((await get("v1/campaigns", { tag: filter.tag, run: filter.run, limit: 50 }, signal)).items);
+    if (campaigns) await readCampaigns();
   });
 }

@@ -1,6 +1,7 @@
 // The kernels that are registered.
 
 import { pages } from "./api.js";
+import { COMMANDS } from "./commands.js";
 import { h, link, note, put, when } from "./dom.js";
 import { plural, shortDigest } from "./format.js";
 import { table } from "./table.js";
@@ -11,7 +12,7 @@ export async function show({ main, signal }) {
   const list = table({
     label: "Kernels",
     key: (row) => row.kernel,
-    empty: "No kernel is registered: wavetune kernel push, or wavetune submit.",
+    empty: `No kernel is registered: ${COMMANDS.push()}, or ${COMMANDS.submit()}.`,
     sort: { name: "name", down: false },
     columns: [
       { name: "name", label: "kernel", value: (row) => row.name, cell: (row) => link(["kernel", row.kernel], row.name) },

@@ -2,6 +2,7 @@
 // signatures, who fetched it, and moving a channel to it.
 
 import { all, call, get, immutable, may, mayMove, pages, Problem, query as queryText } from "./api.js";
+import { COMMANDS } from "./commands.js";
 import { commands, confirm, facts, h, link, note, panel, path, put, when } from "./dom.js";
 import { ago, clock, environment, integer, members, micros, plural, shortDigest, times } from "./format.js";
 import { difference, same, winnersOf } from "./release_data.js";
@@ -146,7 +147,7 @@ async function move(channel, digest, say, done) {
       changes = difference(old, now);
     lines.push(`${plural(changes.changed.length, "config")} changed, ${changes.added.length} added, ${changes.removed.length} removed.`);
   }
-  if (!(await confirm(`Move ${channel} to this release?`, lines, "Move the channel"))) return undefined;
+  if (!(await confirm(`Move ${channel} to this release?`, lines, "Move the channel", "Leave the channel"))) return undefined;
   try {
     await call("PUT", way, { body: { release: digest }, headers: entry ? { "If-Match": present.etag } : { "If-None-Match": "*" } });
   } catch (error) {
@@ -203,7 +204,7 @@ function movePanel(digest, names, said, done) {
     ),
     message,
     note("Going to an older release is a move as well: the counter grows. Where entries must be signed, sign in a terminal:"),
-    commands([`wavetune promote CHANNEL --release ${digest} --sign-key KEY.pem`]),
+    commands([COMMANDS.promote(digest)]),
   );
 }
 

@@ -1,6 +1,7 @@
 // Channels and what they point at, proposals that wait, and the releases.
 
 import { all, get, may, pages } from "./api.js";
+import { COMMANDS } from "./commands.js";
 import { h, link, note, panel, put, state, when } from "./dom.js";
 import { environment, integer, plural, shortDigest } from "./format.js";
 import { table } from "./table.js";
@@ -11,7 +12,7 @@ export async function show({ main, signal }) {
   const channels = table({
     label: "Channels",
     key: (row) => JSON.stringify([row.channel, row.environment, row.tag, row.regime]),
-    empty: "No channel points at a release yet: wavetune publish --channel NAME.",
+    empty: `No channel points at a release yet: ${COMMANDS.publishTo()}.`,
     columns: [
       { name: "channel", label: "channel", value: (row) => row.channel, cell: (row) => h("b", {}, row.channel) },
       { name: "tag", label: "tag", value: (row) => row.tag },
@@ -30,7 +31,7 @@ export async function show({ main, signal }) {
   const releases = table({
     label: "Releases",
     key: (row) => row.release,
-    empty: "No release was made yet: wavetune publish.",
+    empty: `No release was made yet: ${COMMANDS.publish()}.`,
     sort: { name: "at", down: false },
     columns: [
       {

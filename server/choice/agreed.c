@@ -74,8 +74,8 @@ static bool is_key_of(const struct db_rows *rows, int row, int other) {
          string_equal(db_get(rows, row, "key"), db_get(rows, other, "key"));
 }
 
-static json_t *override_id(const struct override *override) {
-  return json_sprintf("%lld", (long long) override->id);
+static json_t *override_id(const struct override *it) {
+  return json_sprintf("%lld", (long long)it->id);
 }
 
 /* Decides about the key of a row; returns the first row of the next key. */

@@ -43,8 +43,8 @@ struct connections *connections_new(size_t most, size_t per_address) {
 void connections_free(struct connections *connections) {
   if (!connections)
     return;
-  for (size_t class = 0; class < CONNECTION_CLASS_COUNT; class ++)
-    ALWAYS(connections->n[class] == 0);
+  for (size_t i = 0; i < CONNECTION_CLASS_COUNT; i++)
+    ALWAYS(connections->n[i] == 0);
   pthread_mutex_destroy(&connections->lock);
   free(connections);
 }
@@ -115,8 +115,8 @@ void connection_end(struct connections *connections, struct connection *connecti
 
 static size_t all_of(const struct connections *connections) {
   size_t n = 0;
-  for (size_t class = 0; class < CONNECTION_CLASS_COUNT; class ++)
-    n += connections->n[class];
+  for (size_t i = 0; i < CONNECTION_CLASS_COUNT; i++)
+    n += connections->n[i];
   return n;
 }
 

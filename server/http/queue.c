@@ -2,6 +2,7 @@
  * park: a hash of keys, each with a list of items, and a timer wheel. */
 #include "server/http/queue.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -171,12 +172,21 @@ struct flow {
  */
 #define FLEET_TURN 4
 
+/* A worker that waits for a request; on its stack. */
+struct waiter {
+  pthread_cond_t woken;
+  bool is_woken;
+  TAILQ_ENTRY(waiter) entry;
+};
+
 struct queue {
   pthread_mutex_t lock;
-  pthread_cond_t work;
+  TAILQ_HEAD(waiters, waiter) idle; /* the first is woken next */
+  size_t n_idle;
   int64_t length_max, poll_ms;
   uint64_t jitter; /* state of poll_due's random numbers */
   bool is_stopping;
+  bool has_timer; /* a waiting worker looks after what is parked */
   size_t length;
   uint64_t n_appended;
   TAILQ_HEAD(turns, flow) turns; /* the first is served next, and goes to the end */
@@ -187,14 +197,9 @@ struct queue {
 
 struct queue *queue_new(int64_t length_max, int64_t poll_ms) {
   struct queue *queue = xcalloc(1, sizeof *queue);
-  pthread_condattr_t attributes;
 
   pthread_mutex_init(&queue->lock, NULL);
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&queue->work, &attributes);
-  pthread_condattr_destroy(&attributes);
-
+  TAILQ_INIT(&queue->idle);
   queue->length_max = length_max;
   queue->poll_ms = poll_ms;
   queue->jitter = 0x9e3779b97f4a7c15u;
@@ -209,9 +214,58 @@ void queue_free(struct queue *queue) {
     return;
   ALWAYS(queue->length == 0);
   park_free(queue->park);
-  pthread_cond_destroy(&queue->work);
   pthread_mutex_destroy(&queue->lock);
   free(queue);
+}
+
+static void wake_worker(struct queue *queue) {
+  struct waiter *waiter = TAILQ_FIRST(&queue->idle);
+  if (!waiter)
+    return;
+
+  TAILQ_REMOVE(&queue->idle, waiter, entry);
+  queue->n_idle--;
+  waiter->is_woken = true;
+  pthread_cond_signal(&waiter->woken);
+}
+
+/* Waits to be woken. The worker that began last is woken first, so that the connections of few
+ * workers stay warm while few are needed. One worker, the last to be woken, also wakes up each
+ * TICK_MS while requests are parked. */
+static void wait_for_request(struct queue *queue) {
+  struct waiter waiter = {0};
+  struct timespec until;
+  pthread_condattr_t attributes;
+  bool is_timer = queue->park->n && !queue->has_timer, has_time = true;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&waiter.woken, &attributes);
+  pthread_condattr_destroy(&attributes);
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += TICK_MS * 1000000;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+
+  queue->n_idle++;
+  if (is_timer)
+    TAILQ_INSERT_TAIL(&queue->idle, &waiter, entry);
+  else
+    TAILQ_INSERT_HEAD(&queue->idle, &waiter, entry);
+  queue->has_timer = queue->has_timer || is_timer;
+  while (!waiter.is_woken && has_time) {
+    if (is_timer)
+      has_time = pthread_cond_timedwait(&waiter.woken, &queue->lock, &until) != ETIMEDOUT;
+    else
+      pthread_cond_wait(&waiter.woken, &queue->lock);
+  }
+
+  if (is_timer)
+    queue->has_timer = false;
+  if (!waiter.is_woken) {
+    TAILQ_REMOVE(&queue->idle, &waiter, entry);
+    queue->n_idle--;
+  }
+  pthread_cond_destroy(&waiter.woken);
 }
 
 /* The flow of the token, or where to put it. */
@@ -307,7 +361,7 @@ enum queue_answer queue_add(struct queue *queue, struct request_private *request
     answer = QUEUE_FULL;
   } else {
     append(queue, request, for_token);
-    pthread_cond_signal(&queue->work);
+    wake_worker(queue);
   }
 
   pthread_mutex_unlock(&queue->lock);
@@ -325,15 +379,7 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
     if (queue->length)
       break;
 
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += TICK_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    if (queue->park->n)
-      pthread_cond_timedwait(&queue->work, &queue->lock, &until);
-    else
-      pthread_cond_wait(&queue->work, &queue->lock);
+    wait_for_request(queue);
   }
 
   if (!queue->is_stopping) {
@@ -342,9 +388,10 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
     while (n < most && (requests[n] = *ret_for_tokens ? pop_token(queue) : pop_request(queue)))
       requests[n++]->state = REQUEST_RUNNING;
     *ret_generation = queue->park->generation;
-    /* One signal may announce several requests that came from the park. */
-    if (queue->length)
-      pthread_cond_signal(&queue->work);
+    /* One signal may announce several requests that came from the park. And another worker that
+     * waits must look after the park, if it was this one that did. */
+    if (queue->length || (queue->park->n && !queue->has_timer))
+      wake_worker(queue);
   }
 
   pthread_mutex_unlock(&queue->lock);
@@ -375,14 +422,14 @@ bool queue_park(struct queue *queue, struct request_private *request, const char
 
     /* Workers that began to wait while nothing was parked wait without a time-out, and this one may
      * be busy when the request is due. */
-    if (!queue->park->n)
-      pthread_cond_broadcast(&queue->work);
+    if (!queue->has_timer)
+      wake_worker(queue);
 
     park_add(queue->park, &request->park, key, now_ms, deadline_ms < due_ms ? deadline_ms : due_ms);
     if (park_was_woken(queue->park, key, since_generation)) {
       park_remove(queue->park, &request->park);
       unpark(queue, &request->park, now_ms);
-      pthread_cond_signal(&queue->work);
+      wake_worker(queue);
     } else if (is_idle) {
       park_mark_idle(&request->park, now_ms + queue->poll_ms / 2);
     }
@@ -404,7 +451,7 @@ void queue_wake(struct queue *queue, const char *key, size_t most) {
   }
 
   if (is_any)
-    pthread_cond_signal(&queue->work);
+    wake_worker(queue);
   pthread_mutex_unlock(&queue->lock);
 }
 
@@ -412,7 +459,8 @@ void queue_stop(struct queue *queue) {
   struct request_private *request;
   pthread_mutex_lock(&queue->lock);
   queue->is_stopping = true;
-  pthread_cond_broadcast(&queue->work);
+  while (queue->n_idle)
+    wake_worker(queue);
   for (;;) {
     struct park_item *parked;
     while ((parked = park_take_any(queue->park)))
@@ -432,7 +480,7 @@ void queue_stop(struct queue *queue) {
 
 struct queue_state queue_state(struct queue *queue) {
   pthread_mutex_lock(&queue->lock);
-  struct queue_state state = {queue->length, queue->park->n, queue->is_stopping};
+  struct queue_state state = {queue->length, queue->park->n, queue->n_idle, queue->is_stopping};
   pthread_mutex_unlock(&queue->lock);
   return state;
 }

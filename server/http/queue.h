@@ -43,7 +43,7 @@ void queue_wake(struct queue *queue, const char *key, size_t most);
 void queue_stop(struct queue *queue);
 
 struct queue_state {
-  size_t queued, parked;
+  size_t queued, parked, idle; /* idle: workers that wait */
   bool is_stopping;
 };
 struct queue_state queue_state(struct queue *queue);

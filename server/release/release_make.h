@@ -80,11 +80,10 @@ struct release_request {
   bool refuse_self_timed; /* leave out winners of kernels in c, unless they are pinned */
   enum agreement_requirement require_agreement;
   struct release_requires {
-    bool all;          /* every key that a job or an import has */
-    char *run;         /* those of the run's jobs; NULL: of none */
-    struct texts jobs; /* those of these jobs, by id */
-  }
-    requires;                        /* keys without which no release is made */
+    bool all;                        /* every key that a job or an import has */
+    char *run;                       /* those of the run's jobs; NULL: of none */
+    struct texts jobs;               /* those of these jobs, by id */
+  } required;                        /* keys without which no release is made */
   const struct overrides *overrides; /* that hold for it; NULL: none. Not in the body */
 };
 extern const struct record release_request_record;

@@ -54,8 +54,8 @@ static const struct field request_fields[] = {
     RECORD_FIELD(RECORDS, struct release_request, pins, FIELD_NOT_NULL, .most = RELEASE_PINS_MAX,
                  .of = &pin_record),
     RECORD_FIELD(RECORD, struct release_request, replaces, .of = &replaces_record),
-    RECORD_FIELD(RECORD, struct release_request, requires, .of = &requires_record,
-                 .about = "keys without which no release is made"),
+    RECORD_FIELD_AS("requires", RECORD, struct release_request, required, .of = &requires_record,
+                    .about = "keys without which no release is made"),
     RECORD_FIELD(
         BOOL, struct release_request, refuse_self_timed, FIELD_NOT_NULL,
         .about =

@@ -48,8 +48,7 @@ static char *reason_of(const struct release_plan *plan, const struct release_can
 void release_missing(const struct release_request *request,
                      const struct release_candidates *candidates, const struct release_plan *plan,
                      struct release_skipped **ret_missing, size_t *ret_n) {
-  const struct release_requires *required = &request->
-                                               requires;
+  const struct release_requires *required = &request->required;
   size_t capacity = 0, n = 0;
   struct release_skipped *missing = NULL;
   cleanup_free bool *is_found = xcalloc(required->jobs.n + 1, sizeof *is_found);

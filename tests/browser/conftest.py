@@ -7,11 +7,12 @@ import browser as browsers  # first: it finds the helpers of tests/system
 import harness
 import pytest
 from hands import ENVIRONMENT, Hand, register
-from test_captures import function, launch, post
+from test_captures import OTHER, function, launch, lease, post, results
 
 # Names that would run as code where a page took text for HTML.
 HOSTILE = "<img src=x onerror=\"window.owned='yes'\">"
 SECRET = "a-secret-of-the-proxy-0123456789"
+REFUSED = "the argument \"layout\" of the function is a callable, which cannot be made again: make one kernel for each of them"
 SPACE = {"parameters": {"BLOCK": [16, 32, 64, 128], "WARPS": [1, 2, 4], "STAGES": [1, 2]}}
 
 RATIOS = {config: 1 if config == 0 else 0.7 + 0.02 * ((config * 7 + 3) % 24) for config in range(24)}
@@ -64,12 +65,16 @@ def populate(postgres, database, server):
 
     hostile = submit(7, tag=HOSTILE, run=HOSTILE)
     running = submit(8)
-    lease = first.pull()  # the hostile job's, being the older one
-    assert lease.status == 200
+    held = first.pull()  # the hostile job's, being the older one
+    assert held.status == 200
     assert server.request("POST", f"/v1/agents/{third.id}/drain", {"reason": HOSTILE, "device": "cpu1"}).status == 200
     cancelled = submit(9, run="wrong")
     assert server.request("DELETE", f"/v1/jobs/{cancelled}").status == 200
     demand = harness.make_token(database, "container", "demand")
+    assert post(server, demand, [function(OTHER) | {"name": "package.layers.attention:attention_forward_kernel"}], [launch(64, OTHER)]).status == 202
+    builder = harness.make_token(database, "builder", "builder")
+    one, = lease(server, builder).json["launches"]
+    assert results(server, builder, {"id": one["id"], "epoch": one["epoch"], "refused": REFUSED}).status == 200
     assert post(server, demand, [function()], [launch(64), launch(128)]).json["launches"] == 2
     answer = server.request("POST", "/v1/demand", {"environment": ENVIRONMENT, "items": [{"kernel": kernel, "key": {"n": 5000}, "misses": 1234, "kernel_ms": 2.0}]}, token=demand)
     assert answer.status == 202 and answer.json["accepted"] == 1, answer
@@ -80,7 +85,7 @@ def populate(postgres, database, server):
               "submitter": harness.make_token(database, "sam-submits", "submitter"),
               "publisher": harness.make_token(database, "pam-publishes", "publisher,submitter", "--channel", "stable", "--channel", "ci-*")}
     return types.SimpleNamespace(server=server, database=database, postgres=postgres, kernel=kernel, jobs=jobs, again=again, old=old, new=new, hostile=hostile,
-                                 running=running, lease=lease.json, agent=first, drained=third, tokens=tokens, submit=submit)
+                                 running=running, lease=held.json, agent=first, drained=third, tokens=tokens, submit=submit)
 
 
 @pytest.fixture(scope="module")

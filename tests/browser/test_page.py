@@ -8,7 +8,7 @@ import urllib.parse
 
 import pytest
 from browser import NARROW, WIDE
-from conftest import HOSTILE, RATIOS, SECRET
+from conftest import HOSTILE, RATIOS, REFUSED, SECRET
 from harness import make_token, wait_until
 
 # Each page by what its address needs of the world.
@@ -31,7 +31,7 @@ PAGES = {
     "cost by person": lambda world: "#/cost?by=owner&days=7",
     "no page": lambda world: "#/nothing",
 }
-WRITING = ["Cancel", "Cancel what is open", "Promote or roll back…"]
+WRITING = ["Cancel", "Cancel what is open", "Retry what failed", "Promote or roll back…"]
 
 
 @pytest.mark.parametrize("width, dark", [(WIDE, False), (NARROW, True)])
@@ -381,3 +381,93 @@ def test_the_heatmap_shows_the_best_time_of_each_pair(tab, world):
         for block, cell in enumerate(row[1:]):
             best = min(time for config, time in times.items() if config // 6 == block and config % 2 == stages)
             assert float(cell.split()[0]) == pytest.approx(best, rel=0.02)
+
+
+@pytest.mark.parametrize("width", [400, 768, WIDE])
+def test_no_key_and_no_name_breaks_inside_a_word(tab, world, width):
+    """Each word of a cell, as in "rows=16432 columns=64", is in one line."""
+    shown, broken = tab("reader", width=width), []
+    for name in ("a kernel", "captures", "jobs", "a release"):
+        page = shown.show(PAGES[name](world))
+        words = page.evaluate("""() => {
+          const broken = [];
+          for (const cell of document.querySelectorAll("main tbody .code")) {
+            const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+            while (texts.nextNode())
+              for (const { index, 0: word } of texts.currentNode.data.matchAll(/[^\\s]+/g)) {
+                const range = document.createRange();
+                range.setStart(texts.currentNode, index);
+                range.setEnd(texts.currentNode, index + word.length);
+                if (new Set([...range.getClientRects()].map((box) => box.top)).size > 1) broken.push(word);
+              }
+          }
+          return broken;
+        }""")
+        broken += [(name, word) for word in words]
+        assert not shown.overflows(), name
+    assert broken == []
+
+
+@pytest.mark.parametrize("width", [768, 1024, 1280, WIDE])
+def test_no_fact_of_many_is_alone_in_its_line(tab, world, width):
+    shown, alone = tab("reader", width=width), []
+    for name in ("a done job", "a kernel", "a release", "a device"):
+        lines = shown.show(PAGES[name](world)).evaluate("""() => [...document.querySelectorAll("main .facts")].map((list) => {
+          const lines = {};
+          for (const { top } of [...list.children].map((each) => each.getBoundingClientRect())) lines[top] = (lines[top] || 0) + 1;
+          return Object.values(lines);
+        })""")
+        alone += [(name, each) for each in lines if len(each) > 1 and each[-1] == 1 and max(each) > 2]
+    assert alone == []
+
+
+@pytest.mark.parametrize("width", [NARROW, 400, 768, 1024, 1280, WIDE])
+def test_what_a_captured_function_waits_for_is_not_cut_off(tab, world, width):
+    page = tab("reader", width=width).show("#/captures")
+    text = page.get_by_text(REFUSED)
+    box = text.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= width
+    assert page.locator(".scroll[aria-label='Captured functions']").evaluate("region => region.scrollWidth <= region.clientWidth")
+
+
+def test_the_colours_of_captures_have_a_legend(tab, world):
+    page = tab("reader").show("#/captures")
+    legend = page.locator(".legend")
+    assert [each.split() for each in legend.locator("li").all_inner_texts()] == [["2", "wait", "for", "a", "builder"], ["1", "cannot", "be", "built"]]
+    for name in ("waiting", "refused"):
+        colours = [page.locator(where).first.evaluate("mark => getComputedStyle(mark).backgroundColor") for where in (f".legend .way-{name}", f"td .way-{name}")]
+        assert colours[0] == colours[1] != "rgba(0, 0, 0, 0)"
+
+
+def test_a_campaign_has_buttons_for_what_there_is_to_do(tab, world):
+    """Those of a question say what each does."""
+    failing, waiting = world.submit(20, run="half", priority=100), world.submit(21, run="half", priority=-5)
+    page = tab("submitter").show("#/jobs?tag=default&run=half&by=campaign")
+    cancel, retry = (page.get_by_role("button", name=name, exact=True) for name in ("Cancel what is open", "Retry what failed"))
+    cancel.wait_for()
+    assert retry.is_hidden()
+    while world.server.get(f"/v1/jobs/{failing}")["state"] != "failed":
+        lease = world.agent.pull().json
+        assert lease["job"] == failing
+        world.agent.post(lease, outcomes=dict.fromkeys(range(24), "runtime"))
+    retry.wait_for()
+
+    cancel.click()
+    page.get_by_role("button", name="Keep the jobs").wait_for()
+    assert page.locator("dialog button").all_inner_texts() == ["Keep the jobs", "Cancel the jobs"]
+    page.get_by_role("button", name="Keep the jobs").click()
+    page.locator("dialog").wait_for(state="detached")
+    assert world.server.get(f"/v1/jobs/{waiting}")["state"] == "queued"
+    cancel.click()
+    page.get_by_role("button", name="Cancel the jobs").click()
+    page.locator("tr .state", has_text="cancelled").wait_for()
+    cancel.wait_for(state="hidden")
+
+    # What a person cancelled is not tried again with what failed.
+    retry.click()
+    assert "1 job of default / half failed" in page.locator("dialog").inner_text()
+    page.get_by_role("button", name="Retry the jobs").click()
+    cancel.wait_for()
+    retry.wait_for(state="hidden")
+    jobs = {job["job"]: job["state"] for job in world.server.items("/v1/jobs?run=half")}
+    assert jobs.pop(waiting) == "cancelled" and failing not in jobs and list(jobs.values()) == ["queued"]

@@ -59,6 +59,13 @@ def test_guided_strategies_beat_the_expectation_of_random_and_random_meets_it(bo
     assert means["descent"][-1] < 0.5 * expected[-1] and means["evolution"][-1] < 0.8 * expected[-1]
 
 
+def test_guided_strategies_begin_with_the_default_as_in_a_job(tmp_path):
+    rows = [line | {"baseline": 128} for line in bowl_rows()]
+    (key,) = simulate(write(tmp_path / "default.jsonl", rows), "--trials", "1", "--repeat", "5")["keys"]
+    assert rows[128]["samples_us"][0] == 60
+    assert [key["strategies"][name]["mean"] for name in ("descent", "evolution")] == [[pytest.approx(60 / 50 - 1)]] * 2
+
+
 def test_the_expectation_of_random_is_that_of_all_ways_to_draw(tmp_path):
     times = [70.0, 50.0, None, 90.0, 60.0]
     path = write(tmp_path / "five.jsonl", [row(i, {"p": i}, t) for i, t in enumerate(times)])

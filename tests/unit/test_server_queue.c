@@ -3,6 +3,9 @@
 
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define PATIENCE_S 20
@@ -82,6 +85,68 @@ static int64_t token_taken(struct queue *queue, bool *ret_for_tokens) {
   worker.n = queue_take(queue, worker.taken, ret_for_tokens, &generation);
   cr_assert_eq(worker.n, 1);
   return worker.taken[0]->request.token_id;
+}
+
+struct sleeper {
+  struct queue *queue;
+  sem_t *has_taken;
+  pthread_t thread;
+  long sleeps;
+};
+
+static void *take_and_count(void *context) {
+  struct sleeper *sleeper = context;
+  struct worker_trial worker = {.queue = sleeper->queue};
+  struct rusage before, after;
+  getrusage(RUSAGE_THREAD, &before);
+  take(&worker);
+  getrusage(RUSAGE_THREAD, &after);
+  sleeper->sleeps = after.ru_nvcsw - before.ru_nvcsw;
+  sem_post(sleeper->has_taken);
+  return NULL;
+}
+
+/* Else each further worker would wake an idle server's CPU fifty times a second. */
+Test(queue, one_of_the_idle_workers_looks_after_what_is_parked) {
+  struct queue *queue = queue_new(10, 60000);
+  struct request_private parked = {0};
+  struct sleeper sleepers[8] = {0};
+  size_t n_often = 0;
+  sem_t has_taken;
+  sem_init(&has_taken, 0, 0);
+  cr_assert_eq(take_added(queue, &parked), &parked);
+  for (size_t i = 0; i < ARRAY_LENGTH(sleepers); i++) {
+    sleepers[i] = (struct sleeper){.queue = queue, .has_taken = &has_taken};
+    cr_assert_eq(pthread_create(&sleepers[i].thread, NULL, take_and_count, &sleepers[i]), 0);
+  }
+  cr_assert(queue_park(queue, &parked, "key", false, clock_monotonic_ms() + 2000, 0));
+
+  sem_wait(&has_taken); /* the parked request, when it is due */
+  queue_stop(queue);
+  for (size_t i = 0; i < ARRAY_LENGTH(sleepers); i++) {
+    pthread_join(sleepers[i].thread, NULL);
+    n_often += sleepers[i].sleeps > 8;
+  }
+  cr_expect_leq(n_often, 2, "%zu workers slept often", n_often);
+  queue_free(queue);
+}
+
+/* Few workers, whose connections are warm, do the work of a quiet server. */
+Test(queue, the_worker_that_began_to_wait_last_is_woken_first) {
+  struct queue *queue = queue_new(10, 60000);
+  struct request_private requests[3] = {0};
+  struct worker_trial *workers[3];
+  for (size_t i = 0; i < ARRAY_LENGTH(workers); i++) {
+    workers[i] = worker_start(queue);
+    while (queue_state(queue).idle <= i)
+      sched_yield();
+  }
+  for (size_t i = ARRAY_LENGTH(workers); i-- > 0;) {
+    cr_assert_eq(queue_add(queue, &requests[i], false), QUEUE_ADDED);
+    cr_expect_eq(worker_join(workers[i]), &requests[i]);
+  }
+  queue_stop(queue);
+  queue_free(queue);
 }
 
 Test(queue, tokens_are_served_in_turn) {

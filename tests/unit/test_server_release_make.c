@@ -520,9 +520,9 @@ static void agree(struct planned *planned, const char *class) {
                           "agreement", "bitwise");
 }
 
-#define REQUIRING(class)                                                                           \
-  "{\"environment\": {\"cpu\": \"gcc\"}, \"require_agreement\": \"" class "\", \"replaces\": "     \
-                                                                          "{\"min_gain\": 0.02}}"
+#define REQUIRING(agreement)                                                                       \
+  "{\"environment\": {\"cpu\": \"gcc\"}, \"require_agreement\": \"" agreement "\", \"replaces\": " \
+  "{\"min_gain\": 0.02}}"
 #define SUBSTITUTE_VERDICT(ratio)                                                                  \
   "{\"equivalence_set\": [1, 2], \"baseline_ratio\": " #ratio                                      \
   ", \"baseline_upper\": 0.99, \"finalists\": [{\"config\": 1, \"ratio\": 1, \"median_us\": "      \

@@ -21,6 +21,7 @@ CONFIGS_MAX = 65536
 TEXT_MAX = 1 << 20
 KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple", "refused")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_UNSTATED = {"num_warps": 4}  # what Triton takes where a launch states no option; a space has no config without members
 _SCALARS = (bool, int, float, str, type(None))
 
 
@@ -149,7 +150,7 @@ def _config(document: Any, place: str) -> Config:
     reader.take("config", dict, _is_scalars, "has a member that is no scalar")
     grid = reader.take("grid", list, lambda found: 0 < len(found) <= 3 and all(
         isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**31 for n in found), "is not 1 to 3 extents")
-    return Config(document["config"], tuple([*grid, 1, 1][:3]), document.get("constexprs") or {})
+    return Config(document["config"] or _UNSTATED, tuple([*grid, 1, 1][:3]), document.get("constexprs") or {})
 
 
 def _options(reader: _Reader) -> Mapping[str, Any]:

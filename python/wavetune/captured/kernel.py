@@ -139,10 +139,12 @@ def filled(configs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return found
 
 
-def _name(function: Function, own: Sequence[tuple[str, str]]) -> str:
-    """Readable, and another one for other dtypes: module.function/dtypes-digest."""
+def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str]) -> str:
+    """Readable, and another one for other dtypes or names of the key, which has no member that a launch leaves out:
+    module.function/dtypes-digest."""
     dtypes = sorted({_SHORT.get(kind[1:], "x") for _, kind in own if kind.startswith("*")})
-    tail = hashlib.sha256(repr(own).encode()).hexdigest()[:4]
+    is_whole = function.autotune is None or function.autotune.get("key") == list(key_names)
+    tail = hashlib.sha256(repr(own if is_whole else (own, list(key_names))).encode()).hexdigest()[:4 if is_whole else 8]
     text = function.name.replace(":", ".").replace("<locals>.", "")
     return f"{text[-80:].lstrip('.')}/{'-'.join([*dtypes, tail])}"
 
@@ -158,7 +160,7 @@ def _source(function: Function) -> str:
 
 def _manifest(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str],
               passed: set[str], source: str) -> dict[str, Any]:
-    document, version = _name(function, own).split("/")
+    document, version = _name(function, own, key_names).split("/")
     arguments = [{"name": name, "dtype": kind.removeprefix("*"), "kind": "buffer" if kind[0] == "*" else "scalar"}
                  for name, kind in own if kind != "none" and name in passed]
     return {"name": f"{document}/{version}", "language": "triton", "entry": function.entry, "key": list(key_names),

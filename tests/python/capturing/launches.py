@@ -85,6 +85,24 @@ def plain():
         run(kernels.plain_kernel, x, n, 7, BLOCK=128, num_warps=2)
 
 
+def keyed():
+    from package import kernels
+    x = Tensor("float32", 64)
+    for more in ({}, {"layout": False}, {"layout": True, "name": "another"}, {"name": "it's \"both\""}):
+        run(kernels.keyed_kernel, x, 33, 0.1, None, **more)
+    run(kernels.keyed_kernel, x, 33, 1e-6, True, layout=True)
+
+
+def optionless():
+    from package import kernels
+    run(kernels.optionless_kernel, Tensor("float32", 64), 33)
+
+
+def accented():
+    from package import kernels
+    run(kernels.accented_kernel, Tensor("float32", 64), 33)
+
+
 def classed(sizes=(128, 1, 64, 100, 1, 128, 100)):
     from package import kernels
     for n in sizes:

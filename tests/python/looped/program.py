@@ -1,6 +1,7 @@
 """A program as people have it, where there is no GPU: it launches the kernels of ops.py for the GPU of tests/fake_hip.
 
-    program.py N…     prints one line of JSON: the configs that it used, and what Triton did for them
+    program.py N…     prints one line of JSON: the configs that it used, and what Triton did for them; without N it launches
+                      the function with keys of every kind
 """
 import json
 import os
@@ -21,6 +22,10 @@ def main(sizes):
             ops.fake_add.run(y, x, n, grid=lambda meta: (-(-n // meta["BLOCK"]),), warmup=True)
             ops.Plain.fake_add.run(y, x, n, BLOCK=64, num_warps=1, grid=(-(-n // 64),), warmup=True)
         used.append(ops.fake_add.best_config.num_warps)
+    for more in ({}, {"layout": True, "other": None}, {"name": "it's", "other": False}) if not sizes else ():
+        y, x = standin.Tensor("float32", 1000), standin.Tensor("float32", 1000)
+        ops.Keyed.fake_add.run(y, x, 1000, 1e-6, grid=(16,), warmup=True, **more)
+        used.append(ops.Keyed.fake_add.best_config.num_warps)
     counters = sys.modules.get("wavetune.runtime.counters")
     print(json.dumps({"used": used, "benchmarked": driver.benchmarked, "compiled": compiles.n,
                       "counters": counters.snapshot() if counters else None}))

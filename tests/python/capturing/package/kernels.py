@@ -92,3 +92,25 @@ def classed_kernel(x_ptr, n, kind, BLOCK: tl.constexpr):
 def even_kernel(x_ptr, n, kind, IS_EVEN: tl.constexpr, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     tl.store(x_ptr + offsets, 0.0, mask=None if IS_EVEN else offsets < n)
+
+
+@triton.autotune(configs=[triton.Config({}, num_warps=warps, num_stages=2) for warps in (1, 2)],
+                 key=["n", "ratio", "name", "layout", "other"])
+@triton.jit
+def keyed_kernel(x_ptr, n, ratio, other, name: tl.constexpr = "plain", layout: tl.constexpr = False):
+    """Its configs have no parameters, and its keys values of every kind; a default value is not in a key."""
+    at = tl.arange(0, 64)
+    tl.store(x_ptr + at, ratio if layout else 1.0, mask=at < n)
+
+
+@triton.jit
+def optionless_kernel(x_ptr, n):
+    tl.store(x_ptr + tl.arange(0, 64), 1.0, mask=tl.arange(0, 64) < n)
+
+
+@triton.autotune(configs=[triton.Config({"BLÖCK": block}) for block in (64, 128)], key=["n"])
+@triton.jit
+def accented_kernel(x_ptr, n, BLÖCK: tl.constexpr):
+    """No parameter of a space has such a name."""
+    at = tl.arange(0, BLÖCK)
+    tl.store(x_ptr + at, 0.0, mask=at < n)

@@ -129,6 +129,8 @@ def _argument(document: Any, place: str) -> Mapping[str, Any]:
         reader.take("dtype", str)
         for member in ("elements", "alignment", "storage", "offset"):
             reader.take(member, int, lambda n: 0 <= n < 2**62)
+        for member in ("stride", "storage_bytes"):
+            reader.take(member, list if member == "stride" else int)
         contents = reader.take("contents", (dict, type(None)))
         if contents is not None and not isinstance(contents.get("class"), str):
             raise reader.error("contents", 'has no "class"')

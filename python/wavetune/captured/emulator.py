@@ -251,11 +251,11 @@ class Emulator:
             return tl.tensor(handle(np.array([value], np.float32), tl.float32), tl.float32)
         return value
 
-    def pointer(self, number: int, dtype: str) -> Any:
-        """A pointer to the buffer `number`, whose elements have torch's type of that name."""
+    def pointer(self, number: int, dtype: str, element: int) -> Any:
+        """A pointer to an element of the buffer `number`, whose elements have torch's type of that name."""
         own = {torch: kind for kind, torch in _FLOAT8.items()}
         dtype = self.tl.pointer_type(self.tl.dtype(own.get(dtype) or TRITON_NAMES.get(dtype, dtype)))
-        address = np.array([self.memory.address(number)], np.uint64)
+        address = np.array([self.memory.address(number, element)], np.uint64)
         return self.tl.tensor(self.interpreter.TensorHandle(address, dtype), dtype)
 
     def run(self, fn: Any, arguments: dict[str, Any], grid: tuple[int, int, int], program: tuple[int, int, int]) -> None:

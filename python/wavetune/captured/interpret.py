@@ -142,8 +142,9 @@ class _Run:
             own = self.case[stated["name"]]
             if "value" in own or "alias" in own:
                 continue
-            contents = Contents(stated["dtype"], own.get("fill", "normal"), i, own["elements"], SEED,
-                                lambda digest: Path(request["blobs"][digest]).read_bytes())
+            before, after = own.get("before", 0), own.get("after", 0)
+            contents = Contents(stated["dtype"], own.get("fill", "normal"), i, before + own["elements"] + after, SEED,
+                                lambda digest: Path(request["blobs"][digest]).read_bytes(), before=before, after=after)
             self.buffers[stated["name"]] = len(buffers)
             buffers.append(Buffer(stated["name"], contents, own["access"] == "readwrite"))
         self.memory = Memory(buffers)
@@ -160,7 +161,7 @@ class _Run:
             name, kind = argument["name"], argument["kind"]
             if kind == "tensor":
                 owner = self.case[name].get("alias", name)
-                given[name] = self.emulator.pointer(self.buffers[owner], argument["dtype"])
+                given[name] = self.emulator.pointer(self.buffers[owner], argument["dtype"], self.case[name].get("before", 0))
             elif kind != "none":
                 given[name] = decode({"dtype": argument["value"]} if kind == "dtype" else argument["value"])
             else:

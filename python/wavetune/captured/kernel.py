@@ -16,6 +16,7 @@ from ..errors import PackError
 from ..options import is_steering
 from ..runtime.values import decode
 from ..signature import DTYPES
+from . import storages
 from .documents import Config, Function, Launch
 
 SOURCE = "kernel.py"
@@ -101,27 +102,9 @@ def why_refused(launch: Launch) -> str | None:
             return f"the autotuner's key has the name {name}"
         if isinstance(value, float) and value != value:
             return f"the autotuner's key has {name} = nan"
-    return _alias_refused(launch)
+    return storages.why_refused(launch)
 
 
-def _alias_refused(launch: Launch) -> str | None:
-    tensors = [argument for argument in launch.arguments if argument["kind"] == "tensor"]
-    for i, one in enumerate(tensors):
-        for other in tensors[:i]:
-            is_shared = one["storage"] == other["storage"] and one["elements"] and other["elements"]
-            if is_shared and not _is_same_buffer(one, other) and _overlap(one, other):
-                return f"arguments {other['name']} and {one['name']} overlap in memory without being one buffer"
-    return None
-
-
-def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    if one["dtype"] != other["dtype"]:
-        return True
-    return one["offset"] < other["offset"] + other["elements"] and other["offset"] < one["offset"] + one["elements"]
-
-
-def _is_same_buffer(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(one[member] == other[member] for member in ("storage", "offset", "dtype", "elements"))
 
 
 def filled(configs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -213,41 +196,16 @@ def kernels_of(function: Function, launches: Iterable[Launch], also: Mapping[str
     return found
 
 
-def _fill(argument: Mapping[str, Any]) -> Any:
-    contents, dtype = argument["contents"], argument["dtype"]
-    if contents is None:
-        return {"integers": [0, 1]} if dtype == "bool" else "normal"
-    kind = contents["class"]
-    return {"constant": lambda: {"constant": contents["value"]},
-            "ramp": lambda: {"ramp": [contents["start"], contents["step"]]},
-            "permutation": lambda: {"permutation": argument["elements"]},
-            "sorted": lambda: {"sorted": [contents["low"], contents["high"]]},
-            "integers": lambda: {"integers": [contents["low"], contents["high"]]},
-            "blob": lambda: {"blob": contents["digest"]}}[kind]()
-
-
 def case_of(kernel: CapturedKernel, launch: Launch, written: set[str], is_rounded: bool) -> dict[str, Any]:
     """The member "case" of the launch's variant; `written`: the buffers that the compiled code may write to; `is_rounded`:
     whether it rounds 32-bit floats in dots."""
     autotune = kernel.function.autotune or {}
     zeroed = set(autotune.get("reset_to_zero") or [])
-    arguments: dict[str, Any] = {}
-    tensors: list[Mapping[str, Any]] = []
-    for stated in kernel.manifest["arguments"]:
-        argument = launch.argument(stated["name"])
+    passed = [launch.argument(stated["name"]) for stated in kernel.manifest["arguments"]]
+    arguments = storages.buffers_of([one for one in passed if one["kind"] == "tensor"], zeroed, written)
+    for stated, argument in zip(kernel.manifest["arguments"], passed):
         if stated["kind"] == "scalar":
             arguments[stated["name"]] = {"value": decode(argument["value"])}
-            continue
-        twin = next((one for one in tensors if _is_same_buffer(one, argument)), None)
-        names = {one["name"] for one in tensors if _is_same_buffer(one, argument)} | {argument["name"]}
-        tensors.append(argument)
-        own = {"elements": max(argument["elements"], 1), "access": "readwrite" if names & written else "read",
-               "fill": "zeros" if names & zeroed else _fill(argument)}
-        if twin is not None:
-            own["alias"] = twin["name"]
-            if own["access"] == "readwrite":
-                arguments[twin["name"]]["access"] = "readwrite"
-        arguments[stated["name"]] = own
     return {"arguments": arguments, **({"precision": "tf32"} if is_rounded else {})}
 
 

@@ -62,8 +62,8 @@ class Memory:
     def __init__(self, buffers: Iterable[Buffer]):
         self.buffers = list(buffers)
 
-    def address(self, number: int) -> int:
-        return number + 1 << _SHIFT
+    def address(self, number: int, element: int = 0) -> int:
+        return (number + 1 << _SHIFT) + element * self.buffers[number].contents.itemsize
 
     def _parts(self, what: str, addresses: Any, mask: Any, size: int) -> Iterable[tuple[Buffer, Any, Any]]:
         """The buffers that are accessed, with the indices into them and where these are in the flat arrays."""

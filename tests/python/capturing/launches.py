@@ -93,6 +93,13 @@ def keyed():
     run(kernels.keyed_kernel, x, 33, 1e-6, True, layout=True)
 
 
+def parts(n=256):
+    from package import kernels
+    storage = Storage(4 * (3 * n + 40))
+    q, k, o = (Tensor("float32", n, offset=offset, storage=storage) for offset in (0, n, 2 * n + 8))
+    run(kernels.parts_kernel, q, k, o, n, grid=lambda meta: (triton.cdiv(n, meta["BLOCK"]),))
+
+
 def optionless():
     from package import kernels
     run(kernels.optionless_kernel, Tensor("float32", 64), 33)

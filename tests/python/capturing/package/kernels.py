@@ -114,3 +114,13 @@ def accented_kernel(x_ptr, n, BLÖCK: tl.constexpr):
     """No parameter of a space has such a name."""
     at = tl.arange(0, BLÖCK)
     tl.store(x_ptr + at, 0.0, mask=at < n)
+
+
+@triton.autotune(configs=configs(64, 128), key=["n"])
+@triton.jit
+def parts_kernel(q_ptr, k_ptr, o_ptr, n, BLOCK: tl.constexpr):
+    """Of one tensor's parts it writes one from those before it, and the element before its own."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    q, k = tl.load(q_ptr + at, mask=at < n), tl.load(k_ptr + at, mask=at < n)
+    tl.store(o_ptr + at, q + k, mask=at < n)
+    tl.store(o_ptr + at - 1, 7.0, mask=at == 0)

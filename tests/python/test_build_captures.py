@@ -71,6 +71,22 @@ def test_a_case_states_the_numbers_of_the_key(world):
     assert own["constexprs"]["MODE"] == "plain" and "BLOCK" not in own["constexprs"]
 
 
+def test_constants_of_every_kind_are_made_again(tmp_path):
+    program("constants", cache=tmp_path / "cache", to=tmp_path / "captures",
+            WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": ARCH, "triton": triton.__version__}))
+    out, _ = wavetune("build", tmp_path / "captures", "--output", tmp_path / "built", "--json")
+    assert json.loads(out)["refused"] == []
+    place, = [one for one in (tmp_path / "built").iterdir() if one.is_dir()]
+    own = variant(place)
+    assert own["key"] == {"n": 33, "limit": "inf", "kind": "Kind.ONE", "out_dtype": "bfloat16", "sizes": "(4, 8)",
+                          "act": "package.kernels:squared"}
+    assert own["case"]["arguments"]["limit"] == {"value": "inf"} and own["constexprs"]["least"] == "-inf"
+    folders = {one["metadata"]["cache"]["folder"] for one in own["objects"]}
+    assert len(folders & {one.name for one in (tmp_path / "cache").iterdir()}) == 1, "the code of the program's own JIT"
+    values = (place / "build/objects" / own["expected"][7:]).read_bytes().partition(b"\n")[2]
+    assert array.array("f", values[16:28]).tolist() == [2 + 8 + 1, 2 + 8 + 1 + 1, 2 + 8 + 1 + 4], "half of twice the square"
+
+
 def test_views_of_one_storage_share_a_buffer(tmp_path):
     program("parts", cache=tmp_path / "cache", to=tmp_path / "captures",
             WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": ARCH, "triton": triton.__version__}))

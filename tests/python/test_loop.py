@@ -96,17 +96,17 @@ def test_what_a_program_launched_comes_back_tuned_and_compiled(harness, server, 
 
 
 def test_keys_of_every_kind_are_tuned_and_restored(harness, server, tmp_path):  # noqa: F811
-    """Texts, floats, None and booleans, left out of some launches; and configs that have no parameters."""
+    """Texts, floats, infinity, types, None and booleans, left out of some launches; and configs that have no parameters."""
     stated = {**server.hardware, "triton": triton.__version__}
     first = run(server, tmp_path / "first", stated, (), WAVETUNE_CAPTURE="source")
-    assert (first["benchmarked"], first["counters"]["captures"], first["used"]) == (6, 3, [2, 2, 2])
-    assert build(server, "--arch", "gfx942") | {"seconds": 0} == {"built": 3, "refused": 0, "stale": 0, "seconds": 0}
+    assert (first["benchmarked"], first["counters"]["captures"], first["used"]) == (8, 4, [2, 2, 2, 2])
+    assert build(server, "--arch", "gfx942") | {"seconds": 0} == {"built": 4, "refused": 0, "stale": 0, "seconds": 0}
 
     client = Client(server.url, server.token)
     posted = [job["job"] for name, job in operating.jobs(client, stated) if name.endswith("Keyed.fake_add")]
     done = client.wait(*posted, timeout_s=300)
-    assert [(job["state"], job["outcomes"]) for job in done] == [("done", {"correct": 1, "correctness": 1})] * 3, done
+    assert [(job["state"], job["outcomes"]) for job in done] == [("done", {"correct": 1, "correctness": 1})] * 4, done
     made = json.loads(harness.wavetune(server, "publish", "--environment", json.dumps(stated), "--json").stdout)
     harness.wavetune(server, "promote", made["release"], "stable", "--sign-key", server.key)
     restored = run(server, tmp_path / "restored", stated, (), WAVETUNE_TRUSTED_KEYS=f"{server.key}.pub")
-    assert (restored["benchmarked"], restored["compiled"], restored["used"]) == (0, 0, [1, 1, 1]), restored
+    assert (restored["benchmarked"], restored["compiled"], restored["used"]) == (0, 0, [1, 1, 1, 1]), restored

@@ -19,7 +19,7 @@ VERSION = 1
 ARGUMENTS_MAX = 256
 CONFIGS_MAX = 65536
 TEXT_MAX = 1 << 20
-KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple", "refused")
+KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple", "function", "refused")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _UNSTATED = {"num_warps": 4}  # what Triton takes where a launch states no option; a space has no config without members
 _SCALARS = (bool, int, float, str, type(None))
@@ -139,6 +139,8 @@ def _argument(document: Any, place: str) -> Mapping[str, Any]:
             decode({"dtype": document.get("value")} if kind == "dtype" else document.get("value"))
         except ValueError:
             raise reader.error("value", "is no value of a capture") from None
+    elif kind == "function":
+        function_of(reader.take("document", dict), f"{place}/document")
     elif kind == "refused":
         reader.take("why", str)
     elif kind == "tuple":

@@ -150,10 +150,11 @@ class _Run:
         self.memory = Memory(buffers)
         self.emulator = Emulator(self.memory, WORK_MAX)
 
-    def arguments(self, request: Mapping[str, Any], fn: Any) -> dict[str, Any]:
+    def arguments(self, request: Mapping[str, Any], fn: Any, folder: Path) -> dict[str, Any]:
         from triton.runtime.jit import JITFunction
 
         from ..runtime.values import decode
+        from .module import make_again
         jit = JITFunction(fn)
         constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
         given = {parameter.name: parameter.default for parameter in jit.params if parameter.has_default}
@@ -162,6 +163,8 @@ class _Run:
             if kind == "tensor":
                 owner = self.case[name].get("alias", name)
                 given[name] = self.emulator.pointer(self.buffers[owner], argument["dtype"], self.case[name].get("before", 0))
+            elif kind == "function":
+                given[name] = make_again(argument["document"], Path(tempfile.mkdtemp(dir=folder)))
             elif kind != "none":
                 given[name] = decode({"dtype": argument["value"]} if kind == "dtype" else argument["value"])
             else:
@@ -234,7 +237,7 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
     from .module import make_again
     from .scaling import find_scale
     function = make_again(request["function"], folder)
-    arguments = run.arguments(request, function.fn)
+    arguments = run.arguments(request, function.fn, folder)
     contents = {buffer.name: buffer.contents for buffer in run.memory.buffers}
 
     def execute(scale: float, is_trial: bool) -> tuple[Any, dict[str, tuple[Any, Any]], bool]:

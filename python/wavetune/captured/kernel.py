@@ -8,6 +8,7 @@ are None, are launches of different kernels.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
@@ -100,8 +101,6 @@ def why_refused(launch: Launch) -> str | None:
     for name, value in launch.key.items():
         if not name.isidentifier():
             return f"the autotuner's key has the name {name}"
-        if isinstance(value, float) and value != value:
-            return f"the autotuner's key has {name} = nan"
     return storages.why_refused(launch)
 
 
@@ -205,7 +204,9 @@ def case_of(kernel: CapturedKernel, launch: Launch, written: set[str], is_rounde
     arguments = storages.buffers_of([one for one in passed if one["kind"] == "tensor"], zeroed, written)
     for stated, argument in zip(kernel.manifest["arguments"], passed):
         if stated["kind"] == "scalar":
-            arguments[stated["name"]] = {"value": decode(argument["value"])}
+            value = decode(argument["value"])
+            is_finite = not isinstance(value, float) or math.isfinite(value)
+            arguments[stated["name"]] = {"value": value if is_finite else str(value)}
     return {"arguments": arguments, **({"precision": "tf32"} if is_rounded else {})}
 
 

@@ -3,6 +3,7 @@ are stand-ins with memory of the host behind them.
 
     launches.py NAME…     runs those of the functions below; prints one line of JSON
 """
+import enum
 import json
 import os
 import sys
@@ -91,6 +92,25 @@ def keyed():
     for more in ({}, {"layout": False}, {"layout": True, "name": "another"}, {"name": "it's \"both\""}):
         run(kernels.keyed_kernel, x, 33, 0.1, None, **more)
     run(kernels.keyed_kernel, x, 33, 1e-6, True, layout=True)
+
+
+class Number(enum.IntEnum):
+    TWO = 2
+
+
+class Kind(str, enum.Enum):
+    ONE = "one"
+
+
+class Plain(enum.Enum):
+    A = None
+
+
+def constants():
+    from package import helpers, kernels
+    dtype = type("dtype", (), {"__module__": "torch", "__repr__": lambda own: "torch.bfloat16"})()
+    run(kernels.constants_kernel, Tensor("float32", 64), 33, float("inf"), kernels.squared, dtype, float("-inf"), float("nan"),
+        Number.TWO, Kind.ONE, Plain.A, (4, 8), helpers.half)
 
 
 def parts(n=256):

@@ -124,3 +124,22 @@ def parts_kernel(q_ptr, k_ptr, o_ptr, n, BLOCK: tl.constexpr):
     q, k = tl.load(q_ptr + at, mask=at < n), tl.load(k_ptr + at, mask=at < n)
     tl.store(o_ptr + at, q + k, mask=at < n)
     tl.store(o_ptr + at - 1, 7.0, mask=at == 0)
+
+
+@triton.jit
+def squared(x, FACTOR: tl.constexpr = 2.0):
+    return x * x * FACTOR
+
+
+@triton.autotune(configs=configs(64, 128), key=["n", "limit", "kind", "out_dtype", "act", "sizes"])
+@triton.jit
+def constants_kernel(x_ptr, n, limit, act, out_dtype: tl.constexpr, least: tl.constexpr, undefined: tl.constexpr, number: tl.constexpr,
+                     kind: tl.constexpr, plain: tl.constexpr, sizes: tl.constexpr, after: tl.constexpr, BLOCK: tl.constexpr):
+    """Constants of every kind that Triton compiles in."""
+    at = tl.arange(0, BLOCK)
+    x = tl.minimum(tl.maximum(after(act(at.to(tl.float32))), least), limit) + number + sizes[1]
+    if kind == "one":
+        x += 1.0
+    if undefined == undefined:
+        x += 2.0
+    tl.store(x_ptr + at, x, mask=at < n)

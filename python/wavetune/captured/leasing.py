@@ -124,6 +124,8 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> di
         for one in refused:
             refuse([one["launch"]], one["why"])
         for one in built:
+            for note in one["notes"]:
+                print(f"wavetune build: {lease.function.name} {note}", file=sys.stderr)
             try:
                 push(lease.client, one["folder"], Path(one["folder"]) / "build", terms.key)
             except ApiError as error:

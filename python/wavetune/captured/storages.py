@@ -16,6 +16,7 @@ from ..signature import DTYPES
 from .documents import Launch
 
 WHOLE_BYTES, MARGIN_BYTES = 256 << 20, 64 << 20
+PADDING_BYTES = 64 << 10
 _OF_VIEW = ("ramp", "sorted", "permutation", "blob")  # fills of a view's elements, whose sequence counts
 
 _SIZES = {dtype: int((re.findall(r"\d+", dtype) or "8")[0]) // 8 for dtype in DTYPES.values()}  # bool: 8 bits
@@ -113,3 +114,23 @@ def buffers_of(tensors: Sequence[Tensor], zeroed: set[str], written: set[str]) -
                 stated["after"] = after
             found[one["name"]] = {**stated, "before": before} if before else stated
     return {one["name"]: found[one["name"]] for one in tensors}
+
+
+def padded(outside: tuple[int, int], itemsize: int) -> tuple[int, int]:
+    """How many elements more a buffer must have where one config reads so many outside of it: others may read further. Those
+    before it keep its alignment."""
+    least = PADDING_BYTES // itemsize
+    return tuple(-(-max(2 * n, least) // least) * least if n else 0 for n in outside)  # type: ignore[return-value]
+
+
+def widen(arguments: Mapping[str, Mapping[str, Any]], around: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, Any]]:
+    """A case's arguments with more elements around buffers; `around`: (before, behind) by the name of the one that has it."""
+    found = {}
+    for name, own in arguments.items():
+        before, after = around.get(own.get("alias", name), (0, 0))
+        found[name] = dict(own)
+        if before:
+            found[name]["before"] = own.get("before", 0) + before
+        if after and "alias" not in own:
+            found[name]["after"] = own.get("after", 0) + after
+    return found

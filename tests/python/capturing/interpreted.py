@@ -94,12 +94,14 @@ def sized(x_ptr, y_ptr, MODE: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def wrong(x_ptr, y_ptr, n, MODE: tl.constexpr, BLOCK: tl.constexpr):
+def wrong(x_ptr, y_ptr, z_ptr, n, MODE: tl.constexpr, BLOCK: tl.constexpr):
     program = tl.program_id(0)
     at = program * BLOCK + tl.arange(0, BLOCK)
     if MODE == "atomic":
         tl.atomic_add(y_ptr, 1.0)
     elif MODE == "outside":
+        tl.store(y_ptr + at + n, tl.load(x_ptr + at))
+    elif MODE == "behind":
         tl.store(y_ptr + at, tl.load(x_ptr + at + n))
     elif MODE == "reading":
         tl.store(y_ptr + at, tl.load(y_ptr + (at + BLOCK) % n))

@@ -110,6 +110,15 @@ def test_products_of_narrow_floats_are_products(dtype, tolerance):
     assert np.abs(values - wanted.reshape(-1)).max() <= tolerance * np.abs(wanted).max()
 
 
+def test_words_between_tensors_are_operators_of_elements():
+    trial = Trial("logic", {"x_ptr": ("float32", 256, "normal", False), "y_ptr": ("float32", 256, "zeros", True)},
+                  [1, 1, 1], {"BLOCK": 16, "FLAG": True}, n=9)
+    index, values = trial.values("y_ptr")
+    row, column = np.divmod(np.arange(256), 16)
+    assert (index == np.flatnonzero((row != 0) & (column != 1))).all()
+    assert (values == np.where((row < 9) & (column < 8), trial.input("x_ptr"), 5)[index]).all()
+
+
 def test_arithmetic_in_bfloat16_rounds_after_each_operation():
     trial = Trial("narrow", {"x_ptr": ("bfloat16", 256, "normal", False), "y_ptr": ("bfloat16", 256, "zeros", True)},
                   [4, 1, 1], {"BLOCK": 64})

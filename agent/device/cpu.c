@@ -397,8 +397,8 @@ static bool cpu_time(struct device *base, struct device_timing *timings, size_t 
       /* Restored after the call: by the copy's next turn it has left the caches. */
       for (size_t i = 0; i < rotation->n_operands; i++)
         if (rotation->operands[i].pristine)
-          memcpy(*rotation->operands[i].pointer, rotation->operands[i].pristine,
-                 rotation->operands[i].size);
+          memcpy((char *)*rotation->operands[i].pointer - rotation->operands[i].offset,
+                 rotation->operands[i].pristine, rotation->operands[i].size);
     }
     timing->us = (restores ? us : interval_us(device, start)) / timing->calls;
   }

@@ -63,10 +63,11 @@ struct device_launch {
  * call k of all uses copy k % n_copies, at base + copy * stride. Where `pristine` is not NULL the
  * kernel changes what it reads: the copy is restored from there after each call. */
 struct device_operand {
-  void **pointer; /* the argument's storage */
+  void **pointer; /* the argument's storage, `offset` bytes behind the copy's beginning */
   char *base;
   size_t stride, size;
   const void *pristine;
+  size_t offset;
 };
 
 struct device_rotation {
@@ -97,8 +98,9 @@ static inline bool rotation_restores(const struct device_rotation *rotation) {
 static inline void rotation_step(struct device_rotation *rotation) {
   size_t copy = rotation->next;
   for (size_t i = 0; i < rotation->n_operands; i++)
-    *rotation->operands[i].pointer =
-        rotation->operands[i].base + copy * rotation->operands[i].stride;
+    *rotation->operands[i].pointer = rotation->operands[i].base +
+                                     copy * rotation->operands[i].stride +
+                                     rotation->operands[i].offset;
   rotation->next = copy + 1 < rotation->n_copies ? copy + 1 : 0;
 }
 

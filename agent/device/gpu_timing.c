@@ -313,8 +313,8 @@ static bool sample_enqueue(struct gpu_device *device, struct device_timing *timi
     /* Restored after the call: by the copy's next turn it has left the caches. */
     for (size_t i = 0; restores && i < rotation->n_operands; i++) {
       const struct device_operand *operand = &rotation->operands[i];
-      if (operand->pristine &&
-          !gpu_copy(&device->base, *operand->pointer, operand->pristine, operand->size, error))
+      if (operand->pristine && !gpu_copy(&device->base, (char *)*operand->pointer - operand->offset,
+                                         operand->pristine, operand->size, error))
         return false;
     }
   }

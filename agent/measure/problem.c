@@ -165,17 +165,24 @@ static bool rotation_new(struct problem *problem, struct error *error) {
 
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
-    if (!operand->checked)
-      continue;
-    if (rotation->n_copies > 1 && !copies_new(problem, operand, rotation->n_copies, error))
+    if (operand->checked && rotation->n_copies > 1 &&
+        !copies_new(problem, operand, rotation->n_copies, error))
       return error_prefix(error,
                           "cold copies of argument \"%s\": ", problem->kernel->arguments[i].name);
+  }
+
+  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
+    const struct argument *argument = &problem->kernel->arguments[i];
+    const struct operand *operand = &problem->operands[argument_owner(problem->kernel, i)];
+    if (!argument->is_buffer)
+      continue;
     rotation->operands[rotation->n_operands++] = (struct device_operand){
         .pointer = &problem->pointers[i],
         .base = operand->copies ? operand->copies->address : operand->checked->address,
+        .offset = argument_offset(argument),
         .stride = stride_of(operand->bytes),
         .size = operand->bytes,
-        .pristine = operand->pristine ? operand->pristine->address : NULL,
+        .pristine = operand->pristine && !argument->alias ? operand->pristine->address : NULL,
     };
   }
 
@@ -237,11 +244,12 @@ bool problem_new(const struct problem_setup *setup, struct problem **ret_problem
 
   int64_t start = clock_monotonic_ns();
   for (size_t i = 0; i < kernel->n_arguments; i++) {
-    struct operand *operand = &problem->operands[i];
-    problem->host_pointers[i] = operand->given ? operand->given : operand->room;
-    problem->host_arguments[i] = kernel->arguments[i].is_buffer
-                                     ? (void *)&problem->host_pointers[argument_owner(kernel, i)]
-                                     : (void *)&problem->host_scalars[i];
+    const struct operand *operand = &problem->operands[argument_owner(kernel, i)];
+    char *bytes = operand->given ? operand->given : operand->room;
+    bool is_buffer = kernel->arguments[i].is_buffer;
+    problem->host_pointers[i] = is_buffer ? bytes + argument_offset(&kernel->arguments[i]) : NULL;
+    problem->host_arguments[i] =
+        is_buffer ? (void *)&problem->host_pointers[i] : (void *)&problem->host_scalars[i];
   }
 
   for (size_t i = 0; i < kernel->n_arguments && setup->reference; i++)
@@ -306,7 +314,7 @@ enum outcome config_load(struct problem *problem, uint64_t config, const char *o
   }
 
   for (size_t i = 0; i < plan->n_arguments; i++) {
-    size_t k = argument_owner(problem->kernel, plan->arguments[i]);
+    size_t k = plan->arguments[i];
     loaded->arguments[i] = problem->kernel->arguments[k].is_buffer ? (void *)&problem->pointers[k]
                                                                    : (void *)&loaded->scalars[k];
   }
@@ -347,9 +355,13 @@ bool problem_reset(struct problem *problem, int mark, struct error *error) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
     const struct argument *argument = &problem->kernel->arguments[i];
-    if (!argument_has_buffer(argument))
+    if (!argument->is_buffer)
       continue;
-    void *to = problem->pointers[i] = operand->checked->address;
+    char *buffer = problem->operands[argument_owner(problem->kernel, i)].checked->address;
+    problem->pointers[i] = buffer + argument_offset(argument);
+    if (argument->alias)
+      continue;
+    void *to = buffer;
     bool ok = true;
     if (argument->access == ACCESS_WRITE)
       ok =

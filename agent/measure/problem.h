@@ -127,7 +127,7 @@ struct problem {
   const struct key *key;
   const struct space *space;
   struct operand operands[KERNEL_ARGUMENTS_MAX];
-  void *pointers[KERNEL_ARGUMENTS_MAX]; /* storage of the buffer arguments of the next call */
+  void *pointers[KERNEL_ARGUMENTS_MAX]; /* what the next call passes for buffer arguments */
   struct device_rotation rotation;
   struct reference *reference;      /* NULL: outputs are compared with the default config's */
   size_t n_sets;                    /* of inputs, without a reference; else 0 */

@@ -25,6 +25,7 @@ struct reference {
 
 struct reference_host {
   size_t n;
+  void *buffers[KERNEL_ARGUMENTS_MAX]; /* of the arguments that have one */
   void *pointers[KERNEL_ARGUMENTS_MAX], *arguments[KERNEL_ARGUMENTS_MAX];
   uint64_t scalars[KERNEL_ARGUMENTS_MAX];
 };
@@ -197,8 +198,8 @@ static void block_fill(void *context, size_t item) {
 
 static void later_block_fill(void *context, size_t item) { block_fill(context, item + 1); }
 
-void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements,
-                 uint64_t seed, void *bytes) {
+static void view_fill(const struct argument *argument, size_t argument_index, int64_t elements,
+                      uint64_t seed, void *bytes) {
   size_t size = (size_t)elements * dtype_size(argument->dtype);
   if (argument->fill.kind == FILL_ZEROS || elements == 0) {
     memset(bytes, 0, size);
@@ -218,6 +219,35 @@ void inputs_fill(const struct argument *argument, size_t argument_index, int64_t
   size_t period = (size_t)filling.elements * dtype_size(argument->dtype);
   for (size_t at = period; at < size; at += period)
     memcpy((char *)bytes + at, bytes, size - at < period ? size - at : period);
+}
+
+/* Element k of a view, which is outside of it. */
+static void edge_set(const struct argument *argument, char *view, int64_t elements, int64_t k) {
+  const struct fill *fill = &argument->fill;
+  int64_t size = (int64_t)dtype_size(argument->dtype);
+  if (fill->kind == FILL_RAMP)
+    element_set(argument->dtype, view + k * size, 0, fill->low + (double)k * fill->high);
+  else
+    memcpy(view + k * size, view + (k < 0 ? 0 : elements - 1) * size, (size_t)size);
+}
+
+void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements,
+                 uint64_t seed, void *bytes) {
+  static const enum fill_kind of_all[] = {FILL_NORMAL, FILL_UNIFORM, FILL_INTEGERS, FILL_ZEROS,
+                                          FILL_CONSTANT};
+  for (size_t i = 0; i < ARRAY_LENGTH(of_all); i++)
+    if (argument->fill.kind == of_all[i]) {
+      view_fill(argument, argument_index, elements, seed, bytes);
+      return;
+    }
+
+  char *view = (char *)bytes + argument_offset(argument);
+  int64_t own = elements - argument->before - argument->after;
+  view_fill(argument, argument_index, own, seed, view);
+  for (int64_t k = 1; k <= argument->before; k++)
+    edge_set(argument, view, own, -k);
+  for (int64_t k = 0; k < argument->after; k++)
+    edge_set(argument, view, own, own + k);
 }
 
 bool memory_suffices(const char *memory, size_t needed, size_t available, struct error *error) {
@@ -253,12 +283,10 @@ bool reference_host_new(const struct reference_setup *setup, struct reference_ho
   host->n = kernel->n_arguments;
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     const struct argument *argument = &kernel->arguments[i];
-    if (argument->is_buffer)
-      host->arguments[i] = &host->pointers[argument_owner(kernel, i)];
     if (argument_has_buffer(argument)) {
-      host->pointers[i] = host_memory_new((size_t)elements[i] * dtype_size(argument->dtype));
+      host->buffers[i] = host_memory_new((size_t)elements[i] * dtype_size(argument->dtype));
       if (argument->access != ACCESS_WRITE)
-        inputs_fill(argument, i, elements[i], setup->seed, host->pointers[i]);
+        inputs_fill(argument, i, elements[i], setup->seed, host->buffers[i]);
       continue;
     }
     if (argument->is_buffer)
@@ -269,13 +297,21 @@ bool reference_host_new(const struct reference_setup *setup, struct reference_ho
       return false;
     }
   }
+
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    char *buffer = host->buffers[argument_owner(kernel, i)];
+    if (!kernel->arguments[i].is_buffer)
+      continue;
+    host->pointers[i] = buffer + argument_offset(&kernel->arguments[i]);
+    host->arguments[i] = &host->pointers[i];
+  }
   *ret_host = host;
   return true;
 }
 
 void reference_host_free(struct reference_host *host) {
   for (size_t i = 0; i < host->n; i++)
-    free(host->pointers[i]);
+    free(host->buffers[i]);
   free(host);
 }
 

@@ -26,7 +26,9 @@
 #define REFERENCE_EDGE 64      /* this many first and last elements are always among the samples */
 
 /* Fills a buffer argument of `elements` elements as its manifest states; the bytes of a blob were
- * read before. Arguments of different index get different random data. */
+ * read before. Arguments of different index get different random data. Elements around a view are
+ * as random; a ramp goes on in them, and the first and the last element of another fill that is not
+ * random are repeated, so that what steers the work stays within its bounds. */
 void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements,
                  uint64_t seed, void *bytes);
 

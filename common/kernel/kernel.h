@@ -71,6 +71,7 @@ struct argument {
   enum access access;
   struct fill fill;
   const struct argument *alias; /* of a case: the argument whose buffer it is passed; NULL: none */
+  int64_t before, after; /* of a case: elements of its buffer around those that it is passed */
   char *value;                  /* of a scalar: an expression */
   struct value literal;         /* of a case's scalar: an int or a float; else None */
   const char *reference_entry;  /* the function that computes an element of an output, or NULL */

@@ -8,7 +8,7 @@
 
 /* One argument of a case. */
 struct passed {
-  int64_t elements;
+  int64_t elements, before, after;
   enum { PASSED_READ, PASSED_READWRITE } access;
   struct fill fill;
   char *alias;
@@ -19,6 +19,8 @@ static const char *const access_names[] = {"read", "readwrite", NULL};
 static const struct field passed_fields[] = {
     RECORD_FIELD(INTEGER, struct passed, elements, FIELD_NOT_NULL, .least = 1,
                  .most = ELEMENTS_MAX),
+    RECORD_FIELD(INTEGER, struct passed, before, FIELD_NOT_NULL, .most = ELEMENTS_MAX),
+    RECORD_FIELD(INTEGER, struct passed, after, FIELD_NOT_NULL, .most = ELEMENTS_MAX),
     RECORD_FIELD(ENUM, struct passed, access, FIELD_NOT_NULL, .names = access_names),
     RECORD_FIELD(CUSTOM, struct passed, fill, FIELD_NOT_NULL | FIELD_REQUEST,
                  .custom = &fill_custom),
@@ -71,9 +73,14 @@ static bool buffer_take(struct argument *argument, const struct passed *passed,
     return error_at(error, "/access", "a buffer must state its access");
   argument->access = passed->access == PASSED_READ ? ACCESS_READ : ACCESS_READWRITE;
   argument->fill = passed->fill;
+  bool is_computed = argument->reference_entry != NULL;
+  argument->before = passed->before == FIELD_NONE || is_computed ? 0 : passed->before;
+  argument->after = passed->after == FIELD_NONE || is_computed ? 0 : passed->after;
+  if (passed->after != FIELD_NONE && passed->alias)
+    return error_at(error, "/after", "the buffer is another argument's, which states its end");
   argument->n_dimensions = 1;
   argument->shape = xcalloc(1, sizeof *argument->shape);
-  argument->shape[0] = xasprintf("%" PRId64, passed->elements);
+  argument->shape[0] = xasprintf("%" PRId64, argument->before + passed->elements + argument->after);
   bool has_fill = !passed->alias || passed->fill.is_stated;
   return !has_fill || fill_fits(&argument->fill, argument->dtype, error);
 }
@@ -87,7 +94,8 @@ static bool scalar_take(struct argument *argument, const struct passed *passed,
   const json_t *value = passed->value;
   const char *word = json_string_value(value);
   bool is_float = argument->dtype >= DTYPE_FLOAT16;
-  if (passed->elements != FIELD_NONE || (int)passed->access >= 0 || passed->fill.is_stated ||
+  if (passed->elements != FIELD_NONE || passed->before != FIELD_NONE ||
+      passed->after != FIELD_NONE || (int)passed->access >= 0 || passed->fill.is_stated ||
       passed->alias)
     return error_set(error, "it is a scalar, which has a value and nothing else");
   if (!value)
@@ -220,7 +228,7 @@ const struct digest *argument_blob(const struct argument *argument) {
 }
 
 bool argument_blob_check(const struct argument *argument, size_t size, struct error *error) {
-  int64_t elements = strtoll(argument->shape[0], NULL, 10);
+  int64_t elements = strtoll(argument->shape[0], NULL, 10) - argument->before - argument->after;
   size_t expected = (size_t)elements * dtype_size(argument->dtype);
   return size == expected || error_set(error, "argument \"%s\" has %zu bytes and its blob %zu",
                                        argument->name, expected, size);

@@ -4,6 +4,7 @@
  *   {"arguments": {
  *      "q": {"elements": 4096, "access": "read", "fill": "normal"},
  *      "o": {"elements": 4096, "access": "readwrite", "alias": "q"},
+ *      "k": {"elements": 1024, "before": 64, "after": 512, "access": "read"},
  *      "lengths": {"elements": 5, "access": "read", "fill": {"blob": "sha256:…"}},
  *      "T": {"value": 2048}, "scale": {"value": 0.088}},
  *    "precision": "tf32",       optional: dots of 32-bit floats are rounded to tf32 or bf16x3, so
@@ -11,10 +12,14 @@
  *    "scale": 0.0625}           optional: the deviation of "normal" fills, from CASE_SCALE_MIN to 1
  * The names are arguments of the manifest; one that is absent is not passed (None, or compiled in).
  * A buffer has its number of elements, 1 to 2^40, and is read or read and written: "write" does not
- * exist, because compiled code does not tell whether all of a buffer is written. A fill is one of
+ * exist, because compiled code does not tell whether all of a buffer is written. `before` and
+ * `after` are elements of its storage around a view: the kernel is passed the address of the
+ * element after `before` others, and may read and, where it is written, write all of them; they
+ * are filled as reference.h says, and compared. A fill is one of
  * common/kernel/fill.h, and as there "normal" where it is absent. An alias is passed the buffer of
- * another argument: it has the same fill, if it states one, no alias itself, and is not larger;
- * either of them that is written makes the buffer one that is written. A scalar's value is an
+ * another argument, from its own `before` on: it has the same fill, if it states one, no alias
+ * itself, no `after`, and does not end behind that buffer; either of them that is written makes the
+ * buffer one that is written. Without them is what a reference computes. A scalar's value is an
  * integer, true or false, or, of a float, any number, "inf", "-inf" or "nan".
  *
  * A scale below 1 states that the builder saw the kernel diverge with a deviation of 1. Recurrences
@@ -46,6 +51,11 @@ must_check bool argument_blob_check(const struct argument *argument, size_t size
 static inline size_t argument_owner(const struct kernel *kernel, size_t index) {
   const struct argument *alias = kernel->arguments[index].alias;
   return alias ? (size_t)(alias - kernel->arguments) : index;
+}
+
+/* Where a buffer argument begins in its buffer. */
+static inline size_t argument_offset(const struct argument *argument) {
+  return (size_t)argument->before * dtype_size(argument->dtype);
 }
 
 /* Whether it is a buffer and not another argument's. */

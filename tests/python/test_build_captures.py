@@ -1,8 +1,10 @@
 """Kernels and builds are made of recorded launches: the code that the program's own JIT compiles, and a sentence for each launch of
 which none can be made."""
 
+import array
 import json
 import shutil
+import types
 
 import pytest
 import triton
@@ -11,6 +13,7 @@ from conftest import run as wavetune
 from contract_server import ENVIRONMENT
 from test_capture import program
 
+from wavetune.captured import storages
 from wavetune.captured.access import is_rounded, written_arguments
 from wavetune.errors import PackError
 
@@ -59,13 +62,69 @@ def test_a_case_states_the_numbers_of_the_key(world):
     own = variant(place)
     assert own["key"] == {"n": 512, "TYPE": "float32"} and "when" not in own
     assert own["case"]["arguments"] == {
-        "x_ptr": {"elements": 3 * 1024 + 512, "access": "read", "fill": "normal"},
+        "x_ptr": {"elements": 3 * 1024 + 512, "before": 8, "access": "read", "fill": "normal"},
         "y_ptr": {"elements": 512, "access": "readwrite", "fill": "zeros"},  # reset_to_zero
         "bias_ptr": {"elements": 512, "access": "read", "fill": "normal"},
         "lengths_ptr": {"elements": 5, "access": "read", "fill": {"ramp": [0, 64]}},
         "n": {"value": 512}, "scale": {"value": 0.088}, "flag": {"value": True}}
     assert {tuple(one["grid"]) for one in own["objects"]} == {(8, 8, 1), (4, 4, 1), (2, 2, 1)}
     assert own["constexprs"]["MODE"] == "plain" and "BLOCK" not in own["constexprs"]
+
+
+def test_constants_of_every_kind_are_made_again(tmp_path):
+    program("constants", cache=tmp_path / "cache", to=tmp_path / "captures",
+            WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": ARCH, "triton": triton.__version__}))
+    out, _ = wavetune("build", tmp_path / "captures", "--output", tmp_path / "built", "--json")
+    assert json.loads(out)["refused"] == []
+    place, = [one for one in (tmp_path / "built").iterdir() if one.is_dir()]
+    own = variant(place)
+    assert own["key"] == {"n": 33, "limit": "inf", "kind": "Kind.ONE", "out_dtype": "bfloat16", "sizes": "(4, 8)",
+                          "act": "package.kernels:squared"}
+    assert own["case"]["arguments"]["limit"] == {"value": "inf"} and own["constexprs"]["least"] == "-inf"
+    folders = {one["metadata"]["cache"]["folder"] for one in own["objects"]}
+    assert len(folders & {one.name for one in (tmp_path / "cache").iterdir()}) == 1, "the code of the program's own JIT"
+    values = (place / "build/objects" / own["expected"][7:]).read_bytes().partition(b"\n")[2]
+    assert array.array("f", values[16:28]).tolist() == [2 + 8 + 1, 2 + 8 + 1 + 1, 2 + 8 + 1 + 4], "half of twice the square"
+
+
+def test_views_of_one_storage_share_a_buffer(tmp_path):
+    program("parts", cache=tmp_path / "cache", to=tmp_path / "captures",
+            WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": ARCH, "triton": triton.__version__}))
+    wavetune("build", tmp_path / "captures", "--output", tmp_path / "built")
+    place, = [one for one in (tmp_path / "built").iterdir() if one.is_dir()]
+    own = variant(place)
+    written = {"elements": 256, "access": "readwrite", "fill": "normal"}
+    assert {name: one for name, one in own["case"]["arguments"].items() if name != "n"} == {
+        "q_ptr": {**written, "after": 552}, "k_ptr": {**written, "before": 256, "alias": "q_ptr"},
+        "o_ptr": {**written, "before": 520, "alias": "q_ptr"}}
+    values = (place / "build/objects" / own["expected"][7:]).read_bytes()
+    head, _, rest = values.partition(b"\n")
+    assert json.loads(head)["buffers"] == [{"argument": "q_ptr", "dtype": "float32", "runs": 1, "values": 257}]
+    assert array.array("q", rest[:16]).tolist() == [519, 257] and array.array("f", rest[16:20])[0] == 7
+
+
+@pytest.mark.parametrize("change, why, window", [
+    ({}, None, (8, 292)), ({"storage_bytes": 2**33}, None, (8, 2**24)), ({"offset": 2**28, "alignment": 256}, None, (2**24, 0)),
+    ({"offset": 9, "alignment": 64}, None, (16, 291)), ({"stride": [-1]}, "a negative stride", None)])
+def test_a_buffer_is_the_storage_or_what_is_near_the_view(change, why, window):
+    one = {"name": "x", "kind": "tensor", "dtype": "float32", "stride": [1], "offset": 8, "elements": 100, "alignment": 32, "storage": 0,
+           "storage_bytes": 1600, "contents": None, **change}
+    launch = types.SimpleNamespace(arguments=[one])
+    assert (storages.why_refused(launch) or "").endswith(why or "")
+    if window:
+        stated = storages.buffers_of([one], set(), {"x"})["x"]
+        assert (stated.get("before", 0), stated.get("after", 0), stated["access"]) == (*window, "readwrite")
+
+
+@pytest.mark.parametrize("offset, dtype, contents, is_refused", [
+    (50, "float32", None, False), (50, "int32", None, True), (100, "int32", None, False),
+    (50, "float32", {"class": "ramp", "start": 0, "step": 1}, True)])
+def test_tensors_that_overlap_share_a_buffer_or_are_refused(offset, dtype, contents, is_refused):
+    one = {"name": "x", "kind": "tensor", "dtype": "float32", "stride": [1], "offset": 0, "elements": 100, "alignment": 256, "storage": 0,
+           "storage_bytes": 1600, "contents": None}
+    other = {**one, "name": "y", "offset": offset, "dtype": dtype, "contents": contents}
+    why = storages.why_refused(types.SimpleNamespace(arguments=[one, other]))
+    assert (why is not None and "arguments x and y overlap in memory" in why) == is_refused
 
 
 def test_integers_are_filled_by_what_they_were(world):
@@ -75,8 +134,7 @@ def test_integers_are_filled_by_what_they_were(world):
 
 def test_what_cannot_be_built_is_refused_with_what_would_help(world):
     why = {(one["function"].partition(":")[2], one["why"]) for one in world[3]["refused"]}
-    for function, part in (("hooked_kernel", "pre_hook"), ("calling_kernel", "callable"), ("calling_kernel", "overlap in memory"),
-                           ("calling_kernel", "host's memory")):
+    for function, part in (("hooked_kernel", "pre_hook"), ("calling_kernel", "callable"), ("calling_kernel", "host's memory")):
         assert any(name == function and part in sentence for name, sentence in why), (function, part, why)
 
 

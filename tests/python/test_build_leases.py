@@ -31,9 +31,9 @@ def server(harness, tmp_path_factory):
         postgres.stop()
 
 
-def launch(server, cache, *names):
+def launch(server, cache, *names, **variables):
     own = environment(cache, server, WAVETUNE_LOG="stderr", WAVETUNE_TOKEN=server.container, WAVETUNE_CAPTURE="source",
-                      WAVETUNE_ENVIRONMENT=json.dumps(FULL))
+                      WAVETUNE_ENVIRONMENT=json.dumps(FULL), **variables)
     own["PYTHONPATH"] += f":{CAPTURING}"
     done = subprocess.run([sys.executable, "-m", "wavetune", "run", CAPTURING / "launches.py", *names], env=own,
                           capture_output=True, text=True, timeout=300)
@@ -66,6 +66,31 @@ def test_what_a_program_launched_becomes_kernels_of_the_server(harness, server, 
         shown = harness.wavetune(server, "kernel", "show", kernel).stdout
         assert "mixed_kernel" in shown
     assert build(server, "--arch", "sm_90")["built"] == 0, "all is built"
+
+
+def states(harness, server, function):
+    item, = [one for one in json.loads(harness.wavetune(server, "captures", "--json").stdout)
+             if one["name"].endswith(":" + function)]
+    found = server.request("GET", f"/v1/captures/{item['id']}", token=server.builder).json["launches"]
+    return [(one["state"], one.get("refused", "")) for one in found]
+
+
+def test_keys_and_configs_of_every_kind_are_built(harness, server, tmp_path):
+    """Configs without parameters, keys with None, booleans, floats and texts, of which some launches leave members out."""
+    counted = launch(server, tmp_path / "cache", "keyed", "optionless", WAVETUNE_CAPTURE_FUNCTIONS="package.kernels:optionless_*")
+    assert counted["captures"] == 6
+    report = build(server, "--arch", "sm_90")
+    assert {name: report[name] for name in ("built", "refused", "stale")} == {"built": 6, "refused": 0, "stale": 0}
+    assert states(harness, server, "keyed_kernel") == [("built", "")] * 5
+    assert states(harness, server, "optionless_kernel") == [("built", "")]
+
+
+def test_a_launch_that_the_server_refuses_ends_no_builder(harness, server, tmp_path):
+    launch(server, tmp_path / "cache", "accented", "misaligned")
+    report = build(server, "--arch", "sm_90")
+    assert {name: report[name] for name in ("built", "refused", "stale")} == {"built": 1, "refused": 1, "stale": 0}
+    (state, why), = states(harness, server, "accented_kernel")
+    assert state == "refused" and "BLÖCK" in why and "the build has no code for the launch" in why, why
 
 
 def test_what_was_built_is_not_built_again_and_a_new_key_is(server, tmp_path):

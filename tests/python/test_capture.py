@@ -117,7 +117,7 @@ def test_a_function_has_its_text_and_what_it_reads(recorded):
 def test_a_launch_has_its_arguments_and_every_config(launches):
     (found,) = [one for one in launches["mixed_kernel"] if one["key_values"][0] == 256]
     dtypes = ["'torch.float16'", "'torch.float32'", "'torch.int32'"]
-    assert (found["key"], found["key_names"]) == (["256", "triton.language.float32", *dtypes], ["n", "TYPE"])
+    assert (found["key"], found["key_names"]) == (["256", "'float32'", *dtypes], ["n", "TYPE"])
     assert found["key_values"] == [256, "float32"] and found["environment"] == ENVIRONMENT
     assert (found["version"], found["image"], found["refused"]) == (1, "sha256:" + "1" * 64, [])
     assert (found["options"], found["variables"]) == ({}, {})
@@ -179,11 +179,15 @@ def others(launches):
             for one in launches["calling_kernel"]}
 
 
+def test_a_jit_function_is_recorded_with_its_text(others):
+    argument, refused = others[1001]
+    assert refused == [] and argument["kind"] == "function" and argument["document"]["name"] == "package.helpers:half"
+
+
 def test_arguments_that_cannot_be_made_again_are_refused_with_what_would_help(others):
-    refused = [others[n] for n in (1000, 1001, 1002, 1006)]
+    refused = [others[n] for n in (1000, 1002, 1006)]
     assert [(argument["kind"], sentences) for argument, sentences in refused] == [("refused", [sentence]) for sentence in (
         "other is a callable (function), which a capture has no text of",
-        "other is a jit function: make a kernel for each one, which calls it by its name",
         "other is a types.SimpleNamespace, which Triton has no type for",
         "other is a TensorDescriptor of the host: pass its tensor, and make the descriptor in the kernel "
         "(tl.make_tensor_descriptor)")]

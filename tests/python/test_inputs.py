@@ -16,12 +16,18 @@ FLOATS = [name for name in STORED if "float" in name]
 INTEGERS = [name for name in STORED if name not in FLOATS and name != "bool"]
 
 
+def around_of(buffers):
+    """[(dtype, fill, elements, before, after)]: how many of the elements are around the view."""
+    return [(*one, 0, 0)[:5] for one in buffers]
+
+
 def agents(tmp_path, buffers, seed, scale):
     """The bytes of [(dtype, fill, elements)] as the agent makes them."""
     manifest = {"name": "a/b", "language": "triton", "entry": "f", "key": ["n"], "cases": "build",
                 "sources": [{"path": "f.py", "digest": DIGEST}],
-                "arguments": [{"name": f"a{i}", "dtype": dtype, "kind": "buffer"} for i, (dtype, _, _) in enumerate(buffers)]}
-    case = {"arguments": {f"a{i}": {"elements": n, "access": "read", "fill": fill} for i, (_, fill, n) in enumerate(buffers)}}
+                "arguments": [{"name": f"a{i}", "dtype": dtype, "kind": "buffer"} for i, (dtype, *_) in enumerate(buffers)]}
+    case = {"arguments": {f"a{i}": {"elements": n - sum(around), "access": "read", "fill": fill, "before": around[0], "after": around[1]}
+                          for i, (_, fill, n, *around) in enumerate(around_of(buffers))}}
     if scale != 1:
         case["scale"] = scale
     for name, document in (("kernel", manifest), ("case", case)):
@@ -38,8 +44,9 @@ def compare(tmp_path, buffers, seed=7, scale=1):
 
 def compare_some(tmp_path, buffers, seed, scale):
     found, end = agents(tmp_path, buffers, seed, scale), 0
-    for i, (dtype, fill, n) in enumerate(buffers):
-        own = Contents(dtype, fill, i, n, seed, lambda digest: BLOB[:n * np.dtype(STORED[dtype]).itemsize]).scaled(scale)
+    for i, (dtype, fill, n, *around) in enumerate(around_of(buffers)):
+        own = Contents(dtype, fill, i, n, seed, lambda digest: BLOB[:(n - sum(around)) * np.dtype(STORED[dtype]).itemsize],
+                       before=around[0], after=around[1]).scaled(scale)
         theirs = np.frombuffer(found, STORED[dtype], n, end)
         end += theirs.nbytes
         mine = np.concatenate([own.at(np.arange(start, min(start + 1000003, n))) for start in range(0, n, 1000003)])
@@ -78,6 +85,14 @@ def test_several_blocks_and_periods(tmp_path):
                        ("float16", "uniform", 70000), ("int32", {"permutation": 70000}, 200000),
                        ("int32", {"sorted": [-5, 10**6]}, 131073)])
     compare(tmp_path, [("float8_e5m2", "normal", PERIOD + 70000), ("int8", {"integers": [-7, 7]}, PERIOD + 5)])
+
+
+def test_elements_around_a_view(tmp_path):
+    fills = ["zeros", {"integers": [0, 100]}, {"sorted": [3, 90]}, {"ramp": [7, 3]}, {"permutation": 100}, {"constant": 3}]
+    compare(tmp_path, [("int32", fill, n, before, after) for fill in fills for n in (1001, 70001)
+                       for before, after in ((0, 1), (1, 0), (300, 600), (1000, 0))])
+    compare(tmp_path, [("uint8", {"ramp": [1, 1]}, 300, 5, 20), ("int16", {"blob": DIGEST}, 999, 9, 90),
+                       ("bfloat16", "normal", 200000, 70000, 5), ("bfloat16", "normal", PERIOD + 70000, 70000, PERIOD - 1)])
 
 
 def test_floats_are_widened_and_rounded_back():

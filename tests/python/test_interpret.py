@@ -13,7 +13,7 @@ from conftest import ROOT, TRITON
 np = pytest.importorskip("numpy", reason="NumPy is not installed: tests/python-env.sh installs it")
 sys.path.insert(0, str(ROOT / "tests/python/capturing"))
 import interpreted  # noqa: E402
-from wavetune.captured import interpret, scaling  # noqa: E402
+from wavetune.captured import interpret, scaling, storages  # noqa: E402
 from wavetune.captured.floats import FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_widened  # noqa: E402
 from wavetune.captured.inputs import STORED, Contents  # noqa: E402
 from wavetune.runtime.closure import closure  # noqa: E402
@@ -110,6 +110,15 @@ def test_products_of_narrow_floats_are_products(dtype, tolerance):
     assert np.abs(values - wanted.reshape(-1)).max() <= tolerance * np.abs(wanted).max()
 
 
+def test_words_between_tensors_are_operators_of_elements():
+    trial = Trial("logic", {"x_ptr": ("float32", 256, "normal", False), "y_ptr": ("float32", 256, "zeros", True)},
+                  [1, 1, 1], {"BLOCK": 16, "FLAG": True}, n=9)
+    index, values = trial.values("y_ptr")
+    row, column = np.divmod(np.arange(256), 16)
+    assert (index == np.flatnonzero((row != 0) & (column != 1))).all()
+    assert (values == np.where((row < 9) & (column < 8), trial.input("x_ptr"), 5)[index]).all()
+
+
 def test_arithmetic_in_bfloat16_rounds_after_each_operation():
     trial = Trial("narrow", {"x_ptr": ("bfloat16", 256, "normal", False), "y_ptr": ("bfloat16", 256, "zeros", True)},
                   [4, 1, 1], {"BLOCK": 64})
@@ -119,15 +128,45 @@ def test_arithmetic_in_bfloat16_rounds_after_each_operation():
 
 
 @pytest.mark.parametrize("mode, part", [
-    ("atomic", "atomic operations"), ("outside", "a program reads x_ptr["),
+    ("atomic", "atomic operations"), ("outside", "writes y_ptr["),
     ("reading", "reads what another one writes to y_ptr"),
     ("same", "write to the same elements"), ("assembly", "inline_asm"), ("input", "writes to x_ptr, which the compiled code"),
     ("long", "takes too long in the interpreter"), ("libdevice", "libdevice.j0"), ("nothing", "writes anything")])
 def test_what_cannot_be_had_has_a_reason(mode, part):
-    trial = Trial("wrong", {"x_ptr": ("float32", 512, "normal", False), "y_ptr": ("float32", 512, "normal", True)}, [8, 1, 1],
+    trial = Trial("wrong", {"x_ptr": ("float32", 512, "normal", False), "y_ptr": ("float32", 512, "normal", True),
+                            "z_ptr": ("float32", 1, "normal", False)}, [8, 1, 1],
                   {"MODE": mode, "BLOCK": 64}, n=512)
     found = trial.run()
     assert isinstance(found, str) and part in found and "\n" not in found, found
+
+
+@pytest.mark.parametrize("fill, is_exact", [("zeros", True), ({"ramp": [0, 1]}, True), ({"integers": [0, 3]}, False)])
+def test_reads_outside_of_a_buffer_get_inputs_there(tmp_path, fill, is_exact):
+    """Unless contents that only their class was recorded of may be the reason."""
+    trial = Trial("wrong", {"x_ptr": ("float32", 512, "normal", False), "y_ptr": ("float32", 512, "normal", True),
+                            "z_ptr": ("int32", 4, fill, False)}, [8, 1, 1], {"MODE": "behind", "BLOCK": 64}, n=512)
+    found = trial.run()
+    if not is_exact:
+        assert found == "a program reads x_ptr[575], which has 512 elements"
+        return
+    assert found.around == {"x_ptr": (0, 16384)}
+    kernel = types.SimpleNamespace(function=types.SimpleNamespace(document=trial.document), manifest=trial.manifest)
+    variant = {"key": {"n": 512}, "case": trial.case}
+    note, = interpret.add_values(kernel, [(trial.launch, variant)], tmp_path, lambda digest: None, 1)
+    assert note.startswith('{"n":512}: it reads outside of x_ptr'), note
+    again = variant["case"]["arguments"]
+    assert (again["x_ptr"]["after"], "after" in again["y_ptr"]) == (16384, False)
+    trial.case = {"arguments": again}
+    index, values = trial.values("y_ptr")
+    x = Contents("float32", "normal", 0, 512 + 16384, interpret.SEED, None, 1, 0, 16384)
+    assert index.size == 512 and (values == x.at(index + 512)).all()
+
+
+def test_what_is_read_before_a_buffer_keeps_its_alignment_and_moves_aliases():
+    assert storages.padded((1, 0), 2) == (32768, 0) and storages.padded((0, 40000), 4) == (0, 81920)
+    case = {"x": {"elements": 4, "before": 8}, "y": {"elements": 4, "alias": "x"}, "z": {"elements": 4}}
+    assert storages.widen(case, {"x": (64, 0)}) == {"x": {"elements": 4, "before": 72}, "y": {"elements": 4, "alias": "x", "before": 64},
+                                                    "z": {"elements": 4}}
 
 
 def test_contents_that_are_not_here_are_said(tmp_path):

@@ -52,12 +52,12 @@ def server(harness, tmp_path_factory):  # noqa: F811
         postgres.stop()
 
 
-def run(server, cache, stated, **variables):
+def run(server, cache, stated, sizes=SIZES, **variables):
     """A container of its own, with an empty folder."""
     linker = {name: value for name, value in os.environ.items() if name == "TRITON_HIP_LLD_PATH"}  # conftest.py
     own = environment(cache, server, WAVETUNE_TOKEN=server.container, WAVETUNE_ENVIRONMENT=json.dumps(stated), **linker,
                       **variables)
-    done = subprocess.run([sys.executable, "-m", "wavetune", "run", LOOPED, *map(str, SIZES)], env=own, capture_output=True,
+    done = subprocess.run([sys.executable, "-m", "wavetune", "run", LOOPED, *map(str, sizes)], env=own, capture_output=True,
                           text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -93,3 +93,20 @@ def test_what_a_program_launched_comes_back_tuned_and_compiled(harness, server, 
     assert restored["counters"]["groups"] >= 2  # one of each kernel at least: sizes may share code
     winners = {job["key"]["n"]: job["winner"]["config_values"] for job in done if job["name"].startswith("ops.fake_add")}
     assert restored["used"] == [winners[n]["num_warps"] for n in SIZES] and 2 not in restored["used"]
+
+
+def test_keys_of_every_kind_are_tuned_and_restored(harness, server, tmp_path):  # noqa: F811
+    """Texts, floats, infinity, types, None and booleans, left out of some launches; and configs that have no parameters."""
+    stated = {**server.hardware, "triton": triton.__version__}
+    first = run(server, tmp_path / "first", stated, (), WAVETUNE_CAPTURE="source")
+    assert (first["benchmarked"], first["counters"]["captures"], first["used"]) == (8, 4, [2, 2, 2, 2])
+    assert build(server, "--arch", "gfx942") | {"seconds": 0} == {"built": 4, "refused": 0, "stale": 0, "seconds": 0}
+
+    client = Client(server.url, server.token)
+    posted = [job["job"] for name, job in operating.jobs(client, stated) if name.endswith("Keyed.fake_add")]
+    done = client.wait(*posted, timeout_s=300)
+    assert [(job["state"], job["outcomes"]) for job in done] == [("done", {"correct": 1, "correctness": 1})] * 4, done
+    made = json.loads(harness.wavetune(server, "publish", "--environment", json.dumps(stated), "--json").stdout)
+    harness.wavetune(server, "promote", made["release"], "stable", "--sign-key", server.key)
+    restored = run(server, tmp_path / "restored", stated, (), WAVETUNE_TRUSTED_KEYS=f"{server.key}.pub")
+    assert (restored["benchmarked"], restored["compiled"], restored["used"]) == (0, 0, [1, 1, 1, 1]), restored

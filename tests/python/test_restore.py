@@ -169,7 +169,7 @@ def test_configs_that_are_equal_count_as_one_unless_their_hooks_differ():
 @pytest.mark.parametrize("key, is_text, texts", [
     ((4096, "torch.float16", True, None, 1.5), False, ("4096", "'torch.float16'", "True", "None", "1.5")),
     (("4096", "torch.float16", "True", "None", "1.5"), True, ("4096", "'torch.float16'", "True", "None", "1.5")),
-    ((object(),), False, None), ((), False, None), (("x" * 2000,), False, None), (((1, 2),), False, ("(1, 2)",))])
+    ((object(),), False, None), ((), False, None), (("x" * 2000,), False, None), (((1, 2),), False, ("'(1, 2)'",))])
 def test_a_key_has_the_same_texts_in_every_process(key, is_text, texts):
     assert keys.key_texts(key, is_text) == texts
 

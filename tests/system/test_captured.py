@@ -111,13 +111,7 @@ def test_inputs_have_the_scale_that_the_case_states(tmp_path, scale, returncode)
     build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, arguments)])
     document = json.loads((build / "build.json").read_text())
     case = {"arguments": arguments, "scale": 1 / 16}
-    manifest = {**json.loads((kernel / "kernel.json").read_text()), "name": "captured/fake_add", "language": "triton",
-                "entry": "fake_add", "sources": [{"path": "add.py", "digest": "sha256:" + "0" * 64}]}
-    del manifest["versions"]
-    for name, value in (("manifest.json", manifest), ("case.json", case), ("blob", None)):
-        (tmp_path / name).write_text(json.dumps(value))
-    filled = subprocess.run([harness.BUILD / "tests/inputs", tmp_path / "manifest.json", tmp_path / "case.json", "1",
-                             tmp_path / "blob"], capture_output=True, check=True).stdout
+    filled = inputs_of(tmp_path, kernel, **case)
     y, x = (array.array("f", part) for part in (filled[:4 * N], filled[4 * N:]))
     assert set(y) == {0} and 0.04 < max(x) < 0.4
 
@@ -173,6 +167,47 @@ def test_two_arguments_may_be_one_buffer(tmp_path):
     done = tuned(tmp_path, kernel, captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, case)]))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["outcomes"] == {"correct": 2, "compile": 1}
+
+
+def inputs_of(tmp_path, kernel, arguments, **more):
+    """What the agent fills the buffers with, one after another."""
+    manifest = {**json.loads((kernel / "kernel.json").read_text()), "language": "triton", "entry": "fake_add",
+                "sources": [{"path": "add.py", "digest": "sha256:" + "0" * 64}]}
+    del manifest["versions"]
+    for name, value in (("manifest.json", manifest), ("case.json", {"arguments": arguments, **more}), ("blob", None)):
+        (tmp_path / name).write_text(json.dumps(value))
+    return subprocess.run([harness.BUILD / "tests/inputs", tmp_path / "manifest.json", tmp_path / "case.json", "1",
+                           tmp_path / "blob"], capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize("regime", ["warm", "cold"])
+def test_views_of_one_storage_are_passed_as_the_program_had_them(tmp_path, regime):
+    """x lies behind y in it."""
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    case = {"y": {"elements": N, "before": 8, "after": N + 16, "access": "readwrite", "fill": "normal"},
+            "x": {"elements": N, "before": N + 16, "access": "read", "alias": "y"}, "n": {"value": N}}
+    storage = array.array("f", inputs_of(tmp_path, kernel, case))
+    assert len(storage) == 2 * N + 24
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, case)])
+    blob = expected_blob([value + 1 for value in storage[N + 16:2 * N + 16]], 8)
+    done = tune(kernel, tmp_path, "--build", with_expected(build, blob), "--json", "--key", "n=1000,dtype=torch.float32",
+                "--regime", regime)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["outcomes"], answer["winner"]["agreement"]) == ({"correct": 2, "compile": 1}, "bitwise"), answer
+
+
+def test_bytes_around_a_view_belong_to_the_output(tmp_path):
+    """With MODE 4 a config writes one more element, which the default leaves as it was."""
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    (kernel / "space.json").write_text(json.dumps({"configs": [{"MODE": 0}, {"MODE": 7}, {"MODE": 4}], "default": {"MODE": 0}}))
+    case = {**PLAIN, "y": {**PLAIN["y"], "after": 100}}
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, case)], compiled=(0, 7, 4))
+    done = tuned(tmp_path, kernel, build)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["outcomes"] == {"correct": 2, "correctness": 1}, answer
+    assert "y[1000] is 1, the default config has 0" in answer["examples"]["correctness"], answer
 
 
 def test_all_captured_keys_are_tuned_where_none_is_named(tmp_path):

@@ -119,6 +119,24 @@ Test(kernel_case, an_alias_shares_the_buffer_and_its_access) {
   cr_expect_not(argument_has_buffer(&kernel->arguments[1]));
 }
 
+Test(kernel_case, a_view_is_passed_from_within_its_storage) {
+  cleanup_kernel struct kernel *kernel = made_of(
+      "{\"arguments\": {\"lengths\": {\"elements\": 5, \"before\": 3, \"after\": 2, "
+      "\"access\": \"read\", "
+      "\"fill\": {\"blob\": \"" DIGEST_A "\"}}, "
+      "\"x\": {\"elements\": 4, \"before\": 96, \"access\": \"read\", \"alias\": \"y\"}, "
+      "\"y\": {\"elements\": 64, \"after\": 36, \"access\": \"readwrite\", \"fill\": \"zeros\"}}}");
+  const struct argument *lengths = argument_of(kernel, "lengths");
+  struct scope scope = {0};
+  struct error error;
+  int64_t elements;
+  cr_assert(argument_elements(lengths, &scope, &elements, &error));
+  cr_expect_eq(elements, 10);
+  cr_expect_eq(argument_offset(lengths), 12);
+  cr_expect_eq(argument_offset(argument_of(kernel, "x")), 96);
+  cr_expect(argument_blob_check(lengths, 20, &error), "the bytes are the view's");
+}
+
 Test(kernel_case, bytes_must_have_the_size_of_their_buffer) {
   cleanup_kernel struct kernel *kernel =
       made_of("{\"arguments\": {\"lengths\": {\"elements\": 5, \"access\": \"read\", \"fill\": "
@@ -183,6 +201,14 @@ Test(kernel_case, wrong_cases_are_refused) {
       {"\"x\": {\"elements\": 4, \"access\": \"read\", \"fill\": \"index\", \"alias\": \"y\"}, "
        "\"y\": {\"elements\": 4, \"access\": \"read\", \"fill\": \"zeros\"}",
        "/arguments/x/fill", "has another fill"},
+      {"\"x\": {\"elements\": 4, \"access\": \"read\", \"before\": 1, \"alias\": \"y\"}, "
+       "\"y\": {\"elements\": 4, \"access\": \"read\", \"fill\": \"zeros\"}",
+       "/arguments/x/alias", "smaller one"},
+      {"\"x\": {\"elements\": 4, \"access\": \"read\", \"after\": 1, \"alias\": \"y\"}, "
+       "\"y\": {\"elements\": 9, \"access\": \"read\", \"fill\": \"zeros\"}",
+       "/arguments/x/after", "states its end"},
+      {"\"x\": {\"elements\": 4, \"access\": \"read\", \"before\": -1}", "/arguments/x/before", ""},
+      {"\"n\": {\"value\": 4, \"before\": 1}", "/arguments/n", "a value and nothing else"},
       {"\"x\": {\"elements\": 5, \"access\": \"read\", \"alias\": \"y\"}, "
        "\"y\": {\"elements\": 4, \"access\": \"read\", \"fill\": \"zeros\"}",
        "/arguments/x/alias", "smaller one"},

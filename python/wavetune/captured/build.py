@@ -171,8 +171,9 @@ def _refusal(function: Function, launch: Launch, why: str) -> dict[str, Any]:
 
 
 def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder: Path, processes: int,
-                 timeout_s: float, blob: Callable[[str], str | None]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Compiles everything into folder/objects; returns the build and what was refused."""
+                 timeout_s: float, blob: Callable[[str], str | None]
+                 ) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+    """Compiles everything into folder/objects; returns the build, what was refused, and what its user should know."""
     objects = folder / "objects"
     objects.mkdir(parents=True)
     tasks = [_Task(kernel, launch, one, i == 0) for launch in kernel.launches for i, one in enumerate(launch.configs)]
@@ -206,12 +207,12 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
         refused += more
     if not variants:
         raise Refused(str(refused[0]["why"]))
-    add_values(kernel, variants, objects, blob, processes)
+    notes = add_values(kernel, variants, objects, blob, processes)
     import triton
     build = {"kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **toolchain.stated}, "arch": toolchain.arch,
              "warp_size": toolchain.target.warp_size, "variants": [variant for _, variant in variants],
              "record": _record(kernel, jit, toolchain)}
-    return build, refused
+    return build, refused, notes
 
 
 def _write(kernel: CapturedKernel, space: dict[str, Any], build: dict[str, Any], made: Path) -> None:
@@ -253,7 +254,7 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
             made = Path(scratch) / kernel.manifest["name"].replace("/", ".")
             try:
                 space = space_of(kernel, constexprs)
-                build, more = build_kernel(kernel, jit, toolchain, made / "build", processes, timeout_s, blob)
+                build, more, notes = build_kernel(kernel, jit, toolchain, made / "build", processes, timeout_s, blob)
                 refused += more
                 _write(kernel, space, build, made)
             except Refused as error:
@@ -265,7 +266,7 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
             made.chmod(0o755)
             made.rename(place)
             built.append({"function": function.name, "kernel": kernel.hash, "name": kernel.manifest["name"],
-                          "build": digest(build), "folder": str(place),
+                          "notes": notes, "build": digest(build), "folder": str(place),
                           "keys": [dict(variant["key"]) for variant in build["variants"]],
                           "launches": [one.path for one in kernel.all_launches if one.path not in {r["launch"] for r in more}],
                           "objects": sum(len(one["objects"]) for variant in build["variants"]
@@ -290,6 +291,9 @@ def build_folder(captures: Path, output: Path, arch: str | None, terms: Terms) -
             built, refused = build_confined(function, mine, own, output, terms, captures / "blobs")
             report["built"] += built
             report["refused"] += refused
+            for one in built:
+                for note in one["notes"]:
+                    print(f"wavetune build: {one['function']} {note}", file=sys.stderr)
             for one in refused:
                 print(f"wavetune build: {one['function']} {canonical(one['key'])}: {one['why']}", file=sys.stderr)
     report["seconds"] = round(time.monotonic() - started, 3)

@@ -3,17 +3,32 @@ program's own JIT would: the same specialisation, the same hash."""
 
 from __future__ import annotations
 
+import math
+import os
+import tempfile
+from pathlib import Path
 from typing import Any, Mapping
 
 from ..calls import Tensor
 from ..compiling import Task
+from ..runtime.keys import scalar
 from ..runtime.values import decode
 from .documents import Config, Launch
+from .module import recreate
+
+
+_functions: dict[str, Any] = {}  # by closure: of the build that this process makes
 
 
 def passed(argument: Mapping[str, Any]) -> Any:
     """A recorded argument as Triton's JIT is to see it."""
     kind = argument["kind"]
+    if kind == "function":
+        document = argument["document"]
+        if document["closure"] not in _functions:  # beside Triton's cache, which lasts as long
+            place = tempfile.mkdtemp(prefix="function.", dir=Path(os.environ["TRITON_CACHE_DIR"]).parent)
+            _functions[document["closure"]] = recreate(document, Path(place))
+        return _functions[document["closure"]]
     if kind == "tensor":
         return Tensor(argument["dtype"], tuple(argument["shape"]), tuple(argument["stride"]), argument["alignment"],
                       bool(argument.get("range")))
@@ -25,7 +40,7 @@ def passed(argument: Mapping[str, Any]) -> Any:
 def _is_default(argument: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
     """Whether the program left the argument out, as far as can be told: a default value may be a constexpr object, which
     Triton's hash tells from its value."""
-    if argument["name"] not in defaults or argument["kind"] in ("tensor", "tuple"):
+    if argument["name"] not in defaults or argument["kind"] in ("tensor", "tuple", "function"):
         return False
     default = defaults[argument["name"]]
     default = getattr(default, "value", default) if type(default).__name__ == "constexpr" else default
@@ -48,7 +63,9 @@ def signature_of(source: Any) -> tuple[dict[str, str], dict[str, Any]]:
     signature = {name: kind for name, kind in source.signature.items() if kind != "constexpr"}
     constants = {}
     for place, value in source.constants.items():
+        value = scalar(value)
         name = source.fn.arg_names[place[0]] if isinstance(place, tuple) and len(place) == 1 else None
         if name is not None and (value is None or isinstance(value, (bool, int, float, str))):
-            constants[name] = value
+            is_finite = not isinstance(value, float) or math.isfinite(value)
+            constants[name] = value if is_finite else str(value)  # as a case has it
     return signature, constants

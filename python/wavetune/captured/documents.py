@@ -19,8 +19,9 @@ VERSION = 1
 ARGUMENTS_MAX = 256
 CONFIGS_MAX = 65536
 TEXT_MAX = 1 << 20
-KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple", "refused")
+KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple", "function", "refused")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_UNSTATED = {"num_warps": 4}  # what Triton takes where a launch states no option; a space has no config without members
 _SCALARS = (bool, int, float, str, type(None))
 
 
@@ -128,6 +129,8 @@ def _argument(document: Any, place: str) -> Mapping[str, Any]:
         reader.take("dtype", str)
         for member in ("elements", "alignment", "storage", "offset"):
             reader.take(member, int, lambda n: 0 <= n < 2**62)
+        for member in ("stride", "storage_bytes"):
+            reader.take(member, list if member == "stride" else int)
         contents = reader.take("contents", (dict, type(None)))
         if contents is not None and not isinstance(contents.get("class"), str):
             raise reader.error("contents", 'has no "class"')
@@ -136,6 +139,8 @@ def _argument(document: Any, place: str) -> Mapping[str, Any]:
             decode({"dtype": document.get("value")} if kind == "dtype" else document.get("value"))
         except ValueError:
             raise reader.error("value", "is no value of a capture") from None
+    elif kind == "function":
+        function_of(reader.take("document", dict), f"{place}/document")
     elif kind == "refused":
         reader.take("why", str)
     elif kind == "tuple":
@@ -149,7 +154,7 @@ def _config(document: Any, place: str) -> Config:
     reader.take("config", dict, _is_scalars, "has a member that is no scalar")
     grid = reader.take("grid", list, lambda found: 0 < len(found) <= 3 and all(
         isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**31 for n in found), "is not 1 to 3 extents")
-    return Config(document["config"], tuple([*grid, 1, 1][:3]), document.get("constexprs") or {})
+    return Config(document["config"] or _UNSTATED, tuple([*grid, 1, 1][:3]), document.get("constexprs") or {})
 
 
 def _options(reader: _Reader) -> Mapping[str, Any]:

@@ -53,6 +53,23 @@ def _memory_type(kind: str, own: Any) -> Any:
     return np.dtype(np.uint16) if kind == "bf16" else np.dtype(np.uint8) if kind in _FLOAT8 else own
 
 
+class _Logic(ast.NodeTransformer):
+    """`and`, `or` and `not` of tensors are elementwise in compiled code; Python would ask whether one is true."""
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        none = ast.arguments([], [], None, [], [], None, [])
+        values = [ast.Lambda(none, value) for value in node.values]
+        name = "_wavetune_and" if isinstance(node.op, ast.And) else "_wavetune_or"
+        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), values, []), node)  # type: ignore[arg-type]
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Not):
+            return node
+        return ast.copy_location(ast.Call(ast.Name("_wavetune_not", ast.Load()), [node.operand], []), node)
+
+
 class Emulator:
     """Replaces parts of triton.runtime.interpreter, for the rest of the process. `work_max`: how much a launch may do; an
     operation counts 1, and 1 more for each 4,096 elements that it makes."""
@@ -184,6 +201,25 @@ class Emulator:
         interpreter.InterpretedFunction.__call__ = lambda function, *arguments, **named: self.rewritten(function.fn)(
             *arguments, **named)
 
+    def _logic(self) -> dict[str, Callable[..., Any]]:
+        """What _Logic calls, as CodeGenerator.visit_BoolOp has it."""
+        def combined(is_and: bool) -> Callable[..., Any]:
+            def call(*values: Callable[[], Any]) -> Any:
+                found, value = None, None
+                for evaluate in values:
+                    value = evaluate()
+                    if not isinstance(value, self.tl.tensor):
+                        if bool(value) != is_and:
+                            return value
+                        continue
+                    own = value if value.dtype.is_int1() else value != 0
+                    found = own if found is None else found & own if is_and else found | own
+                return value if found is None else found
+            return call
+
+        return {"_wavetune_and": combined(True), "_wavetune_or": combined(False),
+                "_wavetune_not": lambda value: value == 0 if isinstance(value, self.tl.tensor) else not value}
+
     def _range(self, first: Any, end: Any = None, step: Any = 1, **_: Any) -> Any:
         """The numbers of a loop, which are scalars as in compiled code, and not Python's."""
         values = [int(getattr(bound, "value", bound)) for bound in ((0, first, step) if end is None else (first, end, step))]
@@ -228,9 +264,9 @@ class Emulator:
             argument.annotation = None
         own.defaults = [ast.copy_location(ast.Constant(None), one) for one in own.defaults]
         own.kw_defaults = [one and ast.copy_location(ast.Constant(None), one) for one in own.kw_defaults]
-        tree = ast.fix_missing_locations(self.interpreter.ASTTransformer().visit(tree))
+        tree = ast.fix_missing_locations(self.interpreter.ASTTransformer().visit(_Logic().visit(tree)))
         scope = {name: value for name, value in vars(self.interpreter).items() if not name.startswith("__")}
-        scope.update({"range": self._range, **{name: self._meaning(value) for name, value in fn.__globals__.items()}})
+        scope.update({"range": self._range, **self._logic(), **{name: self._meaning(value) for name, value in fn.__globals__.items()}})
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
             scope[name] = self._meaning(cell.cell_contents)
         exec(compile(tree, inspect.getfile(fn), "exec"), scope)
@@ -251,11 +287,11 @@ class Emulator:
             return tl.tensor(handle(np.array([value], np.float32), tl.float32), tl.float32)
         return value
 
-    def pointer(self, number: int, dtype: str) -> Any:
-        """A pointer to the buffer `number`, whose elements have torch's type of that name."""
+    def pointer(self, number: int, dtype: str, element: int) -> Any:
+        """A pointer to an element of the buffer `number`, whose elements have torch's type of that name."""
         own = {torch: kind for kind, torch in _FLOAT8.items()}
         dtype = self.tl.pointer_type(self.tl.dtype(own.get(dtype) or TRITON_NAMES.get(dtype, dtype)))
-        address = np.array([self.memory.address(number)], np.uint64)
+        address = np.array([self.memory.address(number, element)], np.uint64)
         return self.tl.tensor(self.interpreter.TensorHandle(address, dtype), dtype)
 
     def run(self, fn: Any, arguments: dict[str, Any], grid: tuple[int, int, int], program: tuple[int, int, int]) -> None:

@@ -92,13 +92,15 @@ def _permuted(index: Any, n: int, seed: int) -> Any:
 
 class Contents:
     """What a buffer of `elements` elements holds that is argument number `index` of its kernel. `fill` is as a case states
-    it; `blob` gives the bytes of a digest; `scale` is the deviation of normal deviates."""
+    it; `blob` gives the bytes of a digest; `before` and `after` of the elements are outside of the view; `scale` is the
+    deviation of normal deviates."""
 
     def __init__(self, dtype: str, fill: Any, index: int, elements: int, seed: int, blob: Callable[[str], bytes],
-                 scale: float = 1):
+                 scale: float = 1, before: int = 0, after: int = 0):
         self._stated = dtype, fill, index, elements, seed, blob
         self.scale, self.dtype, self.elements, self.itemsize = scale, dtype, elements, np.dtype(STORED[dtype]).itemsize
         (self.kind, self.value), = ({fill: None} if isinstance(fill, str) else fill).items()
+        self.before, self.own = before, elements - before - after  # elements of the view
         self.period = PERIOD if self.kind in ("normal", "uniform", "integers") and elements > PERIOD else elements
         self.seed = int(_draw(seed ^ (_OF_ARGUMENT * (index + 1) & _U64), 1))
         self.table: Any = None
@@ -108,7 +110,8 @@ class Contents:
             self.table = np.frombuffer(blob(self.value), STORED[dtype])
 
     def scaled(self, scale: float) -> Contents:
-        return self if self.kind != "normal" or self.scale == scale else Contents(*self._stated, scale)
+        return self if self.kind != "normal" or self.scale == scale else Contents(
+            *self._stated, scale, self.before, self.elements - self.before - self.own)
 
     @property
     def is_float(self) -> bool:
@@ -132,7 +135,12 @@ class Contents:
     def at(self, indices: Any) -> Any:
         """The elements at these indices, any array of them."""
         with np.errstate(over="ignore"):
-            index = np.asarray(indices).astype(np.uint64) % np.uint64(self.period)
+            index = np.asarray(indices).astype(np.int64)
+            if self.kind == "ramp":
+                return self._ramp(index - self.before)
+            if self.kind in ("sorted", "permutation", "index", "blob"):
+                index = np.clip(index - self.before, 0, self.own - 1)
+            index = index.astype(np.uint64) % np.uint64(self.period)
             return getattr(self, f"_{self.kind}")(index)
 
     def _drawn(self, index: Any) -> Any:
@@ -155,9 +163,9 @@ class Contents:
 
     def _sorted(self, index: Any) -> Any:
         low, high = map(float, self.value)
-        part = (index.astype(np.float64) + _unit(self._drawn(index))) / float(self.elements)
+        part = (index.astype(np.float64) + _unit(self._drawn(index))) / float(self.own)
         values = np.minimum(low + np.floor((high - low + 1) * part), high)
-        values = np.where(index == np.uint64(self.elements - 1), high, values)
+        values = np.where(index == np.uint64(self.own - 1), high, values)
         return stored(self.dtype, np.where(index == 0, low, values))
 
     def _ramp(self, index: Any) -> Any:

@@ -3,7 +3,7 @@
 A sample of the grid's programs is executed without a compiler and without a GPU, on the inputs that agents make, with the
 program's first config. It takes a process of its own, since Triton asks for TRITON_INTERPRET when functions are defined:
 
-    python3 -m wavetune.captured.interpret < REQUEST > ANSWER       a line with the scale of the inputs, then the blob; with the
+    python3 -m wavetune.captured.interpret < REQUEST > ANSWER       a line of JSON {"scale", "around"}, then the blob; with the
                                                                     status 3: a sentence, why there are no values
 
 The same request gives the same values; how many programs are executed depends on their work, never on the time they take.
@@ -26,21 +26,25 @@ from typing import Any, Callable, Iterator, Mapping
 from ..canonical import canonical, digest_bytes
 from ..errors import one_line
 from ..pool import run_tasks
+from .storages import padded, widen
 
 SEED = 1  # of the inputs
 PROGRAMS_MAX, TRIED_MAX = 12, 64
 WORK_MAX = 100_000
 TIMEOUT_S = 120.0
 SIZE_MAX = 1 << 20
+WIDENED_MAX = 4
 _REFUSED = 3
 
 
 @dataclass(frozen=True)
 class Expected:
-    """`scale`: of the inputs (scaling.py), for the case to state."""
+    """`scale`: of the inputs (scaling.py), and `around`: by buffer, how many elements more there must be before and behind it,
+    because programs read them (storages.widen); for the case to state."""
 
     blob: bytes
     scale: float
+    around: Mapping[str, tuple[int, int]]
 
 
 def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str, Any], case: Mapping[str, Any],
@@ -65,8 +69,9 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
     except subprocess.TimeoutExpired:
         return f"the interpreter took more than {TIMEOUT_S:g} s"
     if done.returncode == 0:
-        scale, _, data = done.stdout.partition(b"\n")
-        return Expected(data, float(scale))
+        first, _, data = done.stdout.partition(b"\n")
+        stated = json.loads(first)
+        return Expected(data, float(stated["scale"]), {name: (before, after) for name, (before, after) in stated["around"].items()})
     if done.returncode == _REFUSED:
         return one_line(done.stdout.decode(errors="replace"))
     return one_line(f"the interpreter's process ended with the status {done.returncode}: "
@@ -74,9 +79,11 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
 
 
 def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects: Path, blob: Callable[[str], str | None],
-               processes: int) -> None:
+               processes: int) -> list[str]:
     """Adds to each launch's variant of the build {"expected": DIGEST}, with the values among the objects and their inputs'
-    scale in the case where it is not 1, or {"not_interpreted": SENTENCE}."""
+    scale in the case where it is not 1, or {"not_interpreted": SENTENCE}. Returns what programs do that they should not."""
+    notes: dict[int, str] = {}
+
     def done(number: int, found: Expected | str | None, reason: str | None) -> None:
         variant = variants[number][1]
         if isinstance(found, Expected):
@@ -84,12 +91,16 @@ def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects:
             (objects / variant["expected"].removeprefix("sha256:")).write_bytes(found.blob)
             if found.scale != 1:
                 variant["case"]["scale"] = found.scale
+            if found.around:
+                notes[number] = f"it reads outside of {', '.join(sorted(found.around))}: agents have inputs there, as far as it was seen"
+                variant["case"]["arguments"] = widen(variant["case"]["arguments"], found.around)
         else:
             variant["not_interpreted"] = found or reason or "the interpreter gave no answer"
 
     run_tasks([{} for _ in variants], lambda number: expected_of(kernel.function.document, variants[number][0], kernel.manifest,
                                                                  variants[number][1]["case"], blob),
               processes, 2 * TIMEOUT_S, done)
+    return [f"{canonical(variants[number][1]['key'])}: {note}" for number, note in sorted(notes.items())]
 
 
 def programs(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
@@ -133,26 +144,34 @@ class _Run:
 
     def __init__(self, request: Mapping[str, Any]):
         from .emulator import Emulator
-        from .inputs import Contents
-        from .memory import Buffer, Memory
-        self.case, self.buffers = request["case"]["arguments"], {}
+        from .memory import Memory
         self.grid = tuple(request["grid"])
+        fills = [own.get("fill") for own in request["case"]["arguments"].values()]
+        self.memory = Memory([], not any(isinstance(fill, dict) and set(fill) & {"integers", "sorted", "permutation"} for fill in fills))
+        self.emulator = Emulator(self.memory, WORK_MAX)
+        self.fill(request, request["case"]["arguments"])
+
+    def fill(self, request: Mapping[str, Any], case: Mapping[str, Any]) -> None:
+        from .inputs import Contents
+        from .memory import Buffer
+        self.case, self.buffers = case, {}
         buffers: list[Buffer] = []
         for i, stated in enumerate(one for one in request["manifest"] if one["name"] in self.case):
             own = self.case[stated["name"]]
             if "value" in own or "alias" in own:
                 continue
-            contents = Contents(stated["dtype"], own.get("fill", "normal"), i, own["elements"], SEED,
-                                lambda digest: Path(request["blobs"][digest]).read_bytes())
+            before, after = own.get("before", 0), own.get("after", 0)
+            contents = Contents(stated["dtype"], own.get("fill", "normal"), i, before + own["elements"] + after, SEED,
+                                lambda digest: Path(request["blobs"][digest]).read_bytes(), before=before, after=after)
             self.buffers[stated["name"]] = len(buffers)
             buffers.append(Buffer(stated["name"], contents, own["access"] == "readwrite"))
-        self.memory = Memory(buffers)
-        self.emulator = Emulator(self.memory, WORK_MAX)
+        self.memory.buffers = buffers
 
-    def arguments(self, request: Mapping[str, Any], fn: Any) -> dict[str, Any]:
+    def arguments(self, request: Mapping[str, Any], fn: Any, folder: Path) -> dict[str, Any]:
         from triton.runtime.jit import JITFunction
 
         from ..runtime.values import decode
+        from .module import make_again
         jit = JITFunction(fn)
         constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
         given = {parameter.name: parameter.default for parameter in jit.params if parameter.has_default}
@@ -160,7 +179,9 @@ class _Run:
             name, kind = argument["name"], argument["kind"]
             if kind == "tensor":
                 owner = self.case[name].get("alias", name)
-                given[name] = self.emulator.pointer(self.buffers[owner], argument["dtype"])
+                given[name] = self.emulator.pointer(self.buffers[owner], argument["dtype"], self.case[name].get("before", 0))
+            elif kind == "function":
+                given[name] = make_again(argument["document"], Path(tempfile.mkdtemp(dir=folder)))
             elif kind != "none":
                 given[name] = decode({"dtype": argument["value"]} if kind == "dtype" else argument["value"])
             else:
@@ -230,19 +251,33 @@ class _Run:
 
 def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
     run = _Run(request)
+    from .memory import NotInterpreted
     from .module import make_again
     from .scaling import find_scale
     function = make_again(request["function"], folder)
-    arguments = run.arguments(request, function.fn)
-    contents = {buffer.name: buffer.contents for buffer in run.memory.buffers}
+    around: dict[str, tuple[int, int]] = {}
 
     def execute(scale: float, is_trial: bool) -> tuple[Any, dict[str, tuple[Any, Any]], bool]:
-        done, written, is_good = run.execute(function.fn, arguments, scale, is_trial)
+        for _ in range(WIDENED_MAX):
+            arguments = run.arguments(request, function.fn, folder)
+            done, written, is_good = run.execute(function.fn, arguments, scale, is_trial)
+            outside = run.memory.outside()
+            if not outside:
+                break
+            for name, more in outside.items():
+                own = padded(more, run.memory.buffers[run.buffers[name]].contents.itemsize)
+                before, after = around.get(name, (0, 0))
+                around[name] = before + own[0], after + own[1]
+            run.fill(request, widen(request["case"]["arguments"], around))
+        else:
+            raise NotInterpreted(f"a program reads outside of {', '.join(sorted(around))}")
+        contents = {buffer.name: buffer.contents for buffer in run.memory.buffers}
         floats = {name: (index, contents[name].widened(values)) for name, (index, values) in written.items()
                   if contents[name].is_float}
         return (done, written), floats, is_good
 
     scale, (done, written) = find_scale(execute)
+    contents = {buffer.name: buffer.contents for buffer in run.memory.buffers}
     head, parts = [], []
     size = (SIZE_MAX - (1 << 14)) // len(written)
     for name in sorted(written):
@@ -250,7 +285,8 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
         head.append({"argument": name, "dtype": contents[name].dtype, "runs": len(runs), "values": values.size})
         parts += [runs.tobytes(), values.tobytes()]
     first = canonical({"version": 1, "seed": SEED, "grid": list(run.grid), "programs": done, "buffers": head})
-    return f"{scale}\n{first}\n".encode() + b"".join(parts)
+    stated = canonical({"scale": scale, "around": around})
+    return f"{stated}\n{first}\n".encode() + b"".join(parts)
 
 
 def _reason(error: BaseException) -> str:

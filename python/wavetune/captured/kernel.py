@@ -8,6 +8,7 @@ are None, are launches of different kernels.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
@@ -16,6 +17,7 @@ from ..errors import PackError
 from ..options import is_steering
 from ..runtime.values import decode
 from ..signature import DTYPES
+from . import storages
 from .documents import Config, Function, Launch
 
 SOURCE = "kernel.py"
@@ -99,29 +101,9 @@ def why_refused(launch: Launch) -> str | None:
     for name, value in launch.key.items():
         if not name.isidentifier():
             return f"the autotuner's key has the name {name}"
-        if isinstance(value, float) and value != value:
-            return f"the autotuner's key has {name} = nan"
-    return _alias_refused(launch)
+    return storages.why_refused(launch)
 
 
-def _alias_refused(launch: Launch) -> str | None:
-    tensors = [argument for argument in launch.arguments if argument["kind"] == "tensor"]
-    for i, one in enumerate(tensors):
-        for other in tensors[:i]:
-            is_shared = one["storage"] == other["storage"] and one["elements"] and other["elements"]
-            if is_shared and not _is_same_buffer(one, other) and _overlap(one, other):
-                return f"arguments {other['name']} and {one['name']} overlap in memory without being one buffer"
-    return None
-
-
-def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    if one["dtype"] != other["dtype"]:
-        return True
-    return one["offset"] < other["offset"] + other["elements"] and other["offset"] < one["offset"] + one["elements"]
-
-
-def _is_same_buffer(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(one[member] == other[member] for member in ("storage", "offset", "dtype", "elements"))
 
 
 def filled(configs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -139,10 +121,12 @@ def filled(configs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return found
 
 
-def _name(function: Function, own: Sequence[tuple[str, str]]) -> str:
-    """Readable, and another one for other dtypes: module.function/dtypes-digest."""
+def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str]) -> str:
+    """Readable, and another one for other dtypes or names of the key, which has no member that a launch leaves out:
+    module.function/dtypes-digest."""
     dtypes = sorted({_SHORT.get(kind[1:], "x") for _, kind in own if kind.startswith("*")})
-    tail = hashlib.sha256(repr(own).encode()).hexdigest()[:4]
+    is_whole = function.autotune is None or function.autotune.get("key") == list(key_names)
+    tail = hashlib.sha256(repr(own if is_whole else (own, list(key_names))).encode()).hexdigest()[:4 if is_whole else 8]
     text = function.name.replace(":", ".").replace("<locals>.", "")
     return f"{text[-80:].lstrip('.')}/{'-'.join([*dtypes, tail])}"
 
@@ -158,7 +142,7 @@ def _source(function: Function) -> str:
 
 def _manifest(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str],
               passed: set[str], source: str) -> dict[str, Any]:
-    document, version = _name(function, own).split("/")
+    document, version = _name(function, own, key_names).split("/")
     arguments = [{"name": name, "dtype": kind.removeprefix("*"), "kind": "buffer" if kind[0] == "*" else "scalar"}
                  for name, kind in own if kind != "none" and name in passed]
     return {"name": f"{document}/{version}", "language": "triton", "entry": function.entry, "key": list(key_names),
@@ -211,41 +195,18 @@ def kernels_of(function: Function, launches: Iterable[Launch], also: Mapping[str
     return found
 
 
-def _fill(argument: Mapping[str, Any]) -> Any:
-    contents, dtype = argument["contents"], argument["dtype"]
-    if contents is None:
-        return {"integers": [0, 1]} if dtype == "bool" else "normal"
-    kind = contents["class"]
-    return {"constant": lambda: {"constant": contents["value"]},
-            "ramp": lambda: {"ramp": [contents["start"], contents["step"]]},
-            "permutation": lambda: {"permutation": argument["elements"]},
-            "sorted": lambda: {"sorted": [contents["low"], contents["high"]]},
-            "integers": lambda: {"integers": [contents["low"], contents["high"]]},
-            "blob": lambda: {"blob": contents["digest"]}}[kind]()
-
-
 def case_of(kernel: CapturedKernel, launch: Launch, written: set[str], is_rounded: bool) -> dict[str, Any]:
     """The member "case" of the launch's variant; `written`: the buffers that the compiled code may write to; `is_rounded`:
     whether it rounds 32-bit floats in dots."""
     autotune = kernel.function.autotune or {}
     zeroed = set(autotune.get("reset_to_zero") or [])
-    arguments: dict[str, Any] = {}
-    tensors: list[Mapping[str, Any]] = []
-    for stated in kernel.manifest["arguments"]:
-        argument = launch.argument(stated["name"])
+    passed = [launch.argument(stated["name"]) for stated in kernel.manifest["arguments"]]
+    arguments = storages.buffers_of([one for one in passed if one["kind"] == "tensor"], zeroed, written)
+    for stated, argument in zip(kernel.manifest["arguments"], passed):
         if stated["kind"] == "scalar":
-            arguments[stated["name"]] = {"value": decode(argument["value"])}
-            continue
-        twin = next((one for one in tensors if _is_same_buffer(one, argument)), None)
-        names = {one["name"] for one in tensors if _is_same_buffer(one, argument)} | {argument["name"]}
-        tensors.append(argument)
-        own = {"elements": max(argument["elements"], 1), "access": "readwrite" if names & written else "read",
-               "fill": "zeros" if names & zeroed else _fill(argument)}
-        if twin is not None:
-            own["alias"] = twin["name"]
-            if own["access"] == "readwrite":
-                arguments[twin["name"]]["access"] = "readwrite"
-        arguments[stated["name"]] = own
+            value = decode(argument["value"])
+            is_finite = not isinstance(value, float) or math.isfinite(value)
+            arguments[stated["name"]] = {"value": value if is_finite else str(value)}
     return {"arguments": arguments, **({"precision": "tf32"} if is_rounded else {})}
 
 

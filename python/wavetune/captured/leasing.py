@@ -16,7 +16,7 @@ from typing import Any, Mapping
 
 from ..canonical import canonical, digest_bytes
 from ..client import ApiError, Client
-from ..errors import PackError
+from ..errors import PackError, one_line
 from ..folder import load_kernel
 from ..signing import SigningKey
 from .confined import Terms, build_confined
@@ -56,15 +56,32 @@ class _Lease:
                 print(f"wavetune build: keeping a lease: {error.detail}", file=sys.stderr)
 
     def post(self, places: list[str], what: Mapping[str, str]) -> int:
-        """Says what became of launches; returns how many are another builder's meanwhile."""
+        """Says what became of launches; returns how many are another builder's meanwhile. What the server does not take
+        (_is_refusal) leaves them open."""
         with self._lock:
-            launches = [{**self.open.pop(place), **what} for place in places if place in self.open]
-        if not launches:
+            own = {place: self.open.pop(place) for place in places if place in self.open}
+        if not own:
             return 0
-        return int(self.client.request("POST", "/v1/captures/results", {"launches": launches})["stale"])
+        try:
+            return int(self.client.request("POST", "/v1/captures/results",
+                                           {"launches": [{**one, **what} for one in own.values()]})["stale"])
+        except ApiError:
+            with self._lock:
+                self.open.update(own)
+            raise
 
     def end(self) -> None:
         self._is_over.set()
+
+
+def _is_refusal(error: ApiError) -> bool:
+    """Whether the server does not take what it was sent; else it is away, or the token may not send it."""
+    return error.status in (400, 404, 409, 413, 422)
+
+
+def _reason(why: str) -> str:
+    """A sentence as the server takes it: one line of at most 1,000 bytes."""
+    return one_line(why, 900).encode()[:1000].decode(errors="ignore") or "no reason was given"
 
 
 def push(client: Client, place: str, build: Path, key: SigningKey | None) -> None:
@@ -87,23 +104,36 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> di
 
     def refuse(places: list[str], why: str) -> None:
         counts["refused"] += len(places)
-        counts["stale"] += lease.post(places, {"refused": why[:900]})
+        counts["stale"] += lease.post(places, {"refused": _reason(why)})
         print(f"wavetune build: {lease.function.name}: {why}", file=sys.stderr)
+
+    def finish(places: list[str], what: Mapping[str, str]) -> None:
+        try:
+            counts["stale"] += lease.post(places, what)
+            counts["built"] += len(places)
+        except ApiError as error:
+            if not _is_refusal(error):
+                raise
+            if len(places) == 1:
+                refuse(places, f"the server does not take it: {error.detail}")
+            for place in places if len(places) > 1 else []:  # one that is not taken keeps none of the others
+                finish([place], what)
 
     with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
         built, refused = build_confined(lease.function, launches, arch, Path(scratch), terms)
         for one in refused:
             refuse([one["launch"]], one["why"])
         for one in built:
+            for note in one["notes"]:
+                print(f"wavetune build: {lease.function.name} {note}", file=sys.stderr)
             try:
                 push(lease.client, one["folder"], Path(one["folder"]) / "build", terms.key)
             except ApiError as error:
-                if error.status == 0 or error.status >= 500:
+                if not _is_refusal(error):
                     raise
                 refuse(one["launches"], f"the server does not take the build: {error.detail}")
                 continue
-            counts["built"] += len(one["launches"])
-            counts["stale"] += lease.post(one["launches"], {"build": one["build"]})
+            finish(one["launches"], {"build": one["build"]})
     return counts
 
 
@@ -123,14 +153,14 @@ def build_leased(client: Client, arches: list[str], is_waiting: bool, terms: Ter
         try:
             lease = _Lease(client, answer)
         except PackError as error:  # no builder can read the function: each launch is refused
-            results = [{"id": one["id"], "epoch": one["epoch"], "refused": str(error)[:900]} for one in answer["launches"]]
+            results = [{"id": one["id"], "epoch": one["epoch"], "refused": _reason(str(error))} for one in answer["launches"]]
             client.request("POST", "/v1/captures/results", {"launches": results})
             report["refused"] += len(results)
             continue
         try:
             for place, why in lease.garbled.items():
                 report["refused"] += 1
-                report["stale"] += lease.post([place], {"refused": why[:900]})
+                report["stale"] += lease.post([place], {"refused": _reason(why)})
             for arch in arches:
                 own = [launch for launch in lease.launches if launch.environment.get("arch") == arch]
                 for name, n in (_build(lease, arch, own, terms) if own else {}).items():

@@ -1,7 +1,8 @@
 """What interpreted programs read and write: buffers at made-up addresses, filled as the agent fills them (inputs.py).
 
-Every program begins with the inputs, whatever others wrote. An access that is not within a buffer, or that takes its elements
-for others, ends the interpretation. Threads: one.
+Every program begins with the inputs, whatever others wrote. A write that is not within a buffer, or an access that takes its
+elements for others, ends the interpretation; so does a read outside, unless the inputs are exact: then the program itself reads
+there, and Memory.outside() says how far. Threads: one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import numpy as np
 
 from .inputs import Contents
 
-_SHIFT = 44  # an address is the buffer's number, from 1 on, above its byte
+_SHIFT = 44  # an address is the buffer's number, from 1 on, above its byte, which is counted from _MIDDLE
+_MIDDLE = 1 << (_SHIFT - 1)
+_OUTSIDE_MAX = 64 << 20  # bytes
 _PAGE = 4096
 
 
@@ -27,6 +30,7 @@ class Buffer:
         self.name, self.contents, self.is_written = name, contents, is_written
         self.pages: dict[int, tuple[Any, Any]] = {}
         self.read: list[Any] = []
+        self.lowest, self.highest = 0, contents.elements - 1  # that a program read
 
     def load(self, index: Any) -> Any:
         values = np.array(self.contents.at(index))
@@ -59,11 +63,18 @@ class Buffer:
 
 
 class Memory:
-    def __init__(self, buffers: Iterable[Buffer]):
-        self.buffers = list(buffers)
+    """`is_exact`: whether integers are those of the program, so that accesses are."""
 
-    def address(self, number: int) -> int:
-        return number + 1 << _SHIFT
+    def __init__(self, buffers: Iterable[Buffer], is_exact: bool):
+        self.buffers, self.is_exact = list(buffers), is_exact
+
+    def outside(self) -> dict[str, tuple[int, int]]:
+        """By buffer, how many elements before it and behind it were read."""
+        found = {one.name: (-one.lowest, one.highest - one.contents.elements + 1) for one in self.buffers}
+        return {name: around for name, around in found.items() if any(around)}
+
+    def address(self, number: int, element: int = 0) -> int:
+        return (number + 1 << _SHIFT) + _MIDDLE + element * self.buffers[number].contents.itemsize
 
     def _parts(self, what: str, addresses: Any, mask: Any, size: int) -> Iterable[tuple[Buffer, Any, Any]]:
         """The buffers that are accessed, with the indices into them and where these are in the flat arrays."""
@@ -72,14 +83,17 @@ class Memory:
             if not 1 <= number <= len(self.buffers):
                 raise NotInterpreted(f"a program {what} outside of its buffers")
             buffer, here = self.buffers[number - 1], mask & (numbers == number)
-            offset = (addresses[here] & np.uint64((1 << _SHIFT) - 1)).astype(np.int64)
+            offset = (addresses[here] & np.uint64((1 << _SHIFT) - 1)).astype(np.int64) - _MIDDLE
             own = buffer.contents.itemsize
             if size != own or (offset % own).any():
                 raise NotInterpreted(f"a program {what} {buffer.name} as if it had elements of {size} bytes")
             index = offset // own
-            if index.max() >= buffer.contents.elements:
-                raise NotInterpreted(f"a program {what} {buffer.name}[{index.max()}], which has "
-                                     f"{buffer.contents.elements} elements")
+            low, high, elements = int(index.min()), int(index.max()), buffer.contents.elements
+            if low < 0 or high >= elements:
+                is_near = max(-low, high - elements) * own < _OUTSIDE_MAX
+                if what != "reads" or not self.is_exact or not is_near:
+                    raise NotInterpreted(f"a program {what} {buffer.name}[{low if low < 0 else high}], which has {elements} elements")
+                buffer.lowest, buffer.highest = min(buffer.lowest, low), max(buffer.highest, high)
             yield buffer, index, here
 
     def load(self, addresses: Any, mask: Any, other: Any) -> Any:

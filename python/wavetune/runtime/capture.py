@@ -378,10 +378,7 @@ def _variables() -> dict[str, str]:
 def _typed(value: Any) -> Any:
     """A member of a key: a type by its name, as keys have scalars only."""
     try:
-        found = encode(value)
-        while isinstance(found, dict) and list(found) in (["constexpr"], ["dtype"]):
-            (found,) = found.values()
-        return found
+        return encode(keys.keyed(value))
     except ValueError:
         return {"text": repr(value)[:1000]}
 

@@ -6,6 +6,8 @@ import math
 import re
 from typing import Any, Mapping, Sequence
 
+from .values import dtype_name, is_torch_dtype, is_triton
+
 TEXT_MAX = 1024
 _INTEGER = re.compile(r"-?\d{1,30}")
 
@@ -17,6 +19,23 @@ def scalar(value: Any) -> Any:
         if isinstance(inner, kind):
             return kind(inner)
     return inner
+
+
+def keyed(value: Any) -> Any:
+    """A value of a key as the key of a job has it: what is no scalar of JSON by its name or text."""
+    own = scalar(value)
+    if isinstance(own, float) and not math.isfinite(own):
+        return str(own)
+    if is_triton(own, "dtype") or is_torch_dtype(own):
+        return dtype_name(own)
+    if is_function(own):
+        return f"{own.fn.__module__}:{own.fn.__qualname__}"
+    return repr(own) if type(own) in (tuple, list) else own
+
+
+def is_function(value: Any) -> bool:
+    """Whether it is a jit function."""
+    return hasattr(value, "fn") and hasattr(value, "cache_key")
 
 
 def typed(text: Any) -> Any:
@@ -38,7 +57,7 @@ def key_texts(key: Any, is_text: bool = False) -> tuple[str, ...] | None:
     """repr() of each value of the key; None where one has no text that another process would write too."""
     texts = []
     for value in key if isinstance(key, tuple) else (key,):
-        text = repr(scalar(typed(value) if is_text else value))
+        text = repr(keyed(typed(value) if is_text else value))
         if len(text) > TEXT_MAX or " at 0x" in text:
             return None
         texts.append(text)

@@ -14,7 +14,9 @@ from typing import Any, Mapping, Sequence
 
 from ..canonical import canonical
 from . import keys
+from .closure import closure
 from .contents import BYTES_MAX, FORMATS, copy_of
+from .texts import Uncapturable, function_document
 from .values import dtype_name, encode, is_triton
 
 CONFIGS_S, WAITING_S = 0.005, 0.05
@@ -119,6 +121,8 @@ class _Arguments:
                 return {"kind": "constexpr", "value": encode(value)}
             if is_tensor(value):
                 return self.tensor(name, value)
+            if keys.is_function(value):
+                return self.function(name, value)
             if is_constexpr:
                 return {"kind": "constexpr", "value": encode(value)}
             if value is None:
@@ -132,6 +136,16 @@ class _Arguments:
         except ValueError as error:
             why = str(error) if type(value) in (tuple, list, str) or is_triton(value, "constexpr") else _what(value)
         return self.refused(name, why)
+
+    def function(self, name: str, value: Any) -> dict[str, Any]:
+        """A jit function: its document, from which a builder makes it again."""
+        own = closure(value)
+        if own is None:
+            return self.refused(name, "a jit function that has no text")
+        try:
+            return {"kind": "function", "document": function_document(value, own, None, [], value.cache_key)}
+        except (Uncapturable, OSError, SyntaxError, TypeError, ValueError) as error:
+            return self.refused(name, f"a jit function that is not captured: {error}")
 
     def refused(self, name: str, why: str) -> dict[str, Any]:
         self.launch.refuse(f"{name} is {why}")
@@ -186,8 +200,6 @@ def _what(value: Any) -> str:
     if kind == "TensorDescriptor" or hasattr(value, "tma_desc_cpu_ptr"):
         return ("a TensorDescriptor of the host: pass its tensor, and make the descriptor in the kernel "
                 "(tl.make_tensor_descriptor)")
-    if hasattr(value, "fn") and hasattr(value, "cache_key"):
-        return "a jit function: make a kernel for each one, which calls it by its name"
     if callable(value):
         return f"a callable ({kind}), which a capture has no text of"
     if isinstance(value, tuple):

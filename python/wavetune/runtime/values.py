@@ -4,12 +4,15 @@
     {"float": "inf"}                also "-inf" and "nan"
     {"integer": "18446744073709551615"}   what does not fit into 64 signed bits
     {"dtype": "bfloat16"}           one of Triton's types, by torch's name for it where it has one
+    {"torch": "float32"}            one of torch's types
+    {"enum": ["Kind.A", VALUE]}     a member of an enumeration that prints otherwise than its value
     {"constexpr": VALUE}            a triton.language.constexpr
     {"tuple": [VALUE, …]}           a tuple or list
 """
 
 from __future__ import annotations
 
+import enum
 import math
 from typing import Any
 
@@ -33,12 +36,45 @@ def dtype_name(dtype: Any) -> str:
     return TORCH_NAMES.get(text, text)
 
 
+def is_torch_dtype(value: Any) -> bool:
+    return type(value).__name__ == "dtype" and type(value).__module__ == "torch"
+
+
+class TorchDtype:
+    """One of torch's types, where there is no torch: compiled code has its name only."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, TorchDtype) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def _member(path: str, value: Any) -> Any:
+    """A member of an enumeration that prints and compares as it; of texts or numbers, also as these."""
+    own, _, name = path.rpartition(".")
+    if not own.isidentifier() or not name.isidentifier() or name.startswith("_"):
+        raise ValueError(f"{path[:100]} is no member of an enumeration")
+    kind = type(value) if type(value) in (str, int, float) else None
+    return enum.Enum(own, {name: value}, type=kind)[name]  # type: ignore[operator, call-overload]
+
+
 def encode(value: Any) -> Any:
     """The value as JSON; ValueError with what it is, where it has no such form."""
     if is_triton(value, "constexpr"):
         return {"constexpr": encode(value.value)}
     if is_triton(value, "dtype"):
         return {"dtype": dtype_name(value)}
+    if is_torch_dtype(value):
+        return {"torch": dtype_name(value)}
+    if isinstance(value, enum.Enum) and str(value) != str(value.value):
+        return {"enum": [f"{type(value).__name__}.{value.name}", encode(value.value)]}
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -65,6 +101,8 @@ def decode(value: Any) -> Any:
         (kind, inner), = value.items()
         if kind == "tuple" and isinstance(inner, list):
             return tuple(map(decode, inner))
+        if kind == "enum" and isinstance(inner, list) and len(inner) == 2 and isinstance(inner[0], str):
+            return _member(inner[0], decode(inner[1]))
         if kind == "constexpr":
             from triton.language import constexpr
             return constexpr(decode(inner))
@@ -73,6 +111,8 @@ def decode(value: Any) -> Any:
                 return float(inner)
             if kind == "integer":
                 return int(inner)
+            if kind == "torch":
+                return TorchDtype(inner)
             if kind == "dtype":
                 from triton.language import dtype
                 return dtype(TRITON_NAMES.get(inner, inner))

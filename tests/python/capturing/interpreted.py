@@ -94,12 +94,23 @@ def sized(x_ptr, y_ptr, MODE: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def wrong(x_ptr, y_ptr, n, MODE: tl.constexpr, BLOCK: tl.constexpr):
+def logic(x_ptr, y_ptr, n, FLAG: tl.constexpr, BLOCK: tl.constexpr):
+    """Words for elementwise operators; constants end them early."""
+    rows_, columns = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]
+    inside = rows_ < n and columns < n - 1
+    x = tl.load(x_ptr + rows_ * BLOCK + columns, mask=inside and FLAG, other=5.0)
+    tl.store(y_ptr + rows_ * BLOCK + columns, x, mask=not (rows_ == 0 or columns == 1) and (n > 0 and FLAG is not None))
+
+
+@triton.jit
+def wrong(x_ptr, y_ptr, z_ptr, n, MODE: tl.constexpr, BLOCK: tl.constexpr):
     program = tl.program_id(0)
     at = program * BLOCK + tl.arange(0, BLOCK)
     if MODE == "atomic":
         tl.atomic_add(y_ptr, 1.0)
     elif MODE == "outside":
+        tl.store(y_ptr + at + n, tl.load(x_ptr + at))
+    elif MODE == "behind":
         tl.store(y_ptr + at, tl.load(x_ptr + at + n))
     elif MODE == "reading":
         tl.store(y_ptr + at, tl.load(y_ptr + (at + BLOCK) % n))

@@ -3,6 +3,7 @@ are stand-ins with memory of the host behind them.
 
     launches.py NAME…     runs those of the functions below; prints one line of JSON
 """
+import enum
 import json
 import os
 import sys
@@ -83,6 +84,50 @@ def plain():
     x = Tensor("float16", 256)
     for n in (100, 101, 96, 1, 100):
         run(kernels.plain_kernel, x, n, 7, BLOCK=128, num_warps=2)
+
+
+def keyed():
+    from package import kernels
+    x = Tensor("float32", 64)
+    for more in ({}, {"layout": False}, {"layout": True, "name": "another"}, {"name": "it's \"both\""}):
+        run(kernels.keyed_kernel, x, 33, 0.1, None, **more)
+    run(kernels.keyed_kernel, x, 33, 1e-6, True, layout=True)
+
+
+class Number(enum.IntEnum):
+    TWO = 2
+
+
+class Kind(str, enum.Enum):
+    ONE = "one"
+
+
+class Plain(enum.Enum):
+    A = None
+
+
+def constants():
+    from package import helpers, kernels
+    dtype = type("dtype", (), {"__module__": "torch", "__repr__": lambda own: "torch.bfloat16"})()
+    run(kernels.constants_kernel, Tensor("float32", 64), 33, float("inf"), kernels.squared, dtype, float("-inf"), float("nan"),
+        Number.TWO, Kind.ONE, Plain.A, (4, 8), helpers.half)
+
+
+def parts(n=256):
+    from package import kernels
+    storage = Storage(4 * (3 * n + 40))
+    q, k, o = (Tensor("float32", n, offset=offset, storage=storage) for offset in (0, n, 2 * n + 8))
+    run(kernels.parts_kernel, q, k, o, n, grid=lambda meta: (triton.cdiv(n, meta["BLOCK"]),))
+
+
+def optionless():
+    from package import kernels
+    run(kernels.optionless_kernel, Tensor("float32", 64), 33)
+
+
+def accented():
+    from package import kernels
+    run(kernels.accented_kernel, Tensor("float32", 64), 33)
 
 
 def classed(sizes=(128, 1, 64, 100, 1, 128, 100)):

@@ -1,5 +1,5 @@
-"""Kernels that the simulated GPU of tests/fake_hip knows by their name: one autotuned, one without configs. Of the first, the
-config with two warps is wrong there."""
+"""Kernels that the simulated GPU of tests/fake_hip knows by their name: autotuned, without configs, and with configs that
+have no parameters. The config with two warps is wrong there."""
 import triton
 import triton.language as tl
 
@@ -24,3 +24,12 @@ class Plain:
     @triton.jit
     def fake_add(y, x, n: tl.int64, BLOCK: tl.constexpr):
         add(y, x, n, BLOCK)
+
+
+class Keyed:
+    @triton.autotune(configs=[triton.Config({}, num_warps=warps, num_stages=2) for warps in (1, 2)],
+                     key=["n", "ratio", "name", "layout", "other"])
+    @triton.jit
+    def fake_add(y, x, n: tl.int64, ratio: tl.constexpr, name: tl.constexpr = "plain", layout: tl.constexpr = False,
+                 other: tl.constexpr = None):
+        add(y, x, n, 64)

@@ -1,10 +1,13 @@
 """A program as people have it, where there is no GPU: it launches the kernels of ops.py for the GPU of tests/fake_hip.
 
-    program.py N…     prints one line of JSON: the configs that it used, and what Triton did for them
+    program.py N…     prints one line of JSON: the configs that it used, and what Triton did for them; without N it launches
+                      the function with keys of every kind
 """
 import json
 import os
 import sys
+
+import triton
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import standin  # noqa: E402
@@ -21,6 +24,11 @@ def main(sizes):
             ops.fake_add.run(y, x, n, grid=lambda meta: (-(-n // meta["BLOCK"]),), warmup=True)
             ops.Plain.fake_add.run(y, x, n, BLOCK=64, num_warps=1, grid=(-(-n // 64),), warmup=True)
         used.append(ops.fake_add.best_config.num_warps)
+    for more in ({}, {"layout": True, "other": None}, {"name": "it's", "other": False},
+                 {"ratio": float("inf"), "other": triton.language.float32}) if not sizes else ():
+        y, x = standin.Tensor("float32", 1000), standin.Tensor("float32", 1000)
+        ops.Keyed.fake_add.run(y, x, 1000, grid=(16,), warmup=True, **{"ratio": 1e-6, **more})
+        used.append(ops.Keyed.fake_add.best_config.num_warps)
     counters = sys.modules.get("wavetune.runtime.counters")
     print(json.dumps({"used": used, "benchmarked": driver.benchmarked, "compiled": compiles.n,
                       "counters": counters.snapshot() if counters else None}))

@@ -92,3 +92,54 @@ def classed_kernel(x_ptr, n, kind, BLOCK: tl.constexpr):
 def even_kernel(x_ptr, n, kind, IS_EVEN: tl.constexpr, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     tl.store(x_ptr + offsets, 0.0, mask=None if IS_EVEN else offsets < n)
+
+
+@triton.autotune(configs=[triton.Config({}, num_warps=warps, num_stages=2) for warps in (1, 2)],
+                 key=["n", "ratio", "name", "layout", "other"])
+@triton.jit
+def keyed_kernel(x_ptr, n, ratio, other, name: tl.constexpr = "plain", layout: tl.constexpr = False):
+    """Its configs have no parameters, and its keys values of every kind; a default value is not in a key."""
+    at = tl.arange(0, 64)
+    tl.store(x_ptr + at, ratio if layout else 1.0, mask=at < n)
+
+
+@triton.jit
+def optionless_kernel(x_ptr, n):
+    tl.store(x_ptr + tl.arange(0, 64), 1.0, mask=tl.arange(0, 64) < n)
+
+
+@triton.autotune(configs=[triton.Config({"BLÖCK": block}) for block in (64, 128)], key=["n"])
+@triton.jit
+def accented_kernel(x_ptr, n, BLÖCK: tl.constexpr):
+    """No parameter of a space has such a name."""
+    at = tl.arange(0, BLÖCK)
+    tl.store(x_ptr + at, 0.0, mask=at < n)
+
+
+@triton.autotune(configs=configs(64, 128), key=["n"])
+@triton.jit
+def parts_kernel(q_ptr, k_ptr, o_ptr, n, BLOCK: tl.constexpr):
+    """Of one tensor's parts it writes one from those before it, and the element before its own."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    q, k = tl.load(q_ptr + at, mask=at < n), tl.load(k_ptr + at, mask=at < n)
+    tl.store(o_ptr + at, q + k, mask=at < n)
+    tl.store(o_ptr + at - 1, 7.0, mask=at == 0)
+
+
+@triton.jit
+def squared(x, FACTOR: tl.constexpr = 2.0):
+    return x * x * FACTOR
+
+
+@triton.autotune(configs=configs(64, 128), key=["n", "limit", "kind", "out_dtype", "act", "sizes"])
+@triton.jit
+def constants_kernel(x_ptr, n, limit, act, out_dtype: tl.constexpr, least: tl.constexpr, undefined: tl.constexpr, number: tl.constexpr,
+                     kind: tl.constexpr, plain: tl.constexpr, sizes: tl.constexpr, after: tl.constexpr, BLOCK: tl.constexpr):
+    """Constants of every kind that Triton compiles in."""
+    at = tl.arange(0, BLOCK)
+    x = tl.minimum(tl.maximum(after(act(at.to(tl.float32))), least), limit) + number + sizes[1]
+    if kind == "one":
+        x += 1.0
+    if undefined == undefined:
+        x += 2.0
+    tl.store(x_ptr + at, x, mask=at < n)

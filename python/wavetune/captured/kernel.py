@@ -25,6 +25,10 @@ VERSION = "captured"
 _SHORT = {name: short for short, name in DTYPES.items()}
 _SCALARS = {"int": "int64", "float": "float32", "bool": "bool"}
 EXACT_MAX = 2**53  # a fill's integers are doubles in C
+# What made-up integers are between: all that a type has, as packed data has them.
+_INTEGERS = {"bool": (0, 1), **{f"{sign}int{bits}": (max(-(2**(bits - 1)), -EXACT_MAX) if not sign else 0,
+                                                   min(2**(bits - (not sign)) - 1, EXACT_MAX))
+                                for sign in ("", "u") for bits in (8, 16, 32, 64)}}
 
 
 class Refused(PackError):
@@ -93,15 +97,23 @@ def why_refused(launch: Launch) -> str | None:
         if kind == "tensor" and any(abs(value) > EXACT_MAX for value in (argument["contents"] or {}).values()
                                     if isinstance(value, int)):
             return f"{name} holds integers beyond 2^53, which no fill has"
-        if kind == "tensor" and argument["contents"] is None and argument["dtype"].startswith(("int", "uint")):
-            return (f"what is in {name} ({argument['dtype']}) may steer the work and was not recorded; capture it with "
-                    "WAVETUNE_CAPTURE=raw")
     for name, value in launch.key.items():
         if not name.isidentifier():
             return f"the autotuner's key has the name {name}"
         if isinstance(value, float) and value != value:
             return f"the autotuner's key has {name} = nan"
     return _alias_refused(launch)
+
+
+def why_not_filled(launch: Launch, steering: set[str]) -> str | None:
+    """A sentence where contents that were not recorded cannot be made up. `steering`: arguments of the compiled code whose
+    contents decide what it accesses (steering.py)."""
+    for argument in launch.arguments:
+        if argument["name"] in steering and argument["kind"] == "tensor" and argument["contents"] is None and \
+                argument["dtype"] in _INTEGERS:
+            return (f"what is in {argument['name']} ({argument['dtype']}) steers what the kernel accesses, and was not recorded; "
+                    "capture it with WAVETUNE_CAPTURE=raw")
+    return None
 
 
 def _alias_refused(launch: Launch) -> str | None:
@@ -216,7 +228,7 @@ def kernels_of(function: Function, launches: Iterable[Launch], also: Mapping[str
 def _fill(argument: Mapping[str, Any]) -> Any:
     contents, dtype = argument["contents"], argument["dtype"]
     if contents is None:
-        return {"integers": [0, 1]} if dtype == "bool" else "normal"
+        return {"integers": list(_INTEGERS[dtype])} if dtype in _INTEGERS else "normal"
     kind = contents["class"]
     return {"constant": lambda: {"constant": contents["value"]},
             "ramp": lambda: {"ramp": [contents["start"], contents["step"]]},

@@ -114,3 +114,11 @@ def accented_kernel(x_ptr, n, BLÖCK: tl.constexpr):
     """No parameter of a space has such a name."""
     at = tl.arange(0, BLÖCK)
     tl.store(x_ptr + at, 0.0, mask=at < n)
+
+
+@triton.autotune(configs=configs(64), key=["n"])
+@triton.jit
+def steered_kernel(index_ptr, packed_ptr, x_ptr, n, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    packed = tl.load(packed_ptr + place, mask=place < n, other=0)
+    tl.store(x_ptr + tl.load(index_ptr + place), packed.to(tl.float32), mask=place < n)

@@ -281,6 +281,26 @@ def test_dots_that_round_are_found_in_ttir():
     assert is_rounded("inputPrecision = bf16x3") and not is_rounded("%c = tt.dot %a, %b, %c : tensor<16x16xf32>")
 
 
+@pytest.mark.parametrize("unknown, fill", [("packed_ptr", {"integers": [-2**31, 2**31 - 1]}), ("index_ptr", None)])
+def test_contents_that_were_not_recorded_are_made_up_unless_they_steer(tmp_path, unknown, fill):
+    program("steered", cache=tmp_path / "cache", to=tmp_path / "captures",
+            WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": ARCH}))
+    path, = (tmp_path / "captures" / "launches").iterdir()
+    document = json.loads(path.read_text())
+    for argument in document["arguments"]:
+        if argument["name"] == unknown:
+            argument["contents"] = None
+    path.write_text(json.dumps(document))
+    out, _ = wavetune("build", tmp_path / "captures", "--output", tmp_path / "out", "--json",
+                      status=0 if fill else 1)
+    built, refused = json.loads(out)["built"], json.loads(out)["refused"]
+    if fill is None:
+        assert not built and "what is in index_ptr (int32) steers" in refused[0]["why"]
+    else:
+        place, = (one for one in (tmp_path / "out").iterdir() if one.is_dir())
+        assert not refused and variant(place)["case"]["arguments"][unknown]["fill"] == fill
+
+
 def test_integers_that_no_fill_has_are_refused(world, tmp_path):
     captures = tmp_path / "captures"
     shutil.copytree(world[0], captures)

@@ -23,8 +23,8 @@ _POINTER = re.compile(r"!tt\.(?:ptr|tensordesc)\b")
 _ASSIGNED = re.compile(r"(%[\w$.-]+)\s*=\s*(%[\w$.-]+(?:#\d+)?)")
 
 
-class _Module:
-    """The classes of values: `parent` is a forest whose roots stand for a class."""
+class Module:
+    """The classes of values: `parent` is a forest whose roots stand for a class. steering.py also follows what flows where."""
 
     def __init__(self, text: str):
         self.parent: dict[str, str] = {}
@@ -51,6 +51,17 @@ class _Module:
         one, other = self.find(one), self.find(other)
         if one != other:
             self.parent[one] = other
+
+    # For those who derive from this: what each operation, in its function, is given and gives.
+
+    def flow(self, source: str, target: str) -> None:
+        """`target` has what `source` has, from another region."""
+
+    def called(self, function: str, operands: list[str], result: str) -> None:
+        """A function of the module is called."""
+
+    def operation(self, function: str, name: str, rest: str, operands: list[str], result: str) -> None:
+        """Any other operation; `rest`: its text after the result."""
 
     def _declare(self, line: str) -> None:
         found = re.match(r'tt\.func (public |private )?@("[^"]*"|[\w$.-]+)\((.*)', line)
@@ -98,19 +109,32 @@ class _Module:
                 if name != "scf.if" else []
             count = max(len(pairs), int(head.partition(":")[2] or 1)) if equals else len(pairs)
             for k in range(count):
-                self.join(f"{region} {k}", f"{result}#{k}" if ":" in head else result or f"{region} result")
+                given = f"{result}#{k}" if ":" in head else result or f"{region} result"
+                self.join(f"{region} {k}", given)
+                self.flow(f"{region} {k}", given)
             for k, (own, initial) in enumerate(pairs):
                 self._share(f"{region} {k}", f"{function} {own}", f"{function} {initial}")
+                self.flow(f"{region} {k}", f"{function} {own}")
+                self.flow(f"{function} {initial}", f"{region} {k}")
             regions.append(region)
+            self.operation(function, name, rest, operands, result)
         elif name in ("scf.yield", "scf.condition") or line.startswith("^"):
             region = next((found for found in reversed(regions) if found), None) if regions and regions[-1] else None
             values = operands[1:] if name == "scf.condition" else operands
             for k, value in enumerate(values if region else []):
                 self._share(f"{region} {k}", value)
+                source, target = f"{region} {k}", value
+                self.flow(*((source, target) if line.startswith("^") else (target, source)))
+            if name == "scf.condition":
+                self.operation(function, name, rest, operands, result)
         elif name == "tt.call":
             self._call(function, rest, operands, result)
         else:
             self._operation(name, rest, operands, result)
+            self.operation(function, name, rest, operands, result)
+        if ":" in head and not name.startswith("scf."):
+            for k in range(int(head.partition(":")[2])):
+                self.flow(result, f"{result}#{k}")
 
     def _share(self, slot: str, *values: str) -> None:
         for value in values:
@@ -130,6 +154,7 @@ class _Module:
             return
         for value, argument in zip(operands, own):
             self._share(argument, value)
+        self.called(found[1], operands, result)
 
     def _operation(self, name: str, rest: str, operands: list[str], result: str) -> None:
         pointers = [value for value in operands if self.is_pointer(value)]
@@ -155,4 +180,4 @@ def is_rounded(ttir: str) -> bool:
 
 def written_arguments(ttir: str) -> list[bool]:
     """For each argument that the compiled kernel is passed, in order, whether it may write through it."""
-    return list(_Module(ttir).is_written())
+    return list(Module(ttir).is_written())

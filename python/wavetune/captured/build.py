@@ -32,8 +32,10 @@ from .calling import signature_of, task_of
 from .confined import Terms, build_confined
 from .documents import Config, Function, Launch, read_folder
 from .interpret import add_values
-from .kernel import SOURCE, CapturedKernel, Refused, by_key, case_of, kernels_of, left_out, space_of, whole, why_refused
+from .kernel import SOURCE, CapturedKernel, Refused, by_key, case_of, kernels_of, left_out, space_of, whole, why_not_filled, \
+    why_refused
 from .module import recreate
+from .steering import steering_arguments
 
 
 ALSO_MAX = 16  # of a variant (BUILD_ALSO_MAX)
@@ -79,7 +81,8 @@ def _compile(task: _Task, jit: Any, toolchain: Toolchain, objects: Path) -> dict
         if len(names) != len(written):
             raise PackError(f"Triton passes {len(written)} arguments, and the signature has {len(names)}")
         return {**found, "signature": signature, "constexprs": constants, "rounded": is_rounded(ttir),
-                "written": [name for name, is_written in zip(names, written) if is_written]}
+                "written": [name for name, is_written in zip(names, written) if is_written],
+                "steering": [name for name, steers in zip(names, steering_arguments(ttir)) if steers]}
     except KeyboardInterrupt:
         raise
     except PackError as error:
@@ -97,6 +100,9 @@ def _variant(kernel: CapturedKernel, launch: Launch, results: list[dict[str, Any
     if not set(first["signature"]) <= names:
         unknown = sorted(set(first["signature"]) - names)
         raise Refused(f"the compiled code is passed {', '.join(unknown)}, which the captured arguments do not have")
+    why = why_not_filled(launch, {name for result in results for name in result.get("steering", ())})
+    if why is not None:
+        raise Refused(why)
     objects, failed = [], []
     written: set[str] = set()
     for one, result in zip(launch.configs, results):

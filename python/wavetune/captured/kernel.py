@@ -19,6 +19,7 @@ from ..runtime.values import decode
 from ..signature import DTYPES
 from . import storages
 from .documents import Config, Function, Launch
+from .storages import EXACT_MAX, INTEGERS
 
 SOURCE = "kernel.py"
 # Variables that name another target, or code from a place of the program's machine.
@@ -26,7 +27,6 @@ _UNMATCHED = ("TRITON_OVERRIDE_ARCH", "TRITON_KERNEL_OVERRIDE", "TRITON_DEFAULT_
 VERSION = "captured"
 _SHORT = {name: short for short, name in DTYPES.items()}
 _SCALARS = {"int": "int64", "float": "float32", "bool": "bool"}
-EXACT_MAX = 2**53  # a fill's integers are doubles in C
 
 
 class Refused(PackError):
@@ -95,15 +95,21 @@ def why_refused(launch: Launch) -> str | None:
         if kind == "tensor" and any(abs(value) > EXACT_MAX for value in (argument["contents"] or {}).values()
                                     if isinstance(value, int)):
             return f"{name} holds integers beyond 2^53, which no fill has"
-        if kind == "tensor" and argument["contents"] is None and argument["dtype"].startswith(("int", "uint")):
-            return (f"what is in {name} ({argument['dtype']}) may steer the work and was not recorded; capture it with "
-                    "WAVETUNE_CAPTURE=raw")
     for name, value in launch.key.items():
         if not name.isidentifier():
             return f"the autotuner's key has the name {name}"
     return storages.why_refused(launch)
 
 
+def why_not_filled(launch: Launch, steering: set[str]) -> str | None:
+    """A sentence where contents that were not recorded cannot be made up. `steering`: arguments of the compiled code whose
+    contents decide what it accesses (steering.py)."""
+    for argument in launch.arguments:
+        if argument["name"] in steering and argument["kind"] == "tensor" and argument["contents"] is None and \
+                argument["dtype"] in INTEGERS:
+            return (f"what is in {argument['name']} ({argument['dtype']}) steers what the kernel accesses, and was not recorded; "
+                    "capture it with WAVETUNE_CAPTURE=raw")
+    return None
 
 
 def filled(configs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

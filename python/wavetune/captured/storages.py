@@ -19,6 +19,13 @@ WHOLE_BYTES, MARGIN_BYTES = 256 << 20, 64 << 20
 PADDING_BYTES = 64 << 10
 _OF_VIEW = ("ramp", "sorted", "permutation", "blob")  # fills of a view's elements, whose sequence counts
 
+EXACT_MAX = 2**53  # a fill's integers are doubles in C
+# What made-up integers are between: all that a type has, as packed data has them.
+INTEGERS = {"bool": (0, 1)}
+for _bits in (8, 16, 32, 64):
+    INTEGERS[f"int{_bits}"] = max(-2**(_bits - 1), -EXACT_MAX), min(2**(_bits - 1) - 1, EXACT_MAX)
+    INTEGERS[f"uint{_bits}"] = 0, min(2**_bits - 1, EXACT_MAX)
+
 _SIZES = {dtype: int((re.findall(r"\d+", dtype) or "8")[0]) // 8 for dtype in DTYPES.values()}  # bool: 8 bits
 
 Tensor = Mapping[str, Any]
@@ -27,7 +34,7 @@ Tensor = Mapping[str, Any]
 def fill_of(argument: Tensor) -> Any:
     contents, dtype = argument["contents"], argument["dtype"]
     if contents is None:
-        return {"integers": [0, 1]} if dtype == "bool" else "normal"
+        return {"integers": list(INTEGERS[dtype])} if dtype in INTEGERS else "normal"
     kind = contents["class"]
     return {"constant": lambda: {"constant": contents["value"]},
             "ramp": lambda: {"ramp": [contents["start"], contents["step"]]},

@@ -223,6 +223,11 @@ def tables():
         run(kernels.calling_kernel, Tensor("float32", 64), 2000 + i, Tensor(dtype, len(values), values=values))
 
 
+def steered():
+    from package import kernels
+    run(kernels.steered_kernel, Tensor("int32", 64), Tensor("int32", 64), Tensor("float32", 64), 64)
+
+
 def refused_tuners():
     """Autotuners that ask for more than a capture can give."""
     from package import kernels

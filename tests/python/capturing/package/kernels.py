@@ -143,3 +143,11 @@ def constants_kernel(x_ptr, n, limit, act, out_dtype: tl.constexpr, least: tl.co
     if undefined == undefined:
         x += 2.0
     tl.store(x_ptr + at, x, mask=at < n)
+
+
+@triton.autotune(configs=configs(64), key=["n"])
+@triton.jit
+def steered_kernel(index_ptr, packed_ptr, x_ptr, n, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    packed = tl.load(packed_ptr + place, mask=place < n, other=0)
+    tl.store(x_ptr + tl.load(index_ptr + place), packed.to(tl.float32), mask=place < n)

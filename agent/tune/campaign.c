@@ -1,6 +1,7 @@
 /* The stages of a campaign. */
 #include "agent/tune/campaign.h"
 
+#include "common/base/log.h"
 #include "common/base/numbers.h"
 #include "common/verdict/budget.h"
 
@@ -99,6 +100,20 @@ static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
   return false;
 }
 
+/* Takes another baseline where the old one does not run, and says so. */
+static bool baseline_move(const struct campaign *campaign, struct key_tuning *key,
+                          const struct space_facts *facts) {
+  const struct space *space = campaign->folder->space;
+  cleanup_free char *before = space_config_format(space, key->baseline),
+                    *reason = xstrdup(key->baseline_failure);
+  if (!key_tuning_move_baseline(key, space, facts))
+    return false;
+  cleanup_free char *now = space_config_format(space, key->baseline);
+  log_warning("tune: the config %s does not run here (%s): configs are compared with %s", before,
+              reason, now);
+  return true;
+}
+
 /* Measures a piece of a key. False: the key, or the campaign, has ended. */
 static bool piece_run(struct campaign *campaign, struct key_tuning *key,
                       const struct piece *piece) {
@@ -146,7 +161,7 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key,
     if (campaign->is_broken)
       return false;
   } while (key->baseline_failure && piece->stage == STAGE_SCREEN && !campaign_stopped(campaign) &&
-           key_tuning_move_baseline(key, lease.space, &facts) && objects_prepare(campaign, key));
+           baseline_move(campaign, key, &facts) && objects_prepare(campaign, key));
   if (key->is_ended)
     return false;
 

@@ -12,11 +12,11 @@ static int command_captures(struct options *options) {
 
 static int command_captures_show(struct options *options) {
   static const struct cli_column columns[] = {
-      {"key", "key"},         {"state", "state"},      {"arch", "arch"},
-      {"image", "image"},     {"times", "seen", true}, {"seen", "seen_at"},
-      {"kernel", "kernel"},   {"job", "job", true},    {"proposal", "proposal", true},
-      {"channel", "channel"}, {"refused", "refused"},  {"no job", "not_queued"},
-      {"no winner", "reason"}};
+      {"key", "key"},          {"state", "state"},      {"arch", "arch"},
+      {"image", "image"},      {"times", "seen", true}, {"seen", "seen_at"},
+      {"kernel", "kernel"},    {"job", "job", true},    {"proposal", "proposal", true},
+      {"channel", "channel"},  {"refused", "refused"},  {"no job", "not_queued"},
+      {"no winner", "reason"}, {"triton", "triton"}};
   char *const *id =
       cli_arguments(options, 1, "name one function by its id, as `wavetune captures` prints it");
   if (!id)
@@ -28,12 +28,19 @@ static int command_captures_show(struct options *options) {
   if (!answer)
     return code;
 
-  const json_t *function = json_object_get(answer, "function"), *part;
-  size_t index;
+  const json_t *function = json_object_get(answer, "function"), *part, *launch;
+  const json_t *launches = json_object_get(answer, "launches");
+  size_t index, n = ARRAY_LENGTH(columns) - 1;
   json_array_foreach (json_object_get(function, "parts"), index, part)
     printf("# %s:%s\n%s\n", cli_member(part, "module"), cli_member(part, "qualname"),
            cli_member(part, "text"));
-  cli_print_table(json_object_get(answer, "launches"), columns, ARRAY_LENGTH(columns));
+
+  /* The last column tells keys apart that are the same to people. */
+  json_array_foreach (launches, index, launch)
+    if (!string_equal(cli_member(launch, "triton"),
+                      cli_member(json_array_get(launches, 0), "triton")))
+      n = ARRAY_LENGTH(columns);
+  cli_print_table(launches, columns, n);
   return code;
 }
 

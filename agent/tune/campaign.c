@@ -1,6 +1,7 @@
 /* The stages of a campaign. */
 #include "agent/tune/campaign.h"
 
+#include "common/base/log.h"
 #include "common/base/numbers.h"
 #include "common/verdict/budget.h"
 
@@ -70,6 +71,49 @@ struct piece {
   int64_t device_us;       /* 0: no bound */
 };
 
+/* Gets the objects of the key's listed configs and of the baseline, if there is a build. */
+static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
+  struct error error;
+  if (!campaign->build)
+    return true;
+
+  cleanup_free uint64_t *configs = xcalloc(key->n + 1, sizeof *configs);
+  struct build_request request = {
+      .kernel = campaign->folder->kernel,
+      .key = &key->key,
+      .space = campaign->folder->space,
+      .gpu_name = campaign->device->environment.gpu,
+      .arch = campaign->device->environment.arch,
+      .configs = configs,
+  };
+
+  for (size_t i = key->sorted_from; i < key->n; i++)
+    configs[request.n++] = key->configs[i].config;
+  configs[request.n++] = key->baseline;
+
+  if (key->objects)
+    build_objects_free(TAKE(key->objects));
+  if (build_code_objects(campaign->build, &request, &key->objects, &error))
+    return true;
+
+  key_tuning_fail(key, &error);
+  return false;
+}
+
+/* Takes another baseline where the old one does not run, and says so. */
+static bool baseline_move(const struct campaign *campaign, struct key_tuning *key,
+                          const struct space_facts *facts) {
+  const struct space *space = campaign->folder->space;
+  cleanup_free char *before = space_config_format(space, key->baseline),
+                    *reason = xstrdup(key->baseline_failure);
+  if (!key_tuning_move_baseline(key, space, facts))
+    return false;
+  cleanup_free char *now = space_config_format(space, key->baseline);
+  log_warning("tune: the config %s does not run here (%s): configs are compared with %s", before,
+              reason, now);
+  return true;
+}
+
 /* Measures a piece of a key. False: the key, or the campaign, has ended. */
 static bool piece_run(struct campaign *campaign, struct key_tuning *key,
                       const struct piece *piece) {
@@ -88,7 +132,6 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key,
       .key = key->key,
       .space = campaign->folder->space,
       .configs = configs,
-      .baseline = key->baseline,
       .stage = piece->stage,
       .process = piece->process,
       .seed = (uint64_t)(campaign->terms.seed + piece->process),
@@ -98,20 +141,28 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key,
       .best_ratio = piece->best_ratio,
       .device_us = piece->device_us,
       .budget_us = piece->device_us,
-      .objects = key->objects,
   };
   struct lease_hooks hooks = {
       .context = campaign, .measured = campaign_measured, .stopped = campaign_stopped};
 
+  struct space_facts facts = campaign_space_facts(campaign, key);
   struct error error;
-  int64_t began_ns = clock_monotonic_ns();
-  campaign->current = (size_t)(key - campaign->keys);
-  key->n_leases++;
-  enum lease_end end = lease_execute(campaign->executor, &lease, &hooks, &error);
-  key_tuning_opened(key, piece->stage, campaign->executor->opening_us);
-  key->seconds[piece->stage] += (double)(clock_monotonic_ns() - began_ns) * 1e-9;
-  key->is_spent = key->is_spent || end == LEASE_SPENT;
-  if (campaign->is_broken)
+  enum lease_end end;
+  do {
+    int64_t began_ns = clock_monotonic_ns();
+    lease.baseline = key->baseline;
+    lease.objects = key->objects;
+    campaign->current = (size_t)(key - campaign->keys);
+    key->n_leases++;
+    end = lease_execute(campaign->executor, &lease, &hooks, &error);
+    key_tuning_opened(key, piece->stage, campaign->executor->opening_us);
+    key->seconds[piece->stage] += (double)(clock_monotonic_ns() - began_ns) * 1e-9;
+    key->is_spent = key->is_spent || end == LEASE_SPENT;
+    if (campaign->is_broken)
+      return false;
+  } while (key->baseline_failure && piece->stage == STAGE_SCREEN && !campaign_stopped(campaign) &&
+           baseline_move(campaign, key, &facts) && objects_prepare(campaign, key));
+  if (key->is_ended)
     return false;
 
   bool is_stopped = end == LEASE_STOPPED && campaign_stopped(campaign);
@@ -155,35 +206,6 @@ static bool piece_screen(struct campaign *campaign, struct key_tuning *key, cons
   if (!screen_left(campaign, key, &piece.device_us))
     key->is_spent = true;
   return !key->is_spent && piece_run(campaign, key, &piece) && !key->is_spent;
-}
-
-/* Gets the objects of the key's listed configs and of the baseline, if there is a build. */
-static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
-  struct error error;
-  if (!campaign->build)
-    return true;
-
-  cleanup_free uint64_t *configs = xcalloc(key->n + 1, sizeof *configs);
-  struct build_request request = {
-      .kernel = campaign->folder->kernel,
-      .key = &key->key,
-      .space = campaign->folder->space,
-      .gpu_name = campaign->device->environment.gpu,
-      .arch = campaign->device->environment.arch,
-      .configs = configs,
-  };
-
-  for (size_t i = key->sorted_from; i < key->n; i++)
-    configs[request.n++] = key->configs[i].config;
-  configs[request.n++] = key->baseline;
-
-  if (key->objects)
-    build_objects_free(TAKE(key->objects));
-  if (build_code_objects(campaign->build, &request, &key->objects, &error))
-    return true;
-
-  key_tuning_fail(key, &error);
-  return false;
 }
 
 static size_t warm_starts_of(const struct campaign *campaign, const struct key_tuning *key,

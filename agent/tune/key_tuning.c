@@ -106,6 +106,29 @@ bool key_tuning_find_baseline(struct key_tuning *tuning, const struct space *spa
   return step == SPACE_POINT || (step == SPACE_END && no_config_is_valid(error));
 }
 
+bool key_tuning_move_baseline(struct key_tuning *tuning, const struct space *space,
+                              const struct space_facts *facts) {
+  cleanup_space_iterator struct space_iterator *iterator = NULL;
+  bool was_default = space->has_default && tuning->baseline == space->default_ordinal;
+  struct error ignored;
+  uint64_t config;
+  if (!outcome_does_not_run(tuning->baseline_outcome) || key_tuning_best(tuning) ||
+      tuning->n_baselines == BASELINES_MAX ||
+      !space_iterator_new(space, facts, SPACE_STEP_LIMIT_DEFAULT, &iterator, &ignored))
+    return false;
+
+  while (space_iterator_next(iterator, &config, &ignored) == SPACE_POINT) {
+    bool is_default = space->has_default && config == space->default_ordinal;
+    if (is_default || (!was_default && config <= tuning->baseline))
+      continue;
+    tuning->baseline = config;
+    tuning->n_baselines++;
+    free(TAKE(tuning->baseline_failure));
+    return true;
+  }
+  return false;
+}
+
 void key_tuning_add(struct key_tuning *tuning, const uint64_t *configs, size_t n) {
   tuning->sorted_from = tuning->n;
   for (size_t i = 0; i < n; i++)
@@ -174,6 +197,7 @@ bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
   if (measurement->baseline_failed) {
     free(tuning->baseline_failure);
     tuning->baseline_failure = xstrdup(measurement->detail);
+    tuning->baseline_outcome = measurement->outcome;
     agreement_facts_add(&tuning->baseline_agreement, measurement->conditions);
     return false;
   }

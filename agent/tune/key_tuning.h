@@ -45,6 +45,7 @@ struct key_tuning {
   struct key key;
   char *job; /* a text that identifies kernel and key */
   uint64_t baseline;
+  int64_t n_baselines; /* that did not run, before this one */
   size_t n, capacity;
   struct key_config *configs; /* rising from index `sorted_from` on */
   size_t sorted_from;         /* where the last batch of a search begins; 0 once it has ended */
@@ -62,6 +63,7 @@ struct key_tuning {
   struct key_code *codes;        /* of the finals */
   char *examples[OUTCOME_COUNT]; /* why the first config with this outcome has it */
   char *baseline_failure, *finalist_failure;
+  enum outcome baseline_outcome;             /* of that failure */
   struct agreement_facts baseline_agreement; /* as its failure stated it */
   char *disagreement;                        /* why the first config disagrees; NULL: none does */
   char *failure;                             /* why there is no winner; NULL: there may be one */
@@ -86,6 +88,11 @@ must_check bool key_tuning_list(struct key_tuning *tuning, const struct space *s
 /* The baseline alone, for a space that is searched. */
 must_check bool key_tuning_find_baseline(struct key_tuning *tuning, const struct space *space,
                                          const struct space_facts *facts, struct error *error);
+
+/* After a failure of the baseline: takes the next valid config, if the old one does not run and
+ * nothing was measured yet. */
+must_check bool key_tuning_move_baseline(struct key_tuning *tuning, const struct space *space,
+                                         const struct space_facts *facts);
 
 /* Adds a batch of a search; earlier batches are measured. */
 void key_tuning_add(struct key_tuning *tuning, const uint64_t *configs, size_t n);

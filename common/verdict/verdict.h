@@ -73,6 +73,12 @@ enum stage { STAGES(X) STAGE_COUNT };
 extern const char *const outcome_names[];
 extern const char *const stage_names[];
 const char *outcome_name(enum outcome outcome);
+/* Of a baseline: it does not compile, fit or run, so another config may be it. One that hangs, or
+ * computes what the reference does not, is a fault that its author must see. */
+static inline bool outcome_does_not_run(enum outcome outcome) {
+  return outcome == OUTCOME_COMPILE || outcome == OUTCOME_CONSTRAINTS || outcome == OUTCOME_RUNTIME;
+}
+#define BASELINES_MAX 64 /* of a job; each costs a lease in which nothing is measured */
 const char *stage_name(enum stage stage);
 
 /* False for any other text, and for NULL. */

@@ -210,6 +210,7 @@ CaptureLaunch = TypedDict("CaptureLaunch", {
     "seen_at": Union["Time", None],
     "seen": Union[int, None],
     "arch": Union[str, None],
+    "triton": Union[str, None],
     "image": Union[str, None],
     "refused": str,
     "build": "Digest",

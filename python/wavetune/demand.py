@@ -348,23 +348,17 @@ def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
             "regime": more.get("regime") or variables.get("WAVETUNE_REGIME"), "interval_s": more.get("interval_s", INTERVAL_S)}
 
 
-def main(argv: list[str]) -> None:
+def main(argv: list[str]) -> int:
     """Runs a script or a module as python3 would, watched."""
-    import runpy
     if not argv or argv[0] == "-m" and len(argv) < 2:
         print("usage: python3 -m wavetune.demand SCRIPT|-m MODULE ARGUMENT…", file=sys.stderr)
-        raise SystemExit(2)
+        return 2
     if os.environ.get("WAVETUNE_DEMAND") != "0":
         from wavetune.demand import watch as watch_imported  # this module is __main__, the program may import it again
         watch_imported()
-    if argv[0] == "-m":
-        sys.argv = argv[1:]
-        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv = argv
-        sys.path.insert(0, os.path.dirname(os.path.abspath(argv[0])))
-        runpy.run_path(argv[0], run_name="__main__")
+    from .running import execute
+    return execute("wavetune.demand", argv)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -202,7 +202,7 @@ static struct db_rows *function_find(struct worker *worker, struct request *requ
 struct capture_launch {
   int64_t id, seen, job, proposal;
   json_t *key;
-  char *state, *arch, *image, *refused, *not_queued, *reason, *channel, *seen_at;
+  char *state, *arch, *triton, *image, *refused, *not_queued, *reason, *channel, *seen_at;
   struct digest build, kernel;
 };
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_launch, member, __VA_ARGS__)
@@ -216,6 +216,7 @@ static const struct field launch_fields[] = {
     FIELD(TIME, seen_at, FIELD_ANSWER),
     FIELD(INTEGER, seen, FIELD_ANSWER, .about = "how often it was posted"),
     FIELD(TEXT, arch, FIELD_ANSWER),
+    FIELD(TEXT, triton, FIELD_ANSWER, .about = "the version in the program"),
     FIELD(TEXT, image, FIELD_ANSWER, .about = "empty where the program did not know it"),
     FIELD(TEXT, refused, FIELD_ANSWER | FIELD_OMITTED),
     FIELD(DIGEST, build, FIELD_ANSWER | FIELD_OMITTED),

@@ -93,6 +93,12 @@ must_check bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n
                             const struct author *author, const struct audit_row *note,
                             size_t *ret_cancelled, struct error *error);
 
+/* Gives a job whose baseline does not compile, fit or run the next one, unless something was
+ * measured already: the default after an earlier winner, then the valid configs in their order.
+ * *ret_moved: whether the job has another baseline now. */
+must_check bool job_move_baseline(struct worker *worker, int64_t job, uint64_t failed,
+                                  const char *reason, bool *ret_moved, struct error *error);
+
 /* Ends a running job as done, without a winner: its configs disagree (common/verdict/agreement.h).
  * Stores which do. With `at`, only in this stage and round. *ret_ended: whether this call ended
  * it. */

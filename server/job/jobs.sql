@@ -92,6 +92,52 @@ FROM (
     LIMIT :limit
 ) ready;
 
+-- may_change: nothing was measured yet, and there were fewer than `most` baselines.
+-- name: job_baseline
+SELECT j.baseline <> :baseline::bigint AS is_changed,
+    j.state = 'running' AND j.stage = 'screen'
+        AND NOT EXISTS (SELECT
+                        FROM measurements m
+                        WHERE m.job_id = j.id AND NOT m.late AND m.outcome = 'correct')
+        AND (SELECT count(*)
+             FROM job_events v
+             WHERE v.job_id = j.id AND v.kind = 'stage'
+               AND v.detail ->> 'baseline_before' IS NOT NULL) < :most::bigint AS may_change,
+    s.space::json AS space, j.key, e.identity AS environment, e.hardware_digest, j.kernel,
+    j.build, j.device_class, j.baseline_from, j.default_config
+FROM jobs j
+JOIN spaces s ON s.digest = j.space_digest
+JOIN environments e ON e.id = j.environment_id
+WHERE j.id = :job::bigint;
+
+-- name: job_leases_lock
+SELECT id, state
+FROM leases
+WHERE job_id = :job::bigint AND state IN ('open', 'held')
+ORDER BY id
+FOR UPDATE;
+
+-- A post of a measurement locks its lease first, so none is stored meanwhile.
+-- name: job_change_baseline
+WITH changed AS (
+    UPDATE jobs j
+    SET baseline = :baseline::bigint,
+        baseline_from = :baseline_from::text,
+        default_config = :default_config::bigint,
+        events = events + 1
+    WHERE id = :job::bigint
+      AND baseline = :failed::bigint
+      AND state = 'running' AND stage = 'screen'
+      AND NOT EXISTS (SELECT
+                      FROM measurements m
+                      WHERE m.job_id = j.id AND NOT m.late AND m.outcome = 'correct')
+    RETURNING id, events
+)
+INSERT INTO job_events (job_id, event, kind, detail)
+SELECT id, events, 'stage', :detail::json
+FROM changed
+RETURNING job_id;
+
 -- name: job_store_winner
 INSERT INTO winners (job_id, config, config_values, verdict, agreement, interpreted, others)
 VALUES (:job, :config, :config_values::json, :verdict::json, :agreement, :interpreted::boolean,

@@ -92,11 +92,12 @@ void results_release(struct results *results) {
   record_release(&results_record, results);
 }
 
-const char *results_baseline_failure(const struct results *results, int64_t baseline) {
+const struct measurement *results_baseline_failure(const struct results *results,
+                                                   int64_t baseline) {
   for (size_t i = 0; i < results->measurements.n; i++) {
     const struct measurement *measurement = RESULTS_MEASUREMENT(results, i);
     if (results->posted[i].baseline_failure != BASELINE_WORKED && measurement->config == baseline)
-      return measurement->detail;
+      return measurement;
   }
 
   return NULL;
@@ -123,10 +124,13 @@ static const struct known_measurement *known_find(const struct known_measurement
   return NULL;
 }
 
-/* Refuses a measurement that is not of the lease. Any lease may report that the baseline failed. */
+/* Refuses a measurement that is not of the lease. Any lease may report that the baseline failed; a
+ * lease that is not held any more may mean an earlier one. */
 static bool is_leased(const struct measurement *measurement, enum baseline_failure failure,
-                      const struct posted_lease *lease, const char *at, struct error *error) {
-  bool is_baseline = measurement->config == lease->baseline;
+                      const struct posted_lease *lease, bool is_late, const char *at,
+                      struct error *error) {
+  bool is_baseline =
+      measurement->config == lease->baseline || (failure == BASELINE_FAILED && is_late);
   if (failure == BASELINE_FAILED && !is_baseline)
     return error_at(error, at,
                     "\"baseline_failed\" of config %lld; the job's baseline is config %lld",
@@ -157,6 +161,7 @@ static bool is_refused(const struct results *results, const struct posted_lease 
                        const struct known_measurement *known, size_t n_known,
                        struct judgement *judgement) {
   size_t n = results->measurements.n;
+  bool is_late = lease->state != LEASE_HELD || lease->epoch != results->epoch;
   char at[JSON_POINTER_SIZE];
   for (size_t i = 0; i < n; i++) {
     int64_t seq = RESULTS_MEASUREMENT(results, i)->seq;
@@ -173,7 +178,8 @@ static bool is_refused(const struct results *results, const struct posted_lease 
 
   for (size_t i = 0; i < n; i++)
     if (!is_leased(RESULTS_MEASUREMENT(results, i), results->posted[i].baseline_failure, lease,
-                   json_pointer_index(at, sizeof at, "/measurements", i), &judgement->refusal)) {
+                   is_late, json_pointer_index(at, sizeof at, "/measurements", i),
+                   &judgement->refusal)) {
       judgement->verdict = POST_OUTSIDE;
       return true;
     }

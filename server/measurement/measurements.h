@@ -40,8 +40,8 @@ must_check bool results_parse(const json_t *json, struct results *ret, struct er
 void results_release(struct results *results);
 #define cleanup_results __attribute__((cleanup(results_release)))
 
-/* Why the job's baseline could not be measured (borrowed); NULL: no failure was reported. */
-const char *results_baseline_failure(const struct results *results, int64_t baseline);
+/* How the job's baseline failed (borrowed); NULL: no failure was reported. */
+const struct measurement *results_baseline_failure(const struct results *results, int64_t baseline);
 /* Whether that failure is that it disagrees, and *ret_reason with what. */
 must_check bool results_baseline_disagrees(const struct results *results, int64_t baseline,
                                            struct error *ret_reason);

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 
 TESTS = ("closure", "restore", "ways_in", "code", "launchers", "pack", "deployment", "record", "decorator", "capture", "contents",
-         "loop", "interpret")
+         "loop", "interpret", "unharmed")
 
 
 def run(version, name):
@@ -16,7 +16,7 @@ def run(version, name):
         reason = python.parents[1].with_name(f"triton-{version}.reason")
         pytest.skip(reason.read_text().strip() if reason.exists() else f"tests/python-env.sh makes {python.parents[1]}")
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "PYTEST_"))}
-    own.update(PYTHONPATH=str(ROOT / "python"), PYTHONDONTWRITEBYTECODE="1")
+    own.update(PYTHONPATH=str(ROOT / "python"), PYTHONDONTWRITEBYTECODE="1", UNHARMED_COUNT="60")
     argv = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", ROOT / f"tests/python/test_{name}.py"]
     done = subprocess.run(argv, env=own, capture_output=True, text=True, timeout=600)
     if done.returncode == 5:  # all of it is skipped

@@ -12,9 +12,10 @@ import triton
 from triton.backends.compiler import GPUTarget
 
 TARGETS = {"gfx942": GPUTarget("hip", "gfx942", 64), "sm_90": GPUTarget("cuda", 90, 32)}
-SIZES = {"torch.float32": 4, "torch.float16": 2, "torch.int32": 4, "torch.int64": 8, "torch.bool": 1,
-         "torch.float8_e4m3fn": 1}
-CODES = {"torch.int32": "i", "torch.int64": "q", "torch.bool": "b"}
+SIZES = {"torch.float64": 8, "torch.float32": 4, "torch.float16": 2, "torch.bfloat16": 2, "torch.int8": 1, "torch.uint8": 1,
+         "torch.int16": 2, "torch.int32": 4, "torch.int64": 8, "torch.bool": 1, "torch.float8_e4m3fn": 1, "torch.float8_e5m2": 1,
+         "torch.float8_e4m3fnuz": 1, "torch.float8_e5m2fnuz": 1}
+CODES = {"torch.int8": "b", "torch.uint8": "B", "torch.int16": "h", "torch.int32": "i", "torch.int64": "q", "torch.bool": "b"}
 
 
 class Dtype:

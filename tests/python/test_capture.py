@@ -2,6 +2,7 @@
 program."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -363,6 +364,37 @@ def test_functions_that_are_named_are_recorded_without_an_autotuner(cache, tmp_p
     assert [argument["name"] for argument in one["arguments"]] == ["x_ptr", "n", "D", "BLOCK"]
     (function,) = [one for one in folder(tmp_path)["functions"] if one["name"].endswith("plain_kernel")]
     assert function["autotune"] is None and function["heuristics"] == []
+
+
+def test_launches_are_recorded_without_a_gpu_as_the_documentation_says(cache, tmp_path):
+    documented, = re.findall("```python\n(.*?)```", (ROOT / "docs/capture.md").read_text(), re.DOTALL)
+    kernel = """
+import triton
+import triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"])
+@triton.jit
+def kernel(y_ptr, x_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n), mask=offsets < n)
+"""
+    (tmp_path / "mine.py").write_text(kernel + documented)
+    own = environment(cache, WAVETUNE_CAPTURE="source", WAVETUNE_CAPTURE_TO=str(tmp_path / "captures"), WAVETUNE_ON_MISS="first",
+                      WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": "gfx942"}))
+    own["PYTHONPATH"] += f":{ROOT / 'tests/python'}"
+    done = subprocess.run([sys.executable, "-m", "wavetune", "run", tmp_path / "mine.py"], env=own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (launch,) = folder(tmp_path / "captures")["launches"]
+    assert (launch["environment"]["arch"], launch["key"][0], launch["refused"]) == ("gfx942", "4096", [])
+    assert [one["dtype"] for one in launch["arguments"] if one["kind"] == "tensor"] == ["bfloat16"] * 2
+
+
+def test_a_pattern_that_meets_no_function_is_named(cache, tmp_path):
+    log = tmp_path / "log"
+    program("plain", cache=cache, to=tmp_path / "captures", WAVETUNE_LOG=str(log),
+            WAVETUNE_CAPTURE_FUNCTIONS="plain_kernel, package.kernels:plain_*")
+    (line,) = [line for line in log.read_text().splitlines() if "WAVETUNE_CAPTURE_FUNCTIONS" in line]
+    assert "plain_kernel met no function; names are MODULE:FUNCTION" in line
 
 
 @pytest.mark.parametrize("mode", ["off", "shapes", "", "everything"])

@@ -6,6 +6,7 @@ import os
 
 import pytest
 import triton
+from conftest import ROOT
 from contract_server import ENVIRONMENT, Contract, canonical, document
 from starting import LAST, MIDDLE, UNTOUCHED, choices, closures, essence, python, tuned
 
@@ -220,3 +221,33 @@ def test_a_pinned_release_is_the_only_one_that_counts(server, cache, tmp_path):
     assert essence(report) == UNTOUCHED and server.asked("POST", "/v1/choices") == []
     (report,) = tuned(4096, cache=tmp_path / "3", server=server, WAVETUNE_RELEASE="newest")
     assert essence(report) == UNTOUCHED and len(server.asked("GET")) == 1
+
+
+FAILING = """import json, sys, triton, standin, wavetune.auto
+driver = standin.Driver()
+standin.use(driver)
+import triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (4096, 2048, 512, 256)], key=["n"])
+@triton.jit
+def kernel(y_ptr, n, BLOCK: tl.constexpr, MOST: tl.constexpr):
+    tl.static_assert(BLOCK <= MOST)
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, offsets, mask=offsets < n)
+
+for n, most in ((8, 1000), (9, 4096), (9, 256), (10, 1)):
+    try:
+        kernel.run(standin.Tensor("int32", 16), n, MOST=most, grid=(1,), warmup=True)
+        print(json.dumps(kernel.best_config.kwargs["BLOCK"]))
+    except triton.CompilationError as error:
+        print(json.dumps(type(error).__name__))
+"""
+
+
+@pytest.mark.parametrize("policy, used", [("first", [512, 4096, 256]), ("tune", [512, 4096, "CompileTimeAssertionFailure"])])
+def test_on_miss_first_takes_the_first_config_that_compiles(cache, tmp_path, policy, used):
+    """Also where another launch of the key needs other code. Where none compiles the program's own exception is raised."""
+    (tmp_path / "program.py").write_text(FAILING.replace("standin.Driver()", "standin.Driver(first_wins=True)"))
+    found = python(tmp_path / "program.py", cache=cache, WAVETUNE_CACHE=str(tmp_path), WAVETUNE_ON_MISS=policy, COMPILE_ALL="1",
+                   PYTHONPATH=f"{ROOT / 'python'}:{ROOT / 'tests/python'}")
+    assert found == [*used, "CompileTimeAssertionFailure"]

@@ -1,6 +1,7 @@
 """Every way in gives a program its choices; forks, other listeners and other processes do not disturb it."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 import triton
 from conftest import ROOT, TUNED
 from contract_server import TOKEN, Contract, document
+from packaging.specifiers import SpecifierSet
 from starting import LAST, UNTOUCHED, choices, environment, essence, python, tuned
 
 CHOSEN = [512, 4]
@@ -129,6 +131,48 @@ def test_run_starts_a_module_and_keeps_arguments_and_exit_status(server, cache, 
         assert (done.returncode, done.stdout, done.stderr) == (7, b"", b"")
     done = subprocess.run([sys.executable, "-m", "wavetune", "run"], env=own, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("usage: ")
+
+
+def test_run_says_in_a_sentence_that_there_is_no_such_program(cache, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/__init__.py").write_text("import nosuch\n")
+    own = environment(cache)
+    own["PYTHONPATH"] += f":{tmp_path}"
+    for how, word in ((["nosuch.py"], "nosuch.py: No such file"), ([str(tmp_path / "folder")], "__main__.py: No such file"),
+                      (["-m", "nosuch"], "no module nosuch"), (["-m", "nosuch.sub"], "no module nosuch.sub"),
+                      (["-m", "json"], "no module json that can be run")):
+        for command in ("wavetune", "wavetune.demand"):
+            argv = [sys.executable, "-m", *(["wavetune", "run"] if command == "wavetune" else [command]), *how]
+            done = subprocess.run(argv, env={**own, "WAVETUNE_DEMAND": "0"}, capture_output=True, text=True)
+            assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1, done
+    done = subprocess.run([sys.executable, "-m", "wavetune", "run", "-m", "broken"], env=own, capture_output=True, text=True)
+    assert done.returncode == 1 and "No module named 'nosuch'" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["def f():\n    raise ValueError('mine')\nf()\n", "x = = 1\n", "import sys\nsys.exit('a reason')\n",
+                                  "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise RuntimeError('two') from e\n",
+                                  "import sys\nsys.excepthook = lambda *_: print('hooked')\n1 / 0\n", "raise KeyboardInterrupt\n"])
+def test_a_program_that_fails_prints_what_python_prints(cache, tmp_path, text):
+    (tmp_path / "failing.py").write_text(text)
+    own = environment(cache)
+    own["PYTHONPATH"] += f":{tmp_path}"
+    for how in ([str(tmp_path / "failing.py")], ["-m", "failing"]):
+        alone, with_ours = (subprocess.run([sys.executable, *before, *how], env=own, capture_output=True, text=True)
+                            for before in ([], ["-m", "wavetune", "run"]))
+
+        def said(done):
+            """Without the frames with which Python's own `-m` begins."""
+            lines = [line for line in done.stderr.splitlines() if "<frozen " not in line and "/runpy.py" not in line]
+            return [line for line in lines if "SyntaxError" not in done.stderr or "Traceback" not in line]
+        assert (with_ours.returncode, with_ours.stdout, said(with_ours)) == (alone.returncode, alone.stdout, said(alone)), how
+
+
+@pytest.mark.parametrize("version", ["3.3.1", triton.__version__, "3.9.0"])
+def test_the_extra_pack_takes_each_triton_that_pack_supports(version):
+    text = (ROOT / "python/pyproject.toml").read_text()
+    wanted = SpecifierSet(re.search('pack = .*"triton([^;]*);', text)[1])
+    assert version in wanted and "3.10.0" not in wanted
 
 
 def test_the_decorator_stands_in_the_place_of_tritons(server, cache, tmp_path):

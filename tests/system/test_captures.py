@@ -258,6 +258,10 @@ def test_the_command_line_lists_shows_and_removes(server, tokens):
     own, = json.loads(wavetune(server, "captures", "--json").stdout)
     shown = wavetune(server, "captures", "show", own["id"]).stdout
     assert "# package.module:f\ndef f(): pass\n" in shown and '{"n":128}' in shown and "it has a hook" in shown
+    assert "TRITON" not in shown.upper(), "it is the same for all keys"
+    post(server, tokens["demand"], [function()], [launch(triton="3.9.0", environment={**ENVIRONMENT, "triton": "3.9.0"})])
+    shown = wavetune(server, "captures", "show", own["id"]).stdout
+    assert "TRITON" in shown.upper() and "3.6.0" in shown and "3.9.0" in shown
     assert wavetune(server, "captures", "remove", own["id"]).stdout.startswith("removed")
     assert wavetune(server, "captures", "remove", own["id"], check=False).returncode == 4
     assert wavetune(server, "captures", "show", check=False).returncode == 2

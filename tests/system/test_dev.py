@@ -89,6 +89,18 @@ def test_dev_prints_what_a_shell_needs_and_ctrl_c_stops_it_and_its_postgres(plac
         dev.request("/healthz")
 
 
+def test_the_first_command_of_start_tuned_makes_a_token_at_dev(place, tmp_path):
+    dev = Dev(place / "a", tmp_path)
+    facts = dev.ready()
+    text = (harness.SOURCE / "docs/start-tuned.md").read_text()
+    command = re.search("```sh\n(.*)\n```", text)[1].split()
+    done = subprocess.run([BUILD / command[0], *command[1:]], capture_output=True, text=True,
+                          env={**os.environ, "WAVETUNE_URL": facts["url"], "WAVETUNE_TOKEN": facts["token"]})
+    assert done.returncode == 0, done.stderr
+    assert get(facts["url"], "/v1/choices?gpu=x", done.stdout.split()[-1]).status != 401
+    assert dev.interrupt() == 0
+
+
 def test_a_second_dev_in_a_folder_in_use_is_refused_and_leaves_the_first_running(place, tmp_path):
     dev = Dev(place / "a", tmp_path)
     token = dev.ready()["token"]

@@ -134,7 +134,7 @@ def test_a_listed_job_has_the_members_of_a_single_one_except_space_and_verdict(s
 
 def test_a_job_whose_failure_was_not_committed_runs_on_and_is_not_counted(server, hands, submit, postgres, database):  # noqa: F811
     job, hand = submit(SMALL), hands("a")
-    lease, failure = hand.pull().json, {"configs": [0], "done": False, "outcomes": {0: "runtime"}, "baseline_failed": [0]}
+    lease, failure = hand.pull().json, {"configs": [0], "done": False, "outcomes": {0: "correctness"}, "baseline_failed": [0]}
     with commits_refused(postgres, database, "jobs", "new.state = 'failed'"):
         assert hand.post(lease, **failure).status == 200
         assert server.get(f"/v1/jobs/{job}")["state"] == "running"

@@ -172,21 +172,73 @@ def test_a_reason_is_forgotten_when_the_configs_are_measured_and_those_of_other_
     assert (summary["state"], summary["measured"], summary["handed_back"]) == ("done", 3, None)
 
 
+FITS_NOT = "needs 279552 bytes of shared memory, the device has 232448"
+
+
+def fail_baseline(hand, lease, outcome, detail, done=True):
+    """As an agent does: it reports the baseline, and that it measures nothing else."""
+    config = lease["baseline"]
+    return hand.post(lease, configs=[config], done=done, outcomes={config: outcome}, detail=detail, baseline_failed=[config])
+
+
+@pytest.mark.parametrize("outcome", ["compile", "constraints", "runtime"])
+def test_the_first_config_that_runs_is_the_baseline(server, hands, submit, outcome):
+    """The default does not run, nor does the first config; what another device measures with the old baseline is late."""
+    hand, other = hands("hand"), hands("other")
+    job = submit({**LARGE, "default": {"A": 5}})
+    lease, elsewhere = hand.pull().json, other.pull().json
+    assert lease["baseline"] == elsewhere["baseline"] == 5
+    assert fail_baseline(hand, lease, outcome, FITS_NOT).status == 200
+    assert other.renew(elsewhere).status == 409 and other.post(elsewhere).status == 409
+    assert fail_baseline(other, elsewhere, outcome, FITS_NOT).status == 409
+    summary = server.get(f"/v1/jobs/{job}")
+    assert (summary["state"], summary["baseline"], summary["baseline_from"]) == ("running", 0, "first")
+    (event,) = [one for one in server.get(f"/v1/jobs/{job}/events")["items"] if "baseline" in one["detail"]]
+    assert event["detail"] == {"stage": "screen", "baseline": 0, "baseline_before": 5, "reason": FITS_NOT}
+    assert fail_baseline(hand, hand.pull().json, outcome, FITS_NOT).status == 200
+    lease = hand.pull().json
+    assert lease["baseline"] == 1
+    assert hand.post(lease, outcomes={0: outcome, 5: outcome}, ratios={3: 0.5}).status == 200
+    hand.work(outcomes={0: outcome, 5: outcome}, ratios={3: 0.5})
+    summary = server.get(f"/v1/jobs/{job}")
+    assert summary["state"] == "done" and summary["winner"]["config"] == 3 and summary["baseline"] == 1
+
+
+def test_a_job_of_which_no_config_runs_fails_with_the_last_ones_reason(server, hands, submit):
+    hand, job = hands("hand"), submit(SMALL)
+    reasons = []
+    while (answer := hand.pull()).status == 200:
+        reasons.append(f"config {answer.json['baseline']} does not fit")
+        fail_baseline(hand, answer.json, "constraints", reasons[-1])
+    summary = server.get(f"/v1/jobs/{job}")
+    assert summary["state"] == "failed" and reasons == [f"config {i} does not fit" for i in range(3)]
+    assert summary["reason"] == reasons[-1]
+
+
+def test_a_baseline_that_fails_after_something_was_measured_stays_the_baseline(server, hands, submit):
+    hand, other, job = hands("hand"), hands("other"), submit(LARGE)
+    lease, elsewhere = hand.pull().json, other.pull().json
+    assert hand.post(lease).status == 200
+    fail_baseline(other, elsewhere, "runtime", "it crashed")
+    summary = server.get(f"/v1/jobs/{job}")
+    assert (summary["state"], summary["reason"], summary["baseline"]) == ("failed", "it crashed", 0)
+
+
 def test_a_job_whose_baseline_fails_fails_with_the_baselines_error(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE)
     lease = hand.pull().json
-    hand.post(lease, configs=[0], done=False, outcomes={0: "runtime"}, detail="it crashed", baseline_failed=[0])
+    hand.post(lease, configs=[0], done=False, outcomes={0: "correctness"}, detail="it is wrong", baseline_failed=[0])
     summary = server.get(f"/v1/jobs/{job}")
-    assert (summary["state"], summary["reason"]) == ("failed", "it crashed")
+    assert (summary["state"], summary["reason"]) == ("failed", "it is wrong")
     assert hand.pull().status == 204
     assert hand.renew(lease).status == 409
 
 
 def test_an_older_agent_reports_a_failed_baseline_in_its_detail(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE)
-    hand.post(hand.pull().json, configs=[0], done=False, outcomes={0: "runtime"}, detail="baseline: it crashed")
+    hand.post(hand.pull().json, configs=[0], done=False, outcomes={0: "correctness"}, detail="baseline: it is wrong")
     summary = server.get(f"/v1/jobs/{job}")
-    assert (summary["state"], summary["reason"]) == ("failed", "baseline: it crashed")
+    assert (summary["state"], summary["reason"]) == ("failed", "baseline: it is wrong")
 
 
 def test_a_job_outlives_a_config_that_fails_in_a_file_called_baseline(server, hands, submit):

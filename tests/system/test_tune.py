@@ -425,14 +425,26 @@ def test_a_build_is_for_kernels_that_need_one_and_for_no_other(tmp_path):
         assert done.returncode == 2 and word in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("search", [(), ("--search", "random")])
+def test_the_first_config_that_runs_is_the_baseline_where_the_default_does_not(tmp_path, search):
+    folder = tmp_path / "kernel"
+    shutil.copytree(harness.MISBEHAVING, folder)
+    (folder / "space.json").write_text(json.dumps({"parameters": {"MODE": ["no_compile", "crash", "good", "slow"]}, "default": {"MODE": "crash"}}))
+    done = tune(folder, "n=1000", tmp_path / "state", *search, "--json")
+    assert done.returncode == 0, done.stderr
+    line = json.loads(done.stdout.splitlines()[0])
+    assert line["winner"]["config_values"] == {"MODE": "good"} and line["baseline"] == 2
+    assert done.stderr.count("does not run") == 2 and "killed by signal 11" in done.stderr
+
+
 def test_a_default_that_does_not_work_is_reported(tmp_path):
     folder = tmp_path / "kernel"
     shutil.copytree(harness.MISBEHAVING, folder)
     space = json.loads((folder / "space.json").read_text())
-    space["default"] = {"MODE": "crash"}
+    space["default"] = {"MODE": "wrong"}
     (folder / "space.json").write_text(json.dumps(space))
     done = tune(folder, "n=1000", tmp_path / "state")
-    assert done.returncode == 1 and "baseline: killed by signal 11" in done.stderr
+    assert done.returncode == 1 and "baseline: y[" in done.stderr
     space["conditions"] = ["MODE == 'good'"]
     (folder / "space.json").write_text(json.dumps(space))
     for search in ((), ("--search", "random")):

@@ -256,6 +256,17 @@ def apply_poison(w):
 
 
 @transaction
+def move_baseline(w):
+    """Of the queued job, which `begin` starts and of which nothing is measured."""
+    rows = yield "job_leases_lock", {"job": w.queued}
+    changed = yield "job_change_baseline", {"job": w.queued, "failed": 0, "baseline": 1, "baseline_from": "first", "default_config": None,
+                                            "detail": "{}"}
+    if changed and rows:
+        yield "lease_change_state", changes(*({"lease": row["id"], "from_state": row["state"], "to_state": "open", "fruitless_less": 1}
+                                              for row in rows))
+
+
+@transaction
 def set_apart(w):
     row, = yield "lease_lock", {"lease": w.open}
     one = f"{{[{w.open_configs[0]},{w.open_configs[0] + 1})}}"

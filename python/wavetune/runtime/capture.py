@@ -55,6 +55,7 @@ class Recorder:
         self.settings, self.wire = settings, wire
         self.is_raw = settings.capture == "raw"
         self.folder = settings.capture_to
+        self.unmet = set(settings.capture_functions)  # patterns that no function has met
         self.image = settings.stated_image or (digest(settings.identity()) if settings.identity() else None)
         self._reset()
         atexit.register(self.stop)
@@ -205,6 +206,9 @@ class Recorder:
 
     def stop(self) -> None:
         """Writes what is left, in at most LAST_S; the rest is lost and counted."""
+        unmet, self.unmet = self.unmet, set()
+        for pattern in sorted(unmet):
+            log(f"WAVETUNE_CAPTURE_FUNCTIONS: {pattern[:200]} met no function; names are MODULE:FUNCTION, and * stands for any text")
         with self._condition:
             self._is_ended = True
             self._condition.notify_all()
@@ -473,7 +477,9 @@ def _patch(module: Any, recorder: Recorder) -> None:
     def consider(jit: Any) -> None:
         try:
             name = function_name(jit)
-            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+            met = [pattern for pattern in patterns if fnmatch.fnmatchcase(name, pattern)]
+            recorder.unmet.difference_update(met)
+            if met:
                 _watch(jit, recorder)
         except Exception as error:
             restore.surprised("a function to capture", error)

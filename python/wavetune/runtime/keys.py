@@ -57,7 +57,10 @@ def key_texts(key: Any, is_text: bool = False) -> tuple[str, ...] | None:
     """repr() of each value of the key; None where one has no text that another process would write too."""
     texts = []
     for value in key if isinstance(key, tuple) else (key,):
-        text = repr(keyed(typed(value) if is_text else value))
+        try:
+            text = repr(keyed(typed(value) if is_text else value))
+        except Exception:
+            return None  # of the program's class
         if len(text) > TEXT_MAX or " at 0x" in text:
             return None
         texts.append(text)

@@ -10,6 +10,10 @@ without wavetune: `in` is the dict's own then. On the next miss prune_configs lo
 Where a function leaves out configs by the arguments of a launch (early_config_prune), the choice must be among those that it
 left: prune_configs returns that one alone, and nothing is benchmarked for it.
 
+A config that was chosen and not measured may not compile, fit or run here, where the program's own tuning would have skipped it.
+`run` is watched for that: the launch is repeated with the next config of the policy after what Triton's autotuner skips, and
+after any other exception of a key's first launch with what the program tunes itself. So exceptions are the program's own.
+
 The same for triton_dejavu's Autotuner, whose storage must not see keys that it did not measure.
 """
 
@@ -20,6 +24,7 @@ import math
 import sys
 import threading
 import time
+import types
 import weakref
 from typing import Any, Callable, Sequence
 
@@ -35,15 +40,17 @@ NEAR = 1.02  # of the best time
 NEAR_MAX = 16
 NAME_MAX = 200
 SETTLED = 1000
+# What Triton's autotuner skips a config for; each is raised before the kernel is launched.
+SKIPPED = {"OutOfResources", "CompileTimeAssertionFailure", "PTXASError"}
 _INFINITE = [math.inf] * 3
 
 
 class Miss:
     """A key that is being tuned, or for which one config was chosen after all."""
 
-    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "timings", "seconds", "needs", "keeps")
+    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "timings", "seconds", "needs", "keeps", "refused")
 
-    def __init__(self, texts: Any, stated: Any):
+    def __init__(self, texts: Any, stated: Any, refused: Sequence[Any] = ()):
         self.texts, self.stated = texts, stated
         self.chosen: Any = None  # the config that is to win without being benchmarked
         self.is_hit = False  # counted as one
@@ -52,12 +59,13 @@ class Miss:
         self.seconds = 0.0
         self.needs: dict[int, list[Any]] = {}  # files of Triton's cache, by the id of the config
         self.keeps = False  # whether the autotuner would store what was not measured
+        self.refused = refused  # configs that do not run for the key
 
 
 class Restoring(dict):
     """An autotuner's cache (key to config)."""
 
-    __slots__ = ("tuner", "misses", "on_miss", "looks", "_closure")
+    __slots__ = ("tuner", "misses", "on_miss", "looks", "chosen", "latest", "refused", "own", "_closure")
     is_text = False  # whether keys are str() of their values
     settles = True
 
@@ -67,6 +75,10 @@ class Restoring(dict):
         self.misses: dict[int, Miss] = {}  # by thread
         self.on_miss: str | None = None  # in place of $WAVETUNE_ON_MISS
         self.looks = 0  # without a miss
+        self.chosen: dict[Any, tuple[Any, bool]] = {}  # by key: what was not measured here, and whether it was a hit
+        self.latest: dict[int, Any] = {}  # by thread: the key of the last miss, where a config was chosen for it
+        self.refused: dict[Any, list[Any]] = {}  # by key: what was chosen and does not run here
+        self.own: set[Any] = set()  # keys that the program tunes itself, after such configs
         self._closure: Any = False
 
     def __reduce__(self) -> Any:
@@ -91,13 +103,23 @@ class Restoring(dict):
             miss = self.misses.pop(threading.get_ident(), None)
             if miss is not None and miss.keeps:
                 self.tuner.cache_results = True
+            if miss is not None and miss.chosen is not None and miss.chosen is config:
+                self.choose(key, config, miss.is_hit)
             if miss is not None and miss.texts is not None and miss.chosen is None and miss.timings and _restorer is not None:
                 _restorer.measured(self, miss, config)
         except Exception as error:
             surprised("evidence", error)
 
-    def keep(self, key: Any, config: Any) -> None:
+    def choose(self, key: Any, config: Any, is_hit: bool) -> None:
+        self.chosen[key], self.latest[threading.get_ident()] = (config, is_hit), key
+
+    def keep(self, key: Any, config: Any, is_hit: bool) -> None:
+        self.choose(key, config, is_hit)
         dict.__setitem__(self, key, config)
+
+    def forget(self, key: Any) -> None:
+        for cache in (self, self.tuner.cache):  # the latter: that of wavetune.demand, above this one
+            dict.pop(cache, key, None)
 
     def closure(self) -> str | None:
         if self._closure is False:
@@ -129,13 +151,26 @@ class RestoringDejavu(Restoring):
     def __missing__(self, key: Any) -> Any:
         return self.restored[key]
 
-    def keep(self, key: Any, config: Any) -> None:
+    def keep(self, key: Any, config: Any, is_hit: bool) -> None:
+        self.choose(key, config, is_hit)
         self.restored[key] = config
+
+    def forget(self, key: Any) -> None:
+        super().forget(key)
+        self.restored.pop(key, None)
 
 
 def surprised(what: str, error: BaseException) -> None:
     counters.failures += 1
-    log(f"{what} failed, and the program goes on without: {type(error).__name__}: {str(error)[:200]}")
+    log(f"{what} failed, and the program goes on without: {text_of(error)}")
+
+
+def text_of(error: BaseException) -> str:
+    """An exception in a sentence; its own text is made by code of others, which may fail too."""
+    try:
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    except Exception:
+        return type(error).__name__
 
 
 def cache_of(tuner: Any) -> Restoring | None:
@@ -156,32 +191,40 @@ class Restorer:
         """Whether there is a config for the key now."""
         if self.sender is not None:
             self.sender.counted()
-        texts = keys.key_texts(key, cache.is_text)
+        cache.latest.pop(threading.get_ident(), None)
+        texts, refused = keys.key_texts(key, cache.is_text), cache.refused.get(key, ())
         own = cache.closure() if texts is not None else None
         if own is None:
             counters.misses += 1
             return False
         tuner = cache.tuner
+        if key in cache.own:
+            cache.misses[threading.get_ident()] = Miss(texts, "tune")
+            return False
         choice = self.choices.find(own, texts)
         config = self._fitting(cache, choice)
-        prunes = getattr(tuner, "early_config_prune", None) is not None
+        if config is not None and is_among(config, refused):
+            config = None
+        prunes = getattr(tuner, "early_config_prune", None) is not None or \
+            tuner.prune_configs.__module__ not in MODULES
         if prunes and cache.is_text:
             config = choice = None  # triton_dejavu benchmarks what its prune_configs leaves
-        if config is not None:
+        is_hit = config is not None
+        if is_hit:
             counters.hits += 1
             counters.saved_ms += choice.tuning_ms  # type: ignore[union-attr]
         else:
-            counters.misses += 1
-            config = self._on_miss(cache, own, texts)
+            counters.misses += not refused
+            config = self._on_miss(cache, own, texts, refused, prunes)
             if config is not None and not prunes and captured is not None:  # prune_configs will not be called
                 captured(tuner, texts or (), _running(tuner, "kwargs"), tuner.configs)
 
         if config is not None and not prunes:
-            cache.keep(key, config)
+            cache.keep(key, config, is_hit)
             return True
-        miss = Miss(texts, cache.on_miss or self.settings.on_miss)
+        miss = Miss(texts, cache.on_miss or self.settings.on_miss, refused)
         miss.chosen = config if not cache.is_text else None
-        miss.is_hit = choice is not None and config is not None
+        miss.is_hit = is_hit
         cache.misses[threading.get_ident()] = miss
         return False
 
@@ -194,16 +237,16 @@ class Restorer:
             log(f"a choice for {_name(cache)} is not one config of the program: {str(choice.config)[:200]}")
         return config
 
-    def _on_miss(self, cache: Restoring, own: str, texts: Any) -> Any:
+    def _on_miss(self, cache: Restoring, own: str, texts: Any, refused: Sequence[Any], prunes: bool) -> Any:
         """The config that is used without tuning, by policy."""
         policy, tuner = cache.on_miss or self.settings.on_miss, cache.tuner
         if policy == "nearest":
             for choice in self.choices.nearest(own, texts):
                 config = keys.fitting(tuner.configs, choice.config)
-                if config is not None:
+                if config is not None and not is_among(config, refused):
                     return config
-        if policy == "first" and tuner.early_config_prune is None and tuner.perf_model is None:
-            return tuner.configs[0]
+        if policy == "first" and not prunes and tuner.perf_model is None:
+            return _first(tuner.configs, refused)
         return None  # else prune_configs says which is the first
 
     def measured(self, cache: Restoring, miss: Miss, best: Any) -> None:
@@ -232,6 +275,16 @@ class Restorer:
         if self.sender is not None:
             self.sender.after_fork()
             self.sender.wire.after_fork()
+
+
+def is_among(config: Any, configs: Sequence[Any]) -> bool:
+    """Whether one of the configs is this one; a function that prunes may make new objects each time."""
+    return any(config is one or getattr(config, "pre_hook", None) is getattr(one, "pre_hook", None) and
+               keys.members(config) == keys.members(one) for one in configs)
+
+
+def _first(configs: Sequence[Any], refused: Sequence[Any]) -> Any:
+    return next((config for config in configs if not refused or not is_among(config, refused)), None)
 
 
 def _name(cache: Restoring) -> str:
@@ -265,11 +318,11 @@ def stop() -> None:
 
 
 def patch(module: Any) -> None:
-    """Wraps three functions of the module's Autotuner, once; leaves one that it does not know alone."""
+    """Wraps four functions of the module's Autotuner, once; leaves one that it does not know alone."""
     try:
         tuners = module.Autotuner
-        init, prune, bench = tuners.__init__, tuners.prune_configs, tuners._bench
-        if getattr(init, "is_of_wavetune", False):
+        init, bench, _, _ = tuners.__init__, tuners._bench, tuners.prune_configs, tuners.run
+        if _is_ours(init):
             return
     except AttributeError as error:
         log(f"{module.__name__} is not one that this wavetune knows (python/wavetune/runtime/restore.py, patch): {error}")
@@ -280,22 +333,13 @@ def patch(module: Any) -> None:
         init(tuner, *args, **kwargs)
         adopt(tuner)
 
-    @functools.wraps(prune)
-    def prune_configs(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-        found = prune(tuner, *args, **kwargs)
-        try:
-            return _pruned(tuner, found, args[0] if args else kwargs.get("kwargs"))
-        except Exception as error:
-            surprised("choosing", error)
-            return found
-
     @functools.wraps(bench)
     def _bench(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         cache = cache_of(tuner)
         miss = cache.misses.get(threading.get_ident()) if cache is not None else None
         if miss is None:
             return bench(tuner, *args, **kwargs)
-        if miss.chosen is not None:
+        if miss.chosen is not None and miss.is_pruned:
             return [0.0] * 3 if kwargs.get("config") is miss.chosen else list(_INFINITE)
         started = time.perf_counter()
         start = _restorer.start if _restorer is not None else None
@@ -312,15 +356,109 @@ def patch(module: Any) -> None:
             miss.timings.append((kwargs["config"], float(ms)))
         return timing
 
-    __init__.is_of_wavetune = True  # type: ignore[attr-defined]
-    for name, value in (("__init__", __init__), ("prune_configs", prune_configs), ("_bench", _bench)):
-        _patched.append((tuners, name, getattr(tuners, name)))
-        setattr(tuners, name, value)
+    _wrap(tuners, "__init__", __init__)
+    _wrap(tuners, "_bench", _bench)
     try:
+        _wrap_own(tuners)
         _adopt_existing(tuners)
         _adopt_running()
     except Exception as error:
         surprised("finding autotuners", error)
+
+
+def _is_ours(function: Any) -> bool:
+    return getattr(function, "is_of_wavetune", False)
+
+
+def _wrap(holder: Any, name: str, function: Any) -> None:
+    function.is_of_wavetune = True
+    _patched.append((holder, name, vars(holder)[name]))
+    setattr(holder, name, function)
+
+
+def _wrap_own(kind: Any) -> None:
+    """Wraps what a class of autotuners, or one that it derives from, has of its own in the place of Triton's."""
+    for name, wrapped in (("prune_configs", _wrapped_prune), ("run", _wrapped_run)):
+        holder = next(one for one in kind.__mro__ if name in vars(one))
+        function = vars(holder)[name]
+        if isinstance(function, types.FunctionType) and not _is_ours(function):
+            _wrap(holder, name, wrapped(function))
+
+
+def _wrapped_prune(prune: Any) -> Any:
+    @functools.wraps(prune)
+    def prune_configs(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        found = prune(tuner, *args, **kwargs)
+        if type(tuner).prune_configs is not prune_configs:
+            return found  # to a class that has a word in it
+        if hasattr(found, "__next__"):
+            found = list(found)  # which is read once
+        try:
+            return _pruned(tuner, found, args[0] if args else kwargs.get("kwargs"))
+        except Exception as error:
+            surprised("choosing", error)
+            return found
+
+    return prune_configs
+
+
+def _wrapped_run(run: Any) -> Any:
+    @functools.wraps(run)
+    def watched(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        repeats = 0
+        while True:
+            try:
+                return run(tuner, *args, **kwargs)
+            except BaseException as error:
+                if not _may_repeat(tuner, error, repeats):
+                    raise
+            repeats += 1
+
+    return watched
+
+
+def _launched(cache: Restoring, own: Any) -> tuple[Any, Any]:
+    """Key and config of a launch by a run() with these variables; of one that names them otherwise where the key is new."""
+    if own.get("config") is not None or cache.looks:
+        return own.get("key"), own.get("config")
+    key = cache.latest.get(threading.get_ident())
+    return key, cache.chosen.get(key, (None,))[0]
+
+
+def _may_repeat(tuner: Any, error: BaseException, repeats: int) -> bool:
+    """After a launch that failed: whether it is made again, without the config that was chosen for it."""
+    try:
+        cache = cache_of(tuner)
+        if cache is None:
+            return False
+        miss = cache.misses.pop(threading.get_ident(), None)
+        if miss is not None and miss.keeps:
+            tuner.cache_results = True
+        inner = error.__traceback__.tb_next if error.__traceback__ is not None else None
+        key, config = _launched(cache, inner.tb_frame.f_locals if inner is not None else {})
+        if config is None or not isinstance(error, Exception):
+            return False
+        is_skipped = any(kind.__name__ in SKIPPED and kind.__module__.startswith("triton.") for kind in type(error).__mro__)
+        chosen, is_hit = cache.chosen.get(key, (None, False))
+        if chosen is not config:  # another thread may have dropped it
+            return is_skipped and repeats == 0 and is_among(config, cache.refused.get(key, ()))
+        if not is_skipped and cache.looks:
+            return False  # it ran before
+
+        refused = cache.refused.setdefault(key, [])
+        refused.append(config)
+        if not is_skipped or len(refused) >= len(tuner.configs):
+            cache.own.add(key)
+        cache.forget(key)
+        del cache.chosen[key]
+        counters.unfit += is_hit
+        counters.hits, counters.misses = counters.hits - is_hit, counters.misses + is_hit
+        log(f"a config of {_name(cache)} that was chosen does not run: {keys.members(config)}: {text_of(error)}; "
+            f"{'the program tunes' if key in cache.own else 'the next one is tried'}")
+        return True
+    except Exception as surprise:
+        surprised("repeating a launch", surprise)
+        return False
 
 
 def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
@@ -339,7 +477,7 @@ def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
     if captured is not None and not (miss.is_hit and miss.chosen is not None):
         captured(tuner, miss.texts, launch, found)
     if miss.chosen is None and miss.stated == "first":
-        miss.chosen = found[0]
+        miss.chosen = _first(found, miss.refused)
     if miss.chosen is None:
         return found
     if getattr(tuner, "cache_results", False):
@@ -357,6 +495,8 @@ def adopt(tuner: Any) -> Restoring | None:
             tuner.cache = kind(tuner, tuner.cache)
         elif type(tuner.cache).__module__ == "wavetune.demand":
             tuner.cache.inner = kind(tuner, {})
+        if cache_of(tuner) is not None:
+            _wrap_own(type(tuner))
         adopted.add(tuner)
         return cache_of(tuner)
     except Exception as error:
@@ -384,7 +524,9 @@ def _adopt_running() -> None:
         if frame.f_code.co_name == "run" and frame.f_globals.get("__name__") == MODULES[0]:
             tuner = frame.f_locals.get("self")
             cache = cache_of(tuner)
-            if cache is not None and not _look_late(tuner, frame):
+            if cache is not None and _look_late(tuner, frame):
+                cache.misses[threading.get_ident()].is_pruned = True
+            elif cache is not None:
                 one = cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
                 pruned = frame.f_locals.get("pruned_configs")
                 if captured is not None and one is not None and pruned:

@@ -74,17 +74,29 @@ static bool post_store(struct db *db, struct post *post, struct error *error) {
 static bool post_settle(struct worker *worker, const struct post *post, struct error *error) {
   const struct posted_lease *lease = &post->lease;
   const struct lease_change *change = &post->judgement.change;
-  const char *failure = results_baseline_failure(post->results, lease->baseline);
+  const struct measurement *failure = results_baseline_failure(post->results, lease->baseline);
   bool job_ended, ends_lease = post_ends_lease(&post->judgement);
   shares_charge(lease->owner_id, change->device_us + change->opening_us, ends_lease);
   int64_t fruitless = change->fruitless_less ? 0 : lease->fruitless;
 
   struct error disagreement;
   bool disagrees =
-      failure && results_baseline_disagrees(post->results, lease->baseline, &disagreement);
-  if (failure && !(disagrees ? job_end_disagreed(worker, lease->job, NULL, disagreement.message,
-                                                 &job_ended, error)
-                             : job_end(worker, lease->job, failure, NULL, &job_ended, error)))
+           failure && results_baseline_disagrees(post->results, lease->baseline, &disagreement),
+       is_moved = false;
+  if (failure && outcome_does_not_run(failure->outcome)) {
+    if (job_move_baseline(worker, lease->job, (uint64_t)lease->baseline, failure->detail, &is_moved,
+                          error)) {
+      fruitless = is_moved ? 0 : fruitless;
+    } else {
+      log_warning("job: cannot change the baseline of job=%lld: %s", (long long)lease->job,
+                  error->message);
+      is_moved = true; /* the next lease reports it again */
+    }
+  }
+  if (failure && !is_moved &&
+      !(disagrees
+            ? job_end_disagreed(worker, lease->job, NULL, disagreement.message, &job_ended, error)
+            : job_end(worker, lease->job, failure->detail, NULL, &job_ended, error)))
     log_warning("job: cannot end job=%lld: %s", (long long)lease->job, error->message);
   if (ends_lease && change->to == LEASE_OPEN)
     lease_settle_open(worker, change->lease, lease->job, fruitless, &lease->hardware_digest);

@@ -1,2 +1,0 @@
--- Reserved for another branch: remove this file when that branch is merged.
-DO $$ BEGIN END $$;

@@ -3,7 +3,7 @@
 this machine's cores, tuned by an agent, released with a signature, and restored in fresh processes with empty folders.
 
     bench/captured_gpu.py [--postgres-bin DIR] [--wheels DIR] [--models NAME,…] [--shapes N] [--seconds S] [--builders N]
-                          [--budget S] [--skip-own] [--processes N] [--json FILE]
+                          [--budget S] [--skip-own] [--processes N] [--program packages] [--json FILE]
 
 The steps, each of all models before the next:
   capture   the program with WAVETUNE_CAPTURE=source and the first config of each function: what recording added
@@ -16,7 +16,9 @@ The steps, each of all models before the next:
 Then a table of all autotuned launches, and the gain: the time of the program's own choice over that of the winner, both of the
 agent's measurements of that key.
 
-The wheels of fla-core, flash-linear-attention and einops lie in DIR where they are not installed. Programs are those of
+With `--program packages` the models are programs of packages_model.py (gemlite, flaggems, liger, late, mlstm, fla).
+
+The wheels of the packages lie in DIR where they are not installed. Programs are those of
 $WAVETUNE_BUILD. Nothing but loopback is used. The JSON file is written after each step.
 """
 
@@ -41,7 +43,8 @@ from wavetune.client import Client  # noqa: E402
 
 MODELS = "DeltaNet,GatedLinearAttention,RWKV7Attention,GatedDeltaNet"
 FORWARD = ("GatedDeltaNet",)  # fla refuses its backward under Triton 3.4 to 3.7 on Hopper
-PACKAGES = "fla.*,fla:*"
+PACKAGES = ",".join(f"{name}.*" for name in ("fla", "gemlite", "flag_gems", "liger_kernel", "late_interaction_kernels",
+                                             "mlstm_kernels"))
 # Triton's cache of all builders is kept, so that the step "own" compiles nothing: the confined process leaves it in its scratch
 # folder, and its groups name their files by that path.
 BUILDER = """
@@ -124,9 +127,11 @@ class Run:
         own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "WAVETUNE_"))}
         own |= {"TRITON_CACHE_DIR": str(cache or folder / "cache"), "PYTHONPATH": self.path, **variables}
         command = [sys.executable, ROOT / "bench/captured_model.py", folder / "launches.json",
-                   ROOT / "bench/unmodified_model.py", model, "--steps", str(self.arguments.steps), "--go", folder / "go"]
-        command += ["--shapes", str(self.arguments.shapes)] if self.arguments.shapes else []
-        command += ["--forward"] if model in FORWARD else []
+                   ROOT / f"bench/{self.arguments.program}_model.py", model, "--go", folder / "go"]
+        if self.arguments.program == "unmodified":
+            command += ["--steps", str(self.arguments.steps)]
+            command += ["--shapes", str(self.arguments.shapes)] if self.arguments.shapes else []
+            command += ["--forward"] if model in FORWARD else []
         process = subprocess.Popen([str(word) for word in command], env=own, stdout=open(folder / "out", "w"),
                                    stderr=open(folder / "err", "w"))
         return model, folder, process
@@ -143,6 +148,12 @@ class Run:
             print(f"  {model} {step}: status {status}: {(folder / 'err').read_text()[-1500:]}", flush=True)
             return None
         found = json.loads((folder / "out").read_text().splitlines()[-1])
+        if found.get("skipped"):
+            print(f"  {model} {step}: {found['skipped']}", flush=True)
+            return None
+        failed = {name: case["why"] for name, case in found.get("cases", {}).items() if case["why"]}
+        for name, why in failed.items():
+            print(f"  {model} {step}: {name} failed: {why}", flush=True)
         found |= json.loads((folder / "launches.json").read_text())
         found["log"] = [line for line in (folder / "err").read_text().splitlines() if "wavetune" in line][-5:]
         return found
@@ -317,8 +328,8 @@ def restored(run):
         counters = found["counters"]
         print(f"  {found['model']}: first steps {', '.join(f'{s:.2f}' for s in found['first_s'])} s; {found['benchmarked']} "
               f"benchmarks, {found['compiled_n']} compiles {sorted(set(filter(None, found['compiled'])))}; hits {counters['hits']}, "
-              f"misses {counters['misses']}, groups {counters['groups']}, refused {counters['refused']}, {found['launchers']} "
-              f"launchers; {' | '.join(found['log'])[-600:]}", flush=True)
+              f"misses {counters['misses']}, groups {counters['groups']}, refused {counters['refused']}; "
+              f"{' | '.join(found['log'])[-600:]}", flush=True)
         run.report("restored", **{found["model"]: found})
 
 
@@ -417,7 +428,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--postgres-bin")
     parser.add_argument("--wheels", type=pathlib.Path)
-    parser.add_argument("--models", default=MODELS)
+    parser.add_argument("--program", choices=("unmodified", "packages"), default="unmodified")
+    parser.add_argument("--models")
     parser.add_argument("--shapes", type=int, help="only the first N shapes")
     parser.add_argument("--steps", type=int, default=20, help="later steps of each process")
     parser.add_argument("--seconds", type=float, default=560, help="for everything")
@@ -429,6 +441,8 @@ def main():
     parser.add_argument("--skip-own", action="store_true")
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
+    if arguments.models is None:
+        arguments.models = MODELS if arguments.program == "unmodified" else "gemlite,flaggems,liger,late,mlstm,fla"
     with tempfile.TemporaryDirectory(prefix="wt-captured-", dir="/tmp") as folder:
         scratch, paths = pathlib.Path(folder), [ROOT / "python"]
         scratch.chmod(0o755)

@@ -24,20 +24,35 @@ seen = {}  # by the autotuner's id: [autotuner, {key: launches}]
 
 
 def watch():
-    run = Autotuner.run
+    """Also classes that derive from Triton's and have a run() of their own, whenever they are made."""
+    init = Autotuner.__init__
 
+    def made(tuner, *args, **kwargs):
+        init(tuner, *args, **kwargs)
+        for kind in type(tuner).__mro__:
+            if "run" in vars(kind) and not hasattr(kind.run, "is_counted") and issubclass(kind, Autotuner):
+                kind.run = counting(kind.run)
+
+    Autotuner.__init__ = made
+    return Compiles()
+
+
+def counting(run):
     def counted(tuner, *args, **kwargs):
         result = run(tuner, *args, **kwargs)
         given = {**dict(zip(tuner.arg_names, args)), **kwargs}
         values = {name: value for name, value in given.items() if name in tuner.arg_names}
-        key = tuple([values[name] for name in tuner.keys if name in values] +
-                    [str(value.dtype) for value in values.values() if hasattr(value, "dtype")])
+        if hasattr(tuner, "get_key"):
+            key = tuner.get_key(values)
+        else:
+            key = tuple([values[name] for name in tuner.keys if name in values] +
+                        [str(value.dtype) for value in values.values() if hasattr(value, "dtype")])
         own = seen.setdefault(id(tuner), [tuner, {}])[1]
         own[key] = own.get(key, 0) + 1
         return result
 
-    Autotuner.run = counted
-    return Compiles()
+    counted.is_counted = True
+    return counted
 
 
 def members(config):
@@ -56,7 +71,8 @@ def origin(tuner, key):
     cache = restore.cache_of(tuner)
     texts = keys.key_texts(key)
     choice = runtime.program().choices._known(cache.closure(), texts) if cache is not None and texts is not None else None
-    if choice is not None and keys.fitting(tuner.configs, choice.config) is tuner.cache.get(key):
+    chosen = tuner.cache.get(key)
+    if choice is not None and chosen is not None and keys.fitting([chosen], choice.config) is chosen:
         return "restored"
     return "first" if runtime.program().settings.on_miss == "first" else "tuned"
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Programs as people have them, of packages that know nothing of wavetune; each is a name of PROGRAMS.
+"""Programs as people have them, of packages that know nothing of wavetune; PROGRAMS names them.
 
     bench/packages_model.py NAME [--go FILE] [--list]      prints one line of JSON
 
-With --go the program waits for FILE once everything is imported. The line has the seconds of each case's first step, how it
-ended, a sum of what it computed, and what Triton benchmarked and compiled, also
-that of packages with a tuner and a store of their own. A case that fails says why, and the next one runs.
+With --go the program waits for FILE once everything is imported. The line has the seconds of each
+case's first step, how it ended, a mean of what it computed, and what Triton benchmarked and
+compiled, also for packages with a tuner and a store of their own. A case that fails says why, and
+the next one runs.
 """
 
 import json
@@ -222,7 +223,7 @@ def main():
     if os.environ.get("WAVETUNE_URL") or os.environ.get("WAVETUNE_CAPTURE_TO") or os.environ.get("WAVETUNE_CACHE"):
         import wavetune.auto  # noqa: F401  as the entry point torch.backends does, where the wheel is installed
     cases = PROGRAMS[name]()
-    report = {"program": name, "cases": {}, "skipped": None}
+    report = {"model": name, "cases": {}, "skipped": None, "step_ms": []}
     try:
         first = next(cases)
     except Exception as error:
@@ -253,6 +254,7 @@ def main():
     counters = sys.modules.get("wavetune.runtime.counters")
     if counters:
         time.sleep(3)  # real programs run for longer, and send meanwhile what they compiled
+    report["first_s"] = [case["first_s"] for case in report["cases"].values()]
     print(json.dumps(report | seen | {"counters": counters.snapshot() if counters else None}))
 
 

@@ -2,7 +2,9 @@
 which none can be made."""
 
 import json
+import os
 import shutil
+import time
 
 import pytest
 import triton
@@ -12,10 +14,20 @@ from contract_server import ENVIRONMENT
 from test_capture import program
 
 from wavetune.captured.access import is_rounded, written_arguments
+from wavetune.captured.build import PRUNED, failures
+from wavetune.captured.confined import Progress
+from wavetune.cli import built_line
 from wavetune.errors import PackError
 
 NAMES = ("mixed", "biased", "upside_down", "tables", "hooked", "odd_arguments")
 ARCH = "sm_90"  # the driver of the programs has it, so that their own caches can be compared
+
+
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +98,36 @@ def test_the_report_lists_what_was_built(world):
 
 
 def test_equal_captures_give_equal_bytes(world, tmp_path):
-    wavetune("build", world[0], "--output", tmp_path / "again", "--json", "--processes", 1)
+    out, err = wavetune("build", world[0], "--output", tmp_path / "again", "--processes", 1)
     for place in sorted(world[2].iterdir()):
         if place.is_dir():
             for name in ("kernel.json", "space.json", "kernel.py", "build/build.json"):
                 assert (tmp_path / "again" / place.name / name).read_bytes() == (place / name).read_bytes(), (place, name)
+    # What it prints: each function as it begins, and a line for each kernel.
+    begun = [line for line in err.splitlines() if line.startswith("wavetune build: package.kernels:mixed_kernel for sm_90, ")]
+    assert "launches" in begun[0] and "(function 1 of " in err
+    assert " objects\n" in out and "failed" not in out and "pruned" not in out
+
+
+def test_what_the_program_prunes_is_no_failure():
+    failed = [{"config": {}, "error": PRUNED}] * 16 + [{"config": {}, "error": "out of registers"}]
+    found = failures({"variants": [{"failed": failed}, {}]})
+    assert found == {"failed": 1, "pruned": 16}
+    one = {"folder": "out/f", "keys": [{}, {}], "objects": 32}
+    assert built_line({**one, **found}) == "out/f: 2 keys, 32 objects, 1 failed, 16 pruned by the program"
+    assert built_line({**one, "failed": 0, "pruned": 0}) == "out/f: 2 keys, 32 objects"
+
+
+def test_a_build_tells_how_far_it_is(tmp_path, capsys):
+    path, told = tmp_path / "progress", []
+    with Progress("package:f for sm_90, 2 launches", path, line_s=0.01):
+        for text in ("many", "7 of", "3 20"):  # what a stranger's text wrote is no number
+            (tmp_path / "part").write_text(text)
+            os.replace(tmp_path / "part", path)
+        until(lambda: told.append(capsys.readouterr().err) or "configs" in told[-1])
+    lines = "".join(told).splitlines()
+    assert lines[0] == "wavetune build: package:f for sm_90, 2 launches"
+    assert lines[-1].startswith("wavetune build: package:f for sm_90, 2 launches: 3 of 20 configs compiled, ")
 
 
 def test_a_garbled_document_is_refused_by_its_place(world, tmp_path):

@@ -4,14 +4,18 @@ which none can be made."""
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
 import triton
-from conftest import read
+from conftest import ROOT, read
 from conftest import run as wavetune
 from contract_server import ENVIRONMENT
+from starting import environment
 from test_capture import program
+from test_restore import FAILING
 
 from wavetune.captured.access import is_rounded, written_arguments
 from wavetune.captured.build import PRUNED, failures
@@ -282,3 +286,22 @@ def test_pointers_of_unknown_origin_are_refused(text):
 def test_the_writes_of_a_real_kernel_are_found(world):
     place = kernels(world, "upside_down")[0]
     assert variant(place)["case"]["arguments"]["x_ptr"]["access"] == "readwrite"
+
+
+@pytest.mark.parametrize("most, sizes", [(1000, [512, 256]), (1, [])])
+def test_a_launch_is_built_where_its_first_config_does_not_compile(tmp_path, most, sizes):
+    (tmp_path / "mine.py").write_text(FAILING.replace("((8, 1000), (9, 4096), (9, 256), (10, 1))", f"((8, {most}),)"))
+    own = environment(tmp_path / "cache", WAVETUNE_CAPTURE="source", WAVETUNE_CAPTURE_TO=str(tmp_path / "captures"),
+                      WAVETUNE_ON_MISS="first", WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": ARCH}))
+    own["PYTHONPATH"] += f":{ROOT / 'tests/python'}"
+    done = subprocess.run([sys.executable, "-m", "wavetune", "run", tmp_path / "mine.py"], env=own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    out, _ = wavetune("build", tmp_path / "captures", "--output", tmp_path / "out", "--json", status=0 if sizes else 1)
+    report = json.loads(out)
+    if not sizes:
+        (one,) = report["refused"]
+        assert one["why"].startswith("none of the program's configs compiles; the first: ")
+        return
+    (one,) = report["built"]
+    assert (one["objects"], one["failed"], one["pruned"]) == (2, 2, 0)
+    assert [found["config"]["BLOCK"] for found in read(tmp_path / "out" / one["folder"] / "build")["variants"][0]["objects"]] == sizes

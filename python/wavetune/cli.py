@@ -195,10 +195,15 @@ def _build(arguments: argparse.Namespace) -> int:
         print(json.dumps(report))
     else:
         for one in report["built"]:
-            failed = f", {one['failed']} failed" if one["failed"] else ""
-            print(f"{one['folder']}: {len(one['keys'])} keys, {one['objects']} objects{failed}")
+            print(built_line(one))
         print(f"{len(report['built'])} kernels, {len(report['refused'])} launches refused, {report['seconds']:.0f} s")
     return 0 if report["built"] or not report["refused"] else 1
+
+
+def built_line(one: dict[str, Any]) -> str:
+    """What a report has of a kernel, in a line."""
+    counts = ((one["objects"], "objects"), (one["failed"], "failed"), (one["pruned"], "pruned by the program"))
+    return f"{one['folder']}: " + ", ".join([f"{len(one['keys'])} keys", *(f"{n} {what}" for n, what in counts if n)])
 
 
 def _build_leased(arguments: argparse.Namespace) -> int:

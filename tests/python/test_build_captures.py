@@ -3,22 +3,38 @@ which none can be made."""
 
 import array
 import json
+import os
 import shutil
+import subprocess
+import sys
+import time
 import types
 
 import pytest
 import triton
-from conftest import read
+from conftest import ROOT, read
 from conftest import run as wavetune
 from contract_server import ENVIRONMENT
+from starting import environment
 from test_capture import program
+from test_restore import FAILING
 
 from wavetune.captured import storages
 from wavetune.captured.access import is_rounded, written_arguments
+from wavetune.captured.build import PRUNED, failures
+from wavetune.captured.confined import Progress
+from wavetune.cli import built_line
 from wavetune.errors import PackError
 
 NAMES = ("mixed", "biased", "upside_down", "tables", "hooked", "odd_arguments")
 ARCH = "sm_90"  # the driver of the programs has it, so that their own caches can be compared
+
+
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +160,36 @@ def test_the_report_lists_what_was_built(world):
 
 
 def test_equal_captures_give_equal_bytes(world, tmp_path):
-    wavetune("build", world[0], "--output", tmp_path / "again", "--json", "--processes", 1)
+    out, err = wavetune("build", world[0], "--output", tmp_path / "again", "--processes", 1)
     for place in sorted(world[2].iterdir()):
         if place.is_dir():
             for name in ("kernel.json", "space.json", "kernel.py", "build/build.json"):
                 assert (tmp_path / "again" / place.name / name).read_bytes() == (place / name).read_bytes(), (place, name)
+    # What it prints: each function as it begins, and a line for each kernel.
+    begun = [line for line in err.splitlines() if line.startswith("wavetune build: package.kernels:mixed_kernel for sm_90, ")]
+    assert "launches" in begun[0] and "(function 1 of " in err
+    assert " objects\n" in out and "failed" not in out and "pruned" not in out
+
+
+def test_what_the_program_prunes_is_no_failure():
+    failed = [{"config": {}, "error": PRUNED}] * 16 + [{"config": {}, "error": "out of registers"}]
+    found = failures({"variants": [{"failed": failed}, {}]})
+    assert found == {"failed": 1, "pruned": 16}
+    one = {"folder": "out/f", "keys": [{}, {}], "objects": 32}
+    assert built_line({**one, **found}) == "out/f: 2 keys, 32 objects, 1 failed, 16 pruned by the program"
+    assert built_line({**one, "failed": 0, "pruned": 0}) == "out/f: 2 keys, 32 objects"
+
+
+def test_a_build_tells_how_far_it_is(tmp_path, capsys):
+    path, told = tmp_path / "progress", []
+    with Progress("package:f for sm_90, 2 launches", path, line_s=0.01):
+        for text in ("many", "7 of", "3 20"):  # what a stranger's text wrote is no number
+            (tmp_path / "part").write_text(text)
+            os.replace(tmp_path / "part", path)
+        until(lambda: told.append(capsys.readouterr().err) or "configs" in told[-1])
+    lines = "".join(told).splitlines()
+    assert lines[0] == "wavetune build: package:f for sm_90, 2 launches"
+    assert lines[-1].startswith("wavetune build: package:f for sm_90, 2 launches: 3 of 20 configs compiled, ")
 
 
 def test_a_garbled_document_is_refused_by_its_place(world, tmp_path):
@@ -323,3 +364,22 @@ def test_pointers_of_unknown_origin_are_refused(text):
 def test_the_writes_of_a_real_kernel_are_found(world):
     place = kernels(world, "upside_down")[0]
     assert variant(place)["case"]["arguments"]["x_ptr"]["access"] == "readwrite"
+
+
+@pytest.mark.parametrize("most, sizes", [(1000, [512, 256]), (1, [])])
+def test_a_launch_is_built_where_its_first_config_does_not_compile(tmp_path, most, sizes):
+    (tmp_path / "mine.py").write_text(FAILING.replace("((8, 1000), (9, 4096), (9, 256), (10, 1))", f"((8, {most}),)"))
+    own = environment(tmp_path / "cache", WAVETUNE_CAPTURE="source", WAVETUNE_CAPTURE_TO=str(tmp_path / "captures"),
+                      WAVETUNE_ON_MISS="first", WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": ARCH}))
+    own["PYTHONPATH"] += f":{ROOT / 'tests/python'}"
+    done = subprocess.run([sys.executable, "-m", "wavetune", "run", tmp_path / "mine.py"], env=own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    out, _ = wavetune("build", tmp_path / "captures", "--output", tmp_path / "out", "--json", status=0 if sizes else 1)
+    report = json.loads(out)
+    if not sizes:
+        (one,) = report["refused"]
+        assert one["why"].startswith("none of the program's configs compiles; the first: ")
+        return
+    (one,) = report["built"]
+    assert (one["objects"], one["failed"], one["pruned"]) == (2, 2, 0)
+    assert [found["config"]["BLOCK"] for found in read(tmp_path / "out" / one["folder"] / "build")["variants"][0]["objects"]] == sizes

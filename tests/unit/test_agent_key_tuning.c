@@ -372,6 +372,42 @@ Test(key_tuning, a_baseline_that_does_not_work_ends_the_key) {
   trial_end(&trial);
 }
 
+/* The baseline fails with the outcome; whether another config takes its place. */
+static bool moves(struct trial *trial, enum outcome outcome) {
+  struct space_facts facts = {.key = &trial->tuning.key};
+  struct lease lease = {.space = trial->space, .baseline = trial->tuning.baseline};
+  struct measurement failure = {.config = (int64_t)trial->tuning.baseline,
+                                .outcome = outcome,
+                                .detail = (char *)"it does not fit",
+                                .baseline_failed = true};
+  cr_expect_not(key_tuning_take(&trial->tuning, &lease, &failure));
+  return key_tuning_move_baseline(&trial->tuning, trial->space, &facts);
+}
+
+Test(key_tuning, the_next_valid_config_replaces_a_baseline_that_does_not_run) {
+  static const enum outcome outcomes[] = {OUTCOME_CONSTRAINTS, OUTCOME_COMPILE, OUTCOME_RUNTIME};
+  static const uint64_t next[] = {0, 1, 3, 4, 5}; /* after the default, 2 */
+  struct trial trial = trial_new(-1);
+  for (size_t i = 0; i < ARRAY_LENGTH(next); i++) {
+    cr_expect(moves(&trial, outcomes[i % ARRAY_LENGTH(outcomes)]));
+    cr_expect_eq(trial.tuning.baseline, next[i]);
+    cr_expect_null(trial.tuning.baseline_failure);
+  }
+  cr_expect_not(moves(&trial, OUTCOME_COMPILE), "it was the last one");
+  cr_expect_str_eq(trial.tuning.baseline_failure, "it does not fit");
+  trial_end(&trial);
+}
+
+Test(key_tuning, a_baseline_that_is_wrong_or_hangs_or_that_configs_were_compared_with_stays) {
+  struct trial trial = trial_new(-1);
+  cr_expect_not(moves(&trial, OUTCOME_CORRECTNESS));
+  cr_expect_not(moves(&trial, OUTCOME_TIMEOUT));
+  cr_assert(feed(&trial, STAGE_SCREEN, 0, 4, 0.5, NULL));
+  cr_expect_not(moves(&trial, OUTCOME_CONSTRAINTS));
+  cr_expect_eq(trial.tuning.baseline, 2);
+  trial_end(&trial);
+}
+
 Test(key_tuning, a_search_finds_configs_of_its_batch_and_in_the_end_all) {
   struct trial trial = {.space = space_new(SPACE)};
   struct key_tuning *tuning = &trial.tuning;

@@ -39,6 +39,7 @@ from .steering import steering_arguments
 
 
 ALSO_MAX = 16  # of a variant (BUILD_ALSO_MAX)
+PRUNED = "the program does not consider it for this key"
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,10 @@ def _compile(task: _Task, jit: Any, toolchain: Toolchain, objects: Path) -> dict
 
 
 def _variant(kernel: CapturedKernel, launch: Launch, results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The launch's variant of the build; its own signature is that of the first config, which all must have."""
-    first = results[0]
+    """The launch's variant of the build; its own signature is that of the first config that compiles, which all must have."""
+    first = next((one for one in results if "digest" in one), results[0])
     if "error" in first:
-        raise Refused(f"the program's first config does not compile: {first['error']}")
+        raise Refused(f"none of the program's configs compiles; the first: {first['error']}")
     names = {argument["name"] for argument in kernel.manifest["arguments"]}
     if not set(first["signature"]) <= names:
         unknown = sorted(set(first["signature"]) - names)
@@ -114,7 +115,7 @@ def _variant(kernel: CapturedKernel, launch: Launch, results: list[dict[str, Any
         else:
             why = result.get("error", "it is passed other arguments than the program's first config")
             failed.append({"config": config, "error": why})
-    failed += [{"config": dict(config), "error": "the program does not consider it for this key"}
+    failed += [{"config": dict(config), "error": PRUNED}
                for config in left_out(kernel, launch)]
     stated = {name: value for name, value in first["constexprs"].items() if name in names or name not in launch.configs[0].config}
     variant = {"key": dict(launch.key), "signature": first["signature"], "constexprs": stated,
@@ -177,9 +178,10 @@ def _refusal(function: Function, launch: Launch, why: str) -> dict[str, Any]:
 
 
 def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder: Path, processes: int,
-                 timeout_s: float, blob: Callable[[str], str | None]
+                 timeout_s: float, blob: Callable[[str], str | None], step: Callable[[int, int], None]
                  ) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
-    """Compiles everything into folder/objects; returns the build, what was refused, and what its user should know."""
+    """Compiles everything into folder/objects; returns the build, what was refused, and what its user should know. `step`:
+    called with how many configs are compiled, and of how many."""
     objects = folder / "objects"
     objects.mkdir(parents=True)
     tasks = [_Task(kernel, launch, one, i == 0) for launch in kernel.launches for i, one in enumerate(launch.configs)]
@@ -190,6 +192,7 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
 
     def done(number: int, result: Any, reason: str | None) -> None:
         results[number] = result if reason is None else {"error": reason}
+        step(len(results), len(tasks))
 
     installed_key()  # read once, before the workers are forked
     run_tasks([task.launch.variables for task in tasks],
@@ -232,8 +235,15 @@ def _write(kernel: CapturedKernel, space: dict[str, Any], build: dict[str, Any],
         (made / name).write_bytes(data)
 
 
+def failures(build: Mapping[str, Any]) -> dict[str, int]:
+    failed = [one["error"] for variant in build["variants"] for one in variant.get("failed", [])]
+    n_pruned = failed.count(PRUNED)
+    return {"failed": len(failed) - n_pruned, "pruned": n_pruned}
+
+
 def build_function(function: Function, launches: list[Launch], toolchain: Toolchain, output: Path, processes: int,
-                   timeout_s: float, blob: Callable[[str], str | None] = lambda digest: None
+                   timeout_s: float, blob: Callable[[str], str | None] = lambda digest: None,
+                   step: Callable[[int, int], None] = lambda done, total: None
                    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Builds the kernels of one function below `output`; returns (what was built, what was refused). `blob`: where the contents
     with a digest are, if they are here."""
@@ -260,7 +270,8 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
             made = Path(scratch) / kernel.manifest["name"].replace("/", ".")
             try:
                 space = space_of(kernel, constexprs)
-                build, more, notes = build_kernel(kernel, jit, toolchain, made / "build", processes, timeout_s, blob)
+                build, more, notes = build_kernel(kernel, jit, toolchain, made / "build", processes, timeout_s, blob,
+                                                  step)
                 refused += more
                 _write(kernel, space, build, made)
             except Refused as error:
@@ -277,7 +288,7 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
                           "launches": [one.path for one in kernel.all_launches if one.path not in {r["launch"] for r in more}],
                           "objects": sum(len(one["objects"]) for variant in build["variants"]
                                          for one in (variant, *variant.get("also", ()))),
-                          "failed": sum(len(variant.get("failed", [])) for variant in build["variants"])})
+                          **failures(build)})
     return built, refused
 
 
@@ -287,14 +298,16 @@ def build_folder(captures: Path, output: Path, arch: str | None, terms: Terms) -
     output.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {"built": [], "refused": []}
 
-    for function, launches in read_folder(captures):
+    found = list(read_folder(captures))
+    for number, (function, launches) in enumerate(found, 1):
         if function is None:
             report["refused"] += [{"function": one.closure, "key": dict(one.key), "launch": one.path, "why": "its text was not "
                                    "recorded; capture with WAVETUNE_CAPTURE=source"} for one in launches]
             continue
         for own in sorted({arch or str(launch.environment.get("arch", "gfx942")) for launch in launches}):
             mine = launches if arch else [one for one in launches if one.environment.get("arch", "gfx942") == own]
-            built, refused = build_confined(function, mine, own, output, terms, captures / "blobs")
+            built, refused = build_confined(function, mine, own, output, terms, captures / "blobs",
+                                            f" (function {number} of {len(found)})")
             report["built"] += built
             report["refused"] += refused
             for one in built:

@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -32,7 +34,8 @@ FILE_MAX = 64 << 20
 ANSWER_MAX = 16 << 20
 EXIT_MACHINE, EXIT_LATE = 75, 124
 _OWN = Path(__file__).resolve().parents[1]
-_REQUEST, _ANSWER, _KERNELS, _BLOBS = "request.json", "answer.json", "kernels", "blobs"
+_REQUEST, _ANSWER, _KERNELS, _BLOBS, _PROGRESS = "request.json", "answer.json", "kernels", "blobs", "progress"
+LINE_S = 10.0  # between lines of progress; on a terminal one line is written again and again
 
 
 @dataclass(frozen=True)
@@ -116,10 +119,45 @@ def _run(launcher: str | None, scratch: Path, processes: int, seconds: int, argv
         return subprocess.CompletedProcess(words, EXIT_LATE, "")
 
 
+class Progress:
+    """Tells on stderr how many configs the confined process has compiled, as its file says."""
+
+    def __init__(self, what: str, path: Path, line_s: float = LINE_S):
+        self.what, self.path = what, path
+        self._is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._line_s = 0.5 if self._is_terminal else line_s
+        self._is_over, self._started = threading.Event(), time.monotonic()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> None:
+        self._tell(self.what)
+        self._thread.start()
+
+    def __exit__(self, *_: Any) -> None:
+        self._is_over.set()
+        self._thread.join()
+        if self._is_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _work(self) -> None:
+        while not self._is_over.wait(self._line_s):
+            try:
+                done, total = map(int, _file(self.path, 100).split())
+            except (OSError, ValueError):  # not there yet; or what a stranger's text wrote
+                continue
+            self._tell(f"{self.what}: {done} of {total} configs compiled, {time.monotonic() - self._started:.0f} s")
+
+    def _tell(self, text: str) -> None:
+        if self._is_terminal:
+            print(f"\r{text[:120]}\x1b[K", end="", file=sys.stderr, flush=True)
+        else:
+            print(f"wavetune build: {text}", file=sys.stderr, flush=True)
+
+
 def build_confined(function: Function, launches: Sequence[Launch], arch: str, output: Path,
-                   terms: Terms, blobs: Path | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+                   terms: Terms, blobs: Path | None = None, which: str = "") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """build.build_function in a process of its own; its kernel folders come to `output`. `blobs`: a folder of contents by
-    digest."""
+    digest. `which`: of the functions, for the progress."""
     def refused(why: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         return [], [{"function": function.name, "key": dict(one.key), "launch": one.path, "why": why} for one in launches]
 
@@ -131,7 +169,8 @@ def build_confined(function: Function, launches: Sequence[Launch], arch: str, ou
         if blobs is not None:
             _copy_contents(launches, blobs, scratch / _BLOBS)
         seconds = terms.time_s(sum(len(one.configs) for one in launches))
-        done = _run(terms.launcher, scratch, terms.processes, seconds, [sys.executable, "-m", "wavetune.captured.confined"])
+        with Progress(f"{function.name} for {arch}, {len(launches)} launches{which}", scratch / _PROGRESS):
+            done = _run(terms.launcher, scratch, terms.processes, seconds, [sys.executable, "-m", "wavetune.captured.confined"])
         if done.returncode == EXIT_MACHINE:
             raise PackError(f"the sandbox does not work: {one_line(done.stdout)}", 1)
         if done.returncode == EXIT_LATE:
@@ -206,6 +245,12 @@ def _taken(one: Mapping[str, Any], made: Path, output: Path, known: set[str]) ->
     return {**one, "folder": str(place), "build": build}
 
 
+def _step(done: int, total: int) -> None:
+    """In the confined process, after each compile."""
+    Path(_PROGRESS).with_suffix(".part").write_text(f"{done} {total}")
+    os.replace(Path(_PROGRESS).with_suffix(".part"), _PROGRESS)
+
+
 def main() -> int:
     """In the confined process."""
     from .build import build_function, toolchain_for
@@ -215,7 +260,7 @@ def main() -> int:
     kernels.mkdir()
     built, refused = build_function(function_of(request["function"], "the function"), launches,
                                     toolchain_for(request["arch"], request["stated"]), kernels, request["processes"],
-                                    request["timeout_s"], _contents)
+                                    request["timeout_s"], _contents, _step)
     Path(_ANSWER).write_text(canonical({"built": built, "refused": refused}))
     return 0
 

@@ -4,7 +4,7 @@ Two things of Triton's Autotuner are used, the same in 3.3 to 3.9: `cache`, a di
 `prune_configs`, which it calls when the key was not there. `cache` becomes a dict whose misses look for a choice; only one of
 the program's own configs is ever put into it. `_bench` is watched for evidence: what tuning measured here.
 
-A cache that has had all of the last SETTLED keys does no longer look for choices, so that a warm launch costs what it costs
+A cache that has had all of the last SETTLED keys does no longer look for choices, so that a warm look-up costs what it costs
 without wavetune: `in` is the dict's own then. On the next miss prune_configs looks for one, and the cache does so again.
 
 Where a function leaves out configs by the arguments of a launch (early_config_prune), the choice must be among those that it

@@ -78,7 +78,7 @@ mutant verdict-settled common/verdict/verdict.c ' && verdict->regret_bound <= VE
 mutant verdict-same common/verdict/verdict.c 'gain.lower >= 1 / VERDICT_EQUIVALENCE && ' '' verdict
 mutant verdict-replaces common/verdict/verdict.c 'if (upper >= 1)' 'if (upper >= 1.02)' verdict
 mutant verdict-gain common/verdict/verdict.c 'ratio > 1 - min_gain' 'ratio > 1' verdict
-mutant verdict-budget common/verdict/budget.c 'left_us(budget) / processes' 'left_us(budget)' budget
+mutant verdict-budget common/verdict/budget.c 'left_us(budget) / processes' 'left_us(budget) / (processes > 0)' budget
 
 # Releases
 mutant release-ambiguous server/release/release_make.c 'if (candidate->outcome == VERDICT_AMBIGUOUS)' 'if (false)' \

@@ -110,6 +110,9 @@ Test(fair_share, leases_that_are_held_count_before_they_end) {
   owners[1].held = 1;
   cr_assert_eq(shares_rank(queues, 2, &first, 1), 1);
   cr_expect_eq(first, 1, "10 of the first, 9 of the second");
+  const struct share_queue turned[] = {queues[1], queues[0]};
+  cr_assert_eq(shares_rank(turned, 2, &first, 1), 1);
+  cr_expect_eq(first, 0, "whichever is looked at first");
 }
 
 Test(fair_share, a_higher_priority_comes_first_whatever_its_owner_used) {

@@ -333,12 +333,12 @@ static struct posted_lease lease_of(enum lease_state state) {
   return lease;
 }
 
-/* Judges a post of epoch 2 with these measurements and members. */
-static struct judgement judge(const char *measurements, const char *more, enum lease_state state,
-                              const struct known_measurement *known, size_t n_known) {
+/* Judges a post of epoch 2 with these measurements and members. Releases the lease. */
+static struct judgement judge_for(struct posted_lease lease, const char *measurements,
+                                  const char *more, const struct known_measurement *known,
+                                  size_t n_known) {
   struct results results = {0};
   struct error error;
-  struct posted_lease lease = lease_of(state);
   cleanup_free char *text =
       xasprintf("{\"epoch\": 2, \"measurements\": [%s]%s}", measurements, more);
   cr_assert(parsed(text, &results, &error), "%s: %s", text, error.message);
@@ -347,6 +347,11 @@ static struct judgement judge(const char *measurements, const char *more, enum l
   config_ranges_release(&lease.configs);
   config_ranges_release(&lease.remaining);
   return judgement;
+}
+
+static struct judgement judge(const char *measurements, const char *more, enum lease_state state,
+                              const struct known_measurement *known, size_t n_known) {
+  return judge_for(lease_of(state), measurements, more, known, n_known);
 }
 
 #define FAST(seq, config, more)                                                                    \
@@ -442,6 +447,16 @@ Test(judgement, a_repetition_changes_nothing_and_a_contradiction_is_refused) {
   cr_expect_eq(it.refusal.kind, ERROR_CONFLICT);
   cr_expect_str_eq(it.refusal.pointer, "/measurements/1");
   cr_expect_eq(it.n_fresh, 0);
+  judgement_release(&it);
+}
+
+Test(judgement, of_an_epoch_that_has_passed_everything_is_late_though_the_lease_is_held) {
+  struct posted_lease lease = lease_of(LEASE_HELD);
+  lease.epoch = 3;
+  struct judgement it = judge_for(lease, FAST(1, 3, ""), ", \"done\": true", NULL, 0);
+  cr_expect_eq(it.verdict, POST_LATE);
+  cr_expect_eq(it.n_late, 1);
+  cr_expect_eq(it.change.to, LEASE_HELD);
   judgement_release(&it);
 }
 

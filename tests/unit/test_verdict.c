@@ -466,6 +466,11 @@ Test(verdict, is_not_FASTER_because_three_processes_agree_roughly) {
   expect_outcome((const double[]){0.9, 0.95, 0.99}, VERDICT_AMBIGUOUS);
 }
 
+Test(verdict, is_AMBIGUOUS_when_an_interval_that_holds_one_is_wide_on_one_side) {
+  expect_outcome((const double[]){0.982, 0.985, 0.988}, VERDICT_AMBIGUOUS); /* 0.961 to 1.010 */
+  expect_outcome((const double[]){1.012, 1.015, 1.018}, VERDICT_AMBIGUOUS); /* 0.991 to 1.040 */
+}
+
 Test(verdict, is_AMBIGUOUS_when_a_wide_interval_holds_one) {
   expect_outcome((const double[]){0.9, 1.0, 1.1}, VERDICT_AMBIGUOUS);
   expect_outcome((const double[]){0.97, 0.971, 1.0}, VERDICT_AMBIGUOUS);

@@ -177,11 +177,15 @@ static bool others_check(const struct request *request, bool any, int64_t n_othe
 
 bool job_may_change(struct worker *worker, struct request *request, int64_t job, bool any,
                     struct error *error) {
-  struct job_counts counts;
-  const struct job_selection one = {
-      .ids = &job, .n_ids = 1, .up_to = FIELD_NONE, .after = FIELD_NONE};
-  return selection_count(worker->db, &one, request_author(request), &counts, error) &&
-         others_check(request, any, counts.others_open, counts.other, error);
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  bind_text(&parameters, "author", request_author(request)->name);
+  if (!db_run(worker->db, &sql_job_others, &parameters, &rows, error))
+    return false;
+  if (!db_count(rows))
+    return error_of(error, ERROR_MISSING, "there is no job %lld", (long long)job);
+  return others_check(request, any, db_get_integer(rows, 0, "n"), db_get(rows, 0, "other"), error);
 }
 
 /* The next jobs of a selection in one of the states, after an id. */

@@ -25,6 +25,13 @@ WHERE (:jobs::bigint[] IS NULL OR id = ANY (:jobs))
   AND (:kernel_name::text IS NULL
        OR kernel IN (SELECT hash FROM kernels WHERE name = :kernel_name));
 
+-- Whether the job is open and others submitted it: 1 or 0.
+-- name: job_others
+SELECT (state IN ('queued', 'running') AND submitted_by IS DISTINCT FROM :author)::int AS n,
+       COALESCE(submitted_by, '') AS other
+FROM jobs
+WHERE id = :job::bigint;
+
 -- The next jobs of a selection that are in one of the states, by rising ids. Jobs that were tried
 -- again are left out, unless they are named by their ids: then `successor` is the job that tries
 -- them again.

@@ -26,7 +26,6 @@ _UNMATCHED = ("TRITON_OVERRIDE_ARCH", "TRITON_KERNEL_OVERRIDE", "TRITON_DEFAULT_
 VERSION = "captured"
 _SHORT = {name: short for short, name in DTYPES.items()}
 _SCALARS = {"int": "int64", "float": "float32", "bool": "bool"}
-EXACT_MAX = 2**53  # a fill's integers are doubles in C
 
 
 class Refused(PackError):
@@ -92,9 +91,6 @@ def why_refused(launch: Launch) -> str | None:
         name, kind = argument["name"], argument["kind"]
         if kind == "tensor" and argument["dtype"] not in _SHORT:
             return f"argument {name} is a tensor of {argument['dtype']}, which no dtype of a manifest is"
-        if kind == "tensor" and any(abs(value) > EXACT_MAX for value in (argument["contents"] or {}).values()
-                                    if isinstance(value, int)):
-            return f"{name} holds integers beyond 2^53, which no fill has"
         if kind == "tensor" and argument["contents"] is None and argument["dtype"].startswith(("int", "uint")):
             return (f"what is in {name} ({argument['dtype']}) may steer the work and was not recorded; capture it with "
                     "WAVETUNE_CAPTURE=raw")

@@ -26,7 +26,7 @@ class Trial:
     def __init__(self, name, buffers, grid, config, blob=None, **scalars):
         jit = getattr(interpreted, name)
         self.document = function_document(jit, closure(jit), None, [], None)
-        self.buffers, self.blob = buffers, blob
+        self.buffers, self.blob, self.precisions = buffers, blob, ("ieee",)
         arguments = [{"name": name, "kind": "tensor", "dtype": own[0]} for name, own in buffers.items()]
         arguments += [{"name": name, "kind": type(value).__name__, "value": value} for name, value in scalars.items()]
         self.launch = types.SimpleNamespace(arguments=arguments, configs=[types.SimpleNamespace(
@@ -38,7 +38,7 @@ class Trial:
                                    **{name: {"value": value} for name, value in scalars.items()}}}
 
     def run(self):
-        return interpret.expected_of(self.document, self.launch, self.manifest, self.case, lambda digest: self.blob)
+        return interpret.expected_of(self.document, self.launch, self.manifest, self.case, lambda digest: self.blob, self.precisions)
 
     def input(self, name, scale=1):
         """What the agent fills the buffer with, as numbers."""
@@ -80,7 +80,7 @@ def rows(mode, dtype="float32", n=100, **more):
 
 @pytest.mark.parametrize("mode, function", [
     ("softmax", lambda x: np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)), ("scaled", lambda x: x * 0.75),
-    ("tanh", np.tanh), ("loop", lambda x: x + 3)])
+    ("tanh", np.tanh), ("named", np.tanh), ("loop", lambda x: x + 3)])
 def test_a_sample_of_programs_is_executed(mode, function):
     trial = rows(mode)
     index, values = trial.values("y_ptr")
@@ -108,6 +108,22 @@ def test_products_of_narrow_floats_are_products(dtype, tolerance):
     wanted = (trial.input("a_ptr").astype(np.float64).reshape(m, k) @ trial.input("b_ptr").astype(np.float64).reshape(k, n))
     assert index.size == m * n  # all six programs
     assert np.abs(values - wanted.reshape(-1)).max() <= tolerance * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("stated, allowed, is_tf32", [
+    ("tf32", ("ieee", "tf32"), True), (None, ("tf32", "ieee"), True), (None, ("ieee", "bf16x6"), False), ("ieee", ("tf32", "ieee"), False),
+    ("tf32x3", ("tf32", "tf32x3"), False), ("bf16x6", ("ieee", "bf16x6"), False)])
+def test_dots_have_the_precision_that_the_program_or_its_target_states(stated, allowed, is_tf32):
+    n = 32
+    trial = Trial("product", {name: ("float32", n * n, "normal", name == "c_ptr") for name in ("a_ptr", "b_ptr", "c_ptr")},
+                  [1, 1, 1], {"BLOCK": n, "BLOCKS": False, "PRECISION": stated}, M=n, N=n, K=n)
+    trial.precisions = allowed
+    _, values = trial.values("c_ptr")
+    a, b = (trial.input(name).reshape(n, n) for name in ("a_ptr", "b_ptr"))
+    if is_tf32:
+        a, b = ((one.view(np.uint32) & np.uint32(0xffffe000)).view(np.float32) for one in (a, b))
+    wanted = a.astype(np.float64) @ b.astype(np.float64)
+    assert np.abs(values - wanted.reshape(-1)).max() < 1e-5
 
 
 def test_words_between_tensors_are_operators_of_elements():

@@ -216,7 +216,8 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
         refused += more
     if not variants:
         raise Refused(str(refused[0]["why"]))
-    notes = add_values(kernel, variants, objects, blob, processes)
+    notes = add_values(kernel, variants, objects, blob, processes,
+                       getattr(toolchain.backend.parse_options({}), "allowed_dot_input_precisions", ("ieee",)))
     import triton
     build = {"kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **toolchain.stated}, "arch": toolchain.arch,
              "warp_size": toolchain.target.warp_size, "variants": [variant for _, variant in variants],

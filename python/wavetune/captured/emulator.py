@@ -12,7 +12,7 @@ import inspect
 import math
 import textwrap
 import types
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
@@ -33,6 +33,7 @@ _LIBDEVICE.update({
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "asinh": np.arcsinh, "acosh": np.arccosh,
     "atanh": np.arctanh, "fmod": np.fmod, "fast_expf": np.exp, "fast_logf": np.log, "fast_log2f": np.log2, "fast_sinf": np.sin,
     "fast_cosf": np.cos, "fast_powf": np.power, "fast_dividef": np.divide, "div_rn": np.divide, "fast_tanhf": np.tanh,
+    "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), "nearbyint": np.rint,
     "erf": np.vectorize(math.erf, otypes=[np.float64]), "sigmoid": lambda x: 1 / (1 + np.exp(-x))})
 
 
@@ -51,6 +52,12 @@ def _from_memory(kind: str, elements: Any) -> Any:
 
 def _memory_type(kind: str, own: Any) -> Any:
     return np.dtype(np.uint16) if kind == "bf16" else np.dtype(np.uint8) if kind in _FLOAT8 else own
+
+
+def _to_tf32(values: Any) -> Any:
+    """32-bit floats as units of tf32 read them: the lower 13 bits are left out."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return (bits & np.uint32(0xffffe000)).view(np.float32).reshape(np.shape(values))
 
 
 class _Logic(ast.NodeTransformer):
@@ -72,9 +79,10 @@ class _Logic(ast.NodeTransformer):
 
 class Emulator:
     """Replaces parts of triton.runtime.interpreter, for the rest of the process. `work_max`: how much a launch may do; an
-    operation counts 1, and 1 more for each 4,096 elements that it makes."""
+    operation counts 1, and 1 more for each 4,096 elements that it makes. `precisions`: that dots may have on
+    the target; tf32, where it is one of them, has a dot that states none."""
 
-    def __init__(self, memory: Memory, work_max: int):
+    def __init__(self, memory: Memory, work_max: int, precisions: Sequence[str] = ("ieee",)):
         from triton.runtime import interpreter
         import triton.language as tl
         lost = [name for name in _MEMBERS if not hasattr(interpreter, name)]
@@ -83,6 +91,7 @@ class Emulator:
         self.interpreter, self.tl, self.memory = interpreter, tl, memory
         self.builder, self.np_dtype = interpreter.interpreter_builder, interpreter._get_np_dtype
         self.work, self.work_max = 0, work_max
+        object.__setattr__(self.builder.options, "allowed_dot_input_precisions", tuple(precisions))  # they are frozen
         self._rewritten: dict[Any, Any] = {}
         self._types()
         self._operations()
@@ -152,10 +161,12 @@ class Emulator:
             kind, wanted = getattr(own, "name", ""), self.interpreter._get_np_dtype(own)
             return handle(_from_memory(kind, bits.view(_memory_type(kind, wanted)).reshape(bits.shape)), own)
 
-        def dot(builder: Any, a: Any, b: Any, d: Any, *_: Any, **__: Any) -> Any:
+        def dot(builder: Any, a: Any, b: Any, d: Any, precision: Any = None, *_: Any, **__: Any) -> Any:
             self.count((a.data.size * b.data.shape[-1]) >> 6)
             exact = np.float64 if d.data.dtype.kind in "iu" or d.data.dtype.itemsize == 8 else np.float32
-            product = np.matmul(a.data.astype(exact), b.data.astype(exact))
+            is_tf32 = str(precision).endswith("TF32")
+            product = np.matmul(*(_to_tf32(one.data) if is_tf32 and one.dtype.scalar.name == "fp32" else one.data.astype(exact)
+                                  for one in (a, b)))
             return handle((product.astype(d.data.dtype) if d.data.dtype.kind in "iu" else product) + d.data, d.dtype.scalar) \
                 if d.data.dtype != np.float16 else handle((product + d.data).astype(np.float16), d.dtype.scalar)
 
@@ -235,6 +246,7 @@ class Emulator:
             data = function(*(one.handle.data if hasattr(one, "handle") else one for one in arguments))
             kind = self.interpreter._get_np_dtype(first.handle.dtype)
             return self.tl.tensor(self.interpreter.TensorHandle(np.asarray(data).astype(kind), first.handle.dtype), first.type)
+        call.__module__, call.__name__ = "triton.language.extra.libdevice", name  # what captured functions know it by
         return call
 
     def _meaning(self, value: Any) -> Any:

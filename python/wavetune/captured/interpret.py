@@ -21,7 +21,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from ..canonical import canonical, digest_bytes
 from ..errors import one_line
@@ -48,8 +48,9 @@ class Expected:
 
 
 def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str, Any], case: Mapping[str, Any],
-                blob: Callable[[str], str | None]) -> Expected | str:
-    """The values of a variant, or a sentence why there are none. `blob`: the path of a digest's bytes, where they are here."""
+                blob: Callable[[str], str | None], precisions: Sequence[str] = ("ieee",)) -> Expected | str:
+    """The values of a variant, or a sentence why there are none. `blob`: the path of a digest's bytes, where they are here.
+    `precisions`: that dots may have on the target."""
     first = launch.configs[0]
     fills = [argument.get("fill") for argument in case["arguments"].values()]
     digests = {fill["blob"] for fill in fills if isinstance(fill, dict) and "blob" in fill}
@@ -59,7 +60,7 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
         return f"the contents {lost[0]}, which a program reads, are not on this builder"
     request = {"function": function, "arguments": list(launch.arguments), "config": dict(first.config),
                "constexprs": dict(first.constexprs), "grid": list(first.grid), "manifest": list(manifest["arguments"]),
-               "case": case, "blobs": places}
+               "case": case, "blobs": places, "precisions": list(precisions)}
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(
         [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
         **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
@@ -79,7 +80,7 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
 
 
 def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects: Path, blob: Callable[[str], str | None],
-               processes: int) -> list[str]:
+               processes: int, precisions: Sequence[str] = ("ieee",)) -> list[str]:
     """Adds to each launch's variant of the build {"expected": DIGEST}, with the values among the objects and their inputs'
     scale in the case where it is not 1, or {"not_interpreted": SENTENCE}. Returns what programs do that they should not."""
     notes: dict[int, str] = {}
@@ -98,7 +99,7 @@ def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects:
             variant["not_interpreted"] = found or reason or "the interpreter gave no answer"
 
     run_tasks([{} for _ in variants], lambda number: expected_of(kernel.function.document, variants[number][0], kernel.manifest,
-                                                                 variants[number][1]["case"], blob),
+                                                                 variants[number][1]["case"], blob, precisions),
               processes, 2 * TIMEOUT_S, done)
     return [f"{canonical(variants[number][1]['key'])}: {note}" for number, note in sorted(notes.items())]
 
@@ -148,7 +149,7 @@ class _Run:
         self.grid = tuple(request["grid"])
         fills = [own.get("fill") for own in request["case"]["arguments"].values()]
         self.memory = Memory([], not any(isinstance(fill, dict) and set(fill) & {"integers", "sorted", "permutation"} for fill in fills))
-        self.emulator = Emulator(self.memory, WORK_MAX)
+        self.emulator = Emulator(self.memory, WORK_MAX, request["precisions"])
         self.fill(request, request["case"]["arguments"])
 
     def fill(self, request: Mapping[str, Any], case: Mapping[str, Any]) -> None:

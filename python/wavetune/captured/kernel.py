@@ -92,9 +92,6 @@ def why_refused(launch: Launch) -> str | None:
         name, kind = argument["name"], argument["kind"]
         if kind == "tensor" and argument["dtype"] not in _SHORT:
             return f"argument {name} is a tensor of {argument['dtype']}, which no dtype of a manifest is"
-        if kind == "tensor" and any(abs(value) > EXACT_MAX for value in (argument["contents"] or {}).values()
-                                    if isinstance(value, int)):
-            return f"{name} holds integers beyond 2^53, which no fill has"
     for name, value in launch.key.items():
         if not name.isidentifier():
             return f"the autotuner's key has the name {name}"
@@ -105,10 +102,14 @@ def why_not_filled(launch: Launch, steering: set[str]) -> str | None:
     """A sentence where contents that were not recorded cannot be made up. `steering`: arguments of the compiled code whose
     contents decide what it accesses (steering.py)."""
     for argument in launch.arguments:
-        if argument["name"] in steering and argument["kind"] == "tensor" and argument["contents"] is None and \
-                argument["dtype"] in INTEGERS:
-            return (f"what is in {argument['name']} ({argument['dtype']}) steers what the kernel accesses, and was not recorded; "
-                    "capture it with WAVETUNE_CAPTURE=raw")
+        name, kind, contents = argument["name"], argument["kind"], argument.get("contents")
+        if name not in steering or kind != "tensor" or argument["dtype"] not in INTEGERS:
+            continue
+        if contents is None:
+            return (f"what is in {name} ({argument['dtype']}) steers what the kernel accesses, and was not recorded; capture it with "
+                    "WAVETUNE_CAPTURE=raw")
+        if any(type(value) is int and abs(value) > EXACT_MAX for value in contents.values()):
+            return f"{name}, which steers what the kernel accesses, holds integers beyond 2^53, which no fill has"
     return None
 
 

@@ -16,6 +16,7 @@ from ..signature import DTYPES
 from .documents import Launch
 
 WHOLE_BYTES, MARGIN_BYTES = 256 << 20, 64 << 20
+EXACT_MAX = 2**53
 PADDING_BYTES = 64 << 10
 _OF_VIEW = ("ramp", "sorted", "permutation", "blob")  # fills of a view's elements, whose sequence counts
 
@@ -35,6 +36,8 @@ def fill_of(argument: Tensor) -> Any:
     contents, dtype = argument["contents"], argument["dtype"]
     if contents is None:
         return {"integers": list(INTEGERS[dtype])} if dtype in INTEGERS else "normal"
+    # A fill's integers are doubles in C. What is beyond is the data of an output or a hash, and steers nothing.
+    contents = {name: max(-EXACT_MAX, min(value, EXACT_MAX)) if type(value) is int else value for name, value in contents.items()}
     kind = contents["class"]
     return {"constant": lambda: {"constant": contents["value"]},
             "ramp": lambda: {"ramp": [contents["start"], contents["step"]]},

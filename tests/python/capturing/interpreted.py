@@ -4,6 +4,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 exp = tl.exp
+tanh = libdevice.tanh
 HALF = tl.constexpr(0.5)
 
 
@@ -26,6 +27,8 @@ def rows(x_ptr, y_ptr, n, scale, MODE: tl.constexpr, BLOCK: tl.constexpr):
         x = scaled(x) * scale * HALF
     elif MODE == "tanh":
         x = libdevice.tanh(x)
+    elif MODE == "named":
+        x = tanh(x)
     elif MODE == "loop":
         for i in range(3):
             x += i.to(tl.float32)
@@ -33,7 +36,7 @@ def rows(x_ptr, y_ptr, n, scale, MODE: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def product(a_ptr, b_ptr, c_ptr, M, N, K, BLOCKS: tl.constexpr, BLOCK: tl.constexpr):
+def product(a_ptr, b_ptr, c_ptr, M, N, K, BLOCKS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr = None):
     """C = A B; with BLOCKS one operand has a block pointer, which Triton 3.9 does not know any more."""
     m, n = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
     rows_, columns, depth = m + tl.arange(0, BLOCK), n + tl.arange(0, BLOCK), tl.arange(0, BLOCK)
@@ -47,7 +50,7 @@ def product(a_ptr, b_ptr, c_ptr, M, N, K, BLOCKS: tl.constexpr, BLOCK: tl.conste
             b_block = tl.advance(b_block, (BLOCK, 0))
         else:
             b = tl.load(b_ptr + (k + depth)[:, None] * N + columns[None, :])
-        total += tl.dot(a, b)
+        total += tl.dot(a, b) if PRECISION is None else tl.dot(a, b, input_precision=PRECISION)
     tl.store(c_ptr + rows_[:, None] * N + columns[None, :], total.to(c_ptr.dtype.element_ty))
 
 

@@ -43,14 +43,14 @@ def need_build(program):
 class Bench:
     """with Bench() as bench: a cluster, a scratch folder, and servers and agents that end with it."""
 
-    def __init__(self, settings="", shared_buffers="64MB"):
-        """`settings`: more lines for postgresql.conf."""
+    def __init__(self, settings="", shared_buffers="64MB", variables=()):
+        """`settings`: more lines for postgresql.conf. `variables`: NAME=VALUE of PostgreSQL's environment."""
         for program in ("wavetune-server", "wavetune"):
             need_build(program)
         self.programs = contextlib.ExitStack()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="wt-bench-", dir="/tmp"))
         self.programs.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        self.postgres = harness.Postgres(shared_buffers=shared_buffers)
+        self.postgres = harness.Postgres(shared_buffers=shared_buffers, variables=variables)
         self.programs.callback(self.postgres.stop)
         if settings:
             self.postgres.process.terminate()

@@ -1,20 +1,26 @@
 #!/usr/bin/env python3
 """Search strategies replayed over measurements: how far from the best each is after 5, 10, 20 and 50 % of a space.
 
-    bench/simulate.py [FILE…] [--synthetic N] [--repeat R]
+    bench/simulate.py [FILE…] [--synthetic N] [--repeat R] [--trials N,…] [--default PERCENT,…]
 
-FILE is what `wavetune-agent tune --samples FILE` wrote; with `--exhaustive ROUNDS` no config left its race early. Without a
-file, spaces of the CPU kernels of this tree are measured first. --synthetic adds N landscapes of a model of a GPU's matrix
+FILE is what `wavetune-agent tune --samples FILE` wrote; with `--exhaustive ROUNDS` no config left its race early. Or it is a
+`.csv.xz` of shared/data/t4, spaces that others measured on their GPUs: with --default the search begins with a config than which
+this percentage of the correct ones is faster, without it with a random one. Without a file, spaces of the CPU
+kernels of this tree are measured first. --trials: after so many trials, in place of the shares. --synthetic adds N landscapes of a model of a GPU's matrix
 multiplication: for trying strategies, not for claims. Every figure is the mean regret over R searches with seeds of their
 own, in brackets its ratio to the expectation of random draws, in closed form: a strategy is useful below 1.
 """
 
 import argparse
+import csv
+import itertools
 import json
+import lzma
 import math
 import os
 import pathlib
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -69,6 +75,26 @@ def synthetic(seed):
         yield row
 
 
+def published(path, default):
+    """Lines of measurements of a file of T4: the parameters that vary, `status`, and `samples_ns` of 32 runs. The default is
+    a config of that percentile of speed; None: there is none."""
+    lines = csv.DictReader(itertools.islice(lzma.open(path, "rt"), 1, None))
+    names = lines.fieldnames[:lines.fieldnames.index("status")]
+    configs = [({name: int(line[name]) for name in names}, [int(ns) / 1e3 for ns in line["samples_ns"].split()]
+                if line["status"] == "ok" else []) for line in lines]
+    order = sorted((i for i, (_, times) in enumerate(configs) if times), key=lambda i: statistics.median(configs[i][1]))
+    baseline = order[0] if default is None else order[round(default / 100 * (len(order) - 1))]
+    unit = statistics.median(configs[baseline][1])
+    for i, (config, times) in enumerate(configs):
+        row = {"kernel": path.name.removesuffix(".csv.xz"), "key": {"default": "none" if default is None else default}, "config": i,
+               "config_values": config, "stage": "final", "process": 0, "outcome": "correct" if times else "runtime"}
+        if default is not None:
+            row["baseline"] = baseline
+        if times:
+            row |= {"samples_us": [statistics.median(times)], "baseline_us": [unit]}
+        yield row
+
+
 def measure_here(folder):
     """Files of measurements of CPU kernels, every config in every process: an oracle, as far as this machine is quiet."""
     for kernel, keys in CPU_KERNELS:
@@ -92,20 +118,20 @@ def simulate(path, strategy, repeat, trials):
     return {(k["kernel"], json.dumps(k["key"])): k for k in json.loads(done.stdout)["keys"]}
 
 
-def table(path, repeat):
-    """Rows (kernel, key, configs, failed, best, {share: {strategy: regret}}); "expected" is random's closed form. A search
-    knows its number of trials, so each share is a search of its own."""
+def table(path, repeat, counts):
+    """Rows (kernel, key, configs, failed, best, {column: {strategy: regret}}); "expected" is random's closed form. A search
+    knows its number of trials, so each column, one of `counts` or of SHARES, is a search of its own."""
     rows = []
     for name, whole in simulate(path, "random", 1, 0).items():
         row = {"name": name, "whole": whole, "regrets": {}}
-        for share in SHARES:
-            trials = max(1, round(share * whole["configs"]))
+        for column, trials in ((str(n), n) for n in counts) if counts else ((f"{100 * share:.0f} %", max(1, round(
+                share * whole["configs"]))) for share in SHARES):
             regrets = {}
             for strategy in STRATEGIES:
                 answer = simulate(path, strategy, repeat, trials)[name]
                 regrets[strategy] = answer["strategies"][strategy]["mean"][-1]
                 regrets["expected"] = answer["random_expected"][-1]
-            row["regrets"][share] = regrets
+            row["regrets"][column] = regrets
         rows.append(row)
     return rows
 
@@ -122,17 +148,18 @@ def show(rows):
         whole = row["whole"]
         print(f"{kernel} {key}: {whole['configs']} configs, {whole['failed']} failed; best {whole['best']['ratio']:.4f} of "
               f"the baseline's time")
-        print(f"{'share':>7} {'random expects':>15}" + "".join(f"{s:>18}" for s in STRATEGIES))
-        for share, regrets in row["regrets"].items():
-            print(f"{100 * share:5.0f} % {100 * regrets['expected']:13.2f} %" +
+        print(f"{'trials':>7} {'random expects':>15}" + "".join(f"{s:>18}" for s in STRATEGIES))
+        for column, regrets in row["regrets"].items():
+            print(f"{column:>7} {100 * regrets['expected']:13.2f} %" +
                   "".join(f"{cell(regrets, s):>18}" for s in STRATEGIES))
         print()
-    print(f"geometric mean of regret over random's expectation, {len(rows)} keys")
+    print(f"geometric mean of regret over random's expectation (mean regret), {len(rows)} keys")
     for strategy in STRATEGIES:
         cells = []
-        for share in SHARES:
-            ratios = [max(r["regrets"][share][strategy], 1e-4) / max(r["regrets"][share]["expected"], 1e-4) for r in rows]
-            cells.append(f"{100 * share:.0f} %: {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}")
+        for column in rows[0]["regrets"]:
+            ratios = [max(r["regrets"][column][strategy], 1e-4) / max(r["regrets"][column]["expected"], 1e-4) for r in rows]
+            mean = statistics.fmean(r["regrets"][column][strategy] for r in rows)
+            cells.append(f"{column}: {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f} ({100 * mean:.1f} %)")
         print(f"  {strategy:<10} " + "   ".join(cells))
 
 
@@ -141,10 +168,16 @@ def main():
     parser.add_argument("files", nargs="*", metavar="FILE")
     parser.add_argument("--synthetic", type=int, default=0, metavar="N")
     parser.add_argument("--repeat", type=int, default=100, metavar="R")
+    parser.add_argument("--trials", type=lambda text: [int(n) for n in text.split(",")], default=[], metavar="N,…")
+    parser.add_argument("--default", type=lambda text: [float(n) for n in text.split(",")], default=[None], metavar="PERCENT,…")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="wt-bench-", dir="/tmp") as name:
         folder = pathlib.Path(name)
-        files = [pathlib.Path(f) for f in options.files]
+        files = [pathlib.Path(f) for f in options.files if not f.endswith(".csv.xz")]
+        for at, path in enumerate(f for f in options.files if f.endswith(".csv.xz")):
+            files.append(folder / f"{at}.jsonl")
+            files[-1].write_text("".join(json.dumps(row) + "\n" for default in options.default
+                                         for row in published(pathlib.Path(path), default)))
         if options.synthetic:
             (folder / "synthetic.jsonl").write_text(
                 "".join(json.dumps(row) + "\n" for seed in range(options.synthetic) for row in synthetic(seed)))
@@ -152,7 +185,7 @@ def main():
         if not files:
             files = list(measure_here(folder))
         print(f"on {os.uname().nodename}: {os.cpu_count()} cores; {options.repeat} searches of each strategy\n")
-        show([row for path in files for row in table(path, options.repeat)])
+        show([row for path in files for row in table(path, options.repeat, options.trials)])
 
 
 if __name__ == "__main__":

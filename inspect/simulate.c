@@ -534,5 +534,6 @@ CLI_COMMAND(
         "Replays random search, coordinate descent and evolution over configs that were measured "
         "before, and prints how much slower their best config is than the best of all, after 1, 2, "
         "4, … trials. `wavetune-agent tune --samples FILE` writes FILE. \"random expects\" is the "
-        "mean of random draws, computed and not sampled; a strategy must be below it. A config "
-        "that failed counts as the slowest that did not; one that was not measured is left out.");
+        "mean of random draws, computed and not sampled; a strategy must be below it. Descent and "
+        "evolution begin with the default, as in a job. A config that failed counts as the slowest "
+        "that did not; one that was not measured is left out.");

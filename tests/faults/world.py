@@ -112,7 +112,7 @@ class Postgres:
         faked = ["env", f"LD_PRELOAD={self.faketime}", f"FAKETIME_TIMESTAMP_FILE={self.clock}", "FAKETIME_DONT_FAKE_MONOTONIC=1",
                  "FAKETIME_NO_CACHE=1", "NO_FAKE_STAT=1"] if self.faketime else []
         addresses = ",".join(["127.0.0.1", *map(self.address, range(SERVERS))]) if self.isolated else ""
-        settings = {"listen_addresses": addresses, "port": POSTGRES_PORT, "max_connections": 40, "shared_buffers": "64MB",
+        settings = {"listen_addresses": addresses, "port": POSTGRES_PORT, "max_connections": 100, "shared_buffers": "64MB",
                     "max_wal_size": "96MB", "min_wal_size": "32MB", "log_statement": "none", "restart_after_crash": "on"}
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(

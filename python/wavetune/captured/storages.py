@@ -16,7 +16,6 @@ from ..signature import DTYPES
 from .documents import Launch
 
 WHOLE_BYTES, MARGIN_BYTES = 256 << 20, 64 << 20
-EXACT_MAX = 2**53
 PADDING_BYTES = 64 << 10
 _OF_VIEW = ("ramp", "sorted", "permutation", "blob")  # fills of a view's elements, whose sequence counts
 

@@ -82,7 +82,7 @@ class Recorder:
 
     # In the program's threads.
 
-    def missed(self, tuner: Any, texts: Sequence[str], keywords: Any, configs: Sequence[Any]) -> None:
+    def missed(self, tuner: Any, texts: Sequence[str], keywords: Any, configs: Sequence[Any], key: Any = None) -> None:
         """What restore.captured is: an autotuner is about to tune a key, or takes a config by policy."""
         try:
             cache = restore.cache_of(tuner)
@@ -92,7 +92,7 @@ class Recorder:
             if own is None or jit is None or not isinstance(positional, Mapping) or not isinstance(keywords, Mapping):
                 counters.captures_lost += 1
                 return
-            self._record(tuner, jit, own, texts, positional, dict(keywords), configs)
+            self._record(tuner, jit, own, texts, positional, dict(keywords), configs, None if cache.is_text else key)
         except Exception as error:
             counters.captures_lost += 1
             restore.surprised("capturing a launch", error)
@@ -118,7 +118,8 @@ class Recorder:
             config = own.get("config")
             configs = known[1] if known is not None else \
                 [config] if config is not None and tuner.early_config_prune is not None else tuner.configs
-            self._record(tuner, jit, closure_of, texts, dict(zip(tuner.arg_names, own["args"])), dict(keywords), configs, True)
+            self._record(tuner, jit, closure_of, texts, dict(zip(tuner.arg_names, own["args"])), dict(keywords), configs,
+                         None if cache.is_text else key, True)
         except Exception as error:
             counters.captures_lost += 1
             restore.surprised("capturing a specialisation", error)
@@ -137,8 +138,9 @@ class Recorder:
         self._record(None, jit, own, texts or (), positional, keywords, [None])
 
     def _record(self, tuner: Any, jit: Any, own: str, texts: Sequence[str], positional: Mapping[str, Any],
-                keywords: dict[str, Any], configs: Sequence[Any], is_further: bool = False) -> None:
-        """`is_further`: not the first launch of its key, so that it tells but what to compile."""
+                keywords: dict[str, Any], configs: Sequence[Any], key: Any = None, is_further: bool = False) -> None:
+        """`key`: as the tuner has it, which may state an argument rounded; None: the arguments' own values. `is_further`: not
+        the first launch of its key, so that it tells but what to compile."""
         started, launch = time.perf_counter(), Launch()
         given = given_to(tuner, jit, positional, keywords)
         found: list[dict[str, Any]] = []
@@ -173,6 +175,8 @@ class Recorder:
         else:
             values = {**positional, **keywords}
             key_names = [str(name) for name in tuner.keys if name in values and name in tuner.arg_names]
+            if isinstance(key, tuple) and len(key) >= len(key_names):
+                values = {**values, **dict(zip(key_names, key))}
         launch.document = {
             "version": 1, "key": list(texts), "key_names": key_names, "key_values": [_typed(values[n]) for n in key_names],
             "environment": self.settings.environment(), "image": self.image,

@@ -7,8 +7,11 @@ the program's own configs is ever put into it. `_bench` is watched for evidence:
 A cache that has had all of the last SETTLED keys does no longer look for choices, so that a warm look-up costs what it costs
 without wavetune: `in` is the dict's own then. On the next miss prune_configs looks for one, and the cache does so again.
 
-Where a function leaves out configs by the arguments of a launch (early_config_prune), the choice must be among those that it
-left: prune_configs returns that one alone, and nothing is benchmarked for it.
+Where a function leaves out configs by the arguments of a launch, or makes others (early_config_prune), the choice must be among
+those that it gives: prune_configs returns that one alone, and nothing is benchmarked for it.
+
+A class that derives from Triton's may have a run() and a store of its own, which it asks as Triton's asks its dict. The store gets
+a cache above it, and never sees what was not measured.
 
 A config that was chosen and not measured may not compile, fit or run here, where the program's own tuning would have skipped it.
 `run` is watched for that: the launch is repeated with the next config of the policy after what Triton's autotuner skips, and
@@ -48,10 +51,12 @@ _INFINITE = [math.inf] * 3
 class Miss:
     """A key that is being tuned, or for which one config was chosen after all."""
 
-    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "timings", "seconds", "needs", "keeps", "refused")
+    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "timings", "seconds", "needs", "keeps", "refused",
+                 "wanted", "key")
 
-    def __init__(self, texts: Any, stated: Any, refused: Sequence[Any] = ()):
-        self.texts, self.stated = texts, stated
+    def __init__(self, texts: Any, stated: Any, refused: Sequence[Any] = (), wanted: Any = None, key: Any = None):
+        self.texts, self.stated, self.key = texts, stated, key
+        self.wanted = wanted  # the choice's config, which may be one that pruning makes
         self.chosen: Any = None  # the config that is to win without being benchmarked
         self.is_hit = False  # counted as one
         self.is_pruned = False
@@ -160,6 +165,46 @@ class RestoringDejavu(Restoring):
         self.restored.pop(key, None)
 
 
+class RestoringStore(Restoring):
+    """Above a store of the package's own, which has what the program measured; what was chosen is here alone."""
+
+    __slots__ = ("store",)
+    settles = False
+
+    def __init__(self, tuner: Any, store: Any):
+        super().__init__(tuner, {})
+        self.store = store
+
+    def __reduce__(self) -> Any:
+        return _itself, (self.store,)
+
+    def __contains__(self, key: Any, has: Any = dict.__contains__) -> bool:
+        if super().__contains__(key):
+            return True
+        if key not in self.store:
+            return False
+        self.misses.pop(threading.get_ident(), None)
+        dict.__setitem__(self, key, self.store[key])  # asked once
+        return True
+
+    def __missing__(self, key: Any) -> Any:
+        return self.store[key]
+
+    def __setitem__(self, key: Any, config: Any) -> None:
+        self.store[key] = config
+        super().__setitem__(key, config)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return dict.get(self, key) or self.store.get(key, default)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "store"), name)
+
+
+def _itself(store: Any) -> Any:
+    return store
+
+
 def surprised(what: str, error: BaseException) -> None:
     counters.failures += 1
     log(f"{what} failed, and the program goes on without: {text_of(error)}")
@@ -201,52 +246,57 @@ class Restorer:
         if key in cache.own:
             cache.misses[threading.get_ident()] = Miss(texts, "tune")
             return False
-        choice = self.choices.find(own, texts)
-        config = self._fitting(cache, choice)
-        if config is not None and is_among(config, refused):
-            config = None
         prunes = getattr(tuner, "early_config_prune", None) is not None or \
             tuner.prune_configs.__module__ not in MODULES
-        if prunes and cache.is_text:
-            config = choice = None  # triton_dejavu benchmarks what its prune_configs leaves
-        is_hit = config is not None
+        # triton_dejavu benchmarks what its prune_configs leaves
+        choice = self.choices.find(own, texts) if not (prunes and cache.is_text) else None
+        configs = tuner.configs
+        if prunes and isinstance(cache, RestoringStore):
+            prunes, configs = False, list(tuner.prune_configs(_running(tuner, "kwargs")))
+        config = self._fitting(cache, choice, configs) if not prunes else None
+        if config is not None and is_among(config, refused):
+            config = None
+        is_hit = config is not None or prunes and choice is not None
         if is_hit:
             counters.hits += 1
             counters.saved_ms += choice.tuning_ms  # type: ignore[union-attr]
         else:
             counters.misses += not refused
-            config = self._on_miss(cache, own, texts, refused, prunes)
-            if config is not None and not prunes and captured is not None:  # prune_configs will not be called
-                captured(tuner, texts or (), _running(tuner, "kwargs"), tuner.configs)
+            config = self._on_miss(cache, own, texts, refused, prunes, configs)
+            is_late = isinstance(cache, RestoringStore)  # prune_configs was called already
+            if not prunes and captured is not None and (config is not None or is_late):
+                captured(tuner, texts or (), _running(tuner, "kwargs"), configs, key)
 
         if config is not None and not prunes:
             cache.keep(key, config, is_hit)
             return True
-        miss = Miss(texts, cache.on_miss or self.settings.on_miss, refused)
+        miss = Miss(texts, cache.on_miss or self.settings.on_miss, refused, choice.config if is_hit else None, key)
         miss.chosen = config if not cache.is_text else None
         miss.is_hit = is_hit
+        miss.is_pruned = isinstance(cache, RestoringStore)
         cache.misses[threading.get_ident()] = miss
         return False
 
-    def _fitting(self, cache: Restoring, choice: Any) -> Any:
+    def _fitting(self, cache: Restoring, choice: Any, configs: Sequence[Any]) -> Any:
         if choice is None:
             return None
-        config = keys.fitting(cache.tuner.configs, choice.config)
+        config = keys.fitting(configs, choice.config)
         if config is None:
             counters.unfit += 1
             log(f"a choice for {_name(cache)} is not one config of the program: {str(choice.config)[:200]}")
         return config
 
-    def _on_miss(self, cache: Restoring, own: str, texts: Any, refused: Sequence[Any], prunes: bool) -> Any:
+    def _on_miss(self, cache: Restoring, own: str, texts: Any, refused: Sequence[Any], prunes: bool,
+                 configs: Sequence[Any]) -> Any:
         """The config that is used without tuning, by policy."""
         policy, tuner = cache.on_miss or self.settings.on_miss, cache.tuner
         if policy == "nearest":
             for choice in self.choices.nearest(own, texts):
-                config = keys.fitting(tuner.configs, choice.config)
+                config = keys.fitting(configs, choice.config)
                 if config is not None and not is_among(config, refused):
                     return config
         if policy == "first" and not prunes and tuner.perf_model is None:
-            return _first(tuner.configs, refused)
+            return _first(configs, refused)
         return None  # else prune_configs says which is the first
 
     def measured(self, cache: Restoring, miss: Miss, best: Any) -> None:
@@ -293,8 +343,8 @@ def _name(cache: Restoring) -> str:
 
 _restorer: Restorer | None = None
 # What records launches (capture.py), None without: called on a miss, in the program's thread, with the autotuner, the key's
-# texts, the keyword arguments of its run() or None, and the configs that pruning left. It raises nothing.
-captured: Callable[[Any, Sequence[str], Any, Sequence[Any]], None] | None = None
+# texts, the keyword arguments of its run() or None, the configs that pruning left, and the key. It raises nothing.
+captured: Callable[[Any, Sequence[str], Any, Sequence[Any], Any], None] | None = None
 _patched: list[tuple[Any, str, Any]] = []
 adopted: weakref.WeakSet[Any] = weakref.WeakSet()  # autotuners whose cache restores
 
@@ -406,6 +456,8 @@ def _wrapped_run(run: Any) -> Any:
     @functools.wraps(run)
     def watched(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         repeats = 0
+        if cache_of(tuner) is None:
+            adopt(tuner)  # its class has replaced the cache since it was made
         while True:
             try:
                 return run(tuner, *args, **kwargs)
@@ -470,12 +522,18 @@ def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
     if miss is None or miss.is_pruned or not found:
         return found  # a warm-up, which asks for all of them
     miss.is_pruned = True
+    if miss.wanted is not None:
+        miss.chosen = keys.fitting(found, miss.wanted)
+        if miss.chosen is not None and is_among(miss.chosen, miss.refused):
+            miss.chosen = None
     if miss.chosen is not None and not any(config is miss.chosen for config in found):
-        miss.chosen = None  # not for these arguments
-        if miss.is_hit:
-            counters.hits, counters.misses = counters.hits - 1, counters.misses + 1
+        miss.chosen = None
+    if miss.chosen is None and miss.is_hit:  # not for these arguments
+        miss.is_hit = False
+        counters.hits, counters.misses, counters.unfit = counters.hits - 1, counters.misses + 1, counters.unfit + 1
+        log(f"a choice for {_name(cache)} is not one config that the program considers for this key: {str(miss.wanted)[:200]}")
     if captured is not None and not (miss.is_hit and miss.chosen is not None):
-        captured(tuner, miss.texts, launch, found)
+        captured(tuner, miss.texts, launch, found, miss.key)
     if miss.chosen is None and miss.stated == "first":
         miss.chosen = _first(found, miss.refused)
     if miss.chosen is None:
@@ -495,6 +553,8 @@ def adopt(tuner: Any) -> Restoring | None:
             tuner.cache = kind(tuner, tuner.cache)
         elif type(tuner.cache).__module__ == "wavetune.demand":
             tuner.cache.inner = kind(tuner, {})
+        elif all(hasattr(type(tuner.cache), name) for name in ("__contains__", "__getitem__", "__setitem__")):
+            tuner.cache = RestoringStore(tuner, tuner.cache)
         if cache_of(tuner) is not None:
             _wrap_own(type(tuner))
         adopted.add(tuner)
@@ -530,7 +590,7 @@ def _adopt_running() -> None:
                 one = cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
                 pruned = frame.f_locals.get("pruned_configs")
                 if captured is not None and one is not None and pruned:
-                    captured(tuner, one.texts, frame.f_locals.get("kwargs"), pruned)
+                    captured(tuner, one.texts, frame.f_locals.get("kwargs"), pruned, one.key)
             return
         frame = frame.f_back  # type: ignore[assignment]
 

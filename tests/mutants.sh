@@ -1,7 +1,7 @@
 #!/bin/bash
 # Changes decisions in a copy of the tree, one at a time, and expects the named test to fail.
 #
-#   tests/mutants.sh               # all, about 15 minutes of two idle cores
+#   tests/mutants.sh               # all; 8 minutes of two busy cores with a warm ccache
 #   tests/mutants.sh lease channel # those whose names begin with these words
 #
 # By hand, not in CI. A change is (name, file, text, other text, test); the text must occur once in

@@ -19,8 +19,8 @@ int64_t jobs_until_ms(const struct options *options);
  * server does not answer it tries again for --patience. EXIT_TIMEOUT: some had not ended at
  * `until_ms`, which is reported. For commands with OPTION_PATIENCE and OPTION_TIMEOUT. */
 must_check int jobs_gather(struct http_client *client, const struct options *options,
-                            const json_t *answers, const char *member, int64_t until_ms,
-                            json_t *jobs);
+                           const json_t *answers, const char *member, int64_t until_ms,
+                           json_t *jobs);
 
 /* The same, but prints each job in this order, and names those without a winner. */
 must_check int jobs_await(struct http_client *client, const struct options *options,

@@ -307,7 +307,7 @@ static int all_follow(struct http_client *client, const struct options *options,
 }
 
 int jobs_gather(struct http_client *client, const struct options *options, const json_t *answers,
-                 const char *member, int64_t until_ms, json_t *jobs) {
+                const char *member, int64_t until_ms, json_t *jobs) {
   cleanup_json json_t *failures = json_array();
   size_t n_open;
   int code = all_follow(client, options, answers, member, until_ms, jobs, failures, &n_open);

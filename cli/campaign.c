@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "cli/channel.h"
+#include "common/program/terminal.h"
 #include "common/space/space.h"
 #include "common/verdict/verdict.h"
 
@@ -33,9 +34,10 @@ struct campaign {
   struct release *release;
   json_t *to;
   char *run;
-  bool is_unfit;   /* the last job was refused because --to does not identify one environment */
-  json_t *fitting; /* the environments that --to fits, as the server lists them in a refusal; NULL:
-                      there was no such refusal */
+  int64_t until_ms; /* as of jobs_until_ms */
+  bool is_unfit;    /* the last job was refused because --to does not identify one environment */
+  json_t *fitting;  /* the environments that --to fits, as the server lists them in a refusal; NULL:
+                       there was no such refusal */
   size_t n;
   struct revalidated *all;
 };
@@ -250,14 +252,29 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
   return code;
 }
 
-/* Prints why the server accepts no job for --to: the argument is wrong, so no winner is reported.
- */
+/* The environments that nodes have had. */
+static int nodes_read(const struct campaign *campaign, json_t **ret_known) {
+  cleanup_json json_t *all = NULL;
+  size_t index;
+  json_t *item;
+  int code = cli_list(campaign->client, "/v1/environments", &all);
+  if (code != EXIT_OK)
+    return code;
+
+  *ret_known = json_array();
+  json_array_foreach (all, index, item)
+    if (json_is_string(json_object_get(item, "last_seen")))
+      json_array_append(*ret_known, item);
+  return EXIT_OK;
+}
+
+/* Prints why no job can be queued for --to: the argument is wrong, so no winner is reported. */
 static int environment_refuse(const struct campaign *campaign) {
   cleanup_json json_t *known = NULL;
   cleanup_free char *to = json_dumps(campaign->to, JSON_COMPACT);
   size_t index, n_fitting = json_array_size(campaign->fitting);
   json_t *environment;
-  int code = n_fitting ? EXIT_OK : cli_list(campaign->client, "/v1/environments", &known);
+  int code = n_fitting ? EXIT_OK : nodes_read(campaign, &known);
   if (code != EXIT_OK)
     return code;
 
@@ -283,40 +300,82 @@ static int environment_refuse(const struct campaign *campaign) {
   return EXIT_USAGE;
 }
 
+/* Whether the hardware that --to states is a node's. torch and triton are those of builds. */
+static bool node_fits(const struct campaign *campaign, const json_t *environment) {
+  const char *name;
+  json_t *value;
+  json_object_foreach (campaign->to, name, value)
+    if (!string_equal(name, "torch") && !string_equal(name, "triton") &&
+        !json_equal(value, json_object_get(environment, name)))
+      return false;
+  return true;
+}
+
+/* Refuses an environment that no node has had, for which jobs would wait for ever, before any is
+ * queued; warns of one that no live node has. */
+static int nodes_check(const struct campaign *campaign) {
+  cleanup_json json_t *known = NULL;
+  json_int_t n_agents = 0;
+  bool is_known = false;
+  size_t index;
+  json_t *item;
+  int code = nodes_read(campaign, &known);
+  if (code != EXIT_OK)
+    return code;
+
+  json_array_foreach (known, index, item)
+    if (node_fits(campaign, json_object_get(item, "environment"))) {
+      is_known = true;
+      n_agents += cli_integer(item, "agents");
+    }
+  if (!is_known)
+    return environment_refuse(campaign);
+  if (!n_agents)
+    fputs("wavetune: no live agent matches --to; its jobs wait until one enrols\n", stderr);
+  return EXIT_OK;
+}
+
 static int campaign_measure(struct campaign *campaign, const struct options *options) {
   bool is_any_queued = false;
+  cleanup_json json_t *queued = json_array(), *jobs = json_array();
+  int code = nodes_check(campaign);
+  if (code != EXIT_OK)
+    return code;
+
+  struct progress progress = progress_start(stderr, "winners queued", campaign->release->n_winners);
   campaign->all = xcalloc(campaign->release->n_winners, sizeof *campaign->all);
   for (size_t k = 0; k < campaign->release->n_kernels; k++) {
     const struct release_kernel *kernel = &campaign->release->kernels[k];
     for (size_t i = 0; i < kernel->n_winners; i++) {
       struct revalidated *it = &campaign->all[campaign->n++];
-      int code = winner_queue(campaign, kernel, &kernel->winners[i], it);
-      if (code != EXIT_OK)
+      code = winner_queue(campaign, kernel, &kernel->winners[i], it);
+      if (code != EXIT_OK) {
+        progress_end(&progress);
         return code;
+      }
+      progress_show(&progress, campaign->n, "");
       is_any_queued |= it->job != NULL;
+      if (it->job)
+        json_push(queued, json_pack("{s:s}", "job", it->job));
     }
   }
+  progress_end(&progress);
 
   if (campaign->fitting && !is_any_queued)
     return environment_refuse(campaign);
 
-  for (size_t i = 0; i < campaign->n; i++) {
-    struct revalidated *it = &campaign->all[i];
-    cleanup_json json_t *job = NULL;
-    if (!it->job)
-      continue;
-    int code = job_follow(campaign->client, options, it->job, 0, &job);
-    if (code == EXIT_OK)
-      code = winner_judge(campaign->client, it, job);
-    if (code != EXIT_OK)
-      return code;
-  }
-
-  return EXIT_OK;
+  fprintf(stderr, "wavetune: %zu of %zu winners are measured as run %s\n", json_array_size(queued),
+          campaign->n, campaign->run);
+  code = jobs_gather(campaign->client, options, queued, "job", campaign->until_ms, jobs);
+  for (size_t i = 0, k = 0; i < campaign->n && code == EXIT_OK; i++)
+    if (campaign->all[i].job)
+      code = winner_judge(campaign->client, &campaign->all[i], json_array_get(jobs, k++));
+  return code;
 }
 
 /* Queues the jobs that tune the whole space for winners that broke. */
 static int campaign_retune(struct campaign *campaign, const struct options *options) {
+  cleanup_json json_t *queued = json_array(), *jobs = json_array();
   for (size_t i = 0; i < campaign->n; i++) {
     struct revalidated *it = &campaign->all[i];
     cleanup_free char *refused = NULL;
@@ -328,18 +387,14 @@ static int campaign_retune(struct campaign *campaign, const struct options *opti
     if (refused) {
       free(it->reason);
       it->reason = TAKE(refused);
+    } else {
+      json_push(queued, json_pack("{s:s}", "job", it->retune));
     }
   }
 
-  for (size_t i = 0; option_flag(options, "wait") && i < campaign->n; i++) {
-    cleanup_json json_t *job = NULL;
-    const char *retune = campaign->all[i].retune;
-    int code = retune ? job_follow(campaign->client, options, retune, 0, &job) : EXIT_OK;
-    if (code != EXIT_OK)
-      return code;
-  }
-
-  return EXIT_OK;
+  return option_flag(options, "wait")
+             ? jobs_gather(campaign->client, options, queued, "job", campaign->until_ms, jobs)
+             : EXIT_OK;
 }
 
 static int campaign_report(const struct campaign *campaign, bool as_json) {
@@ -411,6 +466,7 @@ static int command_campaign_revalidate(struct options *options) {
     return code;
   campaign.run = xasprintf("revalidate-%.*s", RUN_DIGITS, digest + strlen("sha256:"));
 
+  campaign.until_ms = jobs_until_ms(options);
   code = campaign_measure(&campaign, options);
   if (code == EXIT_OK)
     code = campaign_retune(&campaign, options);
@@ -425,6 +481,8 @@ static const struct option_spec revalidate_options[] = {
     OPTION_TAG,
     OPTION_REGIME,
     CLI_FLAG("wait", "also wait for the jobs that tune again"),
+    CLI_INTEGER("timeout", "SECONDS", "0", 0, 31536000,
+                "stop waiting after this time, with exit code 9; the jobs go on; 0: no limit"),
     OPTION_PATIENCE,
     SERVER_OPTIONS,
 };
@@ -436,5 +494,6 @@ CLI_COMMAND(campaign_revalidate, "campaign revalidate", "", revalidate_options,
                 "reports how many are still best and the worst regret. Queues a job with the whole "
                 "space only where the winner is not in the new equivalence set or does not run. "
                 "Another call continues with the same jobs. Exits with 1 when a winner broke, and "
-                "with 2 when --to fits no known environment, or several: then nothing is queued. "
+                "with 2 when --to fits no environment that a node has had, or several: then "
+                "nothing is queued. "
                 "Publish for the new environment afterwards.");

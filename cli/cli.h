@@ -11,15 +11,18 @@
 struct kernel_folder;
 must_check int kernel_push(struct http_client *client, const struct kernel_folder *folder);
 
-/* Follows a job to its end, with a progress bar on a terminal (jobs_wait.c). While the server does
- * not answer it tries again for --patience (OPTION_PATIENCE). *ret_job is the job's final summary.
- * EXIT_TIMEOUT: it had not ended at `until_ms` (clock_monotonic_ms, 0: no limit). */
-must_check int job_follow(struct http_client *client, const struct options *options,
-                          const char *job, int64_t until_ms, json_t **ret_job);
+/* When --timeout ends, by clock_monotonic_ms; 0: never. */
+int64_t jobs_until_ms(const struct options *options);
 
-/* Follows the jobs whose ids are the member `member` of the answers, prints each in this order, and
- * names those without a winner (jobs_wait.c). For commands with OPTION_PATIENCE and OPTION_TIMEOUT.
- */
+/* Follows the jobs whose ids are the member `member` of the answers to their ends, with a progress
+ * bar on a terminal, and adds their summaries to `jobs`, in this order (jobs_wait.c). While the
+ * server does not answer it tries again for --patience. EXIT_TIMEOUT: some had not ended at
+ * `until_ms`, which is reported. For commands with OPTION_PATIENCE and OPTION_TIMEOUT. */
+must_check int jobs_gather(struct http_client *client, const struct options *options,
+                           const json_t *answers, const char *member, int64_t until_ms,
+                           json_t *jobs);
+
+/* The same, but prints each job in this order, and names those without a winner. */
 must_check int jobs_await(struct http_client *client, const struct options *options,
                           const json_t *answers, const char *member);
 

@@ -55,8 +55,9 @@ static bool is_final(const char *state) {
          string_equal(state, "cancelled");
 }
 
-int job_follow(struct http_client *client, const struct options *options, const char *job,
-               int64_t until_ms, json_t **ret_job) {
+/* Follows one job to its end. *ret_job is its final summary. */
+static int job_follow(struct http_client *client, const struct options *options, const char *job,
+                      int64_t until_ms, json_t **ret_job) {
   cleanup_free char *job_path = xasprintf("/v1/jobs/%s", job), *after = xstrdup("0"), *name = NULL;
   struct follow follow = {.client = client,
                           .patience_ms = option_integer(options, "patience") * 1000,
@@ -262,15 +263,21 @@ static int crowd_await(struct crowd *crowd, const json_t *answers, const char *m
   return EXIT_OK;
 }
 
-int jobs_await(struct http_client *client, const struct options *options, const json_t *answers,
-               const char *member) {
-  int64_t timeout_s = option_integer(options, "timeout"), now_ms = clock_monotonic_ms(),
-          until_ms = timeout_s ? now_ms + timeout_s * 1000 : 0;
-  size_t n = json_array_size(answers), n_open = 1, index;
-  bool as_json = option_flag(options, "json");
-  cleanup_json json_t *finished = as_json ? json_array() : NULL, *failures = json_array();
+int64_t jobs_until_ms(const struct options *options) {
+  int64_t timeout_s = option_integer(options, "timeout");
+  return timeout_s ? clock_monotonic_ms() + timeout_s * 1000 : 0;
+}
+
+/* Follows the jobs to their ends, and reports each to job_report. *ret_open: how many have not
+ * ended. */
+static int all_follow(struct http_client *client, const struct options *options,
+                      const json_t *answers, const char *member, int64_t until_ms, json_t *finished,
+                      json_t *failures, size_t *ret_open) {
+  int64_t now_ms = clock_monotonic_ms();
+  size_t n = json_array_size(answers), index;
   json_t *answer;
   int code = EXIT_OK;
+  *ret_open = 1;
 
   if (n == 1) {
     cleanup_json json_t *job = NULL;
@@ -294,8 +301,26 @@ int jobs_await(struct http_client *client, const struct options *options, const 
     json_array_foreach (answers, index, answer)
       json_array_append(crowd.open, json_object_get(answer, member));
     code = crowd_await(&crowd, answers, member, finished, failures);
-    n_open = json_array_size(crowd.open);
+    *ret_open = json_array_size(crowd.open);
   }
+  return code;
+}
+
+int jobs_gather(struct http_client *client, const struct options *options, const json_t *answers,
+                const char *member, int64_t until_ms, json_t *jobs) {
+  cleanup_json json_t *failures = json_array();
+  size_t n_open;
+  int code = all_follow(client, options, answers, member, until_ms, jobs, failures, &n_open);
+  return code == EXIT_TIMEOUT ? timeout_report(options, n_open, json_array_size(answers)) : code;
+}
+
+int jobs_await(struct http_client *client, const struct options *options, const json_t *answers,
+               const char *member) {
+  size_t n = json_array_size(answers), n_open;
+  bool as_json = option_flag(options, "json");
+  cleanup_json json_t *finished = as_json ? json_array() : NULL, *failures = json_array();
+  int code = all_follow(client, options, answers, member, jobs_until_ms(options), finished,
+                        failures, &n_open);
 
   if (as_json && (code == EXIT_OK || code == EXIT_TIMEOUT))
     cli_print_json(finished);

@@ -31,7 +31,7 @@ struct override {
   char *tag; /* NULL: any */
   json_t *config;
   char *reason, *until, *made_by;
-  bool unknown; /* of a request: it may name what the server does not know */
+  bool unknown;   /* of a request: it may name what the server does not know */
   char *key_text; /* canonical; NULL: any */
 };
 /* The body of POST /v1/overrides. */

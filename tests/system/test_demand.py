@@ -304,9 +304,26 @@ def test_a_campaign_to_an_environment_that_is_not_known_is_refused_as_a_whole(se
     done = wavetune(server, *call, '{"cpu": "gcc 99"}', check=False)
     assert done.returncode == 2 and done.stdout == "" and "--to" in done.stderr and done.stderr.count("\n") == 1, done
     assert json.dumps(ENVIRONMENT["cpu"]) in done.stderr and json.dumps(NEXT["cpu"]) in done.stderr, "those that are known"
+    full = wavetune(server, *call, json.dumps(ENVIRONMENT | {"cpu": "gcc 99"}), check=False)
+    assert full.returncode == 2 and "fits no known environment" in full.stderr and full.stdout == "", full
+    assert "gcc 99" not in [e["environment"].get("cpu") for e in server.items("/v1/environments")], "no phantom"
     several = wavetune(server, *call, "{}", check=False)
     assert several.returncode == 2 and json.dumps(NEXT["cpu"]) in several.stderr, "those that fit"
     assert not [j for j in server.items("/v1/jobs") if j["tag"] == "nowhere" and j["environment"] != ENVIRONMENT]
+
+
+def test_a_campaign_without_a_live_node_says_so_and_ends_at_its_time(server, postgres, database):
+    tune(server, 65, tag="asleep")
+    wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--tag", "asleep", "--channel", "asleep")
+    gone = ENVIRONMENT | {"cpu": "gcc 3"}
+    node = Hand(server, "gone", environment=gone)
+    postgres.sql(f"update agents set last_seen = now() - interval '1 day' where id = '{node.id}'", conninfo=database)
+    done = wavetune(server, "campaign", "revalidate", "--from", json.dumps(ENVIRONMENT), "--to", json.dumps(gone), "--tag", "asleep",
+                    "--channel", "asleep", "--timeout", "1", check=False)
+    assert done.returncode == 9 and done.stdout == "", done
+    said = done.stderr.splitlines()
+    assert "no live agent matches --to" in said[0] and "1 of 1 winners are measured as run revalidate-" in said[1], said
+    assert "1 of 1 job had not ended after 1 s" in said[2], said
 
 
 def test_a_campaign_leaves_out_cancelled_jobs(server):

@@ -325,27 +325,38 @@ def test_with_a_margin_only_slow_configs_leave_the_exhaustive_race(tmp_path):
     assert json.loads(done.stdout)["winner"]["config"] == 1
 
 
+def opening_of(tmp_path):
+    """The device seconds that opening such a kernel takes in one process, on this machine as busy as it is now."""
+    done = tune(sleeper(tmp_path / "opened", (1000,), turns=2), "n=1000", tmp_path / "opened state", "--json")
+    answer = json.loads(done.stdout)
+    return answer["opening_seconds"] / (1 + answer["verdict"]["processes"])
+
+
 def test_a_budget_ends_the_screen_and_leaves_some_for_the_finals(tmp_path):
-    folder = sleeper(tmp_path / "kernel", (1000,), turns=1000)  # 5 s or more of device time
-    done = tune(folder, "n=1000", tmp_path / "state", "--json", "--budget", "3", "--finalists", "1")
+    budget = max(3, round(15 * opening_of(tmp_path)))
+    turns = round(1000 * budget / 3)  # 5 s or more of device time
+    folder = sleeper(tmp_path / "kernel", (1000,), turns=turns)
+    done = tune(folder, "n=1000", tmp_path / "state", "--json", "--budget", str(budget), "--finalists", "1")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    assert answer["measured"] + answer["unmeasured"] == answer["configs"] == 1000
+    assert answer["measured"] + answer["unmeasured"] == answer["configs"] == turns
     assert answer["unmeasured"] > 0 and answer["outcomes"] == {"correct": answer["measured"]}
     assert answer["verdict"]["processes"] >= 3
-    assert answer["device_seconds"] < 3 * 1.5, "no more than a round for each lease above it; a config sleeps 5 ms"
+    assert answer["device_seconds"] < budget * 1.5, "no more than a round for each lease above it; a config sleeps 5 ms"
 
 
 def test_a_budget_that_is_too_small_decides_with_the_smallest_final_and_prints_the_excess(tmp_path):
-    folder = sleeper(tmp_path / "kernel", (5000,), turns=200)
-    done, lines, _ = campaign(folder, ["n=1000", "n=2000"], tmp_path / "state", "--budget", "1.5")
+    # The screen, which has 0.6 of it, may open the kernel; the configs take as much longer as there is more to spend.
+    budget = max(1.5, round(10 * opening_of(tmp_path), 1))
+    folder = sleeper(tmp_path / "kernel", (round(5000 * budget / 1.5),), turns=200)
+    done, lines, _ = campaign(folder, ["n=1000", "n=2000"], tmp_path / "state", "--budget", str(budget))
     assert done.returncode == 0, done.stderr
     for line in lines:
         assert line["unmeasured"] > 0 and line["measured"] + line["unmeasured"] == 200
-        assert line["finalists"] <= 2 and line["verdict"]["processes"] == 3 and line["device_seconds"] > 1.5
+        assert line["finalists"] <= 2 and line["verdict"]["processes"] == 3 and line["device_seconds"] > budget
         assert 0.02 * 4 < line["opening_seconds"] < line["device_seconds"], "four processes, 20 ms of warm-up in each"
-    output = tune(folder, "n=1000", tmp_path / "state", "--budget", "1.5").stdout
-    assert "never tried: the budget of 1.5 device-seconds" in output
+    output = tune(folder, "n=1000", tmp_path / "state", "--budget", str(budget)).stdout
+    assert f"never tried: the budget of {budget:g} device-seconds" in output
     assert "was exceeded by" in output and "on opening the kernel\n" in output
 
 

@@ -37,7 +37,8 @@ static void count(json_t *counts, const char *name) {
 
 /* "6 measuring, 2 idle"; "" of nothing. States that this program does not know come last. */
 static char *counts_text(json_t *counts) {
-  static const char *const known[] = {"measuring", "idle", "yielded", "drained", "drifted", "ended", "lost"};
+  static const char *const known[] = {"measuring", "idle",  "yielded", "drained",
+                                      "drifted",   "ended", "lost"};
   cleanup_json json_t *ordered = json_object();
   char *text = xstrdup("");
   const char *name;

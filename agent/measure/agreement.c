@@ -178,15 +178,41 @@ static bool default_fetch(struct problem *problem, size_t i, size_t set, struct 
       device->ops->download(device, agreed->bytes, agreed->kept->address, operand->bytes, error));
 }
 
-/* The same, with its root mean square and the number of finite elements. */
+/* What output i held before the launches of a set, on the host; NULL: the device refused. */
+static void *initial_fetch(struct problem *problem, size_t i, size_t set, struct error *error) {
+  const struct device_ops *ops = problem->device->ops;
+  const struct operand *operand = &problem->operands[i];
+  const struct device_buffer *from = operand->sets[set] ? operand->sets[set] : operand->pristine;
+  void *bytes = ops->host_buffer_new(problem->device, operand->bytes);
+  if (check_device_result(
+          problem, ops->download(problem->device, bytes, from->address, operand->bytes, error)))
+    return bytes;
+  ops->host_buffer_free(problem->device, bytes);
+  return NULL;
+}
+
+/* The same, with its root mean square, of what it wrote, and the number of finite elements. */
 static bool default_sum(struct problem *problem, size_t i, size_t set, struct error *error) {
-  struct agreed *agreed = &problem->operands[i].agreed[set];
+  struct operand *operand = &problem->operands[i];
+  struct agreed *agreed = &operand->agreed[set];
+  struct partial partial = {.argument = &problem->kernel->arguments[i],
+                            .elements = operand->elements};
   if (agreed->n_finite) /* 0: not summed yet, or nothing is finite */
     return true;
   if (!default_fetch(problem, i, set, error))
     return false;
-  agreed->rms = output_rms(problem->kernel->arguments[i].dtype, agreed->bytes,
-                           problem->operands[i].elements, &agreed->n_finite);
+  agreed->rms = output_rms(problem->kernel->arguments[i].dtype, agreed->bytes, operand->elements,
+                           &agreed->n_finite);
+  if (!operand->pristine) /* it is only written */
+    return true;
+  void *before = initial_fetch(problem, i, set, error);
+  if (!before)
+    return false;
+  partial.before = before;
+  partial.expected = agreed->bytes;
+  double rms = partial_rms(&partial);
+  problem->device->ops->host_buffer_free(problem->device, before);
+  agreed->rms = rms > 0 ? rms : agreed->rms;
   return true;
 }
 
@@ -361,29 +387,26 @@ static bool output_agrees(const struct problem *problem, size_t i, struct error 
  * and the same sums. */
 static bool sums_compare(struct problem *problem, struct loaded_config *loaded, size_t i,
                          bool *ret_agree, struct error *error) {
-  const struct device_ops *ops = problem->device->ops;
   const struct operand *operand = &problem->operands[i];
   const struct argument *argument = &problem->kernel->arguments[i];
   const uint32_t *grid = loaded->plan.geometry.grid, *own = problem->default_geometry.grid;
-  const struct device_buffer *initial =
-      operand->sets[problem->set] ? operand->sets[problem->set] : operand->pristine;
   *ret_agree = false;
   bool is_launched = grid[0] > 0; /* a call of language c has no grid */
   if (!argument->row ||
       (is_launched && memcmp(grid, own, sizeof problem->default_geometry.grid) == 0))
     return true;
 
-  void *before = ops->host_buffer_new(problem->device, operand->bytes);
-  bool is_read = check_device_result(
-      problem, ops->download(problem->device, before, initial->address, operand->bytes, error));
+  void *before = initial_fetch(problem, i, problem->set, error);
+  if (!before)
+    return false;
   const struct agreed *agreed = &operand->agreed[problem->set];
   struct partial partial = {argument, operand->elements, before, agreed->bytes, operand->written};
   struct tolerance tolerance = tolerance_of(problem->kernel, argument->dtype);
-  if (is_read && partial_layouts_differ(&partial))
+  if (partial_layouts_differ(&partial))
     *ret_agree = partial_sums_agree(&partial, tolerance, noise_allowed(agreed));
-  ops->host_buffer_free(problem->device, before);
+  problem->device->ops->host_buffer_free(problem->device, before);
   loaded->is_summed |= *ret_agree;
-  return is_read;
+  return true;
 }
 
 /* Sets *ret: output i of the default overflows with large inputs. Then where it is NaN or infinite

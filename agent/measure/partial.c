@@ -10,6 +10,19 @@ static bool is_written(const struct partial *partial, const void *bytes, int64_t
   return memcmp((const char *)bytes + at, (const char *)partial->before + at, size) != 0;
 }
 
+double partial_rms(const struct partial *partial) {
+  double sum = 0;
+  int64_t n = 0;
+  for (int64_t k = 0; k < partial->elements; k++) {
+    double value = element_get(partial->argument->dtype, partial->expected, k);
+    if (!isfinite(value) || !is_written(partial, partial->expected, k))
+      continue;
+    sum += value * value;
+    n++;
+  }
+  return n ? sqrt(sum / (double)n) : 0;
+}
+
 bool partial_layouts_differ(const struct partial *partial) {
   for (int64_t k = 0; k < partial->elements; k++)
     if (is_written(partial, partial->bytes, k) != is_written(partial, partial->expected, k))

@@ -19,6 +19,10 @@ struct partial {
   const void *before, *expected, *bytes;
 };
 
+/* The root mean square of the finite elements of `expected` that its launch wrote: others, which
+ * may be most of a storage, tell nothing of their size. 0: there are none. */
+double partial_rms(const struct partial *partial);
+
 /* Whether the two launches wrote other elements. */
 bool partial_layouts_differ(const struct partial *partial);
 

@@ -194,6 +194,23 @@ Test(agreement, elements_that_the_default_does_not_write_must_not_be_written) {
   }
 }
 
+/* The default writes a hundredth of y, values of 1e-3, and leaves deviates of 1 elsewhere. */
+Test(agreement, elements_that_are_not_written_tell_nothing_of_the_size_of_others) {
+  struct fixture_options options = {
+      .n = 6400,
+      .arguments =
+          "[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"readwrite\"},"
+          "{\"name\":\"n\",\"dtype\":\"int64\",\"value\":\"n\"}]",
+      .reference =
+          "#include <stdint.h>\ndouble f_at(int64_t i, float *y, int64_t n) { return 0; }\n",
+      .space = "{\"parameters\": {\"MODE\": [0, 1, 2]}}"};
+  cleanup_trial struct trial *trial =
+      TRIAL("#include <stdint.h>\nvoid f(float *y, int64_t n) {\nfor (int64_t i = 0; i < n / 100; "
+            "i++) y[i] = 1e-3f + (MODE == 1 ? 1e-9f : MODE == 2 ? 5e-6f : 0); }\n",
+            options, {0, BITWISE}, {1, AGREES}, {2, SAYS("y[0] is ")});
+  cr_expect(fabs(trial->problem->operands[0].agreed[0].rms - 1e-3) < 1e-6);
+}
+
 /* Each block of BLOCK rows writes a row of sums, as the program adds them up afterwards. */
 #define PARTIAL                                                                                    \
   "#include <stdint.h>\nvoid f(float *y, const float *x, int64_t n) {\nfor (int64_t b = 0; b < "   \

@@ -8,6 +8,7 @@
 #include "agent/measure/expected.h"
 #include "agent/measure/nudge.h"
 #include "agent/measure/outputs.h"
+#include "agent/measure/partial.h"
 #include "common/kernel/kernel_case.h"
 
 #define NOISE_TIMES 4
@@ -177,15 +178,41 @@ static bool default_fetch(struct problem *problem, size_t i, size_t set, struct 
       device->ops->download(device, agreed->bytes, agreed->kept->address, operand->bytes, error));
 }
 
-/* The same, with its root mean square and the number of finite elements. */
+/* What output i held before the launches of a set, on the host; NULL: the device refused. */
+static void *initial_fetch(struct problem *problem, size_t i, size_t set, struct error *error) {
+  const struct device_ops *ops = problem->device->ops;
+  const struct operand *operand = &problem->operands[i];
+  const struct device_buffer *from = operand->sets[set] ? operand->sets[set] : operand->pristine;
+  void *bytes = ops->host_buffer_new(problem->device, operand->bytes);
+  if (check_device_result(
+          problem, ops->download(problem->device, bytes, from->address, operand->bytes, error)))
+    return bytes;
+  ops->host_buffer_free(problem->device, bytes);
+  return NULL;
+}
+
+/* The same, with its root mean square, of what it wrote, and the number of finite elements. */
 static bool default_sum(struct problem *problem, size_t i, size_t set, struct error *error) {
-  struct agreed *agreed = &problem->operands[i].agreed[set];
+  struct operand *operand = &problem->operands[i];
+  struct agreed *agreed = &operand->agreed[set];
+  struct partial partial = {.argument = &problem->kernel->arguments[i],
+                            .elements = operand->elements};
   if (agreed->n_finite) /* 0: not summed yet, or nothing is finite */
     return true;
   if (!default_fetch(problem, i, set, error))
     return false;
-  agreed->rms = output_rms(problem->kernel->arguments[i].dtype, agreed->bytes,
-                           problem->operands[i].elements, &agreed->n_finite);
+  agreed->rms = output_rms(problem->kernel->arguments[i].dtype, agreed->bytes, operand->elements,
+                           &agreed->n_finite);
+  if (!operand->pristine) /* it is only written */
+    return true;
+  void *before = initial_fetch(problem, i, set, error);
+  if (!before)
+    return false;
+  partial.before = before;
+  partial.expected = agreed->bytes;
+  double rms = partial_rms(&partial);
+  problem->device->ops->host_buffer_free(problem->device, before);
+  agreed->rms = rms > 0 ? rms : agreed->rms;
   return true;
 }
 
@@ -319,14 +346,20 @@ static enum outcome default_run(struct problem *problem, struct loaded_config *l
   return default_expect(problem, loaded, error);
 }
 
+static struct tolerance tolerance_of_output(const struct problem *problem, size_t i) {
+  const struct agreed *agreed = &problem->operands[i].agreed[problem->set];
+  struct tolerance tolerance = tolerance_of(problem->kernel, problem->kernel->arguments[i].dtype);
+  tolerance.atol = tolerance.atol * agreed->rms + noise_allowed(agreed);
+  return tolerance;
+}
+
 /* Compares output i, whose bytes are in `written`, with the default's. */
 static bool output_agrees(const struct problem *problem, size_t i, struct error *error) {
   const struct operand *operand = &problem->operands[i];
   const struct agreed *agreed = &operand->agreed[problem->set];
   const struct argument *argument = &problem->kernel->arguments[i];
   enum dtype dtype = argument->dtype;
-  struct tolerance tolerance = tolerance_of(problem->kernel, dtype);
-  tolerance.atol = tolerance.atol * agreed->rms + noise_allowed(agreed);
+  struct tolerance tolerance = tolerance_of_output(problem, i);
   struct compared compared = outputs_compare(
       &(struct comparison){dtype, operand->elements, agreed->bytes, operand->written, tolerance});
   int64_t far = compared.far, n_next = compared.count;
@@ -348,6 +381,32 @@ static bool output_agrees(const struct problem *problem, size_t i, struct error 
                    "next value%s",
                    (long long)n_next, (long long)operand->elements, argument->name,
                    set_words(problem));
+}
+
+/* Sets loaded->is_summed where output i is of partial sums in another layout than the default's,
+ * and the same sums. */
+static bool sums_compare(struct problem *problem, struct loaded_config *loaded, size_t i,
+                         bool *ret_agree, struct error *error) {
+  const struct operand *operand = &problem->operands[i];
+  const struct argument *argument = &problem->kernel->arguments[i];
+  const uint32_t *grid = loaded->plan.geometry.grid, *own = problem->default_geometry.grid;
+  *ret_agree = false;
+  bool is_launched = grid[0] > 0; /* a call of language c has no grid */
+  if (!argument->row ||
+      (is_launched && memcmp(grid, own, sizeof problem->default_geometry.grid) == 0))
+    return true;
+
+  void *before = initial_fetch(problem, i, problem->set, error);
+  if (!before)
+    return false;
+  const struct agreed *agreed = &operand->agreed[problem->set];
+  struct partial partial = {argument, operand->elements, before, agreed->bytes, operand->written};
+  struct tolerance tolerance = tolerance_of(problem->kernel, argument->dtype);
+  if (partial_layouts_differ(&partial))
+    *ret_agree = partial_sums_agree(&partial, tolerance, noise_allowed(agreed));
+  problem->device->ops->host_buffer_free(problem->device, before);
+  loaded->is_summed |= *ret_agree;
+  return true;
 }
 
 /* Sets *ret: output i of the default overflows with large inputs. Then where it is NaN or infinite
@@ -373,11 +432,17 @@ static enum outcome output_check(struct problem *problem, struct loaded_config *
   if (is_overflown)
     return OUTCOME_CORRECT;
 
-  bool is_expected = !expected_of(problem, i) ||
+  struct error unlike;
+  bool agrees = output_agrees(problem, i, &unlike), is_summed = false;
+  if (!agrees && !sums_compare(problem, loaded, i, &is_summed, error))
+    return OUTCOME_RUNTIME;
+  /* The interpreter's values are of the default's layout. */
+  bool is_expected = is_summed || !expected_of(problem, i) ||
                      output_is_expected(problem, loaded, i, problem->operands[i].written, error);
   if (loaded->agreement == AGREEMENT_BITWISE)
     loaded->agreement = AGREEMENT_AGREES;
-  if (!output_agrees(problem, i, error)) {
+  if (!agrees && !is_summed) {
+    *error = unlike;
     loaded->agreement = AGREEMENT_DISAGREES;
     return OUTCOME_CORRECTNESS;
   }
@@ -433,6 +498,7 @@ enum outcome agreement_check(struct problem *problem, struct loaded_config *load
   struct error ignored;
   loaded->agreement = AGREEMENT_BITWISE;
   loaded->interpreted = AGREEMENT_NONE;
+  loaded->is_summed = false;
   for (size_t set = problem->n_sets; set-- > 0 && outcome == OUTCOME_CORRECT;) {
     if (!check_device_result(problem, set_place(problem, set, error)))
       outcome = OUTCOME_RUNTIME;
@@ -443,6 +509,7 @@ enum outcome agreement_check(struct problem *problem, struct loaded_config *load
 
   if (!problem->has_default && outcome == OUTCOME_CORRECT) {
     problem->has_default = true;
+    problem->default_geometry = loaded->plan.geometry;
     problem->of_default = loaded;
   }
   if (outcome != OUTCOME_CORRECT && loaded->agreement != AGREEMENT_DISAGREES)

@@ -8,16 +8,17 @@
  * itself (atomic additions in another order) is the noise. NaN and infinity must be in the same
  * places, and for all other elements b of the default and a of another config
  *   |a - b| <= atol * rms(b) + rtol * |b| + 4 * noise
- * where rms is over the output, noise the largest difference in it, and atol and rtol are
- *   bfloat16            1.6e-2, 1.6e-2      float32   1e-5, 1e-5      (tf32: 1e-3, 1e-3)
- *   float16             4e-3, 1e-3          float64   1e-10, 1e-10    integers, bool   0, 0
- * A float32 or float64 of a kernel that also has buffers of 16 bits is compared as these are: what
- * it is computed from may have been rounded to them. Of an 8-bit float at most one element in a
+ * where rms is over what the default wrote of the output, noise the largest difference in it, and
+ * atol and rtol are bfloat16            1.6e-2, 1.6e-2      float32   1e-5, 1e-5      (tf32: 1e-3,
+ * 1e-3) float16             4e-3, 1e-3          float64   1e-10, 1e-10    integers, bool   0, 0 A
+ * float32 or float64 of a kernel that also has buffers of 16 bits is compared as these are: what it
+ * is computed from may have been rounded to them. Of an 8-bit float at most one element in a
  * thousand may be the next value. Elements that the default does not write must not be written.
  * Where outputs differ by more, how much the default's change with inputs a unit in the last place
  * away (nudge.h), at most rms / 20, counts as noise too: recurrences over thousands of steps
  * amplify rounding. An output of which the default overflows with the large inputs is not compared
- * with these. The result is a class (enum agreement): the worst one of all outputs and sets.
+ * with these. Partial sums of blocks are compared by what they add up to (partial.h). The result
+ * is a class (enum agreement): the worst one of all outputs and sets.
  *
  * What this does not find: a default that is wrong makes the others wrong in the same way; data
  * races that show rarely. Memory and threads: as agent/measure/problem.h, of which this is a part.

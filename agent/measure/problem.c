@@ -174,7 +174,7 @@ static bool rotation_new(struct problem *problem, struct error *error) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     const struct argument *argument = &problem->kernel->arguments[i];
     const struct operand *operand = &problem->operands[argument_owner(problem->kernel, i)];
-    if (!argument->is_buffer)
+    if (!argument->is_buffer || !operand->checked)
       continue;
     rotation->operands[rotation->n_operands++] = (struct device_operand){
         .pointer = &problem->pointers[i],

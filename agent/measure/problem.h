@@ -129,11 +129,12 @@ struct problem {
   struct operand operands[KERNEL_ARGUMENTS_MAX];
   void *pointers[KERNEL_ARGUMENTS_MAX]; /* what the next call passes for buffer arguments */
   struct device_rotation rotation;
-  struct reference *reference;      /* NULL: outputs are compared with the default config's */
-  size_t n_sets;                    /* of inputs, without a reference; else 0 */
-  const struct expected *expected;  /* Triton's interpreter's values, borrowed; NULL: none */
-  size_t set;                       /* that is in place */
-  bool has_default;                 /* what the default config wrote is known */
+  struct reference *reference;     /* NULL: outputs are compared with the default config's */
+  size_t n_sets;                   /* of inputs, without a reference; else 0 */
+  const struct expected *expected; /* Triton's interpreter's values, borrowed; NULL: none */
+  size_t set;                      /* that is in place */
+  bool has_default;                /* what the default config wrote is known */
+  struct device_geometry default_geometry;
   struct loaded_config *of_default; /* NULL: it is not loaded any more */
   bool is_nudged[AGREEMENT_SETS];   /* the sensitivity of outputs is known, of each set */
   bool is_noisy;                    /* that differs from run to run */
@@ -165,6 +166,7 @@ struct loaded_config {
   enum outcome outcome;
   struct error error;
   enum agreement agreement;   /* AGREEMENT_NONE: with a reference, or it did not run to its end */
+  bool is_summed;             /* an output agrees by its sums (agent/measure/partial.h) */
   enum agreement interpreted; /* AGREES or DISAGREES; NONE: not compared with expected values */
 };
 

@@ -72,9 +72,10 @@ struct argument {
   struct fill fill;
   const struct argument *alias; /* of a case: the argument whose buffer it is passed; NULL: none */
   int64_t before, after; /* of a case: elements of its buffer around those that it is passed */
-  char *value;                  /* of a scalar: an expression */
-  struct value literal;         /* of a case's scalar: an int or a float; else None */
-  const char *reference_entry;  /* the function that computes an element of an output, or NULL */
+  int64_t row; /* of a case: of a buffer of partial sums, the elements of a row; 0: it is none */
+  char *value; /* of a scalar: an expression */
+  struct value literal;        /* of a case's scalar: an int or a float; else None */
+  const char *reference_entry; /* the function that computes an element of an output, or NULL */
 };
 
 struct source {

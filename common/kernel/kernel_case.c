@@ -8,7 +8,7 @@
 
 /* One argument of a case. */
 struct passed {
-  int64_t elements, before, after;
+  int64_t elements, before, after, row;
   enum { PASSED_READ, PASSED_READWRITE } access;
   struct fill fill;
   char *alias;
@@ -21,6 +21,7 @@ static const struct field passed_fields[] = {
                  .most = ELEMENTS_MAX),
     RECORD_FIELD(INTEGER, struct passed, before, FIELD_NOT_NULL, .most = ELEMENTS_MAX),
     RECORD_FIELD(INTEGER, struct passed, after, FIELD_NOT_NULL, .most = ELEMENTS_MAX),
+    RECORD_FIELD(INTEGER, struct passed, row, FIELD_NOT_NULL, .least = 1, .most = ELEMENTS_MAX),
     RECORD_FIELD(ENUM, struct passed, access, FIELD_NOT_NULL, .names = access_names),
     RECORD_FIELD(CUSTOM, struct passed, fill, FIELD_NOT_NULL | FIELD_REQUEST,
                  .custom = &fill_custom),
@@ -76,6 +77,9 @@ static bool buffer_take(struct argument *argument, const struct passed *passed,
   bool is_computed = argument->reference_entry != NULL;
   argument->before = passed->before == FIELD_NONE || is_computed ? 0 : passed->before;
   argument->after = passed->after == FIELD_NONE || is_computed ? 0 : passed->after;
+  argument->row = passed->row == FIELD_NONE ? 0 : passed->row;
+  if (argument->row && (passed->alias || passed->elements % argument->row))
+    return error_at(error, "/row", "only a buffer of its own has rows, and no part of one");
   if (passed->after != FIELD_NONE && passed->alias)
     return error_at(error, "/after", "the buffer is another argument's, which states its end");
   argument->n_dimensions = 1;
@@ -95,8 +99,8 @@ static bool scalar_take(struct argument *argument, const struct passed *passed,
   const char *word = json_string_value(value);
   bool is_float = argument->dtype >= DTYPE_FLOAT16;
   if (passed->elements != FIELD_NONE || passed->before != FIELD_NONE ||
-      passed->after != FIELD_NONE || (int)passed->access >= 0 || passed->fill.is_stated ||
-      passed->alias)
+      passed->after != FIELD_NONE || passed->row != FIELD_NONE || (int)passed->access >= 0 ||
+      passed->fill.is_stated || passed->alias)
     return error_set(error, "it is a scalar, which has a value and nothing else");
   if (!value)
     return error_at(error, "/value", "a scalar must state its value");

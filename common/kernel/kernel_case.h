@@ -19,8 +19,10 @@
  * common/kernel/fill.h, and as there "normal" where it is absent. An alias is passed the buffer of
  * another argument, from its own `before` on: it has the same fill, if it states one, no alias
  * itself, no `after`, and does not end behind that buffer; either of them that is written makes the
- * buffer one that is written. Without them is what a reference computes. A scalar's value is an
- * integer, true or false, or, of a float, any number, "inf", "-inf" or "nan".
+ * buffer one that is written. Without them is what a reference computes. `row`
+ * is the length of a row where a config may write its blocks' partial sums
+ * (agent/measure/partial.h). A scalar's value is an integer, true or false, or, of a float, any
+ * number, "inf", "-inf" or "nan".
  *
  * A scale below 1 states that the builder saw the kernel diverge with a deviation of 1. Recurrences
  * multiply a state by what the program has normalised; with deviates of 1 their values grow to

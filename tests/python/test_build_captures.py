@@ -79,7 +79,7 @@ def test_a_case_states_the_numbers_of_the_key(world):
     assert own["key"] == {"n": 512, "TYPE": "float32"} and "when" not in own
     assert own["case"]["arguments"] == {
         "x_ptr": {"elements": 3 * 1024 + 512, "before": 8, "access": "read", "fill": "normal"},
-        "y_ptr": {"elements": 512, "access": "readwrite", "fill": "zeros"},  # reset_to_zero
+        "y_ptr": {"elements": 512, "access": "readwrite", "fill": "zeros", "row": 1},  # reset_to_zero
         "bias_ptr": {"elements": 512, "access": "read", "fill": "normal"},
         "lengths_ptr": {"elements": 5, "access": "read", "fill": {"ramp": [0, 64]}},
         "n": {"value": 512}, "scale": {"value": 0.088}, "flag": {"value": True}}
@@ -117,6 +117,16 @@ def test_views_of_one_storage_share_a_buffer(tmp_path):
     head, _, rest = values.partition(b"\n")
     assert json.loads(head)["buffers"] == [{"argument": "q_ptr", "dtype": "float32", "runs": 1, "values": 257}]
     assert array.array("q", rest[:16]).tolist() == [519, 257] and array.array("f", rest[16:20])[0] == 7
+
+
+@pytest.mark.parametrize("shape, stride, row", [
+    ([4, 8, 16], [128, 16, 1], 128), ([64], [1], 1), ([4, 8], [16, 1], 0), ([8, 4], [1, 8], 0), ([1, 8], [8, 1], 0), ([], [], 0)])
+def test_outputs_that_may_be_partial_sums_state_their_rows(shape, stride, row):
+    elements = 1 + sum((n - 1) * step for n, step in zip(shape, stride))
+    one = {"name": "x", "dtype": "float32", "shape": shape, "stride": stride, "offset": 0, "elements": elements, "alignment": 256,
+           "storage": 0, "storage_bytes": 4 * elements, "contents": None}
+    assert storages.buffers_of([one], set(), {"x"}, True)["x"].get("row", 0) == row
+    assert "row" not in storages.buffers_of([one], set(), {"x"})["x"] and "row" not in storages.buffers_of([one], set(), set(), True)["x"]
 
 
 @pytest.mark.parametrize("change, why, window", [

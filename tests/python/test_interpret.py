@@ -80,7 +80,7 @@ def rows(mode, dtype="float32", n=100, **more):
 
 @pytest.mark.parametrize("mode, function", [
     ("softmax", lambda x: np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)), ("scaled", lambda x: x * 0.75),
-    ("tanh", np.tanh), ("named", np.tanh), ("loop", lambda x: x + 3)])
+    ("tanh", np.tanh), ("named", np.tanh), ("typed", lambda x: x - 2), ("loop", lambda x: x + 3)])
 def test_a_sample_of_programs_is_executed(mode, function):
     trial = rows(mode)
     index, values = trial.values("y_ptr")

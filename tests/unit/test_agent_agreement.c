@@ -25,6 +25,8 @@ static void trial_close(struct trial **opened) {
 }
 #define cleanup_trial __attribute__((cleanup(trial_close)))
 
+static int64_t row_of_output; /* of this test's kernels, as a case states it */
+
 /* Loads a config and checks it; borrowed. */
 static const struct loaded_config *trial_check(struct trial *trial, uint64_t config) {
   struct error error = {0};
@@ -72,6 +74,7 @@ static struct trial *trial_scaled(const char *source, struct fixture_options opt
   struct error error = {0};
   trial->fixture = fixture_new(source, options);
   trial->fixture.kernel->is_tf32 = is_tf32;
+  trial->fixture.kernel->arguments[0].row = row_of_output;
   trial->fixture.kernel->is_scaled_down = scale < 1; /* as of a case */
   for (size_t i = 0; i < trial->fixture.kernel->n_arguments && scale < 1; i++)
     trial->fixture.kernel->arguments[i].fill.scale = scale;
@@ -189,6 +192,50 @@ Test(agreement, elements_that_the_default_does_not_write_must_not_be_written) {
         "y[i] = i + 0.5f; }\n",
         options, {0, BITWISE}, {0, BITWISE}, {1, SAYS("y[0] is 0.5")}, {2, SAYS("y[1] is ")});
   }
+}
+
+/* The default writes a hundredth of y, values of 1e-3, and leaves deviates of 1 elsewhere. */
+Test(agreement, elements_that_are_not_written_tell_nothing_of_the_size_of_others) {
+  struct fixture_options options = {
+      .n = 6400,
+      .arguments =
+          "[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"readwrite\"},"
+          "{\"name\":\"n\",\"dtype\":\"int64\",\"value\":\"n\"}]",
+      .reference =
+          "#include <stdint.h>\ndouble f_at(int64_t i, float *y, int64_t n) { return 0; }\n",
+      .space = "{\"parameters\": {\"MODE\": [0, 1, 2]}}"};
+  cleanup_trial struct trial *trial =
+      TRIAL("#include <stdint.h>\nvoid f(float *y, int64_t n) {\nfor (int64_t i = 0; i < n / 100; "
+            "i++) y[i] = 1e-3f + (MODE == 1 ? 1e-9f : MODE == 2 ? 5e-6f : 0); }\n",
+            options, {0, BITWISE}, {1, AGREES}, {2, SAYS("y[0] is ")});
+  cr_expect(fabs(trial->problem->operands[0].agreed[0].rms - 1e-3) < 1e-6);
+}
+
+/* Each block of BLOCK rows writes a row of sums, as the program adds them up afterwards. */
+#define PARTIAL                                                                                    \
+  "#include <stdint.h>\nvoid f(float *y, const float *x, int64_t n) {\nfor (int64_t b = 0; b < "   \
+  "n / 8; b += BLOCK) for (int j = 0; j < 8; j++) { float sum = 0; for (int64_t r = b; r < b + "   \
+  "BLOCK && r < n / 8; r++) sum += x[8 * r + j]; y[8 * (b / BLOCK) + j] = sum"
+
+Test(agreement, partial_sums_of_other_blocks_agree_by_their_sums) {
+  struct fixture_options options = {
+      .n = 6400,
+      .arguments =
+          "[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"readwrite\"},"
+          "{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"read\"},"
+          "{\"name\":\"n\",\"dtype\":\"int64\",\"value\":\"n\"}]",
+      .reference = "#include <stdint.h>\ndouble f_at(int64_t i, float *y, const float *x, int64_t "
+                   "n) { return 0; }\n",
+      .space = "{\"parameters\": {\"BLOCK\": [16, 32, 50, 7]}}"};
+  row_of_output = 8;
+  cleanup_trial struct trial *trial =
+      TRIAL(PARTIAL " + (BLOCK == 7 && b == 14 && j == 3); } }\n", options, {0, BITWISE},
+            {1, AGREES}, {2, AGREES}, {0, BITWISE}, {3, SAYS("the default config has")});
+  cr_expect(trial->configs[1]->is_summed && !trial->configs[3]->is_summed);
+  row_of_output = 0;
+  cleanup_trial struct trial *without =
+      TRIAL(PARTIAL "; } }\n", options, {0, BITWISE}, {1, SAYS("the default config has")});
+  cr_expect_not(without->configs[1]->is_summed);
 }
 
 /* A default that differs from itself: its first element alternates by 0.5. */

@@ -209,6 +209,8 @@ Test(kernel_case, wrong_cases_are_refused) {
        "/arguments/x/after", "states its end"},
       {"\"x\": {\"elements\": 4, \"access\": \"read\", \"before\": -1}", "/arguments/x/before", ""},
       {"\"n\": {\"value\": 4, \"before\": 1}", "/arguments/n", "a value and nothing else"},
+      {"\"x\": {\"elements\": 5, \"access\": \"readwrite\", \"row\": 2}", "/arguments/x/row",
+       "no part of one"},
       {"\"x\": {\"elements\": 5, \"access\": \"read\", \"alias\": \"y\"}, "
        "\"y\": {\"elements\": 4, \"access\": \"read\", \"fill\": \"zeros\"}",
        "/arguments/x/alias", "smaller one"},

@@ -61,7 +61,14 @@ def _to_tf32(values: Any) -> Any:
 
 
 class _Logic(ast.NodeTransformer):
-    """`and`, `or` and `not` of tensors are elementwise in compiled code; Python would ask whether one is true."""
+    """`and`, `or` and `not` of tensors are elementwise in compiled code; Python would ask whether one is true. Types and numbers
+    that a function is called with are constexprs there, and have a value."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if node.attr != "value" or not isinstance(node.ctx, ast.Load):
+            return node
+        return ast.copy_location(ast.Call(ast.Name("_wavetune_value", ast.Load()), [node.value], []), node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
@@ -228,7 +235,8 @@ class Emulator:
                 return value if found is None else found
             return call
 
-        return {"_wavetune_and": combined(True), "_wavetune_or": combined(False),
+        plain = (self.tl.dtype, bool, int, float)
+        return {"_wavetune_value": lambda value: value if isinstance(value, plain) else value.value, "_wavetune_and": combined(True), "_wavetune_or": combined(False),
                 "_wavetune_not": lambda value: value == 0 if isinstance(value, self.tl.tensor) else not value}
 
     def _range(self, first: Any, end: Any = None, step: Any = 1, **_: Any) -> Any:

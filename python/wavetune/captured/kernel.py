@@ -208,7 +208,8 @@ def case_of(kernel: CapturedKernel, launch: Launch, written: set[str], is_rounde
     autotune = kernel.function.autotune or {}
     zeroed = set(autotune.get("reset_to_zero") or [])
     passed = [launch.argument(stated["name"]) for stated in kernel.manifest["arguments"]]
-    arguments = storages.buffers_of([one for one in passed if one["kind"] == "tensor"], zeroed, written)
+    arguments = storages.buffers_of([one for one in passed if one["kind"] == "tensor"], zeroed, written,
+                                    len({one.grid for one in launch.configs}) > 1)
     for stated, argument in zip(kernel.manifest["arguments"], passed):
         if stated["kind"] == "scalar":
             value = decode(argument["value"])

@@ -106,9 +106,18 @@ def _window(tensors: Sequence[Tensor]) -> tuple[int, int]:
     return start // size, max(end // size, start // size + 1)
 
 
-def buffers_of(tensors: Sequence[Tensor], zeroed: set[str], written: set[str]) -> dict[str, dict[str, Any]]:
+def _row(argument: Tensor) -> int:
+    """The elements of a row, which are all of an extent of the first dimension; 0: it has no rows, or is not dense."""
+    shape, row, is_dense = argument["shape"], 1, True
+    for extent, step in zip(reversed(shape[1:]), reversed(argument["stride"][1:])):
+        is_dense, row = is_dense and step == row, row * extent
+    is_float = "float" in argument["dtype"]
+    return row if is_dense and is_float and shape and shape[0] > 1 and row * shape[0] == argument["elements"] else 0
+
+
+def buffers_of(tensors: Sequence[Tensor], zeroed: set[str], written: set[str], has_grids: bool = False) -> dict[str, dict[str, Any]]:
     """What a case states of each; `zeroed`: names of those that are zero before a launch; `written`: of those that the
-    compiled code may write to."""
+    compiled code may write to; `has_grids`: whether configs have several grids, so that outputs may be partial sums of blocks."""
     found = {}
     for fill, own in _groups(tensors, zeroed):
         start, end = _window(own)
@@ -121,6 +130,8 @@ def buffers_of(tensors: Sequence[Tensor], zeroed: set[str], written: set[str]) -
                 stated["alias"] = own[0]["name"]
             elif after > 0:
                 stated["after"] = after
+            if has_grids and is_written and len(own) == 1 and _row(one):
+                stated["row"] = _row(one)
             found[one["name"]] = {**stated, "before": before} if before else stated
     return {one["name"]: found[one["name"]] for one in tensors}
 

@@ -14,6 +14,12 @@ def scaled(x, FACTOR: tl.constexpr = 2.0):
 
 
 @triton.jit
+def least(KIND: tl.constexpr, FACTOR: tl.constexpr):
+    kind: tl.constexpr = KIND.value
+    return tl.full([], -1.0 if kind.is_floating() else 0, kind) * FACTOR.value
+
+
+@triton.jit
 def rows(x_ptr, y_ptr, n, scale, MODE: tl.constexpr, BLOCK: tl.constexpr):
     """Row by row; each program writes its own."""
     row = tl.program_id(0)
@@ -27,6 +33,8 @@ def rows(x_ptr, y_ptr, n, scale, MODE: tl.constexpr, BLOCK: tl.constexpr):
         x = scaled(x) * scale * HALF
     elif MODE == "tanh":
         x = libdevice.tanh(x)
+    elif MODE == "typed":
+        x += least(x_ptr.dtype.element_ty, 2)
     elif MODE == "named":
         x = tanh(x)
     elif MODE == "loop":

@@ -31,9 +31,9 @@ def server(harness, tmp_path_factory):
         postgres.stop()
 
 
-def launch(server, cache, *names):
+def launch(server, cache, *names, **variables):
     own = environment(cache, server, WAVETUNE_LOG="stderr", WAVETUNE_TOKEN=server.container, WAVETUNE_CAPTURE="source",
-                      WAVETUNE_ENVIRONMENT=json.dumps(FULL))
+                      WAVETUNE_ENVIRONMENT=json.dumps(FULL), **variables)
     own["PYTHONPATH"] += f":{CAPTURING}"
     done = subprocess.run([sys.executable, "-m", "wavetune", "run", CAPTURING / "launches.py", *names], env=own,
                           capture_output=True, text=True, timeout=300)

@@ -54,6 +54,7 @@ extern job_code_printer *job_print_code;
   COMMAND(kernel_list)                                                                             \
   COMMAND(kernel_show)                                                                             \
   COMMAND(kernel_builds)                                                                           \
+  COMMAND(kernel_remove_build)                                                                     \
   COMMAND(kernel_hash)                                                                             \
   COMMAND(space_expand)                                                                            \
   COMMAND(space_count)                                                                             \

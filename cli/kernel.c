@@ -1,5 +1,5 @@
-/* wavetune kernel push, list, show, builds, hash and sign: kernels and their builds on the server,
- * and signatures for agents that accept only signed code.
+/* wavetune kernel push, list, show, builds, remove-build, hash and sign: kernels and their builds
+ * on the server, and signatures for agents that accept only signed code.
  *
  * The kernel of a folder is signed by the hash that is computed here from its files. A kernel that
  * is named by its hash is signed only when a trusted key signed it before: the server's statement
@@ -451,6 +451,29 @@ static int command_kernel_builds(struct options *options) {
   return EXIT_OK;
 }
 
+static int command_kernel_remove_build(struct options *options) {
+  char *const *names = cli_arguments(
+      options, 2,
+      "name a kernel by its hash and one of its builds, as `wavetune kernel builds HASH` "
+      "prints it");
+  if (!names)
+    return EXIT_USAGE;
+
+  cleanup_free char *folder = cli_path("/v1/kernels/", names[0], "/builds/"),
+                    *path = cli_path(folder, names[1], "");
+  int code = cli_request(options, "DELETE", path, NULL, NULL);
+  if (code != EXIT_OK)
+    return code;
+
+  if (option_flag(options, "json")) {
+    cleanup_json json_t *answer = json_pack("{s:s}", "removed", names[1]);
+    cli_print_json(answer);
+  } else {
+    printf("removed %s\n", names[1]);
+  }
+  return EXIT_OK;
+}
+
 static int command_kernel_hash(struct options *options) {
   char *const *place =
       cli_arguments(options, 1, "name one kernel folder, e.g. kernels/softmax:fused");
@@ -651,6 +674,12 @@ CLI_COMMAND(kernel_list, "kernel list", "", server_options,
 CLI_COMMAND(kernel_show, "kernel show", "HASH", server_options, "print a kernel's manifest");
 CLI_COMMAND(kernel_builds, "kernel builds", "HASH", server_options,
             "list a kernel's builds: compiled code by arch and toolchain");
+CLI_COMMAND(kernel_remove_build, "kernel remove-build", "HASH BUILD", server_options,
+            "remove a build for good, for operators",
+            .description = "Its code is no longer served, and it cannot be pushed again. It is "
+                           "refused while a channel serves a release with winners of the build, or "
+                           "an open job runs it. Releases that no channel serves lose the choices "
+                           "of these winners. `wavetune gc` removes the files.");
 CLI_COMMAND(kernel_hash, "kernel hash", "DIR[:VERSION]", hash_options,
             "print a kernel folder's hash, without a server");
 CLI_COMMAND(kernel_sign, "kernel sign", "DIR[:VERSION]…|HASH…", sign_options,

@@ -17,10 +17,10 @@
  * has the members that the winner states; the program uses the only one of its own configs that has
  * them. "code" is present where the build has the files that Triton caches for that config and key:
  * it names the folder, and the outer "code" has the digests of the folder's files, and those of the
- * other specialisations of that config and key. "tuning_ms" is
- * the device time of the job that chose the winner, where the release states it: programs add it up
- * as what they saved. "launchers" are the signatures of the builds' variants, at most
- * LAUNCHERS_MAX: of these types Triton up to 3.6 makes the C source of a host launcher, which
+ * other specialisations of that config and key; none where two builds of the release differ.
+ * "tuning_ms" is the device time of the job that chose the winner, where the release states it:
+ * programs add it up as what they saved. "launchers" are the signatures of the builds' variants, at
+ * most LAUNCHERS_MAX: of these types Triton up to 3.6 makes the C source of a host launcher, which
  * programs compile ahead.
  *
  * Memory and threads: format.h. */
@@ -118,8 +118,13 @@ static const char *code_write(struct writer *writer, json_t *function, const str
       launcher_write(function, specialisation);
     if (!i)
       first = folder;
-    if (folder && !json_object_get(writer->code, folder))
-      json_put(writer->code, folder, json_incref(json_object_get(cache, "files")));
+    if (!folder)
+      continue;
+
+    /* Two builds that state other files of one folder: a program takes neither's. */
+    json_t *files = json_object_get(cache, "files"), *known = json_object_get(writer->code, folder);
+    json_put(writer->code, folder,
+             known && !json_equal(known, files) ? json_object() : json_incref(files));
   }
   return first;
 }

@@ -82,10 +82,10 @@ def _base32(digest: bytes) -> str:
     return base64.b32encode(digest).decode().rstrip("=")
 
 
-def cache_entry(compiled: Any, options: Mapping[str, Any], target: Any, image: Image | None) -> Entry | None:
-    """None where the image has variables set that the object was not compiled with."""
+def _key(source: Any, options: Mapping[str, Any], target: Any, image: Image | None
+         ) -> tuple[bytes, dict[str, str], Any] | None:
+    """(digest that the folder is named by, variables, libraries); None where the image has other variables set."""
     from triton.compiler import make_backend
-    from triton.runtime.cache import get_cache_manager
     variables = {name: value for name, value in set_variables().items() if name != _LINE_INFO}
     if image is not None:
         if {n: v for n, v in image.variables.items() if n != _LINE_INFO} != variables:
@@ -99,13 +99,32 @@ def cache_entry(compiled: Any, options: Mapping[str, Any], target: Any, image: I
     back = backend.hash()
     if image is not None and image.backend_hash and str(target.arch) in image.backend_hash:
         back = image.backend_hash
-    key = (f"{installed_key()}-{compiled.src.hash()}-{back}-{parsed.hash()}-"
-           f"{sorted(variables.items())}")
-    digest = hashlib.sha256(key.encode())
-    name = compiled.src.name[:150]
+    key = f"{installed_key()}-{source.hash()}-{back}-{parsed.hash()}-{sorted(variables.items())}"
+    return hashlib.sha256(key.encode()).digest(), variables, libraries
+
+
+def _stem(source: Any) -> str:
+    return str(source.name)[:150]
+
+
+def cache_place(source: Any, options: Mapping[str, Any], target: Any) -> tuple[str, str]:
+    """The folder of what would be compiled, and what its files are called before the extension."""
+    found = _key(source, options, target, None)
+    assert found is not None
+    return _base32(found[0]), _stem(source)
+
+
+def cache_entry(compiled: Any, options: Mapping[str, Any], target: Any, image: Image | None) -> Entry | None:
+    """None where the image has variables set that the object was not compiled with."""
+    from triton.runtime.cache import get_cache_manager
+    found = _key(compiled.src, options, target, image)
+    if found is None:
+        return None
+    digest, variables, libraries = found
+    name = _stem(compiled.src)
     kept = json.loads(Path(get_cache_manager(compiled.hash).get_file(f"{name}.json")).read_text())
     kept.pop(_LINE_INFO, None)
-    kept.update(variables, hash=digest.hexdigest())
+    kept.update(variables, hash=digest.hex())
     if "extern_libs" in kept:
         kept["extern_libs"] = [list(library) for library in libraries]
-    return Entry(_base32(digest.digest()), name, json.dumps(kept).encode())
+    return Entry(_base32(digest), name, json.dumps(kept).encode())

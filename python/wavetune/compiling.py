@@ -78,6 +78,28 @@ def _arguments(task: Task, jit: Any) -> tuple[list[Any], dict[str, Any]]:
     return ordered, {**values, **task.options}
 
 
+class _Stopped(Exception):
+    """`args`: the source and the options that Triton's JIT was about to compile."""
+
+
+def source_of(task: Task, jit: Any) -> tuple[Any, Any]:
+    """What compile_task compiles, and its options, without compiling: nothing of the function's text is executed."""
+    def stop(source: Any, **arguments: Any) -> Any:
+        raise _Stopped(source, arguments["options"])
+
+    jit.device_caches.clear()
+    jit.device_caches[0]
+    jit.compile = stop
+    ordered, named = _arguments(task, jit)
+    try:
+        with _some_torch():
+            jit.run(*ordered, grid=None, warmup=True, **named)
+    except _Stopped as found:
+        source, options = found.args
+        return source, options
+    raise PackError("Triton's JIT compiled nothing")
+
+
 def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, Any]:
     """Triton's CompiledKernel, and the options that its JIT compiled it with. Any exception is the compiler's answer to
     this config."""

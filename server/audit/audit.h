@@ -14,6 +14,7 @@
   ACTION(PUT_BLOB, "put-blob")                                                                     \
   ACTION(REGISTER, "register")                                                                     \
   ACTION(PUT_BUILD, "put-build")                                                                   \
+  ACTION(REMOVE_BUILD, "remove-build")                                                             \
   ACTION(SUBMIT, "submit")                                                                         \
   ACTION(REVALIDATE, "revalidate")                                                                 \
   ACTION(RAISE, "raise")                                                                           \

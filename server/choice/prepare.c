@@ -1,6 +1,7 @@
 /* The thread that prepares choices before programs request them, which wait half a second for their
- * first answer. It renders releases: at a server's start, when one was made or a channel moved,
- * also by another server, and, where kernels or builds lacked, when some were pushed. And it counts
+ * first answer. It renders releases: at a server's start, when one was made, a channel moved or a
+ * build was removed, also by another server, and, where kernels or builds lacked, when some were
+ * pushed. And it counts
  * what containers agree on (agreed.c), also when an override was added or removed, or ended.
  *
  * Memory: documents.h. Threads: its own, with its own connection. */
@@ -28,16 +29,16 @@
 
 /* Identifies what is in the database. */
 struct state {
-  int64_t releases, pushed, overrides; /* pushed: the kernels and builds */
+  int64_t releases, removed, pushed, overrides; /* pushed: the kernels and builds */
 };
 
 /* What is prepared. */
 struct prepared {
   bool is_begun;
-  uint64_t generation;      /* of the response cache, which grows when a channel moves */
-  int64_t releases, pushed; /* of the state */
-  int64_t pushed_ms;        /* when the latter are looked at next */
-  bool is_changing;         /* documents were perhaps being rendered when something was pushed */
+  uint64_t generation;               /* of the response cache, which grows when a channel moves */
+  int64_t releases, removed, pushed; /* of the state */
+  int64_t pushed_ms;                 /* when the latter are looked at next */
+  bool is_changing; /* documents were perhaps being rendered when something was pushed */
   int64_t all_ms, counted_ms, count_ms; /* evidence: counted in whole and in part; to be counted */
   struct state counted;                 /* when it was counted in whole */
 };
@@ -128,6 +129,7 @@ static bool state_read(struct worker *worker, struct state *ret) {
   }
 
   *ret = (struct state){.releases = db_get_integer(rows, 0, "releases"),
+                        .removed = db_get_integer(rows, 0, "removed"),
                         .pushed = db_get_integer(rows, 0, "pushed"),
                         .overrides = db_get_integer(rows, 0, "overrides")};
   return true;
@@ -170,6 +172,12 @@ static bool prepare(struct worker *worker, uint64_t generation, struct prepared 
   struct state state;
   if (!state_read(worker, &state))
     return false;
+  if (state.removed != prepared->removed) { /* perhaps by another server */
+    documents_keep(worker->server->documents, NULL, 0);
+    response_cache_forget_channels(worker->server);
+    generation = response_cache_generation(worker->server->response_cache);
+  }
+  prepared->removed = state.removed;
   if ((!prepared->is_begun || generation != prepared->generation ||
        state.releases != prepared->releases) &&
       !releases_prepare(worker, generation))

@@ -111,7 +111,6 @@ static void file_answer(struct request *request, const char *name) {
   }
 
   response_header(response, "Content-Security-Policy", POLICY);
-  response_header(response, "X-Content-Type-Options", "nosniff");
   response_header(response, "Referrer-Policy", "no-referrer");
   response_header(response, "Cross-Origin-Opener-Policy", "same-origin");
   response_header(response, "Cross-Origin-Resource-Policy", "same-origin");

@@ -41,10 +41,11 @@ struct MHD_Response *response_empty(void) {
 }
 
 void response_entity_headers(struct MHD_Response *response, const char *etag, bool immutable) {
+  /* "private": a shared cache would give the answer to readers without a token. */
   cleanup_free char *quoted = xasprintf("\"%s\"", etag);
   response_header(response, MHD_HTTP_HEADER_ETAG, quoted);
   response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL,
-                  immutable ? "public, max-age=31536000, immutable" : "no-cache");
+                  immutable ? "private, max-age=31536000, immutable" : "private, no-cache");
 }
 
 void request_resume(struct request_private *request) {
@@ -63,6 +64,7 @@ void request_finish(struct request *answered, int status, struct MHD_Response *r
   for (size_t i = 0; i < request->n_headers; i++)
     response_header(response, request->headers[i].name, request->headers[i].value);
   response_header(response, REQUEST_ID_HEADER, answered->id);
+  response_header(response, "X-Content-Type-Options", "nosniff");
 
   request->status = (unsigned)status;
   request->response = response;

@@ -84,6 +84,9 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "Register compiled code") \
   ROUTE(build_get, "GET", "/v1/kernels/{hash}/builds/{digest}", MAY_READ_CODE, ROUTE_DATABASE, 0, \
         "Read a build's canonical bytes") \
+  ROUTE(build_delete, "DELETE", "/v1/kernels/{hash}/builds/{digest}", \
+        MAY_OPERATE, ROUTE_DATABASE, 0, \
+        "Remove a build that no channel and no open job needs, for good") \
   ROUTE(build_list, "GET", "/v1/kernels/{hash}/builds", MAY_READ_CODE, ROUTE_DATABASE, 0, \
         "List a kernel's builds") \
   ROUTE(kernel_signature_post, "POST", "/v1/kernels/{hash}/signatures", \

@@ -44,18 +44,6 @@ WITH made AS (
     INSERT INTO build_files (build, digest)
     SELECT made.digest, file
     FROM made, unnest(:files::bytea[]) AS file
-), caches AS (
-    INSERT INTO build_caches (folder, build, files)
-    SELECT DISTINCT ON (cache ->> 'folder') cache ->> 'folder', made.digest, cache -> 'files'
-    FROM made
-    CROSS JOIN json_array_elements(:build::json -> 'variants') AS variant
-    CROSS JOIN LATERAL (SELECT variant AS specialisation
-                        UNION ALL
-                        SELECT json_array_elements(variant -> 'also')) AS s
-    CROSS JOIN json_array_elements(specialisation -> 'objects') AS object
-    CROSS JOIN LATERAL (SELECT object #> '{metadata,cache}') AS c(cache)
-    WHERE cache ->> 'folder' IS NOT NULL
-    ON CONFLICT (folder) DO NOTHING
 )
 SELECT count(*) AS made
 FROM made;
@@ -96,6 +84,50 @@ WHERE kernel = :kernel::bytea
   AND id > :after::bigint
 ORDER BY id
 LIMIT :limit::bigint + 1;
+
+-- Why the build is not stored again; no row: it was not removed.
+-- name: build_removed
+SELECT removed_by, rfc3339(removed_at) AS removed_at
+FROM removed_builds
+WHERE digest = :digest::bytea;
+
+-- What needs the build: channels whose release has a winner that it compiled, and open jobs.
+-- Releases name builds by their digest in canonical JSON.
+-- name: build_needed
+SELECT (SELECT json_agg(DISTINCT c.name)
+        FROM channels c
+        JOIN releases r ON r.digest = c.release
+        WHERE strpos(convert_from(r.bytes, 'UTF8'), digest_text(b.digest)) > 0) AS channels,
+       (SELECT json_agg(id::text ORDER BY id)
+        FROM (SELECT id
+              FROM jobs
+              WHERE state IN ('queued', 'running')
+                AND build = b.digest
+              ORDER BY id
+              LIMIT 10) j) AS jobs
+FROM builds b
+WHERE b.digest = :digest::bytea
+  AND b.kernel = :kernel::bytea
+FOR UPDATE;
+
+-- Launches that were built into it are refused: a builder would make the same build again. Its
+-- files stay until they are collected.
+-- name: build_remove
+WITH noted AS (
+    INSERT INTO removed_builds (digest, kernel, removed_by)
+    VALUES (:digest::bytea, :kernel::bytea, :author)
+    ON CONFLICT (digest) DO NOTHING
+), launches AS (
+    UPDATE captured_launches
+    SET build = NULL,
+        refused = 'its build ' || digest_text(:digest) || ' was removed by ' || :author
+    WHERE build = :digest
+), signatures AS (
+    DELETE FROM code_signatures
+    WHERE digest = :digest
+)
+DELETE FROM builds
+WHERE digest = :digest;
 
 -- name: code_is_registered
 SELECT CASE WHEN :build::bytea IS NULL

@@ -220,6 +220,29 @@ void route_kernel_post(struct worker *worker, struct request *request) {
                         json_pack("{s:s, s:s}", "kernel", hash, "name", kernel->name));
 }
 
+/* Whether the build was not removed. Otherwise answers. */
+static bool build_may_be_stored(struct worker *worker, struct request *request,
+                                const struct digest *digest) {
+  struct error error;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "digest", digest);
+  if (!db_run(worker->db, &sql_build_removed, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return false;
+  }
+  if (!db_count(rows))
+    return true;
+
+  char text[DIGEST_TEXT_SIZE];
+  answer_refusal(request, ERROR_CONFLICT, "",
+                 "the build %s was removed by %s at %s and is not stored again; build from another "
+                 "source or with another compiler",
+                 digest_format(digest, text), db_get(rows, 0, "removed_by"),
+                 db_get(rows, 0, "removed_at"));
+  return false;
+}
+
 void route_build_put(struct worker *worker, struct request *request) {
   cleanup_json json_t *manifest = NULL;
   cleanup_kernel struct kernel *kernel = NULL;
@@ -253,7 +276,8 @@ void route_build_put(struct worker *worker, struct request *request) {
     return;
   }
 
-  if (!answer_missing_files(worker, request, build->objects, build->n_objects))
+  if (!build_may_be_stored(worker, request, &build->digest) ||
+      !answer_missing_files(worker, request, build->objects, build->n_objects))
     return;
 
   const struct author *author = request_author(request);
@@ -314,8 +338,58 @@ void route_build_get(struct worker *worker, struct request *request) {
     answer_refusal(request, ERROR_MISSING, "", "kernel %s has no build %s", request->segments[0],
                    request->segments[1]);
   else
-    request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", text, strlen(text),
+    /* Not immutable: it may be removed. */
+    request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/json", text, strlen(text),
                           request->segments[1], NULL);
+}
+
+/* In the caller's transaction: removes a build that no channel's release and no open job needs. */
+static bool build_remove(struct db *db, const struct author *author, const struct digest *kernel,
+                         const struct digest *digest, struct error *error) {
+  char text[DIGEST_TEXT_SIZE], of[DIGEST_TEXT_SIZE];
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  digest_format(digest, text);
+  bind_digest(&parameters, "digest", digest);
+  bind_digest(&parameters, "kernel", kernel);
+  if (!db_run(db, &sql_build_needed, &parameters, &rows, error))
+    return false;
+  if (!db_count(rows))
+    return error_of(error, ERROR_MISSING, "kernel %s has no build %s", digest_format(kernel, of),
+                    text);
+
+  if (!db_is_null(rows, 0, "channels"))
+    return error_of(error, ERROR_CONFLICT,
+                    "the channels %s serve a release with winners of the build %s: publish without "
+                    "them (ban their configs) or roll back first",
+                    db_get(rows, 0, "channels"), text);
+  if (!db_is_null(rows, 0, "jobs"))
+    return error_of(error, ERROR_CONFLICT, "the jobs %s run the build %s: cancel them first",
+                    db_get(rows, 0, "jobs"), text);
+
+  bind_text(&parameters, "author", author->name);
+  return db_run(db, &sql_build_remove, &parameters, NULL, error) &&
+         audit_note_digest(db, author, AUDIT_REMOVE_BUILD, digest,
+                           json_pack("{s:o}", "kernel", json_digest_text(kernel)), error);
+}
+
+void route_build_delete(struct worker *worker, struct request *request) {
+  struct digest kernel, digest;
+  struct error error;
+  if (!request_query_only(request, NULL) || !digest_of_path(request, 0, "kernel", &kernel) ||
+      !digest_of_path(request, 1, "build", &digest))
+    return;
+
+  if (!db_begin(worker->db, &error) ||
+      !db_end(worker->db,
+              build_remove(worker->db, request_author(request), &kernel, &digest, &error),
+              &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  response_cache_forget_channels(worker->server);
+  request_answer_empty(request, 204);
 }
 
 void route_kernel_list(struct worker *worker, struct request *request) {

@@ -59,6 +59,7 @@ SELECT j.id AS job, k.name, j.kernel, false AS is_external, k.language = 'c' AS 
        w.others, j.disagreeing,
        COALESCE((w.flagged ->> 'job')::bigint, 0) AS flagged_by,
        (w.flagged ->> 'ratio')::double precision AS flagged_ratio, w.quarantined,
+       (SELECT removed_by FROM removed_builds b WHERE b.digest = j.build) AS build_removed_by,
        json_strip_nulls(json_build_object(
          'origin', 'tuned',
          'build', digest_text(j.build),
@@ -94,7 +95,8 @@ SELECT 0 AS job, k.name, i.kernel, k.language = 'external' AS is_external, false
        true AS has_winner, 0 AS ordinal, 0 AS baseline, i.config, NULL AS verdict,
        false AS has_reference, NULL AS agreement, false AS interpreted, NULL AS others,
        NULL AS disagreeing, 0 AS flagged_by,
-       NULL AS flagged_ratio, NULL AS quarantined, i.provenance, i.format, to_json(i.ms) AS ms
+       NULL AS flagged_ratio, NULL AS quarantined, NULL AS build_removed_by, i.provenance,
+       i.format, to_json(i.ms) AS ms
 FROM imports i
 JOIN kernels k ON k.hash = i.kernel
 WHERE i.environment_digest = :environment_digest::bytea AND i.tag = :tag

@@ -29,6 +29,7 @@ static const struct field candidate_fields[] = {
     FIELD(INTEGER, flagged_by),
     FIELD(NUMBER, flagged_ratio),
     FIELD(TEXT, quarantined),
+    FIELD(TEXT, build_removed_by),
     FIELD(BOOL, has_reference),
     FIELD(TEXT, agreement),
     FIELD(BOOL, interpreted),
@@ -267,6 +268,9 @@ static char *unusable_reason(const struct release_request *request,
   if (!candidate->has_winner)
     return candidate->reason ? xasprintf("no winner: %s", candidate->reason) : xstrdup("no winner");
 
+  if (candidate->build_removed_by)
+    return xasprintf("its build was removed by %s; build and tune the kernel again",
+                     candidate->build_removed_by);
   if (candidate->quarantined)
     return xasprintf("quarantined: %s; submit the job again with another run",
                      candidate->quarantined);
@@ -353,9 +357,9 @@ enum release_choice release_choose(const struct release_rivals *rivals, double m
              : RELEASE_SERVED;
 }
 
-/* Whether the served winner must not be kept: the newest job with this winner has been flagged or
- * quarantined since, a job after its own found that it disagrees, or the request refuses self-timed
- * winners or its class of agreement. */
+/* Whether the served winner must not be kept: its build was removed, the newest job with this
+ * winner has been flagged or quarantined since, a job after its own found that it disagrees, or the
+ * request refuses self-timed winners or its class of agreement. */
 static bool served_is_unusable(const struct release_request *request,
                                const struct release_served_winner *served,
                                const struct release_group *group) {
@@ -364,8 +368,11 @@ static bool served_is_unusable(const struct release_request *request,
   int64_t chosen_us = 0; /* when its job finished; 0: no job chose it, or that is not known */
   facts.has_reference = all->has_reference;
   for (size_t i = 0; i < group->n; i++)
-    if (all[i].job && all[i].job == served->winner->job)
+    if (all[i].job && all[i].job == served->winner->job) {
       chosen_us = all[i].finished_us;
+      if (all[i].build_removed_by)
+        return true;
+    }
   if ((request->refuse_self_timed && all->is_self_timed) ||
       !release_facts_satisfy(request, &facts) ||
       release_ban_of(request, all, served->config->values) ||

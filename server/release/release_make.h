@@ -13,10 +13,10 @@
  * A release that replaces the one that a channel serves changes the config of a (kernel, key) only
  * for a reason: the new winner's job measured the served config too, and verdict_json_replaces
  * finds that the winner saves enough. Otherwise the served config is kept, also when no job has a
- * usable winner. It is not kept when its own job is flagged or quarantined. A pin needs no reason.
- * A config that stays the same keeps the served winner's times, job and provenance, so that tuning
- * again without a change makes the same release; but an imported config that a job now confirms
- * gets that job's.
+ * usable winner. It is not kept when its own job is flagged or quarantined, or its build was
+ * removed. A pin needs no reason. A config that stays the same keeps the served winner's times, job
+ * and provenance, so that tuning again without a change makes the same release; but an imported
+ * config that a job now confirms gets that job's.
  *
  * A request may refuse self-timed winners: those of kernels in c, whose host code runs in the
  * process that times them. The served winner of such a kernel is then not kept; a pin is included
@@ -123,13 +123,14 @@ struct release_candidate {
   double ms[RELEASE_MS_MAX];
   enum verdict_outcome outcome;
   size_t n_equivalents;
-  uint64_t *equivalents; /* the winner's equivalence set */
-  int64_t flagged_by;    /* the job that measured the winner slower than the default; 0: none */
-  double flagged_ratio;  /* the winner's time over the default's in that job */
-  char *quarantined;     /* why its samples are not trusted, or NULL */
-  bool has_reference;    /* the kernel */
-  char *agreement;       /* the winner's class; NULL: not known */
-  bool interpreted;      /* the interpreter agrees with the winner */
+  uint64_t *equivalents;  /* the winner's equivalence set */
+  int64_t flagged_by;     /* the job that measured the winner slower than the default; 0: none */
+  double flagged_ratio;   /* the winner's time over the default's in that job */
+  char *quarantined;      /* why its samples are not trusted, or NULL */
+  char *build_removed_by; /* who removed its build, or NULL */
+  bool has_reference;     /* the kernel */
+  char *agreement;        /* the winner's class; NULL: not known */
+  bool interpreted;       /* the interpreter agrees with the winner */
   json_t
       *others; /* the rest of the equivalence set, the best first, with how each agrees; or NULL */
   struct config_ranges disagreeing; /* configs that the job found to disagree */

@@ -128,8 +128,8 @@ static void files_answer(struct request *request, struct cache_files *files) {
   char *bytes = only ? TAKE(only->bytes) : cache_files_tar(files, &size);
   struct digest digest = digest_of(bytes, size);
   digest_format(&digest, etag);
-  if (!files->n_skipped) {
-    request_answer_cached(request, RESPONSE_IMMUTABLE, type, bytes, size, etag, NULL);
+  if (!files->n_skipped) { /* not immutable: a build may be removed */
+    request_answer_cached(request, RESPONSE_OF_CHANNELS, type, bytes, size, etag, NULL);
     return;
   }
 

@@ -6,6 +6,7 @@
 #include "common/cache/format.h"
 #include "common/cache/text.h"
 #include "server/blob/blobs.h"
+#include "server/choice/documents.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/remote/remote.sql.h"
@@ -59,15 +60,20 @@ bool remote_share_is(const char *share, const char *token, const char *image) {
 /* A group, or one file, as the path and query name it. */
 struct place {
   const char *folder, *name, *image;
-  bool is_group;
+  bool is_group, has_release;
+  struct digest release;
 };
 
 /* Reads the place from the path and query. When it is wrong, answers and returns false. */
-static bool place_read(struct request *request, bool is_group, struct place *ret) {
-  static const char *const arguments[] = {"image", NULL};
-  const char *image = request_query(request, "image");
+static bool place_read(struct request *request, bool is_group, bool is_write, struct place *ret) {
+  const char *const arguments[] = {"image", is_write ? NULL : "release", NULL};
+  const char *image = request_query(request, "image"), *release = request_query(request, "release");
   struct error error;
-  *ret = (struct place){request->segments[0], request->segments[1], image ? image : "", is_group};
+  *ret = (struct place){.folder = request->segments[0],
+                        .name = request->segments[1],
+                        .image = image ? image : "",
+                        .is_group = is_group,
+                        .has_release = release != NULL};
   if (!request_query_only(request, arguments))
     return false;
   if (!triton_folder_is_valid(ret->folder, strlen(ret->folder)))
@@ -75,6 +81,8 @@ static bool place_read(struct request *request, bool is_group, struct place *ret
               ret->folder);
   else if (strlen(ret->image) > REMOTE_IMAGE_MAX)
     error_set(&error, "the name of an image has at most %d bytes", REMOTE_IMAGE_MAX);
+  else if (release && !digest_parse(release, &ret->release))
+    error_set(&error, "release=%.80s is no digest, sha256:…", release);
   else if (remote_name_check(ret->name, &error))
     return true;
   answer_failure(request, &error);
@@ -129,24 +137,35 @@ static char *files_join(const struct files *files, bool is_group, size_t *ret_si
   return body;
 }
 
-/* Answers with the files of a build; false: no build has them. */
-static bool build_answer(struct worker *worker, struct request *request,
-                         const struct place *place) {
-  struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "folder", place->folder);
-  if (!db_run(worker->db, &sql_remote_of_build, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return true;
-  }
-  if (!db_count(rows))
-    return false;
+/* The digests of the folder's files by their names, as the choices of the release state them, in
+ * *ret; NULL: they do not, or there is no such release. */
+static bool files_find(struct worker *worker, const struct place *place, json_t **ret,
+                       struct error *error) {
+  struct documents *documents = worker->server->documents;
+  struct document *document;
+  *ret = NULL;
+  if (!document_get(worker, &place->release, &document, error))
+    return error->kind == ERROR_MISSING;
+  document_index(documents, document); /* parses it */
+  *ret = json_incref(json_object_get(json_object_get(document->json, "code"), place->folder));
+  document_put(documents, document);
+  return true;
+}
 
-  cleanup_json json_t *names = db_get_json(rows, 0, "files");
+/* Answers with the files of the release that the read names; false: it names none that has them. */
+static bool release_answer(struct worker *worker, struct request *request,
+                           const struct place *place) {
+  struct error error;
+  cleanup_json json_t *names = NULL;
   cleanup_files struct files files = {.head = json_array()};
   const char *name;
   json_t *value;
+  if (!place->has_release)
+    return false;
+  if (!files_find(worker, place, &names, &error)) {
+    answer_failure(request, &error);
+    return true;
+  }
   if (!json_object_get(names, place->name))
     return false;
 
@@ -160,7 +179,7 @@ static bool build_answer(struct worker *worker, struct request *request,
       answer_failure(request, &error);
       return true;
     }
-    if (!blob) /* it was collected meanwhile, with its build */
+    if (!blob) /* it was collected: its build was removed */
       return false;
 
     GROW(files.all, files.n, files.capacity);
@@ -177,7 +196,7 @@ static bool build_answer(struct worker *worker, struct request *request,
   size_t size;
   char *body = files_join(&files, place->is_group, &size);
   struct digest digest = digest_of(body, size);
-  /* Not immutable: the path does not name the content, and a build may be removed. */
+  /* Not immutable: a build may be removed. */
   request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/octet-stream", body, size,
                         digest_format(&digest, etag), NULL);
   return true;
@@ -228,7 +247,7 @@ static void shared_answer(struct worker *worker, struct request *request,
 
 static void place_get(struct worker *worker, struct request *request, bool is_group) {
   struct place place;
-  if (!place_read(request, is_group, &place) || build_answer(worker, request, &place))
+  if (!place_read(request, is_group, false, &place) || release_answer(worker, request, &place))
     return;
   if (namespace_is_open(request, place.image))
     shared_answer(worker, request, &place);
@@ -256,7 +275,7 @@ static void place_put(struct worker *worker, struct request *request, bool is_gr
   struct place place;
   struct error error;
   const char *body = request->body ? request->body : "";
-  if (!place_read(request, is_group, &place))
+  if (!place_read(request, is_group, true, &place))
     return;
   if (is_group && !remote_group_check(body, request->body_size, &error)) {
     answer_failure(request, &error);
@@ -324,7 +343,8 @@ static bool value_place_read(struct request *request, const char *program, struc
   }
   if (!shelf_read(request, program, NULL, ret_shelf))
     return false;
-  *ret = (struct place){ret_shelf->folder, request->segments[0], ret_shelf->image, false};
+  *ret = (struct place){
+      .folder = ret_shelf->folder, .name = request->segments[0], .image = ret_shelf->image};
   return true;
 }
 

@@ -1,5 +1,5 @@
-/* Compiled code for programs, by the folders of Triton's cache: code of builds is served to all
- * readers; code that containers wrote is not trusted. And what the autotuners of Inductor and
+/* Compiled code for programs, by the folders of Triton's cache: code of the builds of a release,
+ * and code that containers wrote, which is not trusted. And what the autotuners of Inductor and
  * Helion found (values.h).
  *
  *   GET, PUT /v1/remote/triton/{folder}/group/{file}   the files of one compiled kernel
@@ -12,10 +12,13 @@
  * that order.
  *
  * The name of a folder is a hash of the source, the options and the compiler. The server cannot
- * check that a container's code was compiled from that source. So it stores the code by the token
- * and by the image that the container states, until REMOTE_DAYS after its last use, and serves it
- * only to containers with the same token and image, and only if the operator opened that namespace
- * (--remote-share TOKEN/IMAGE). It never accepts native code for the host (.so).
+ * check that code was compiled from that source, neither a build's nor a container's. So a read
+ * gets a build's files only when it names the release whose choices state them (release=DIGEST),
+ * which the program knows from GET /v1/choices: whoever moves its channel decides. A container's
+ * code is stored by the token and by the image that the container states, until REMOTE_DAYS after
+ * its last use, and served only to containers with the same token and image, and only if the
+ * operator opened that namespace (--remote-share TOKEN/IMAGE). Native code for the host (.so) is
+ * never accepted.
  *
  * The file REMOTE_LIST is no code: it lists what a program needed at its start
  * (python/wavetune/runtime/start.py), in a folder named by a hash of its command line. A later one

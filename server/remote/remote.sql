@@ -1,10 +1,5 @@
 -- Compiled code for programs, and what their autotuners found (remote.h).
 
--- name: remote_of_build
-SELECT files
-FROM build_caches
-WHERE folder = :folder;
-
 -- name: remote_read
 SELECT bytes, used_at < now() - interval '1 day' AS is_old
 FROM remote_files

@@ -17,9 +17,9 @@ SAID = {"socket": "Operation not permitted", "read": "Permission denied: '/etc/s
 needs_constexpr_functions = pytest.mark.skipif(not hasattr(triton, "constexpr_function"), reason="Triton 3.3 has no constexpr_function")
 
 
-def recorded(place, *names):
+def recorded(place, *names, **variables):
     program(*names, cache=place / "cache", to=place / "captures", HARMLESS="1",
-            WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": "sm_90", "triton": triton.__version__}))
+            WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": "sm_90", "triton": triton.__version__}), **variables)
     return place / "captures"
 
 

@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import time
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import triton
@@ -92,6 +93,27 @@ def test_a_start_is_listed_without_the_configs_that_lost(server, tmp_path):
     assert server.asked("GET", "/v1/remote") == server.asked("PUT") == [] and set(server.lists.values()) == {listed}
 
 
+def named(server):
+    """The releases that reads of code name."""
+    queries = [parse_qs(urlsplit(path).query) for path in server.asked("GET", "/v1/remote") if "/group/" in path]
+    return [query["release"][0] if "release" in query else None for query in queries]
+
+
+def test_reads_name_the_release_that_states_the_code_and_no_other(server, stored, tmp_path):
+    server.document, server.files = document(choices(4096)), dict(stored)
+    shared(4096, cache=tmp_path / "1", server=server)
+    assert named(server) == [None, None], "the release states no code"
+    server.document = with_code(stored)
+    for cache in ("2", "3"):  # the third begins with the list of the second's start
+        server.requests.clear()
+        report = shared(4096, cache=tmp_path / cache, server=server)
+        assert (report["compiled"], report["counters"]["groups"]) == (0, 2)
+        assert named(server) == [server.document["release"]] * 2
+    server.files = {place: body[:-1] + bytes([body[-1] ^ 1]) for place, body in stored.items()}
+    report = shared(4096, cache=tmp_path / "4", server=server)
+    assert (report["compiled"], report["counters"]["refused"]) == (2, 2), "its digests are compared without a key, too"
+
+
 def test_without_a_key_or_an_open_namespace_no_code_is_asked_for_or_sent(server, stored, tmp_path):
     server.document, server.files = document(choices(4096)), dict(stored)
     for variables in ({}, {"TRITON_CACHE_MANAGER": "wavetune.triton:CacheManager"}):
@@ -153,6 +175,7 @@ def test_a_trusted_key_lets_in_the_code_that_the_release_states(server, stored, 
     server.entry = signed(server.document)
     (report,) = tuned(4096, cache=tmp_path / "1", server=server, WAVETUNE_TRUSTED_KEYS=str(key))
     assert (report["used"], report["compiled"], server.asked("PUT")) == ([CHOSEN] * 2, 0, [])
+    assert named(server) == [server.document["release"]] * 2
     poisoned = {place: body[:-1] + bytes([body[-1] ^ 1]) for place, body in stored.items()}
     server.files = poisoned
     (report,) = tuned(4096, cache=tmp_path / "2", server=server, WAVETUNE_TRUSTED_KEYS=str(key))
@@ -314,13 +337,14 @@ class _Stand:
     def __init__(self, server):
         from contract_server import TOKEN
 
+        from wavetune.runtime.choices import Choices
         from wavetune.runtime.settings import Settings
         from wavetune.runtime.start import Start
         from wavetune.runtime.wire import Wire
         self.wire = Wire(server.url, TOKEN)
         (image,) = {place[0] for place in server.files} or {"sha256:" + "0" * 64}
         self.settings = Settings({"WAVETUNE_IMAGE": image, "WAVETUNE_SHARED_CODE": "1"}, TOKEN)
-        self.choices = self.sender = None
+        self.choices, self.sender = Choices(self.settings, None), None
         self.is_code_refused = False
         self.start = Start(self)
 

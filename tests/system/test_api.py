@@ -225,6 +225,14 @@ def test_metrics_are_what_prometheus_reads(shared):
         assert wanted in families
 
 
+def test_no_answer_is_for_shared_caches_or_another_type_than_its_own(shared):
+    for path, status in (("/v1/kernels", 200), ("/v1/choices", 200), ("/v1/jobs/0", 404), ("/metrics", 200), ("/none", 404), ("/", 200)):
+        answer = shared.request("GET", path)
+        assert answer.status == status and answer.headers["X-Content-Type-Options"] == "nosniff", path
+        assert "public" not in answer.headers.get("Cache-Control", ""), path
+    assert shared.request("GET", "/v1/kernels", token="wt_" + "0" * 64).headers["X-Content-Type-Options"] == "nosniff"
+
+
 def test_blobs_are_checked_ranged_and_immutable(shared):
     import hashlib
 
@@ -236,7 +244,7 @@ def test_blobs_are_checked_ranged_and_immutable(shared):
     assert shared.request("PUT", path, content).status == 201
     assert shared.request("PUT", path, content).status == 200
     whole = shared.request("GET", path)
-    assert whole.body == content and "immutable" in whole.headers["Cache-Control"]
+    assert whole.body == content and whole.headers["Cache-Control"] == "private, max-age=31536000, immutable"
     assert shared.request("GET", path, headers={"If-None-Match": whole.headers["ETag"]}).status == 304
     part = shared.request("GET", path, headers={"Range": "bytes=100-199"})
     assert part.status == 206 and part.body == content[100:200]

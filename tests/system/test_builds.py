@@ -177,7 +177,7 @@ def test_a_build_is_read_as_the_bytes_that_its_digest_covers(server, tmp_path, p
     for _ in range(2):  # from the database, then from the cache
         answer = server.request("GET", path, token=agent)
         assert answer.status == 200 and answer.body == (tmp_path / "build/build.json").read_bytes() and sha(answer.body) == digest
-        assert "immutable" in answer.headers["Cache-Control"] and answer.headers["ETag"] == f'"{digest}"'
+        assert answer.headers["Cache-Control"] == "private, no-cache" and answer.headers["ETag"] == f'"{digest}"'
         assert server.request("GET", path, headers={"If-None-Match": f'"{digest}"'}).status == 304
     assert server.request("HEAD", path).headers["Content-Length"] == str(len(answer.body))
     for absent in (f"/v1/kernels/{kernel}/builds/{kernel}", f"/v1/kernels/{digest}/builds/{digest}",

@@ -6,8 +6,8 @@ import json
 import harness
 import pytest
 from harness import make_token
-from test_choices import FOLDER, KEY, ask, options, publish, reader  # noqa: F401
-from test_builds import sha
+from test_choices import ENVIRONMENT, FOLDER, KEY, OTHER, ask, options, publish, reader  # noqa: F401
+from test_builds import MI300X, canonical, sha
 
 IMAGE = "sha256:" + "1" * 64
 OTHER_FOLDER = "A" * 52
@@ -21,8 +21,9 @@ def server(start, database, options):  # noqa: F811
 SHARED = pytest.mark.parametrize("options", [("--remote-share", f"container/{IMAGE}")])
 
 
-def place(folder=OTHER_FOLDER, name="add.json", image=IMAGE, group=True):
-    return f"/v1/remote/triton/{folder}/{'group/' if group else ''}{name}" + (f"?image={image}" if image else "")
+def place(folder=OTHER_FOLDER, name="add.json", image=IMAGE, group=True, release=None):
+    query = "&".join(f"{name}={value}" for name, value in (("image", image), ("release", release)) if value)
+    return f"/v1/remote/triton/{folder}/{'group/' if group else ''}{name}" + (f"?{query}" if query else "")
 
 
 def group(**files):
@@ -42,15 +43,151 @@ def get(server, token, **where):
 
 
 def test_files_of_a_build_are_read_as_a_group_and_one_by_one(server, reader, publish):  # noqa: F811
-    publish(1)
+    release = publish(1)
     assert ask(server, reader, KEY)["code"] == {FOLDER: {"add.json": sha(b"{}")}}
-    answer = get(server, reader, folder=FOLDER, image=None)
+    answer = get(server, reader, folder=FOLDER, image=None, release=release)
     head, _, rest = answer.body.partition(b"\n")
     assert (json.loads(head), rest) == ([["add.json", 2]], b"{}")
-    assert get(server, reader, folder=FOLDER, group=False).body == b"{}"
-    again = server.request("GET", place(folder=FOLDER, image=None), token=reader, headers={"If-None-Match": answer.headers["ETag"]})
-    assert again.status == 304 and "immutable" not in answer.headers["Cache-Control"], "a build may be removed"
-    assert get(server, reader, folder=FOLDER, name="sub.json").status == 404
+    assert get(server, reader, folder=FOLDER, group=False, release=release).body == b"{}"
+    again = server.request("GET", place(folder=FOLDER, image=None, release=release), token=reader,
+                           headers={"If-None-Match": answer.headers["ETag"]})
+    assert again.status == 304 and answer.headers["Cache-Control"] == "private, no-cache", "a build may be removed"
+    assert get(server, reader, folder=FOLDER, name="sub.json", release=release).status == 404
+    assert get(server, reader, folder=OTHER_FOLDER, release=release).status == 404
+
+
+def test_files_of_a_build_are_read_only_where_the_read_names_a_release_of_it(server, reader, publish):  # noqa: F811
+    first, second = publish(1), publish(0)
+    for release, status in ((first, 200), (second, 200), (None, 404), ("sha256:" + "0" * 64, 404), ("none", 422)):
+        assert get(server, reader, folder=FOLDER, release=release).status == status, release
+
+
+def push_build(server, token, folder, code, name="evil"):
+    """Registers a kernel with a build that states the folder of Triton's cache; returns (kernel, build)."""
+    def blob(data):
+        assert server.request("PUT", f"/v1/blobs/{sha(data)}", data, token=token).status in (200, 201)
+        return sha(data)
+
+    manifest = {"name": f"{name}/triton", "language": "triton", "entry": "add", "key": ["n"],
+                "sources": [{"path": "add.py", "digest": blob(b"import triton\n")}], "launch": {"grid": ["n"]},
+                "arguments": [{"name": "y", "dtype": "float16", "shape": ["n"], "access": "write"}]}
+    posted = server.request("POST", "/v1/kernels", manifest, token=token)
+    assert posted.status == 201, posted
+    cache = {"folder": folder, "files": {"add.json": blob(b'{"evil":1}'), "add.hsaco": blob(code)}}
+    record = {"name": name, "function": {"name": name, "closure": OTHER}, "key_names": ["n"], "tuning_key": ["n"],
+              "argument_dtypes": ["torch.float16"]}
+    build = {"kernel": posted.json["kernel"], "toolchain": {"triton": "3.6.0"}, "arch": "gfx942", "warp_size": 64, "record": record,
+             "variants": [{"signature": {"y": "*fp16"}, "constexprs": {}, "objects": [
+                 {"config": {"BLOCK": 64}, "digest": blob(code), "metadata": {"name": "add", "cache": cache}}]}]}
+    digest = sha(canonical(build))
+    put = server.request("PUT", f"/v1/kernels/{posted.json['kernel']}/builds/{digest}", build, token=token)
+    assert put.status == 201, put
+    return posted.json["kernel"], digest
+
+
+@SHARED
+@pytest.mark.parametrize("role", ["submitter", "builder"])
+def test_a_pushed_build_puts_no_code_into_the_containers_of_another_token(server, reader, database, role, start, options):  # noqa: F811
+    """Review 3, N1, step by step."""
+    attacker, other = make_token(database, "attacker", role), make_token(database, "other", "reader")
+    assert put(server, reader).status == 204 and get(server, reader).headers["Wavetune-Origin"] == "shared"
+    assert get(server, other).status == 404
+    push_build(server, attacker, OTHER_FOLDER, b"EVIL CODE")
+    assert (get(server, other).status, get(server, other, image=None).status) == (404, 404)
+    another = start(harness.Server, database, options=(*harness.UNHURRIED, *options))  # with nothing in memory
+    fleet = get(another, reader)
+    assert (fleet.body, fleet.headers["Wavetune-Origin"]) == (BODY, "shared")
+
+
+def test_a_pushed_build_does_not_keep_a_release_from_its_folder(server, reader, database, publish):  # noqa: F811
+    push_build(server, make_token(database, "attacker", "submitter"), FOLDER, b"EVIL CODE")
+    release = publish(1)
+    answer = get(server, reader, folder=FOLDER, release=release)
+    assert answer.status == 200 and answer.body.endswith(b"\n{}")
+
+
+def test_a_release_with_two_builds_of_one_folder_states_the_code_of_neither(server, reader, publish, postgres):  # noqa: F811
+    kernel, _ = push_build(server, server.token, FOLDER, b"EVIL CODE")
+    job = server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 64}, "space": {"configs": [{"BLOCK": 64}]},
+                                              "environment": MI300X}).json["job"]
+    verdict = json.dumps({"winner": 0, "verdict": "FASTER", "equivalence_set": [0]})
+    postgres.sql(f"""UPDATE jobs SET state = 'done', finished_at = now() WHERE id = {job};
+                     INSERT INTO winners (job_id, config, config_values, verdict)
+                       VALUES ({job}, 0, '{{"BLOCK": 64}}', '{verdict}')""", conninfo=server.database)
+    release = publish(1)
+    entry, document, _ = map(json.loads, server.request("GET", f"/v1/choices?release={release}", token=reader).body.splitlines())
+    assert len(document["functions"]) == 2 and document["code"] == {FOLDER: {}}
+    assert get(server, reader, folder=FOLDER, release=release).status == 404
+
+
+def build_of(server, token):
+    kernel, = [one["kernel"] for one in server.request("GET", "/v1/kernels", token=token).json["items"] if one["name"] == "add/triton"]
+    return kernel, server.request("GET", f"/v1/kernels/{kernel}/builds", token=token).json["items"][0]["build"]
+
+
+def promote_without_the_build(server, postgres, release):
+    """Points the channel at a release that has another origin for the key."""
+    postgres.sql("UPDATE jobs SET build = NULL", conninfo=server.database)
+    other = json.loads(harness.wavetune(server, "publish", "--environment", json.dumps(ENVIRONMENT), "--json").stdout)["release"]
+    assert other != release
+    harness.wavetune(server, "promote", other, "stable")
+
+
+def test_a_build_that_a_channel_serves_is_not_removed_until_it_serves_another_release(server, reader, database, publish,
+                                                                                     postgres, start):  # noqa: F811
+    release = publish(1)
+    other = start(harness.Server, database, options=harness.UNHURRIED)
+    kernel, build = build_of(server, reader)
+    path = f"/v1/kernels/{kernel}/builds/{build}"
+    text = server.request("GET", path, token=reader)
+    for role in ("submitter", "builder", "reader,demand"):
+        assert server.request("DELETE", path, token=make_token(database, role.partition(",")[0], role)).status == 403
+    operator = make_token(database, "operator", "operator")
+    refused = server.request("DELETE", path, token=operator)
+    assert refused.status == 409 and '["stable"]' in refused.json["detail"] and "roll back" in refused.json["detail"]
+
+    promote_without_the_build(server, postgres, release)
+    assert all(get(one, reader, folder=FOLDER, release=release).status == 200 for one in (server, other))
+    done = harness.wavetune(server, "kernel", "remove-build", kernel, build, token=operator)
+    assert done.stdout == f"removed {build}\n"
+    assert server.request("GET", path, token=reader).status == 404
+    for one in (server, other):  # the other learns it from the database
+        harness.wait_until(lambda: get(one, reader, folder=FOLDER, release=release).status == 404, 30, "the build's end")
+        harness.wait_until(lambda: one.request("GET", path, token=reader).status == 404, 30, "the build's end")
+    audited = server.request("GET", "/v1/audit?action=remove-build", token=operator).json["items"]
+    assert [(one["object"], one["token"], one["detail"]) for one in audited] == [(build, "operator", {"kernel": kernel})]
+    missing = server.request("DELETE", path, token=operator)
+    assert missing.status == 404 and build in missing.json["detail"]
+
+    again = server.request("PUT", path, json.loads(text.body), token=make_token(database, "again", "builder"))
+    assert again.status == 409 and "was removed by operator" in again.json["detail"]
+    entry, document, _ = map(json.loads, server.request("GET", f"/v1/choices?release={release}", token=reader).body.splitlines())
+    assert (document["code"], document["functions"]) == ({}, {})
+
+
+def test_a_winner_whose_build_was_removed_is_left_out_of_releases(server, reader, publish, postgres):  # noqa: F811
+    release = publish(1)
+    promote_without_the_build(server, postgres, release)
+    kernel, build = build_of(server, reader)
+    postgres.sql(f"UPDATE jobs SET build = '\\x{build.removeprefix('sha256:')}'", conninfo=server.database)
+    harness.wavetune(server, "kernel", "remove-build", kernel, build)
+    refused = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT})
+    assert refused.status == 422 and "build was removed by" in json.dumps(refused.json), refused
+
+
+def test_a_build_that_an_open_job_runs_is_not_removed(server, reader, publish, postgres):  # noqa: F811
+    kernel, build = build_of(server, reader)
+    (job,) = server.items("/v1/jobs")
+    refused = server.request("DELETE", f"/v1/kernels/{kernel}/builds/{build}")
+    assert refused.status == 409 and f'["{job["job"]}"]' in refused.json["detail"] and "cancel" in refused.json["detail"]
+    harness.wavetune(server, "cancel", job["job"])
+    assert json.loads(harness.wavetune(server, "kernel", "remove-build", kernel, build, "--json").stdout) == {"removed": build}
+
+
+@pytest.mark.parametrize("arguments", [(), ("sha256:" + "0" * 64,)])
+def test_the_command_that_removes_a_build_states_what_it_needs(server, arguments):
+    done = harness.wavetune(server, "kernel", "remove-build", *arguments, check=False)
+    assert done.returncode == 2 and "kernel builds HASH" in done.stderr
 
 
 def test_files_of_containers_are_not_served_unless_the_operator_allows_it(server, reader, postgres):  # noqa: F811
@@ -84,10 +221,11 @@ def test_the_list_of_a_start_is_replaced(server, reader):  # noqa: F811
 
 
 @SHARED
-def test_files_of_a_build_come_before_those_of_containers(server, reader, publish):  # noqa: F811
+def test_files_of_the_named_release_come_before_those_of_containers(server, reader, publish):  # noqa: F811
     put(server, reader, folder=FOLDER)
-    publish(1)
-    assert get(server, reader, folder=FOLDER).body.endswith(b"\n{}")
+    release = publish(1)
+    assert get(server, reader, folder=FOLDER, release=release).body.endswith(b"\n{}")
+    assert get(server, reader, folder=FOLDER).body == BODY, "the read names no release"
 
 
 @pytest.mark.parametrize("where, body, word", [

@@ -1,4 +1,5 @@
 """Builds captured functions: for each a kernel folder with a build, whose variants are the captured keys (docs/builds.md).
+What is to be built is planned before (plan.py), and compared with what was built (check.py).
 
     OUT/NAME/kernel.json space.json kernel.py build/     one folder for each kernel
     OUT/report.json                                      what was built, and what was refused and why
@@ -13,63 +14,31 @@ import shutil
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
 from ..artifacts import installed_key
 from ..build import SIZE_MAX
-from ..canonical import canonical, digest
+from ..canonical import canonical
 from ..compiling import compile_task, store_result
 from ..errors import PackError, one_line
-from ..importing import folder_files, pretty
+from ..importing import pretty
 from ..pool import run_tasks
-from ..record import function_members, triton_record
-from ..stubs import Driver
-from ..target import make_backend, make_target, triton_version
 from .access import is_rounded, written_arguments
 from .calling import signature_of, task_of
 from .confined import Terms, build_confined
 from .documents import Config, Function, Launch, read_folder
 from .interpret import add_values
-from .kernel import SOURCE, CapturedKernel, Refused, by_key, case_of, kernels_of, left_out, space_of, whole, why_not_filled, \
-    why_refused
-from .module import recreate
+from .kernel import (PRUNED, CapturedKernel, Refused, case_of, failures, left_out, space_of, whole,
+                     why_not_filled, why_refused)
+from .plan import Task, Toolchain, head_of, kernels_in, refusal, tasks_of
 from .steering import steering_arguments
 
 
 ALSO_MAX = 16  # of a variant (BUILD_ALSO_MAX)
-PRUNED = "the program does not consider it for this key"
 
 
-@dataclass(frozen=True)
-class Toolchain:
-    """What compiles. `arch` as builds name it."""
-
-    arch: str
-    target: Any
-    backend: Any
-    version: tuple[int, int]
-    stated: Mapping[str, str]  # torch and rocm of the deployment, where known
-
-
-def toolchain_for(arch: str, stated: Mapping[str, str]) -> Toolchain:
-    """Also makes the target the one that Triton finds where it asks its driver."""
-    import triton
-    target = make_target(arch)
-    triton.runtime.driver.set_active(Driver(target))
-    return Toolchain(arch, target, make_backend(target), triton_version(), stated)
-
-
-@dataclass(frozen=True)
-class _Task:
-    kernel: CapturedKernel
-    launch: Launch
-    config: Config
-    is_default: bool
-
-
-def _compile(task: _Task, jit: Any, toolchain: Toolchain, objects: Path) -> dict[str, Any]:
+def _compile(task: Task, jit: Any, toolchain: Toolchain, objects: Path) -> dict[str, Any]:
     """An object's entry in the build with what the variant states, or {"error"}."""
     try:
         call = task_of(jit, task.launch, task.config, task.is_default)
@@ -123,12 +92,6 @@ def _variant(kernel: CapturedKernel, launch: Launch, results: list[dict[str, Any
     return {**variant, "failed": failed} if failed else variant
 
 
-def _further_configs(kernel: CapturedKernel, first: Launch, launch: Launch) -> list[Config]:
-    """Those configs of a further launch that the first one of its key has."""
-    known = {canonical(dict(whole(kernel, one))) for one in first.configs}
-    return [one for one in launch.configs if canonical(dict(whole(kernel, one))) in known]
-
-
 def _code_of(result: Mapping[str, Any]) -> Any:
     """What tells one code from another, as Triton looks it up."""
     return (result["metadata"].get("cache") or {}).get("folder", result["digest"])
@@ -142,7 +105,7 @@ def _also(kernel: CapturedKernel, first: Launch, known: set[Any],
         made = [(one, result) for one, result in results[launch.path] if "digest" in result]
         if not made:
             why = next((result["error"] for _, result in results[launch.path]), "it has no config of the key's first launch")
-            refused.append(_refusal(kernel.function, launch, f"its code cannot be made: {why}"))
+            refused.append(refusal(kernel.function, launch, f"its code cannot be made: {why}"))
             continue
         new = [(one, result) for one, result in made if _code_of(result) not in known]
         known.update(_code_of(result) for _, result in new)
@@ -151,30 +114,8 @@ def _also(kernel: CapturedKernel, first: Launch, known: set[Any],
                 {"config": dict(whole(kernel, one)), "digest": result["digest"], "metadata": result["metadata"]}
                 for one, result in new]})
         elif new:
-            refused.append(_refusal(kernel.function, launch, f"a build has at most {ALSO_MAX} further specialisations of a key"))
+            refused.append(refusal(kernel.function, launch, f"a build has at most {ALSO_MAX} further specialisations of a key"))
     return found, refused
-
-
-def _record(kernel: CapturedKernel, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
-    """The function record, so that choices and Triton's cache find the winners (common/builds/function_record.h)."""
-    import triton
-    fixed = ("num_warps", "num_stages", "num_ctas", "maxnreg", "ir_override")
-    configs = [triton.Config({n: v for n, v in one.items() if n not in fixed},
-                             **{n: v for n, v in one.items() if n in fixed and v is not None}) for one in kernel.configs]
-    launch, names = kernel.launches[0], list(kernel.manifest["key"])
-    autotune = kernel.function.autotune
-    return {"kernel": kernel.hash, "name": kernel.manifest["name"], "triton": triton_record(toolchain.backend),
-            "function": {**function_members(jit), "closure": kernel.function.closure},
-            "key_names": names, "tuning_key": names,
-            "argument_dtypes": [text.strip("'") for text in launch.texts[len(names):]],
-            "configs": [str(config) for config in configs],
-            "autotune": None if autotune is None else {"decorator": "triton", **{
-                name: autotune.get(name) for name in ("warmup", "rep", "use_cuda_graph", "reset_to_zero", "restore_value",
-                                                      "prunes")}}}
-
-
-def _refusal(function: Function, launch: Launch, why: str) -> dict[str, Any]:
-    return {"function": function.name, "key": dict(launch.key), "launch": launch.path, "why": why}
 
 
 def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder: Path, processes: int,
@@ -184,10 +125,7 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
     called with how many configs are compiled, and of how many."""
     objects = folder / "objects"
     objects.mkdir(parents=True)
-    tasks = [_Task(kernel, launch, one, i == 0) for launch in kernel.launches for i, one in enumerate(launch.configs)]
-    n_first = len(tasks)
-    tasks += [_Task(kernel, launch, one, True) for first in kernel.launches for launch in kernel.also.get(first.path, ())
-              for one in _further_configs(kernel, first, launch)]
+    tasks, n_first = tasks_of(kernel)
     results: dict[int, dict[str, Any]] = {}
 
     def done(number: int, result: Any, reason: str | None) -> None:
@@ -209,7 +147,7 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
         try:
             variant = _variant(kernel, launch, own)
         except Refused as error:
-            refused += [_refusal(kernel.function, one, str(error)) for one in (launch, *kernel.also.get(launch.path, ()))]
+            refused += [refusal(kernel.function, one, str(error)) for one in (launch, *kernel.also.get(launch.path, ()))]
             continue
         also, more = _also(kernel, launch, {_code_of(result) for result in own if "digest" in result}, further)
         variants.append((launch, {**variant, "also": also} if also else variant))
@@ -218,28 +156,15 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
         raise Refused(str(refused[0]["why"]))
     notes = add_values(kernel, variants, objects, blob, processes,
                        getattr(toolchain.backend.parse_options({}), "allowed_dot_input_precisions", ("ieee",)))
-    import triton
-    build = {"kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **toolchain.stated}, "arch": toolchain.arch,
-             "warp_size": toolchain.target.warp_size, "variants": [variant for _, variant in variants],
-             "record": _record(kernel, jit, toolchain)}
+    build = {**head_of(kernel, jit, toolchain), "variants": [variant for _, variant in variants]}
     return build, refused, notes
 
 
-def _write(kernel: CapturedKernel, space: dict[str, Any], build: dict[str, Any], made: Path) -> None:
+def _write(kernel: CapturedKernel, build: dict[str, Any], made: Path) -> None:
     text = canonical(build)
     if len(text.encode()) > SIZE_MAX:
         raise Refused(f"build.json would have {len(text.encode())} bytes, a server takes {SIZE_MAX}")
     (made / "build" / "build.json").write_text(text)
-    document, _, version = kernel.manifest["name"].partition("/")
-    files = folder_files({**kernel.manifest, "name": document}, version, space, {SOURCE: kernel.source.encode()})
-    for name, data in files.items():
-        (made / name).write_bytes(data)
-
-
-def failures(build: Mapping[str, Any]) -> dict[str, int]:
-    failed = [one["error"] for variant in build["variants"] for one in variant.get("failed", [])]
-    n_pruned = failed.count(PRUNED)
-    return {"failed": len(failed) - n_pruned, "pruned": n_pruned}
 
 
 def build_function(function: Function, launches: list[Launch], toolchain: Toolchain, output: Path, processes: int,
@@ -249,47 +174,29 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
     """Builds the kernels of one function below `output`; returns (what was built, what was refused). `blob`: where the contents
     with a digest are, if they are here."""
     built: list[dict[str, Any]] = []
-    refused: list[dict[str, Any]] = []
     if all(why_refused(launch) is not None for launch in launches):
-        return built, [_refusal(function, launch, str(why_refused(launch))) for launch in launches]
+        return built, [refusal(function, launch, str(why_refused(launch))) for launch in launches]
     with tempfile.TemporaryDirectory(prefix=".wavetune-build.", dir=output) as scratch:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "cache")
-        try:
-            modules = Path(scratch) / "modules"
-            modules.mkdir()
-            jit = recreate(function.document, modules)
-            constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
-        except PackError as error:
-            return built, [_refusal(function, one, why_refused(one) or str(error)) for one in launches]
-        able, also, left = by_key(launches, constexprs)
-        refused += [_refusal(function, launch, why) for launch, why in left]
-        try:
-            kernels = kernels_of(function, able, also, constexprs)
-        except PackError as error:
-            return built, refused + [_refusal(function, one, str(error)) for first in able for one in (first, *also[first.path])]
+        jit, constexprs, kernels, refused = kernels_in(function, launches, Path(scratch) / "modules")
         for kernel in kernels:
             made = Path(scratch) / kernel.manifest["name"].replace("/", ".")
             try:
-                space = space_of(kernel, constexprs)
+                space_of(kernel, constexprs)  # refuses what no space has
                 build, more, notes = build_kernel(kernel, jit, toolchain, made / "build", processes, timeout_s, blob,
                                                   step)
                 refused += more
-                _write(kernel, space, build, made)
+                _write(kernel, build, made)
             except Refused as error:
-                refused += [_refusal(function, one, str(error)) for one in kernel.all_launches]
+                refused += [refusal(function, one, str(error)) for one in kernel.all_launches]
                 continue
             place = output / made.name
             if place.exists():
                 shutil.rmtree(place)
             made.chmod(0o755)
             made.rename(place)
-            built.append({"function": function.name, "kernel": kernel.hash, "name": kernel.manifest["name"],
-                          "notes": notes, "build": digest(build), "folder": str(place),
-                          "keys": [dict(variant["key"]) for variant in build["variants"]],
-                          "launches": [one.path for one in kernel.all_launches if one.path not in {r["launch"] for r in more}],
-                          "objects": sum(len(one["objects"]) for variant in build["variants"]
-                                         for one in (variant, *variant.get("also", ()))),
-                          **failures(build)})
+            built.append({"folder": str(place), "notes": notes,
+                          "launches": [one.path for one in kernel.all_launches if one.path not in {r["launch"] for r in more}]})
     return built, refused
 
 

@@ -1,9 +1,10 @@
 """Builds one captured function in a process that is confined like a compiler (agent/compile/confine.h): what a stranger's text does
 while it compiles, it does there. It has no network, sees this Python, Triton and its own scratch folder, and costs its own function.
 
-In the builder: Terms, check() and build_confined(). In the confined process: main(), which reads the request from the scratch
-folder and leaves kernel folders and an answer there. The builder copies only regular files whose bytes have the digests that they
-are named by.
+Another confined process plans before, without executing the text: which kernels, and the folders of their code. In the builder:
+Terms, find_launcher() and build_confined(). In the confined processes: main(), which reads the request from the scratch folder and
+leaves an answer and builds there. The builder takes kernels from the plan, and builds that are the planned ones, with regular
+files whose bytes have the digests that they are named by.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from ..canonical import canonical, digest_bytes
 from ..errors import PackError, one_line
 from ..options import KEPT
 from ..signing import SigningKey
+from .check import check_build, named_files
 from .documents import Function, Launch, function_of, launch_of
+from .kernel import failures
 
 PROGRAM = "wavetune-agent"
 MEMORY_MAX = 4 << 30  # of one process
 TASKS_BESIDE, TASKS_EACH = 64, 32  # processes and threads: of all, and of each compiler with its linker
 STARTING_S = 120
 FILE_MAX = 64 << 20
-ANSWER_MAX = 16 << 20
+ANSWER_MAX = 64 << 20
 EXIT_MACHINE, EXIT_LATE = 75, 124
 _OWN = Path(__file__).resolve().parents[1]
 _REQUEST, _ANSWER, _KERNELS, _BLOBS, _PROGRESS = "request.json", "answer.json", "kernels", "blobs", "progress"
@@ -161,31 +164,48 @@ def build_confined(function: Function, launches: Sequence[Launch], arch: str, ou
     def refused(why: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         return [], [{"function": function.name, "key": dict(one.key), "launch": one.path, "why": why} for one in launches]
 
-    with tempfile.TemporaryDirectory(prefix="wavetune-build.") as made:
-        scratch = Path(made)
-        (scratch / _REQUEST).write_text(json.dumps({
-            "function": function.document, "launches": [[one.path, one.document] for one in launches], "arch": arch,
-            "processes": terms.processes, "timeout_s": terms.timeout_s, "stated": dict(terms.stated)}))
-        if blobs is not None:
-            _copy_contents(launches, blobs, scratch / _BLOBS)
-        seconds = terms.time_s(sum(len(one.configs) for one in launches))
-        with Progress(f"{function.name} for {arch}, {len(launches)} launches{which}", scratch / _PROGRESS):
-            done = _run(terms.launcher, scratch, terms.processes, seconds, [sys.executable, "-m", "wavetune.captured.confined"])
-        if done.returncode == EXIT_MACHINE:
-            raise PackError(f"the sandbox does not work: {one_line(done.stdout)}", 1)
-        if done.returncode == EXIT_LATE:
-            return refused(f"building the function took more than {seconds} s")
-        if done.returncode:
-            last = done.stdout.strip().splitlines()[-1:] or ["nothing"]
-            return refused(f"the process that builds the function ended with the status {done.returncode}; it said last: "
-                           f"{one_line(last[0])}")
-        try:
-            answer = json.loads(_file(scratch / _ANSWER, ANSWER_MAX))
-            known = {one.path for one in launches}
-            built = [_taken(one, scratch / _KERNELS, output, known) for one in answer["built"]]
+    request = {"function": function.document, "launches": [[one.path, one.document] for one in launches], "arch": arch,
+               "processes": terms.processes, "timeout_s": terms.timeout_s, "stated": dict(terms.stated)}
+    seconds = terms.time_s(sum(len(one.configs) for one in launches))
+    known = {one.path for one in launches}
+    try:
+        with tempfile.TemporaryDirectory(prefix="wavetune-build.") as made:
+            plan = _answer(Path(made), "plan", request, seconds, terms)
+        with tempfile.TemporaryDirectory(prefix="wavetune-build.") as made:
+            if blobs is not None:
+                _copy_contents(launches, blobs, Path(made) / _BLOBS)
+            with Progress(f"{function.name} for {arch}, {len(launches)} launches{which}", Path(made) / _PROGRESS):
+                answer = _answer(Path(made), "build", request, seconds, terms)
+            built: list[dict[str, Any]] = []
+            for one in answer["built"]:
+                name = Path(one["folder"]).name
+                if name not in plan or any(Path(other["folder"]).name == name for other in built):
+                    raise ValueError("it builds what it was not given: another kernel")
+                built.append({"function": function.name, **_taken(one, name, plan[name], Path(made) / _KERNELS, output)})
             return built, [_refusal(function, one, known) for one in answer["refused"]]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            return refused(f"the process that builds the function left what is no build: {one_line(error)}")
+    except _Failed as error:
+        return refused(str(error))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return refused(f"the process that builds the function left what is no build: {one_line(error)}")
+
+
+class _Failed(Exception):
+    """Why a confined process has no answer."""
+
+
+def _answer(scratch: Path, part: str, request: Mapping[str, Any], seconds: int, terms: Terms) -> Any:
+    """What a confined process answers that plans or builds in its scratch folder."""
+    (scratch / _REQUEST).write_text(json.dumps(request))
+    done = _run(terms.launcher, scratch, terms.processes, seconds, [sys.executable, "-m", "wavetune.captured.confined", part])
+    if done.returncode == EXIT_MACHINE:
+        raise PackError(f"the sandbox does not work: {one_line(done.stdout)}", 1)
+    if done.returncode == EXIT_LATE:
+        raise _Failed(f"building the function took more than {seconds} s")
+    if done.returncode:
+        last = done.stdout.strip().splitlines()[-1:] or ["nothing"]
+        raise _Failed(f"the process that builds the function ended with the status {done.returncode}; it said last: "
+                      f"{one_line(last[0])}")
+    return json.loads(_file(scratch / _ANSWER, ANSWER_MAX))
 
 
 def _copy_contents(launches: Sequence[Launch], blobs: Path, place: Path) -> None:
@@ -222,27 +242,37 @@ def _refusal(function: Function, one: Mapping[str, Any], known: set[str]) -> dic
     return {"function": function.name, "key": dict(one["key"]), "launch": one["launch"], "why": one_line(str(one["why"]), 900)}
 
 
-def _taken(one: Mapping[str, Any], made: Path, output: Path, known: set[str]) -> dict[str, Any]:
-    """Copies a kernel folder to its place; returns what the report says of it."""
-    name = Path(one["folder"]).name
-    if not name or name.startswith(".") or not set(one["launches"]) <= known:
-        raise ValueError("it builds what it was not given")
-    place, source = output / name, made / name
+def _taken(one: Mapping[str, Any], name: str, plan: Mapping[str, Any], made: Path, output: Path) -> dict[str, Any]:
+    """Puts a kernel folder in its place: the files of the plan with a build that is the planned one. Returns what the report
+    says of it."""
+    place, source = output / name, made / name / "build"
+    if not set(one["launches"]) <= {planned["launch"] for planned in plan["objects"]}:
+        raise ValueError("it builds what it was not given: another launch")
+    text = _file(source / "build.json", FILE_MAX)
+    build = json.loads(text)
+    check_build(build, plan)
+    named = named_files(build["variants"])
     with tempfile.TemporaryDirectory(prefix=".wavetune-build.", dir=output) as beside:
         copy = Path(beside) / name
         (copy / "build" / "objects").mkdir(parents=True)
-        for file in ("kernel.json", "space.json", "kernel.py", "build/build.json"):
-            (copy / file).write_bytes(_file(source / file, FILE_MAX))
-        for path in sorted((source / "build" / "objects").iterdir()):
+        for file, content in plan["files"].items():
+            (copy / file).write_bytes(content.encode())
+        (copy / "build" / "build.json").write_bytes(text)
+        for path in sorted((source / "objects").iterdir()):
             data = _file(path, FILE_MAX)
             if digest_bytes(data) != f"sha256:{path.name}":
                 raise ValueError(f"the object {path.name} has other bytes than its name says")
+            if f"sha256:{path.name}" not in named:
+                raise ValueError(f"it builds what it was not given: the file {path.name}")
             (copy / "build" / "objects" / path.name).write_bytes(data)
         if place.exists():
             shutil.rmtree(place)
         copy.rename(place)
-    build = digest_bytes((place / "build" / "build.json").read_bytes())
-    return {**one, "folder": str(place), "build": build}
+    every = [also for variant in build["variants"] for also in (variant, *variant.get("also", ()))]
+    return {"kernel": plan["head"]["kernel"], "name": plan["name"], "build": digest_bytes(text), "folder": str(place),
+            "keys": [dict(variant["key"]) for variant in build["variants"]], "launches": list(one["launches"]),
+            "objects": sum(len(also["objects"]) for also in every),
+            "notes": [one_line(str(note), 900) for note in one["notes"]], **failures(build)}
 
 
 def _step(done: int, total: int) -> None:
@@ -251,19 +281,24 @@ def _step(done: int, total: int) -> None:
     os.replace(Path(_PROGRESS).with_suffix(".part"), _PROGRESS)
 
 
-def main() -> int:
-    """In the confined process."""
-    from .build import build_function, toolchain_for
+def main(part: str) -> int:
+    """In the confined process, which plans or builds."""
+    from .build import build_function
+    from .plan import plan_function, toolchain_for
     request = json.loads(Path(_REQUEST).read_text())
     launches = [launch_of(document, path) for path, document in request["launches"]]
-    kernels = Path.cwd() / _KERNELS
-    kernels.mkdir()
-    built, refused = build_function(function_of(request["function"], "the function"), launches,
-                                    toolchain_for(request["arch"], request["stated"]), kernels, request["processes"],
-                                    request["timeout_s"], _contents, _step)
-    Path(_ANSWER).write_text(canonical({"built": built, "refused": refused}))
+    function, toolchain = function_of(request["function"], "the function"), toolchain_for(request["arch"], request["stated"])
+    if part == "plan":
+        answer = plan_function(function, launches, toolchain, Path.cwd(), request["processes"], request["timeout_s"])
+    else:
+        kernels = Path.cwd() / _KERNELS
+        kernels.mkdir()
+        built, refused = build_function(function, launches, toolchain, kernels, request["processes"], request["timeout_s"],
+                                        _contents, _step)
+        answer = {"built": built, "refused": refused}
+    Path(_ANSWER).write_text(canonical(answer))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))

@@ -25,6 +25,7 @@ SOURCE = "kernel.py"
 # Variables that name another target, or code from a place of the program's machine.
 _UNMATCHED = ("TRITON_OVERRIDE_ARCH", "TRITON_KERNEL_OVERRIDE", "TRITON_DEFAULT_BACKEND")
 VERSION = "captured"
+PRUNED = "the program does not consider it for this key"
 _SHORT = {name: short for short, name in DTYPES.items()}
 _SCALARS = {"int": "int64", "float": "float32", "bool": "bool"}
 
@@ -227,6 +228,13 @@ def space_of(kernel: CapturedKernel, constexprs: set[str]) -> dict[str, Any]:
                 raise Refused(f"a config has {name} = {value!r}; a value of a space is an integer, a text, true, false or null")
     roles = {name: "option" for name in names if name not in constexprs}
     return {"configs": [dict(config) for config in kernel.configs], "roles": roles, "default": dict(kernel.configs[0])}
+
+
+def failures(build: Mapping[str, Any]) -> dict[str, int]:
+    """How many configs do not compile, and how many the program itself left out."""
+    failed = [one["error"] for variant in build["variants"] for one in variant.get("failed", [])]
+    n_pruned = failed.count(PRUNED)
+    return {"failed": len(failed) - n_pruned, "pruned": n_pruned}
 
 
 def left_out(kernel: CapturedKernel, launch: Launch) -> list[Mapping[str, Any]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from ..errors import PackError, one_line
-from ..runtime.closure import closure, is_of_triton
+from ..runtime.closure import closure, is_of_triton, source
 from ..runtime.values import decode
 
 LINE_MAX = 1_000_000
@@ -26,6 +26,8 @@ _DECORATOR, _ENCLOSING = "_wavetune_decorator", "_wavetune_enclosing"
 _MODULE = re.compile(r"[A-Za-z_0-9][\w]*(\.[\w]+)*", re.ASCII)
 _FILLER = "pass\n"  # between parts: an unindented statement ends the function before it
 _REAL = ("math", "copy")  # modules beside Triton's that Triton itself knows
+# Names that Triton's key of a function does not follow (DependenciesFinder.supported_python_builtins).
+_UNFOLLOWED = frozenset(("float", "getattr", "int", "isinstance", "len", "list", "max", "min", "print", "range"))
 
 
 class Unrecorded:
@@ -77,6 +79,7 @@ def make_again(document: Mapping[str, Any], folder: Path) -> Any:
         path.write_bytes("".join(line or _FILLER for line in lines).encode())
         linecache.checkcache(str(path))
 
+    _check_names(document)
     functions = {f"{part['module']}:{part['qualname']}": _function(part, modules[part["module"]])
                  for part in document["parts"]}
     for entry in document["globals"]:
@@ -95,9 +98,28 @@ def make_again(document: Mapping[str, Any], folder: Path) -> Any:
     return functions[f"{first['module']}:{first['qualname']}"]
 
 
+def _check_names(document: Mapping[str, Any]) -> None:
+    """Refuses names that mean something else to Triton's key, which the folder of the code is named by, than to its
+    compiler."""
+    own = {f"{part['module']}:{part['qualname']}" for part in document["parts"]}
+    of_modules = {(entry["module"], entry["name"].partition(".")[0]) for entry in document["globals"]}
+    entries = [*document["globals"], *(entry for part in document["parts"] for entry in part.get("free", ()))]
+    for entry in entries:
+        if entry["name"] in _UNFOLLOWED and (entry.get("is") in own or "value" in entry):
+            raise PackError(f"the capture gives the name {entry['name']} another meaning than Python's, which Triton's key of the "
+                            "function does not cover: rename it in the program")
+    for part in document["parts"]:
+        for entry in part.get("free", ()):
+            if (part["module"], entry["name"].partition(".")[0]) in of_modules:
+                raise PackError(f"the capture has {entry['name']} as a variable of {part['qualname']} and of its module, which "
+                                "Triton's key tells apart wrongly: rename one in the program")
+
+
 def _place(lines: list[str], part: Mapping[str, Any]) -> None:
     """Puts the part's text at its line."""
     start, own = part["line"], part["text"].splitlines(keepends=True)
+    if any(len(line.splitlines()) > 1 for line in part["text"].split("\n")):
+        raise PackError(f"the text of {part['qualname']} in the capture has line ends that are none to Python")
     if not isinstance(start, int) or not 1 <= start <= LINE_MAX:
         raise PackError(f"{part['qualname']} of the capture starts in line {start}")
     lines.extend([""] * (start - 1 + len(own) - len(lines)))
@@ -114,6 +136,7 @@ def _function(part: Mapping[str, Any], module: types.ModuleType) -> Any:
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
         raise PackError(f"the text of {part['qualname']} in the capture is not one function")
     node = tree.body[0]
+    stated = "".join(textwrap.dedent(part["text"]).splitlines(keepends=True)[node.lineno - 1:]).rstrip() + "\n"
     ast.increment_lineno(tree, part["line"] - 1)
 
     if node.decorator_list:  # a function starts in the line of its first decorator
@@ -150,7 +173,10 @@ def _function(part: Mapping[str, Any], module: types.ModuleType) -> Any:
     if fn.__kwdefaults__:
         fn.__kwdefaults__ = {name: values.get(name, Unrecorded(name, "a default value")) for name in fn.__kwdefaults__}
     fn.__qualname__ = part["qualname"]
-    return _decorated(fn, part)
+    jit = _decorated(fn, part)
+    if source(jit) != stated:
+        raise PackError(f"Triton reads another text of {part['qualname']} than the capture's")
+    return jit
 
 
 def _decorated(fn: Any, part: Mapping[str, Any]) -> Any:
@@ -203,8 +229,13 @@ def _bind(module: types.ModuleType, name: str, value: Any) -> None:
     *way, last = name.split(".")
     holder: Any = module
     for attribute in way:
-        if not hasattr(holder, attribute):
+        if _is_stand_in(holder) and not hasattr(holder, attribute):
             setattr(holder, attribute, types.ModuleType(attribute))
-        holder = getattr(holder, attribute)
-    if isinstance(holder, types.ModuleType) and (holder is module or not hasattr(holder, last)):
+        holder = getattr(holder, attribute, None)
+    if _is_stand_in(holder) and (holder is module or not hasattr(holder, last)):
         setattr(holder, last, value)
+
+
+def _is_stand_in(holder: Any) -> bool:
+    """Whether it is a module that was made here: Triton's own are as they are."""
+    return isinstance(holder, types.ModuleType) and holder.__spec__ is None

@@ -40,11 +40,19 @@ class Choice(NamedTuple):
     tuning_ms: float
 
 
+class Code(NamedTuple):
+    """The files of a folder of Triton's cache, as a release states them."""
+
+    release: str
+    digests: dict[str, str]  # by the files' names
+
+
 class Document:
     """Choices of one origin, by closure and key; and the digests of code files, by folder of Triton's cache."""
 
-    def __init__(self, functions: Any, code: Any, origin: str):
+    def __init__(self, functions: Any, code: Any, origin: str, release: Any = None):
         """Raises where a part is not as it should be."""
+        self.release = release if isinstance(release, str) else None
         self.functions: dict[str, dict[Key, Choice]] = {}
         self.code: dict[str, dict[str, str]] = {}
         self.launchers: dict[str, Any] = {}  # of functions, as the document has them
@@ -86,7 +94,6 @@ class Choices:
         self.settings, self.wire = settings, wire
         self._documents: list[Document] = []  # the first that has a key decides
         self._asked_for: dict[tuple[str, Key], Choice | None] = {}  # of POST
-        self._code: dict[str, dict[str, str]] = {}  # of a document that a trusted key vouches for
         self._file: Document | None = None
         self._is_file_read = False
         self._etag: str | None = None
@@ -136,13 +143,22 @@ class Choices:
                 return
             yield choice
 
-    def code(self, folder: str) -> dict[str, str] | None:
-        """The digests of the files of a folder of Triton's cache, from a document that a trusted key vouches for."""
-        if self.wire is not None and self._got_s is None:
+    def code(self, folder: str, ahead: bool = False) -> Code | None:
+        """What the release that the program uses states of a folder of Triton's cache; where keys are trusted, only what one
+        of them vouches for. May ask the server; `ahead`: the program does not wait for it."""
+        found = self._known_code(folder)
+        if found is None and self.wire is not None and self._got_s is None:
             with self._lock:
                 self._read_file()
-                self._get()
-        return self._code.get(folder)
+                self._get(ahead)
+            found = self._known_code(folder)
+        return found
+
+    def _known_code(self, folder: str) -> Code | None:
+        for document in self._documents if self.settings.trusted_keys else self._all():
+            if document.release is not None and folder in document.code:
+                return Code(document.release, document.code[folder])
+        return None
 
     def _all(self) -> list[Document]:
         self._read_file()
@@ -188,7 +204,7 @@ class Choices:
         if not self._is_of_release(found.get("release")):
             log(f"choices of release {str(found.get('release'))[:80]} are not used: WAVETUNE_RELEASE is another")
             return None
-        return Document(found["functions"], found.get("code", {}), origin)
+        return Document(found["functions"], found.get("code", {}), origin, found.get("release"))
 
     # The server.
 
@@ -201,7 +217,7 @@ class Choices:
                 members[name] = value
         return "&".join(f"{name}={quote(str(value), safe='')}" for name, value in members.items())
 
-    def _get(self) -> None:
+    def _get(self, ahead: bool = False) -> None:
         now_s = time.monotonic()
         if not self._may_get or self._got_s is not None and now_s - self._got_s < REFRESH_S:
             return
@@ -215,7 +231,7 @@ class Choices:
             self._started_s = now_s
         query = f"release={quote(settings.release, safe='')}" if settings.release else self._query()
         headers = {"If-None-Match": self._etag} if self._etag else {}
-        answer = wire.request("GET", f"/v1/choices?{query}", headers=headers, limit=DOCUMENT_MAX)
+        answer = wire.request("GET", f"/v1/choices?{query}", headers=headers, limit=DOCUMENT_MAX, ahead=ahead)
         if answer is None:
             return
         self._got_s = now_s
@@ -239,19 +255,16 @@ class Choices:
         if len(lines) < 3:
             raise ValueError("three lines are missing")
         entry, document, agreed = _object(json.loads(lines[0])), json.loads(lines[1]), json.loads(lines[2])
-        is_signed = False
         if self.settings.trusted_keys and _object(document).get("version") is not None:
             why = self._refusal(entry, document.get("release"), lines[1])
             if why is not None:
                 log(f"the server's choices are not used: {why}")
-                self._documents, self._code = [], {}
+                self._documents = []
                 return
-            is_signed = True
         documents = [self._parse(document, "release")]
         # Nobody signs what containers agree on, and it may change between the requests of two ranks.
         if not self.settings.is_pinned and not self.settings.trusted_keys:
             documents.append(Document(_object(agreed).get("functions", {}), {}, "agreed"))
-        self._code = documents[0].code if is_signed and documents[0] is not None else {}
         self._documents = [found for found in documents if found is not None]
         self._asked_for = {}
         self._tell(documents[0])

@@ -1,7 +1,9 @@
 """Compiled code from the server, for one folder of Triton's cache; and to it.
 
-Whatever comes is checked before it is stored: the names of the files, their digests where a trusted key vouches for them, and
-that the kernel's metadata is what Triton can read, for a file that Triton cannot read would end the program.
+A read names the release whose choices state the folder's files, where the program's release does; without one the server has
+only what containers of the namespace stored. Whatever comes is checked before it is stored: the names of the files, their
+digests where a release states them, and that the kernel's metadata is what Triton can read, for a file that Triton cannot read
+would end the program.
 """
 
 from __future__ import annotations
@@ -100,6 +102,12 @@ def check_autotune(data: bytes) -> None:
         raise Bad(f"the file of autotuning is not what Triton writes ({type(error).__name__}: {str(error)[:80]})") from None
 
 
+def code_path(program: Any, folder: str, *names: str, release: str | None = None) -> str:
+    """Where a folder's files are read (`release`: that states them) and stored."""
+    stated = {} if release is None else {"release": release}
+    return path_of("v1", "remote", "triton", folder, *names, image=program.settings.image(), **stated)
+
+
 class Folder:
     def __init__(self, program: Any, key: str, cache_dir: str):
         self.program, self.key, self.cache_dir = program, key, cache_dir
@@ -169,23 +177,20 @@ class Folder:
         return self.is_named and self.program.gives_code() and self.program.sender is not None
 
     def _path(self, *names: str) -> str:
-        return path_of("v1", "remote", "triton", self.key, *names, image=self.program.settings.image())
+        return code_path(self.program, self.key, *names)
 
     def _refuse(self, name: str, why: Bad) -> None:
         counters.refused += 1
         log(f"{name} of {self.key} is not used: {why}")
 
-    def _ask(self, *names: str) -> bytes | None:
-        is_there, answer = self.program.start.take(self._path(*names))
+    def _ask(self, *names: str, release: str | None = None) -> bytes | None:
+        path = code_path(self.program, self.key, *names, release=release)
+        is_there, answer = self.program.start.take(path)
         if not is_there:
-            answer = self.program.wire.request("GET", self._path(*names))
+            answer = self.program.wire.request("GET", path)
         if answer is not None and answer.status == 403:
             self.program.is_code_refused = True  # it will not change while the program runs
         return answer.body if answer is not None and answer.status == 200 else None
-
-    def _digests(self) -> dict[str, str] | None:
-        """What a trusted key says of this folder's files; None: nothing."""
-        return self.program.choices.code(self.key) if self.program.settings.trusted_keys else None
 
     def _get_file(self, name: str) -> str | None:
         if not self.is_named or not name.endswith(_AUTOTUNE) or not self.program.gives_code():
@@ -201,10 +206,11 @@ class Folder:
         if not self.is_named or not name.endswith(".json") or self.program.is_code_refused:
             return None
         check_name(name)
-        digests = self._digests()
-        if digests is None and not self.program.gives_code():
+        stated = self.program.choices.code(self.key)
+        if stated is None and not self.program.gives_code():
             return None
-        body = self._ask("group", name)
+        digests = stated.digests if stated is not None else None
+        body = self._ask("group", name, release=stated.release if stated is not None else None)
         if body is None:
             return None
 

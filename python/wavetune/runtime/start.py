@@ -29,11 +29,10 @@ from collections import deque
 from typing import Any
 
 from . import ahead, counters
-from .code import check_name
+from .code import check_name, code_path
 from .launchers import LAUNCHERS_MAX, Launcher, cache_root, parse
 from .log import log
 from .restore import surprised
-from .sender import path_of
 
 NAME = "start.json"
 VERSION = 1
@@ -221,14 +220,11 @@ class Start:
         except Exception as error:
             surprised("the list of a start", error)
 
-    def _path(self, *names: str) -> str:
-        return path_of("v1", "remote", "triton", *names, image=self.program.settings.image())
-
     def _get(self, folder: str) -> bool:
         """Whether there is a list; begins with what it has."""
         if not self.program.shares_starts():
             return False
-        answer = self.program.wire.request("GET", self._path(folder, NAME), limit=LIST_MAX, ahead=True)
+        answer = self.program.wire.request("GET", code_path(self.program, folder, NAME), limit=LIST_MAX, ahead=True)
         if answer is None or answer.status != 200:
             if answer is not None and answer.status == 403:
                 self.program.is_code_refused = True
@@ -250,13 +246,16 @@ class Start:
         return True
 
     def _fetch(self, needs: list[Need]) -> None:
-        root = cache_root()
+        root, choices = cache_root(), self.program.choices
+        stated = {folder: choices.code(folder, ahead=True) for folder, _, is_group in needs if is_group}
+        releases = {folder: found.release for folder, found in stated.items() if found is not None}
         with self._lock:
             for folder, name, is_group in needs:
                 if (folder, name, is_group) in self._needs or \
                         os.path.exists(os.path.join(root, folder, f"__grp__{name}" if is_group else name)):
                     continue
-                fetch = _Fetch(self._path(folder, *(["group"] if is_group else []), name))
+                fetch = _Fetch(code_path(self.program, folder, *(["group"] if is_group else []), name,
+                                         release=releases.get(folder) if is_group else None))
                 self._fetches[fetch.path] = fetch
                 self._queue.append(fetch)
         self._fetch_until = time.monotonic() + self.program.settings.budget_s
@@ -311,4 +310,4 @@ class Start:
             return
         for folder in (self._command, folder_of(needs[0][0]) if needs else None):
             if folder is not None:
-                self.program.sender.file(self._path(folder, NAME), body)
+                self.program.sender.file(code_path(self.program, folder, NAME), body)

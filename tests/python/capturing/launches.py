@@ -70,6 +70,11 @@ def hostile(ways=("none", "socket", "read", "write", "memory", "time", "signal",
         run(hostile.hostile_kernel, Tensor("float32", 64), i, way)
 
 
+def forged():
+    from package import forger
+    run(forger.forged_kernel, Tensor("float32", 64), 64, os.environ["WAY"])
+
+
 def forking():
     hostile(("fork",))
 

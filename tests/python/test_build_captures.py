@@ -154,7 +154,8 @@ def test_tensors_that_overlap_share_a_buffer_or_are_refused(offset, dtype, conte
 
 
 def test_integers_are_filled_by_what_they_were(world):
-    fills = {variant(place)["case"]["arguments"]["other"]["fill"].__repr__() for place in kernels(world, "calling_kernel")}
+    cases = [variant(place)["case"]["arguments"] for place in kernels(world, "calling_kernel")]
+    fills = {repr(case["other"]["fill"]) for case in cases if "other" in case}  # else it is a jit function
     assert fills == {"{'integers': [3, 9]}", "{'permutation': 4}", "{'constant': 1}", "'normal'"}
 
 

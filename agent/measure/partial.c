@@ -30,27 +30,31 @@ bool partial_layouts_differ(const struct partial *partial) {
   return false;
 }
 
-/* Adds what a launch wrote to the columns' sums, and squares to `squares`. */
-static void columns_add(const struct partial *partial, const void *bytes, double *sums,
-                        double *squares) {
+/* Adds what a launch wrote to the sums of columns, or of rows, and squares to `squares`. */
+static void sums_add(const struct partial *partial, bool is_of_rows, const void *bytes,
+                     double *sums, double *squares) {
   const struct argument *argument = partial->argument;
   for (int64_t k = argument->before; k < partial->elements - argument->after; k++) {
     if (!is_written(partial, bytes, k))
       continue;
     double value = element_get(argument->dtype, bytes, k);
-    int64_t column = (k - argument->before) % argument->row;
-    sums[column] += value;
-    squares[column] += value * value;
+    int64_t element = k - argument->before,
+            at = is_of_rows ? element / argument->row : element % argument->row;
+    sums[at] += value;
+    squares[at] += value * value;
   }
 }
 
-bool partial_sums_agree(const struct partial *partial, struct tolerance tolerance, double noise) {
-  int64_t n = partial->argument->row;
+static bool sums_agree(const struct partial *partial, bool is_of_rows, struct tolerance tolerance,
+                       double noise) {
+  const struct argument *argument = partial->argument;
+  int64_t own = partial->elements - argument->before - argument->after,
+          n = is_of_rows ? own / argument->row : argument->row;
   cleanup_free double *expected = xcalloc((size_t)n, sizeof *expected);
   cleanup_free double *sums = xcalloc((size_t)n, sizeof *sums);
   cleanup_free double *squares = xcalloc((size_t)n, sizeof *squares);
-  columns_add(partial, partial->expected, expected, squares);
-  columns_add(partial, partial->bytes, sums, squares);
+  sums_add(partial, is_of_rows, partial->expected, expected, squares);
+  sums_add(partial, is_of_rows, partial->bytes, sums, squares);
 
   double of_all = 0;
   for (int64_t i = 0; i < n; i++)
@@ -62,4 +66,9 @@ bool partial_sums_agree(const struct partial *partial, struct tolerance toleranc
       return false;
   }
   return true;
+}
+
+bool partial_sums_agree(const struct partial *partial, struct tolerance tolerance, double noise) {
+  return sums_agree(partial, false, tolerance, noise) ||
+         sums_agree(partial, true, tolerance, noise);
 }

@@ -1,6 +1,7 @@
 /* Outputs whose layout depends on the config: a kernel writes a row of partial sums for each of its
  * blocks, and the program adds up as many rows as the config that it chose has blocks. Such configs
- * write other elements, and each its own values; what must be the same is the sum of each column.
+ * write other elements, and each its own values; what must be the same is the sum of each column,
+ * or of each row where a block writes an element of it.
  *
  * A builder states the length of a row where the configs of a launch have several grids
  * (common/kernel/kernel_case.h). An output is compared by its sums where both configs, which have
@@ -26,8 +27,8 @@ double partial_rms(const struct partial *partial);
 /* Whether the two launches wrote other elements. */
 bool partial_layouts_differ(const struct partial *partial);
 
-/* Whether the sums of all columns are finite and differ by at most
- *   atol * rms of the expected sums + rtol * root of the column's sum of squares + noise,
+/* Whether the sums of all columns, or those of all rows, are finite and differ by at most
+ *   atol * rms of the expected sums + rtol * root of the sum's squares + noise,
  * as the rounding of the addends, which is random, allows. */
 bool partial_sums_agree(const struct partial *partial, struct tolerance tolerance, double noise);
 

@@ -232,6 +232,19 @@ Test(agreement, partial_sums_of_other_blocks_agree_by_their_sums) {
       TRIAL(PARTIAL " + (BLOCK == 7 && b == 14 && j == 3); } }\n", options, {0, BITWISE},
             {1, AGREES}, {2, AGREES}, {0, BITWISE}, {3, SAYS("the default config has")});
   cr_expect(trial->configs[1]->is_summed && !trial->configs[3]->is_summed);
+  cleanup_trial struct trial *across = TRIAL(
+      "#include <stdint.h>\nvoid f(float *y, const float *x, int64_t n) {\nfor (int64_t b = 0; b < "
+      "n; b += 400) for (int64_t k = b; k < b + 400 - (BLOCK == 7); k++) y[8 * (b / 400) + (k - b) "
+      "/ "
+      "(800 / BLOCK)] = ((k - b) % (800 / BLOCK) ? y[8 * (b / 400) + (k - b) / (800 / BLOCK)] : 0) "
+      "+ "
+      "x[k]; }\n",
+      ((struct fixture_options){.n = 6400,
+                                .arguments = options.arguments,
+                                .reference = options.reference,
+                                .space = "{\"parameters\": {\"BLOCK\": [16, 8, 4, 7]}}"}),
+      {0, BITWISE}, {1, AGREES}, {2, AGREES}, {3, SAYS("the default config has")});
+  cr_expect(across->configs[1]->is_summed);
   row_of_output = 0;
   cleanup_trial struct trial *without =
       TRIAL(PARTIAL "; } }\n", options, {0, BITWISE}, {1, SAYS("the default config has")});

@@ -252,7 +252,10 @@ class Restorer:
         choice = self.choices.find(own, texts) if not (prunes and cache.is_text) else None
         configs = tuner.configs
         if prunes and isinstance(cache, RestoringStore):
-            prunes, configs = False, list(tuner.prune_configs(_running(tuner, "kwargs")))
+            try:
+                prunes, configs = False, list(tuner.prune_configs(_running(tuner, "kwargs")))
+            except Exception:
+                return False  # the program's own call raises it
         config = self._fitting(cache, choice, configs) if not prunes else None
         if config is not None and is_among(config, refused):
             config = None

@@ -142,6 +142,7 @@ export async function show({ main, query, signal }) {
 
   const list = table({ label: "Jobs", key: (row) => row.job, columns: jobColumns(), empty: "No job fits." });
   const count = h("p", { class: "note", role: "status" }),
+    said = h("p", { class: "note", role: "status" }), // what came of a button; it stays
     more = h("button", { type: "button", hidden: true }, `Read ${PAGE} more`);
   const everything = h("button", { type: "button", hidden: true }, "Read all");
   const field = (name, label, value, hint) => [
@@ -190,7 +191,14 @@ export async function show({ main, query, signal }) {
   put(
     main,
     h("h1", {}, isCampaign ? ["Campaign ", h("span", { class: "code" }, filter.tag, run && ` / ${run}`)] : "Jobs"),
-    campaigns && panel("Campaigns", note("A campaign is what was submitted with one tag and one run."), campaigns.element, h("p", { class: "actions" }, retry, end)),
+    campaigns &&
+      panel(
+        "Campaigns",
+        note("A campaign is what was submitted with one tag and one run."),
+        campaigns.element,
+        h("p", { class: "actions" }, retry, end),
+        said,
+      ),
     panel(
       "List",
       form,
@@ -264,10 +272,11 @@ export async function show({ main, query, signal }) {
   // Runs what a button does; while it runs nobody presses the button again.
   async function act(pressed, step) {
     pressed.disabled = true;
+    said.textContent = "";
     try {
       await step();
     } catch (error) {
-      count.textContent = error.message;
+      said.textContent = error.message;
     }
     pressed.disabled = false;
   }
@@ -283,7 +292,7 @@ export async function show({ main, query, signal }) {
     for (let done = 0, more = true; more; ) {
       const answer = await cancel({ up_to: open.newest }); // not those that were submitted since the question
       more = answer.more;
-      count.textContent = `${(done += answer.cancelled)} of ${open.cancelled} cancelled`;
+      said.textContent = `${(done += answer.cancelled)} of ${open.cancelled} cancelled`;
     }
   }
 
@@ -300,7 +309,7 @@ export async function show({ main, query, signal }) {
       after = answer.next;
       isMore = after !== null;
     }
-    count.textContent = refused.length
+    said.textContent = refused.length
       ? `${integer(refused.length)} of ${plural(jobs.length, "job")} refused; job ${refused[0].job}: ${refused[0].reason}`
       : `${plural(jobs.length, "job")} tried again`;
   }

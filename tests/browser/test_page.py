@@ -441,7 +441,7 @@ def test_the_colours_of_captures_have_a_legend(tab, world):
 
 def test_a_campaign_has_buttons_for_what_there_is_to_do(tab, world):
     """Those of a question say what each does."""
-    failing, waiting = world.submit(20, run="half", priority=100), world.submit(21, run="half", priority=-5)
+    failing, waiting = (world.submit(key, run="half", priority=priority, token=world.tokens["submitter"]) for key, priority in ((20, 100), (21, -5)))
     page = tab("submitter").show("#/jobs?tag=default&run=half&by=campaign")
     cancel, retry = (page.get_by_role("button", name=name, exact=True) for name in ("Cancel what is open", "Retry what failed"))
     cancel.wait_for()
@@ -471,3 +471,23 @@ def test_a_campaign_has_buttons_for_what_there_is_to_do(tab, world):
     retry.wait_for(state="hidden")
     jobs = {job["job"]: job["state"] for job in world.server.items("/v1/jobs?run=half")}
     assert jobs.pop(waiting) == "cancelled" and failing not in jobs and list(jobs.values()) == ["queued"]
+
+
+def test_a_campaign_of_others_is_cancelled_by_operators_alone(tab, world):
+    job = world.submit(22, run="of others", token=world.tokens["publisher"], priority=-5)
+    address, name = "#/jobs?tag=default&run=of+others&by=campaign", "Cancel what is open"
+    page = tab("submitter").show(address)
+    page.get_by_role("button", name=name).click()
+    refusal = page.get_by_role("status").filter(has_text='submitted by others than "sam-submits", such as pam-publishes')
+    refusal.wait_for()
+    for part in ("jobs", "campaigns"):  # in this order a page that reads again draws what it read
+        with page.expect_response(f"**/v1/{part}?*"):
+            pass
+    assert refusal.is_visible() and page.locator("dialog").count() == 0
+    assert world.server.get(f"/v1/jobs/{job}")["state"] == "queued"
+
+    page = tab("admin").show(address)
+    page.get_by_role("button", name=name).click()
+    page.get_by_role("button", name="Cancel the jobs").click()
+    page.locator("tr .state", has_text="cancelled").wait_for()
+    assert world.server.get(f"/v1/jobs/{job}")["state"] == "cancelled"

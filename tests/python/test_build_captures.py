@@ -355,10 +355,12 @@ def test_contents_that_were_not_recorded_are_made_up_unless_they_steer(tmp_path,
 
 @pytest.mark.parametrize("contents, fill", [
     ({"class": "constant", "value": 2**60}, {"constant": 2**53}), ({"class": "integers", "low": -2**63, "high": 5}, {"integers": [-2**53, 5]}),
-    ({"class": "constant", "value": True}, {"constant": True})])
+    ({"class": "constant", "value": True}, {"constant": True}),
+    ({"class": "integers", "low": False, "high": True}, {"integers": [0, 1]})])
 def test_integers_beyond_those_of_fills_are_the_last_of_these(contents, fill):
     """What an output holds before the launch may be anything."""
-    assert storages.fill_of({"dtype": "int64", "contents": contents, "elements": 4}) == fill
+    found = storages.fill_of({"dtype": "int64", "contents": contents, "elements": 4})
+    assert found == fill and repr(found) == repr(fill)
 
 
 @pytest.mark.parametrize("text", ["%p = tt.int_to_ptr %i : i64 -> !tt.ptr<f32>", "%p = tt.load %q : !tt.ptr<!tt.ptr<f32>>"])

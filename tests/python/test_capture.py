@@ -2,6 +2,7 @@
 program."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -378,11 +379,13 @@ def kernel(y_ptr, x_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n), mask=offsets < n)
 """
-    (tmp_path / "mine.py").write_text(kernel + documented)
+    (tmp_path / "mine.py").write_text(kernel)
+    (tmp_path / "program.py").write_text(documented)
     own = environment(cache, WAVETUNE_CAPTURE="source", WAVETUNE_CAPTURE_TO=str(tmp_path / "captures"), WAVETUNE_ON_MISS="first",
-                      WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": "gfx942"}))
+                      WAVETUNE_ENVIRONMENT=json.dumps({**ENVIRONMENT, "arch": "gfx942"}),
+                      **{name: value for name, value in os.environ.items() if name == "TRITON_HIP_LLD_PATH"})  # conftest.py
     own["PYTHONPATH"] += f":{ROOT / 'tests/python'}"
-    done = subprocess.run([sys.executable, "-m", "wavetune", "run", tmp_path / "mine.py"], env=own, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "wavetune", "run", tmp_path / "program.py"], env=own, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (launch,) = folder(tmp_path / "captures")["launches"]
     assert (launch["environment"]["arch"], launch["key"][0], launch["refused"]) == ("gfx942", "4096", [])

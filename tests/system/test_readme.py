@@ -83,7 +83,7 @@ def test_the_other_commands_work_in_their_order(tmp_path, start):
 
 def test_the_tests_that_the_page_on_security_names_exist():
     named = set(re.findall(r"`(test_[a-z0-9_]+)`", (harness.SOURCE / "docs/security.md").read_text()))
-    there = {name for suite in ("system", "browser") for path in (harness.SOURCE / "tests" / suite).glob("test_*.py")
+    there = {name for suite in ("system", "browser", "python") for path in (harness.SOURCE / "tests" / suite).glob("test_*.py")
              for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)}
     assert len(named) > 20 and named <= there, named - there
 

@@ -130,11 +130,10 @@ def filled(configs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str]) -> str:
-    """Readable, and another one for other dtypes or names of the key, which has no member that a launch leaves out:
-    module.function/dtypes-digest."""
+    """Readable, and another one for other dtypes or names of the key, which differ where a launch leaves a member out or
+    makes none of an autotuner: module.function/dtypes-digest."""
     dtypes = sorted({_SHORT.get(kind[1:], "x") for _, kind in own if kind.startswith("*")})
-    is_whole = function.autotune is None or function.autotune.get("key") == list(key_names)
-    tail = hashlib.sha256(repr(own if is_whole else (own, list(key_names))).encode()).hexdigest()[:4 if is_whole else 8]
+    tail = hashlib.sha256(repr((own, list(key_names))).encode()).hexdigest()[:8]
     text = function.name.replace(":", ".").replace("<locals>.", "")
     return f"{text[-80:].lstrip('.')}/{'-'.join([*dtypes, tail])}"
 

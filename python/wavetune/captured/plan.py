@@ -5,6 +5,7 @@ constexpr functions, and is compared with this (check.py).
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
@@ -137,6 +138,7 @@ def plan_function(function: Function, launches: list[Launch], toolchain: Toolcha
                   processes: int, timeout_s: float) -> dict[str, Any]:
     """The kernels by the names of their folders: "head", the files of the folder, and for each
     config of each launch what its object states."""
+    os.environ["TRITON_CACHE_DIR"] = str(scratch / "cache")  # functions that are arguments lie beside
     jit, constexprs, kernels, _ = kernels_in(function, launches, scratch / "modules")
     found: dict[str, Any] = {}
     for kernel in kernels:

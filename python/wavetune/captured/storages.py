@@ -41,8 +41,8 @@ def fill_of(argument: Tensor) -> Any:
     return {"constant": lambda: {"constant": contents["value"]},
             "ramp": lambda: {"ramp": [contents["start"], contents["step"]]},
             "permutation": lambda: {"permutation": argument["elements"]},
-            "sorted": lambda: {"sorted": [contents["low"], contents["high"]]},
-            "integers": lambda: {"integers": [contents["low"], contents["high"]]},
+            "sorted": lambda: {"sorted": [int(contents["low"]), int(contents["high"])]},
+            "integers": lambda: {"integers": [int(contents["low"]), int(contents["high"])]},
             "blob": lambda: {"blob": contents["digest"]}}[kind]()
 
 

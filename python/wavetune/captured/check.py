@@ -39,8 +39,8 @@ def _check_objects(objects: Any, planned: Mapping[str, list[Mapping[str, Any]]],
 
 
 def _check_signature(specialisation: Mapping[str, Any], planned: Any) -> None:
-    _given(any(one.get("signature") == specialisation["signature"] for one in planned),
-           "another signature")
+    _given(any("signature" in one and one["signature"] == specialisation["signature"]
+               for one in planned), "another signature")
 
 
 def _by_config(objects: Any) -> dict[str, list[Mapping[str, Any]]]:

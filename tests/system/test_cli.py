@@ -255,7 +255,7 @@ def test_every_documented_exit_code_is_reached(world, reader, tmp_path):
         ("jobs", *url), ("diff", world.pinned["release"], world.published["release"], *url), ("jobs", "--tokn", "x"),
         ("jobs", *away), ("token", "list", "--url", world.server.url, "--token", reader),
         (*fetch, *away), (*fetch, *url), (*fetch, *url, "--exit-code"), (*fetch, *away),
-        (*fetch, *url, "--format", "vllm-moe"),
+        (*fetch, *url, "--format", "vllm-moe"), (*fetch, *url, "--channel", "stabel"),
         ("submit", world.kernel, "--key", "n=909", *NOWHERE, "--wait", "--timeout", "1", *url))}
     documented = re.findall(r"^\| (\d+) \|", (harness.SOURCE / "docs/exit-codes.md").read_text(), re.M)
     assert sorted([*reached, *range(10, 15), 70]) == sorted(map(int, documented))

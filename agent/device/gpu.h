@@ -196,10 +196,12 @@ must_check bool gpu_start(const struct gpu_api *api, struct error *error);
 must_check bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal,
                               struct error *error);
 
-/* Whether a process is this one or another worker of this agent: a child of the same parent with
- * the same name. */
+/* Whether this agent, which is this process's parent, started a process, itself or through others:
+ * the process descends from it and is of the same session. */
 bool gpu_process_is_own(int64_t pid);
-size_t gpu_process_siblings(void); /* how many other workers of this agent there are */
+/* How many other workers of this agent there are: children of the same parent with the same
+ * arguments. */
+size_t gpu_process_siblings(void);
 
 /* Whether a process is not this agent's. One that has ended is not: a driver lists it until it has
  * released what the process had. */

@@ -17,6 +17,8 @@
 #define NUMBER_NONE (-1)
 #define STAT_MAX 512
 #define NAME_MAX_LENGTH 64
+#define ANCESTORS_MAX 64
+#define ARGUMENTS_MAX 256
 /* PROC_PID_INIT_INO in Linux' include/linux/proc_ns.h */
 #define FIRST_PID_NAMESPACE "pid:[4026531836]"
 
@@ -122,9 +124,13 @@ bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal
   return true;
 }
 
-/* Name and parent of a process; false when there is none. The name is in brackets and may contain
- * brackets. */
-static bool process_read(int64_t pid, char name[NAME_MAX_LENGTH], int *ret_parent) {
+struct process {
+  char name[NAME_MAX_LENGTH];
+  int parent, session;
+};
+
+/* False when there is no such process. The name is in brackets and may contain brackets. */
+static bool process_read(int64_t pid, struct process *ret) {
   char path[64], line[STAT_MAX];
   snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
   cleanup_file FILE *file = fopen(path, "re");
@@ -133,19 +139,30 @@ static bool process_read(int64_t pid, char name[NAME_MAX_LENGTH], int *ret_paren
 
   char *begin = strchr(line, '('), *end = strrchr(line, ')');
   if (!begin || !end || end - begin >= NAME_MAX_LENGTH ||
-      sscanf(end + 1, " %*c %d", ret_parent) != 1)
+      sscanf(end + 1, " %*c %d %*d %d", &ret->parent, &ret->session) != 2)
     return false;
   *end = '\0';
-  snprintf(name, NAME_MAX_LENGTH, "%s", begin + 1);
+  snprintf(ret->name, sizeof ret->name, "%s", begin + 1);
   return true;
 }
 
+/* Names are no criterion: a process chooses its own. What workers start cannot leave their session
+ * (common/program/sandbox.c). Where the agent is the first process of a container, and so an
+ * ancestor of all, other programs have sessions of their own. */
 bool gpu_process_is_own(int64_t pid) {
-  char name[NAME_MAX_LENGTH], own_name[NAME_MAX_LENGTH];
-  int parent, own_parent;
-  return pid == getpid() ||
-         (process_read(pid, name, &parent) && process_read(getpid(), own_name, &own_parent) &&
-          parent == own_parent && string_equal(name, own_name));
+  struct process own, process;
+  if (pid == getpid())
+    return true;
+  if (!process_read(getpid(), &own) || !process_read(pid, &process) ||
+      process.session != own.session)
+    return false;
+  for (int i = 0; i < ANCESTORS_MAX && process.parent > 0; i++) {
+    if (process.parent == own.parent)
+      return true;
+    if (!process_read(process.parent, &process))
+      return false;
+  }
+  return false;
 }
 
 bool gpu_process_is_other(int64_t pid) {
@@ -166,25 +183,36 @@ bool gpu_processes_are_named(struct error *error) {
 }
 
 struct device_user gpu_process_user(int64_t pid) {
-  char name[NAME_MAX_LENGTH] = "";
-  int parent;
+  struct process process;
   struct device_user user = {.pid = pid};
-  if (pid && process_read(pid, name, &parent))
-    snprintf(user.name, sizeof user.name, "%.31s", name);
+  if (pid && process_read(pid, &process))
+    snprintf(user.name, sizeof user.name, "%.31s", process.name);
   for (char *at = user.name; *at; at++)
     if ((unsigned char)*at < 0x20 || (unsigned char)*at >= 0x7f)
       *at = '?';
   return user;
 }
 
+/* The beginning of a process's arguments; 0: it has none, or has ended. */
+static size_t arguments_read(int64_t pid, char arguments[ARGUMENTS_MAX]) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%lld/cmdline", (long long)pid);
+  cleanup_file FILE *file = fopen(path, "re");
+  return file ? fread(arguments, 1, ARGUMENTS_MAX, file) : 0;
+}
+
 size_t gpu_process_siblings(void) {
+  char own_arguments[ARGUMENTS_MAX], arguments[ARGUMENTS_MAX];
+  size_t own_length = arguments_read(getpid(), own_arguments), n = 0;
   DIR *entries = opendir("/proc");
   struct dirent *entry;
-  size_t n = 0;
+  struct process process;
 
   while (entries && (entry = readdir(entries))) {
     int64_t pid = atoll(entry->d_name); /* 0 for other names */
-    n += pid > 0 && pid != getpid() && gpu_process_is_own(pid);
+    n += pid > 0 && pid != getpid() && process_read(pid, &process) && process.parent == getppid() &&
+         arguments_read(pid, arguments) == own_length &&
+         memcmp(arguments, own_arguments, own_length) == 0;
   }
 
   if (entries)

@@ -159,25 +159,47 @@ Test(kfd, other_processes_are_counted_also_in_a_container_that_hides_ids) {
   cr_expect_eq(gpu_processes_others(1, 0, 3), 0);
 }
 
-static pid_t idle_child(void) {
-  pid_t child = fork();
+static pid_t idle_child_of(const char *name, bool has_own_session) {
+  pid_t parent = getpid(), child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) /* it ended before, and this process would stay */
+      _exit(0);
+    if (name)
+      prctl(PR_SET_NAME, name);
+    if (has_own_session)
+      setsid();
     pause();
     _exit(0);
   }
+  while (has_own_session && getsid(child) != child)
+    usleep(1000);
   return child;
 }
 
-/* A process of another name has called exec: all workers have the same name. The siblings of this
- * process are other tests, which start and end. */
+static pid_t idle_child(void) { return idle_child_of(NULL, false); }
+
+static void child_end(pid_t child) {
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+}
+
+Test(kfd, what_the_agent_started_is_its_own_whatever_its_name) {
+  pid_t named = idle_child_of("python3 (1) x", false), foreign = idle_child_of(NULL, true);
+  cr_expect(gpu_process_is_own(named),
+            "a program that a worker runs, or a worker that a runtime renamed");
+  cr_expect_not(gpu_process_is_own(foreign), "a worker cannot leave its session");
+  child_end(named);
+  child_end(foreign);
+}
+
+/* The siblings of this process are other tests, which start and end. */
 Test(kfd, workers_of_the_same_parent_are_not_counted) {
   cr_expect(gpu_process_is_own(getpid()));
   cr_expect_not(gpu_process_is_own(getppid()));
   cr_expect_not(gpu_process_is_own(INT32_MAX));
   pid_t first = idle_child(), second = idle_child();
   cr_assert(first >= 0 && second >= 0);
-  cr_expect_not(gpu_process_is_own(first), "a child is none");
   pid_t asking = fork();
   cr_assert_geq(asking, 0);
   if (asking == 0) {
@@ -187,10 +209,8 @@ Test(kfd, workers_of_the_same_parent_are_not_counted) {
   }
   int status = -1;
   cr_expect(waitpid(asking, &status, 0) == asking && status == 0, "wait status %x", status);
-  kill(first, SIGKILL);
-  kill(second, SIGKILL);
-  waitpid(first, NULL, 0);
-  waitpid(second, NULL, 0);
+  child_end(first);
+  child_end(second);
 }
 
 static void expect_rocm(const char *folder, int version, const char *expected) {

@@ -7,6 +7,7 @@
 #include "agent/worker/worker_process.h"
 #include "common/base/file.h"
 #include "common/kernel/kernel_case.h"
+#include "common/node/environment.h"
 
 #define BLOB_BYTES_MAX ((size_t)256 << 20)
 #define SETTINGS_NS ((int64_t)60 * 1000000000) /* how long the machine's settings are cached */
@@ -20,7 +21,7 @@ struct open_request {
 
   /* Of "open". */
   char *device;
-  enum { REGIME_COLD, REGIME_WARM } regime;
+  enum regime regime;
   bool has_reference; /* its socket is the last of the worker's descriptors */
   struct requested_config baseline;
   char *instruction_flush, *fingerprint; /* objects; NULL: none */
@@ -40,11 +41,10 @@ struct open_request {
       OPEN_FIELD(JSON, blobs, FIELD_OBJECT),                                                       \
       OPEN_FIELD(INTEGER, seed, FIELD_REQUIRED, .least = INT64_MIN, .most = INT64_MAX)
 
-static const char *const regimes[] = {"cold", "warm", NULL};
 static const struct field open_fields[] = {
     PROBLEM_FIELDS,
     OPEN_FIELD(TEXT, device, FIELD_REQUIRED),
-    OPEN_FIELD(ENUM, regime, FIELD_REQUIRED, .names = regimes),
+    OPEN_FIELD(ENUM, regime, FIELD_REQUIRED, .names = regime_names),
     {"reference", FIELD_BOOL, offsetof(struct open_request, has_reference)},
     OPEN_FIELD(RECORD, baseline, FIELD_REQUIRED, .of = &requested_config_record),
     OPEN_FIELD(TEXT, instruction_flush),

@@ -219,6 +219,15 @@ static json_t *lease_of_signed_members(const json_t *json) {
   return lease;
 }
 
+/* Workers start while the sources are fetched and compiled. With four workers to each device the
+ * first job was screened after 4.2 s on a host of four H200s, and after 1.6 s with one of them. So
+ * each of several devices starts fewer: finals can run on any of the devices. */
+static void workers_start(struct device_thread *thread) {
+  size_t devices = thread->agent->n_threads;
+  if (thread->executor.is_gpu)
+    executor_start_workers(&thread->executor, (EXECUTOR_WORKERS + devices - 1) / devices);
+}
+
 /* Whether keys that this agent trusts signed what the lease compiles and loads. The server is not
  * trusted: the hash was computed here from the manifest that came with the lease, and names every
  * source and the reference by its digest (but for lease_of_signed_members); the build's digest is
@@ -259,6 +268,8 @@ static bool lease_prepare(struct granted *granted, const json_t *json, struct le
   if (ok && trusted->n)
     ok = (lease_is_signed(json, trusted, ret, error) || error_become(error, ERROR_UNTRUSTED)) &&
          kernel_space_is_plain(ret->kernel, ret->space, error);
+  if (ok) /* not before: a lease that cannot be read, or is not signed, needs no worker */
+    workers_start(thread);
   ok = ok && sources_prepare(root, ret->kernel, &reader, &ret->sources, error) &&
        (!ret->has_build || lease_objects_get(granted, ret, error));
   thread->preparing_ms += clock_monotonic_ms() - began_ms;
@@ -273,12 +284,6 @@ static enum lease_end lease_work(struct granted *granted, const json_t *json, st
                               .stopped = granted_stopped,
                               .is_ours = granted_is_ours};
 
-  /* Workers start while the sources are fetched and compiled. With four workers to each device
-   * the first job was screened after 4.2 s on a host of four H200s, and after 1.6 s with one of
-   * them. So each of several devices starts fewer: finals can run on any of the devices. */
-  size_t devices = granted->thread->agent->n_threads;
-  if (executor->is_gpu)
-    executor_start_workers(executor, (EXECUTOR_WORKERS + devices - 1) / devices);
   if (!lease_prepare(granted, json, &lease, error))
     return LEASE_FAILED;
 

@@ -358,6 +358,19 @@ def test_a_lease_whose_build_cannot_be_fetched_fails(server, start, tmp_path, in
         assert agent.stop() == 0
 
 
+def test_a_lease_that_cannot_be_read_starts_no_workers(server, start, tmp_path):
+    lease = {"lease": "1", "epoch": 1, "expires_in_ms": 600000, "renew_every_ms": 60000}
+
+    def unreadable(method, path):
+        return (200, json.dumps(lease).encode()) if (method, path) == ("POST", "/v1/leases") else None
+
+    with Proxy(server, unreadable) as proxy:
+        agent = agent_on_gpu(start, proxy, tmp_path)
+        wait_until(lambda: "lease: failed lease=1" in agent.messages, 30, "the lease's end")
+        assert not pathlib.Path(f"/proc/{agent.process.pid}/task/{agent.process.pid}/children").read_text()
+        agent.kill()
+
+
 def test_a_gpu_that_cannot_be_read_does_not_hide_the_others(tmp_path):
     done = subprocess.run([harness.BUILD / "wavetune-agent", "probe"], capture_output=True, text=True, timeout=600,
                           env={**harness.os.environ, **gpu(tmp_path), "FAKE_HIP_COUNT": "3"})

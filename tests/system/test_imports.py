@@ -412,13 +412,13 @@ def test_a_table_of_a_gpu_is_found_by_every_image_on_whole_gpus_of_that_name(ser
         assert match["rule"] == "unstated" and match["differs"]["arch"] == {"asked": "gfx942", "served": None}
         assert {p.name for p in (tmp_path / f"to{i}/current/vllm-moe").glob("E=*.json")} == {
             MOE.format(8), MOE.format(16), MOE.format(32)}
-    assert "no entry" in published_table(tmp_path / "to9", "--match", "exact", code=6)["reason"]
+    assert "no entry" in published_table(tmp_path / "to9", "--match", "exact", code=15)["reason"]
 
 
 def test_a_table_without_a_partition_is_not_served_to_a_part_of_a_gpu(published_table, tmp_path):
     part = ("--environment", '{"gpu": "AMD Instinct MI300X"}')  # the same name: their function has no PCI folder there
     published_table.publish()
-    assert "no entry" in published_table(tmp_path / "to", *part, topology="mi300x_cpx", code=6)["reason"]
+    assert "no entry" in published_table(tmp_path / "to", *part, topology="mi300x_cpx", code=15)["reason"]
     published_table.publish(compute_units=38)
     served = published_table(tmp_path / "to", *part, topology="mi300x_cpx")["entry"]
     assert served["environment"]["compute_units"] == 38

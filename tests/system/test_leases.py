@@ -146,7 +146,7 @@ def test_a_lease_that_is_handed_back_for_one_reason_is_given_up_with_it_and_meas
     summary = server.get(f"/v1/jobs/{job}")
     assert (summary["state"], summary["reason"]) == ("failed", f"none of its configs was measured; one was given up: {reason}")
     assert (summary["measured"], summary["outcomes"], summary["configs"]) == (0, {}, 3)
-    assert harness.wavetune(server, "show", job).stdout.count(reason) == 1
+    assert harness.wavetune(server, "show", job, check=False).stdout.count(reason) == 1
     told, = [e["detail"] for e in server.get(f"/v1/jobs/{job}/events")["items"] if e["kind"] == "handed_back"]
     assert (told["agent"], told["device"], told["reason"]) == (hand.id, "cpu0", reason)
     assert {m["agent"] for m in server.items(f"/v1/jobs/{job}/measurements")} == {None}, "no agent ran a config"

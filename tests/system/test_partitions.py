@@ -546,7 +546,7 @@ def test_a_table_with_rows_becomes_the_first_partition_without_being_written(pos
     sql = lambda text: postgres.sql(text, conninfo=empty_database)
     migrate(empty_database, migrations_until(tmp_path / "old", 27))
     sql(OLD)
-    digest = "select count(*), max(id), md5(string_agg(m::text, ' ' order by job_id, id)) from measurements m"
+    digest = "select count(*), max(id), md5(string_agg((to_jsonb(m) - 'refused')::text, ' ' order by job_id, id)) from measurements m"
     files, before, newest = sql(FILES.format(table="measurements")), sql(digest), int(sql("select max(id) from measurements"))
     assert len(files.split()) == 4
     migrate(empty_database, {})

@@ -205,12 +205,11 @@ def test_the_commands_of_the_page_on_starting_tuned_work(server, database, publi
 
     def sh(block, **more):
         for placeholder, real in (("https://tuning.example", server.url), ("/run/secrets/wavetune", str(tmp_path / "token")),
-                                  ("/var/cache/wavetune", str(tmp_path / "fetched")),
-                                  ("--role reader,demand", f"--role reader,demand --database '{database}'")):
+                                  ("/var/cache/wavetune", str(tmp_path / "fetched"))):
             block = block.replace(placeholder, real)
         return subprocess.run(["bash", "-ec", block], env=own | more, cwd=tmp_path, capture_output=True, text=True, timeout=300)
 
-    made = sh(blocks[0])
+    made = sh(blocks[0], WAVETUNE_URL=server.url, WAVETUNE_TOKEN=server.token)
     assert made.returncode == 0, made.stderr
     (tmp_path / "token").write_text(made.stdout.split()[-1])
     done = sh(blocks[1], TRITON_CACHE_DIR=str(tmp_path / "first"))

@@ -361,6 +361,8 @@ def test_integers_beyond_those_of_fills_are_the_last_of_these(contents, fill):
     """What an output holds before the launch may be anything."""
     found = storages.fill_of({"dtype": "int64", "contents": contents, "elements": 4})
     assert found == fill and repr(found) == repr(fill)
+    assert storages.fill_of({"dtype": "bool", "contents": {"class": "integers", "low": 0, "high": 204}, "elements": 4}) == \
+        {"integers": [0, 1]}
 
 
 @pytest.mark.parametrize("text", ["%p = tt.int_to_ptr %i : i64 -> !tt.ptr<f32>", "%p = tt.load %q : !tt.ptr<!tt.ptr<f32>>"])

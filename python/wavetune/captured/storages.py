@@ -35,8 +35,9 @@ def fill_of(argument: Tensor) -> Any:
     contents, dtype = argument["contents"], argument["dtype"]
     if contents is None:
         return {"integers": list(INTEGERS[dtype])} if dtype in INTEGERS else "normal"
-    # A fill's integers are doubles in C. What is beyond is the data of an output or a hash, and steers nothing.
-    contents = {name: max(-EXACT_MAX, min(value, EXACT_MAX)) if type(value) is int else value for name, value in contents.items()}
+    # What is beyond, also in a bool, is the data of an output or a hash, and steers nothing.
+    low, high = INTEGERS.get(dtype, (-EXACT_MAX, EXACT_MAX))
+    contents = {name: max(low, min(value, high)) if type(value) is int else value for name, value in contents.items()}
     kind = contents["class"]
     return {"constant": lambda: {"constant": contents["value"]},
             "ramp": lambda: {"ramp": [contents["start"], contents["step"]]},

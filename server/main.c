@@ -73,7 +73,7 @@ static int signals_wait(int also) {
   {"listen", OPTION_TEXT, "ADDRESS", "127.0.0.1", \
    .help = "numeric address to listen on; 0.0.0.0 or :: for all"}, \
   {"port", OPTION_INTEGER, "PORT", "7200", 0, 65535, "0: any free one"}, \
-  {"workers", OPTION_INTEGER, "N", "16", 1, 256, \
+  {"workers", OPTION_INTEGER, "N", "12", 1, 256, \
    "database workers, a connection each: so many commits can wait for the disk together"}, \
   {"database-timeout-ms", OPTION_INTEGER, "MS", "30000", 100, 600000, \
    "how long a request may use the database before it is answered 503"}, \

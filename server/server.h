@@ -50,7 +50,7 @@ struct server_options {
   int port;             /* 0: any free one, see server_port */
   const char *database; /* libpq connection string */
   bool migrate; /* apply missing migrations when the database answers; not ready until then */
-  int workers;  /* database workers, default 16 */
+  int workers;  /* database workers, default 12 */
   int64_t database_timeout_ms; /* how long a request may use the database, default 30000 */
   int event_threads;           /* default 2 */
   int64_t lease_ms;            /* default 30000 */

@@ -17,32 +17,8 @@ import time
 
 STARTED = time.perf_counter()
 import torch  # noqa: E402
-import triton  # noqa: E402
-import triton.testing  # noqa: E402
-
-seen = {"benchmarked": 0, "benchmark_s": 0.0, "compiled": 0, "compile_s": 0.0, "from_cache": 0}
-
-
-def watch():
-    """Counts at Autotuner._bench, which packages' own tuners call too, and at Triton's compiler."""
-    from triton.runtime.autotuner import Autotuner
-    bench = Autotuner._bench
-
-    def _bench(*args, **kwargs):
-        seen["benchmarked"] += 1
-        started = time.perf_counter()
-        try:
-            return bench(*args, **kwargs)
-        finally:
-            seen["benchmark_s"] += time.perf_counter() - started
-
-    def listener(*, times, cache_hit, **_):
-        seen["from_cache" if cache_hit else "compiled"] += 1
-        if not cache_hit:
-            seen["compile_s"] += times.total / 1e6
-
-    Autotuner._bench = _bench  # before wavetune, which answers for some configs itself
-    triton.knobs.compilation.listener = listener
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from unmodified_model import seen, watch  # noqa: E402
 
 
 def random(*shape, dtype=torch.bfloat16, grad=False):
@@ -219,7 +195,7 @@ def main():
         print(" ".join(PROGRAMS))
         return
     name = sys.argv[1]
-    watch()
+    watch()  # before wavetune, which answers for some configs itself
     if os.environ.get("WAVETUNE_URL") or os.environ.get("WAVETUNE_CAPTURE_TO") or os.environ.get("WAVETUNE_CACHE"):
         import wavetune.auto  # noqa: F401  as the entry point torch.backends does, where the wheel is installed
     cases = PROGRAMS[name]()

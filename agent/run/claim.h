@@ -1,8 +1,9 @@
 /* One agent to a device of a machine: a second one would disturb what the first measures.
  *
  * A claim is the name of an abstract socket, because agents may have different users and state
- * folders, and it ends with the process that holds it. Such names are of a network namespace:
- * agents in containers see each other's claims where they share the host's network. Threads: any.
+ * folders; the kernel releases it when its process ends. Such a name is local to a network
+ * namespace: agents in containers see each other's claims where they share the host's network.
+ * Threads: any.
  */
 #ifndef WAVETUNE_AGENT_RUN_CLAIM_H
 #define WAVETUNE_AGENT_RUN_CLAIM_H

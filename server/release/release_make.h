@@ -127,7 +127,7 @@ struct release_candidate {
   int64_t flagged_by;     /* the job that measured the winner slower than the default; 0: none */
   double flagged_ratio;   /* the winner's time over the default's in that job */
   char *quarantined;      /* why its samples are not trusted, or NULL */
-  char *build_removed_by; /* who removed its build, or NULL */
+  char *build_removed_by; /* the token that removed its build, or NULL */
   bool has_reference;     /* the kernel */
   char *agreement;        /* the winner's class; NULL: not known */
   bool interpreted;       /* the interpreter agrees with the winner */

@@ -397,7 +397,7 @@ def test_a_pattern_that_meets_no_function_is_named(cache, tmp_path):
     program("plain", cache=cache, to=tmp_path / "captures", WAVETUNE_LOG=str(log),
             WAVETUNE_CAPTURE_FUNCTIONS="plain_kernel, package.kernels:plain_*")
     (line,) = [line for line in log.read_text().splitlines() if "WAVETUNE_CAPTURE_FUNCTIONS" in line]
-    assert "plain_kernel met no function; names are MODULE:FUNCTION" in line
+    assert "plain_kernel matches no function; names are MODULE:FUNCTION" in line
 
 
 @pytest.mark.parametrize("mode", ["off", "shapes", "", "everything"])

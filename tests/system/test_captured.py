@@ -182,7 +182,7 @@ def inputs_of(tmp_path, kernel, arguments, **more):
 
 @pytest.mark.parametrize("regime", ["warm", "cold"])
 def test_views_of_one_storage_are_passed_as_the_program_had_them(tmp_path, regime):
-    """x lies behind y in it."""
+    """x follows y in the storage."""
     kernel = without_reference(captured_kernel(tmp_path / "kernel"))
     case = {"y": {"elements": N, "before": 8, "after": N + 16, "access": "readwrite", "fill": "normal"},
             "x": {"elements": N, "before": N + 16, "access": "read", "alias": "y"}, "n": {"value": N}}

@@ -95,7 +95,7 @@ def test_choices_that_programs_ask_for_are_counted(bench):
 
 
 def test_a_release_that_somebody_looks_at_in_the_page_is_not_fetched(bench):
-    """Whether it is answered from memory or not, and what the page read first is counted for others who ask for it later."""
+    """Also for answers from memory; a later request that is not of the page is counted."""
     paths = (f"/v1/releases/{bench.digest}", "/v1/cache?" + urllib.parse.urlencode(ROCM_64), f"/v1/releases/{bench.digest}/export/json")
     for _ in range(2):
         for path in paths:

@@ -212,7 +212,7 @@ class Recorder:
         """Writes what is left, in at most LAST_S; the rest is lost and counted."""
         unmet, self.unmet = self.unmet, set()
         for pattern in sorted(unmet):
-            log(f"WAVETUNE_CAPTURE_FUNCTIONS: {pattern[:200]} met no function; names are MODULE:FUNCTION, and * stands for any text")
+            log(f"WAVETUNE_CAPTURE_FUNCTIONS: {pattern[:200]} matches no function; names are MODULE:FUNCTION, and * stands for any text")
         with self._condition:
             self._is_ended = True
             self._condition.notify_all()

@@ -137,7 +137,9 @@ static bool baseline_change(struct db *db, int64_t id, uint64_t failed, const st
   for (size_t i = 0; i < n; i++)
     changes[i] = (struct lease_change){
         .lease = db_get_integer(leases, (int)i, "id"),
-        .from = string_equal(db_get(leases, (int)i, "state"), "held") ? LEASE_HELD : LEASE_OPEN,
+        .from = string_equal(db_get(leases, (int)i, "state"), lease_state_name(LEASE_HELD))
+                    ? LEASE_HELD
+                    : LEASE_OPEN,
         .to = LEASE_OPEN,
         .fruitless_less = LEASE_FRUITFUL};
   *ret_n = n;

@@ -14,11 +14,11 @@
  * The name of a folder is a hash of the source, the options and the compiler. The server cannot
  * check that code was compiled from that source, neither a build's nor a container's. So a read
  * gets a build's files only when it names the release whose choices state them (release=DIGEST),
- * which GET /v1/choices gave the program: that of its channel, or the one that it pins. A container's
- * code is stored by the token and by the image that the container states, until REMOTE_DAYS after
- * its last use, and served only to containers with the same token and image, and only if the
- * operator opened that namespace (--remote-share TOKEN/IMAGE). Native code for the host (.so) is
- * never accepted.
+ * which GET /v1/choices gave the program: that of its channel, or the one that it pins. A
+ * container's code is stored by the token and by the image that the container states, until
+ * REMOTE_DAYS after its last use, and served only to containers with the same token and image, and
+ * only if the operator opened that namespace (--remote-share TOKEN/IMAGE). Native code for the host
+ * (.so) is never accepted.
  *
  * The file REMOTE_LIST is no code: it lists what a program needed at its start
  * (python/wavetune/runtime/start.py), in a folder named by a hash of its command line. A later one

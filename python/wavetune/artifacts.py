@@ -39,13 +39,23 @@ class Entry:
     metadata: bytes
 
 
+def _key_module() -> Any:
+    """Where triton_key() is."""
+    import triton.runtime.cache as cache  # type: ignore[import-untyped]
+    if hasattr(cache, "triton_key"):
+        return cache
+    import triton.compiler.compiler as compiler  # before 3.5
+    return compiler
+
+
 def installed_key() -> str:
     """triton_key(): a hash over the installed compiler. Slow (it reads libtriton.so), and kept by Triton."""
-    try:
-        from triton.runtime.cache import triton_key
-    except ImportError:  # before 3.5
-        from triton.compiler.compiler import triton_key
-    return triton_key()
+    return str(_key_module().triton_key())
+
+
+def set_installed_key(key: str) -> None:
+    """Spares this process the hash, which another process with the same installation has made."""
+    _key_module().triton_key = lambda: key
 
 
 def installed_folder() -> str:

@@ -60,7 +60,7 @@ def test_a_command_does_what_the_page_says(world, folder, printed, name):
                                                                        text=True, stdin=subprocess.DEVNULL)))
     shell.start()
     while shell.is_alive():  # one waits for its job
-        world.agent.work()
+        world.agent.work(wait=0)
         shell.join(0.2)
     assert done[0].returncode == COMMANDS[name][1], done
 

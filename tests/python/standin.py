@@ -5,6 +5,7 @@ import array
 import ctypes
 import functools
 import os
+import pathlib
 import sys
 import types
 
@@ -16,6 +17,30 @@ SIZES = {"torch.float64": 8, "torch.float32": 4, "torch.float16": 2, "torch.bflo
          "torch.int16": 2, "torch.int32": 4, "torch.int64": 8, "torch.bool": 1, "torch.float8_e4m3fn": 1, "torch.float8_e5m2": 1,
          "torch.float8_e4m3fnuz": 1, "torch.float8_e5m2fnuz": 1}
 CODES = {"torch.int8": "b", "torch.uint8": "B", "torch.int16": "h", "torch.int32": "i", "torch.int64": "q", "torch.bool": "b"}
+
+
+def keep_key():
+    """Triton's key is a digest of the compiler's files, which takes half a second of each program: the virtual environment keeps it."""
+    module = sys.modules["triton.runtime.cache" if hasattr(triton.runtime.cache, "triton_key") else "triton.compiler.compiler"]
+    compiler = pathlib.Path(triton.__file__).with_name("_C") / "libtriton.so"
+    kept = pathlib.Path(sys.prefix, f"triton-key-{compiler.stat().st_mtime_ns}")
+    made = module.triton_key
+
+    @functools.lru_cache(None)
+    def key():
+        if not kept.exists():
+            new = kept.with_suffix(f".{os.getpid()}")
+            new.write_text(made())
+            new.replace(kept)
+        return kept.read_text()
+
+    for user in (module, triton.runtime.autotuner):
+        if hasattr(user, "triton_key"):
+            user.triton_key = key
+
+
+if sys.prefix != sys.base_prefix:
+    keep_key()
 
 
 class Dtype:

@@ -14,6 +14,7 @@ from test_build_leases import build, launch, server  # noqa: F401
 from test_build_sandbox import recorded
 from test_real_server import harness  # noqa: F401
 
+from wavetune.artifacts import installed_key
 from wavetune.captured.check import check_build
 from wavetune.captured.module import make_again
 from wavetune.errors import PackError
@@ -62,7 +63,8 @@ def parts(tmp_path_factory):
                              for kind in ("functions", "launches"))
     request = {"function": json.loads(function.read_text()),
                "launches": [[one.name, json.loads(one.read_text())] for one in launches],
-               "arch": "sm_90", "processes": 1, "timeout_s": 600, "stated": {}}
+               "arch": "sm_90", "processes": 1, "timeout_s": 600, "stated": {},
+               "triton": installed_key()}
     own = {name: value for name, value in os.environ.items() if name != "HARMLESS"}
     own["PYTHONPATH"] = str(ROOT / "python")
     for part in ("plan", "build"):

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import time
 
 import harness
 import pytest
@@ -55,9 +56,15 @@ class Hand:
                                    {"epoch": lease["epoch"], "measurements": measurements, "done": done}
                                    | ({} if opening_us is None else {"opening_us": opening_us}))
 
-    def take_all(self, **how):
-        """Waits for a lease, which another server may have opened, and completes leases until there are none; returns them."""
-        leases, answer = [], self.pull(wait=60)
+    def has_work(self):
+        return any(self.server.get(f"/v1/jobs?state={state}&limit=1")["items"] for state in ("queued", "running"))
+
+    def take_all(self, wait=60, **how):
+        """Waits at most `wait` seconds for a lease of a job that is there, which another server may have opened, and completes
+        leases until there are none; returns them."""
+        leases, answer, end = [], self.pull(), time.monotonic() + wait
+        while answer.status == 204 and time.monotonic() < end and self.has_work():
+            answer = self.pull(wait=1)
         while answer.status == 200:
             leases.append(answer.json)
             assert self.post(answer.json, **how).status == 200

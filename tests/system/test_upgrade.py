@@ -38,6 +38,9 @@ class Known:
         """With the old agents' token."""
         return self.server.request(method, path, body, token=self.token)
 
+    def get(self, path):
+        return self.server.get(path)
+
 
 @pytest.fixture
 def known(empty_database, tmp_path):

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from ..artifacts import installed_key, set_installed_key
 from ..canonical import canonical, digest_bytes
 from ..errors import PackError, one_line
 from ..options import KEPT
@@ -165,7 +166,8 @@ def build_confined(function: Function, launches: Sequence[Launch], arch: str, ou
         return [], [{"function": function.name, "key": dict(one.key), "launch": one.path, "why": why} for one in launches]
 
     request = {"function": function.document, "launches": [[one.path, one.document] for one in launches], "arch": arch,
-               "processes": terms.processes, "timeout_s": terms.timeout_s, "stated": dict(terms.stated)}
+               "processes": terms.processes, "timeout_s": terms.timeout_s, "stated": dict(terms.stated),
+               "triton": installed_key()}
     seconds = terms.time_s(sum(len(one.configs) for one in launches))
     known = {one.path for one in launches}
     try:
@@ -286,6 +288,7 @@ def main(part: str) -> int:
     from .build import build_function
     from .plan import plan_function, toolchain_for
     request = json.loads(Path(_REQUEST).read_text())
+    set_installed_key(request["triton"])
     launches = [launch_of(document, path) for path, document in request["launches"]]
     function, toolchain = function_of(request["function"], "the function"), toolchain_for(request["arch"], request["stated"])
     if part == "plan":

@@ -39,6 +39,7 @@
 #define BUILD_OBJECTS_MAX 65536           /* over all variants, with "also" and those that failed */
 #define BUILD_SIZE_MAX ((size_t)16 << 20) /* of its JSON */
 #define BUILD_ERROR_MAX 4096
+#define BUILD_WARP_SIZE_MAX 1024
 
 /* The commands that make a build and push it, for errors: a format of the arch and the text of
  * key_format_shell. */

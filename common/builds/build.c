@@ -14,6 +14,8 @@ struct object {
   json_t *config, *grid;
   struct digest digest;
   json_t *metadata;
+  struct launch_arguments arguments;
+  struct launch_fills fills;
 };
 struct failure {
   json_t *config;
@@ -98,6 +100,10 @@ static const struct field object_fields[] = {
     RECORD_FIELD(DIGEST, struct object, digest, FIELD_REQUIRED),
     RECORD_FIELD(JSON, struct object, metadata, FIELD_OBJECT),
     RECORD_FIELD(JSON, struct object, grid, FIELD_ARRAY),
+    RECORD_FIELD(CUSTOM, struct object, arguments, FIELD_ARRAY, .most = LAUNCH_ARGUMENTS_MAX,
+                 .custom = &launch_arguments_custom),
+    RECORD_FIELD(CUSTOM, struct object, fills, FIELD_ARRAY, .most = LAUNCH_FILLS_MAX,
+                 .custom = &launch_fills_custom),
 };
 static const struct record object_record = RECORD(NULL, struct object, object_fields);
 
@@ -226,11 +232,11 @@ bool build_variant_kernel(const struct kernel *kernel, const json_t *variant,
          error_pointer_prefix(error, "/case");
 }
 
-/* The key of a variant of a captured kernel and, unless it is of a head, its case. */
+/* The key of a variant of a captured kernel and, unless it is of a head, the kernel with its case.
+ */
 static bool captured_variant_read(struct build *build, size_t index, const struct kernel *kernel,
                                   const struct variant *variant, bool is_head,
-                                  struct error *error) {
-  cleanup_kernel struct kernel *of_key = NULL;
+                                  struct kernel **ret_kernel, struct error *error) {
   if (variant->when)
     return error_at(error, "/when", "a variant of a captured kernel has a \"key\" in its place");
   if (!variant->key)
@@ -243,8 +249,9 @@ static bool captured_variant_read(struct build *build, size_t index, const struc
 
   if (!variant->of_key)
     return error_at(error, "/case", "a variant of a captured kernel must state what is passed");
-  if (!build_variant_kernel(kernel, json_array_get(build->variants, index), &of_key, error))
+  if (!build_variant_kernel(kernel, json_array_get(build->variants, index), ret_kernel, error))
     return false;
+  const struct kernel *of_key = *ret_kernel;
   for (size_t i = 0; i < of_key->n_arguments; i++) {
     const struct digest *blob = argument_blob(&of_key->arguments[i]);
     if (blob)
@@ -275,20 +282,40 @@ static bool keys_differ(const struct build *build, struct error *error) {
   return true;
 }
 
-/* Exactly the objects of captured kernels state a grid. */
-static bool grid_check(const struct kernel *kernel, const json_t *grid, struct error *error) {
+/* Exactly the objects of captured kernels state a grid; they alone may state what they are passed
+ * and what is filled. `of_key`: such a kernel, with the variant's case; else NULL. */
+static bool object_launch_check(const struct build *build, const struct kernel *of_key,
+                                const struct object *object, struct error *error) {
   size_t i;
   const json_t *extent;
-  if (!kernel->is_captured)
-    return !grid || error_set(error, "only an object of a captured kernel has a grid");
+  const struct scope none = {0};
+  char at[JSON_POINTER_SIZE];
+  if (!of_key && object->grid)
+    return error_at(error, "/grid", "only an object of a captured kernel has a grid");
+  if (!of_key && (object->arguments.all || object->fills.all))
+    return error_at(error, object->fills.all ? "/fills" : "/arguments",
+                    "only an object of a captured kernel has arguments and fills of its own");
+  if (!of_key)
+    return true;
 
-  bool is_good = json_array_size(grid) == 3;
-  json_array_foreach (grid, i, extent)
+  bool is_good = json_array_size(object->grid) == 3;
+  json_array_foreach (object->grid, i, extent)
     is_good = is_good && json_is_integer(extent) && json_integer_value(extent) >= 0 &&
               json_integer_value(extent) <= GRID_MAX;
-  return is_good ||
-         error_set(error, "an object of a captured kernel must have a grid: three integers from 0 "
-                          "to 2^31 - 1");
+  if (!is_good)
+    return error_at(error, "/grid",
+                    "an object of a captured kernel must have a grid: three integers from 0 to "
+                    "2^31 - 1");
+
+  size_t map = launch_arguments_tensormap(&object->arguments);
+  if (map < object->arguments.n && !string_starts(build->arch, "sm_"))
+    return error_at(error, json_pointer_index(at, sizeof at, "/arguments", map),
+                    "%s has no tensor maps: pass the descriptor's pointer, shape and strides",
+                    build->arch);
+  if (!launch_arguments_agree(of_key, &object->arguments, &none, error))
+    return error_pointer_prefix(error, "/arguments");
+  return launch_fills_agree(of_key, &object->fills, &none, error) ||
+         error_pointer_prefix(error, "/fills");
 }
 
 /* An object's config, which its list does not have yet, and its blobs. `pointer`: of the list. */
@@ -314,8 +341,10 @@ static bool also_read(struct build *build, const struct variant *variant, struct
     if (!further->n_objects)
       return error_at(error, at, "a specialisation must have at least one object");
     for (size_t k = 0; k < further->n_objects; k++) {
-      if (further->objects[k].grid)
-        return error_at(error, at, "an object that is not measured has no grid");
+      const struct object *object = &further->objects[k];
+      if (object->grid || object->arguments.all || object->fills.all)
+        return error_at(error, at,
+                        "an object that is not measured has no grid, arguments and fills");
       if (!object_read(build, &further->objects[k], seen, at, k, error))
         return false;
     }
@@ -326,10 +355,11 @@ static bool also_read(struct build *build, const struct variant *variant, struct
 static bool variant_read(struct build *build, size_t index, const struct kernel *kernel,
                          bool is_head, struct error *error) {
   __attribute__((cleanup(variant_release))) struct variant variant = {0};
+  cleanup_kernel struct kernel *of_key = NULL;
   if (!record_read(&variant_record, json_array_get(build->variants, index), "", &variant, error))
     return false;
   if (kernel->is_captured) {
-    if (!captured_variant_read(build, index, kernel, &variant, is_head, error))
+    if (!captured_variant_read(build, index, kernel, &variant, is_head, &of_key, error))
       return false;
   } else if (variant.key || variant.of_key || variant.expected || variant.not_interpreted ||
              variant.n_also) {
@@ -354,8 +384,8 @@ static bool variant_read(struct build *build, size_t index, const struct kernel 
   for (size_t i = 0; i < variant.n_objects; i++) {
     if (!object_read(build, &variant.objects[i], seen, "/objects", i, error))
       return false;
-    snprintf(at, sizeof at, "/objects/%zu/grid", i);
-    if (!grid_check(kernel, variant.objects[i].grid, error))
+    snprintf(at, sizeof at, "/objects/%zu", i);
+    if (!object_launch_check(build, of_key, &variant.objects[i], error))
       return error_pointer_prefix(error, at);
   }
 

@@ -6,6 +6,8 @@
 
 #define WARPS_MAX 1024
 #define CLUSTERS_MAX 16
+#define DESCRIPTOR "tensordesc<" /* how Triton's type of a tensor descriptor begins */
+#define TENSORMAP "nvTmaDesc"    /* and its name of a tensor map */
 
 static const struct {
   const char *type;
@@ -31,10 +33,20 @@ static const struct {
              {"fp8e5b16", DTYPE_FLOAT8_E5M2FNUZ},
              {"fp8e4b15", DTYPE_FLOAT8_E4B15}};
 
+static const struct field passed_fields[] = {
+    RECORD_FIELD(CUSTOM, struct build_launch, arguments, FIELD_ARRAY, .most = LAUNCH_ARGUMENTS_MAX,
+                 .custom = &launch_arguments_custom),
+    RECORD_FIELD(CUSTOM, struct build_launch, fills, FIELD_ARRAY, .most = LAUNCH_FILLS_MAX,
+                 .custom = &launch_fills_custom),
+};
+static const struct record passed_record = RECORD(NULL, struct build_launch, passed_fields);
+
+void build_launch_release(struct build_launch *launch) { record_release(&passed_record, launch); }
+
 bool build_launch_read(const json_t *object, int64_t warp_size, struct build_launch *ret,
                        struct error *error) {
   const json_t *metadata = json_object_get(object, "metadata");
-  struct build_launch launch = {.warp_size = warp_size, .clusters = 1};
+  cleanup_build_launch struct build_launch launch = {.warp_size = warp_size, .clusters = 1};
   const json_t *grid = json_object_get(object, "grid");
   int64_t global_bytes = 0, profile_bytes = 0;
   launch.has_grid = grid != NULL;
@@ -62,8 +74,11 @@ bool build_launch_read(const json_t *object, int64_t warp_size, struct build_lau
   if (global_bytes || profile_bytes)
     return error_set(error,
                      "it requires scratch memory in every launch, which agents do not provide");
+  if (!record_read_answer(&passed_record, object, "", &launch, error))
+    return false;
 
   *ret = launch;
+  launch = (struct build_launch){0};
   return true;
 }
 
@@ -83,6 +98,8 @@ static bool dtype_is_integer(enum dtype dtype) {
 
 static bool type_fits(const char *type, const struct argument *argument) {
   enum dtype dtype;
+  if (string_starts(type, DESCRIPTOR))
+    return argument->is_buffer;
   if ((type[0] == '*') != argument->is_buffer)
     return false;
 
@@ -137,15 +154,19 @@ static const struct code_argument *argument_next(const struct code_kernel *code,
   return *at < code->n_arguments ? &code->arguments[(*at)++] : NULL;
 }
 
-/* One argument, at the next multiple of its size. A bool has had two sizes (Triton 3.5 changed
- * it). */
+/* One argument, at the next multiple of its size, or of a tensor map's alignment. A bool has had
+ * two sizes (Triton 3.5 changed it). */
 static bool argument_agrees(const struct code_argument *argument, const char *name,
                             const char *type, int64_t *offset, struct error *error) {
   bool is_pointer = type[0] == '*',
        is_wide_bool = argument->size == 4 && (string_equal(type, "i1") || string_equal(type, "u1")),
-       is_buffer = string_equal(argument->kind, "global_buffer");
+       is_buffer = string_equal(argument->kind, "global_buffer"),
+       is_map = string_equal(type, TENSORMAP);
   enum dtype dtype;
-  int64_t size = is_pointer ? 8 : build_type_parse(type, &dtype) ? (int64_t)dtype_size(dtype) : 0;
+  int64_t size = is_pointer                       ? 8
+                 : is_map                         ? TENSORMAP_BYTES
+                 : build_type_parse(type, &dtype) ? (int64_t)dtype_size(dtype)
+                                                  : 0;
 
   if (size == 0)
     return error_set(error, "argument \"%s\" has a type whose size is not known: %.60s", name,
@@ -161,7 +182,8 @@ static bool argument_agrees(const struct code_argument *argument, const char *na
     return error_set(error, "argument \"%s\" is %s in its code and %.60s in the signature", name,
                      is_pointer ? "a value" : "a pointer", type);
 
-  *offset = (*offset + argument->size - 1) / argument->size * argument->size;
+  int64_t alignment = is_map ? TENSORMAP_ALIGNMENT : argument->size;
+  *offset = (*offset + alignment - 1) / alignment * alignment;
   if (argument->offset != *offset)
     return error_set(error,
                      "argument \"%s\" is at byte %" PRId64
@@ -172,11 +194,42 @@ static bool argument_agrees(const struct code_argument *argument, const char *na
   return true;
 }
 
+/* The type of an argument that the launch states; NULL: it is one of the manifest that the
+ * signature does not have. A descriptor that is passed by its name is a pointer. */
+static const char *stated_type(const struct launch_argument *argument, const json_t *signature) {
+  const char *type = json_string_value(json_object_get(signature, argument->name));
+  if (argument->name)
+    return type && string_starts(type, DESCRIPTOR) ? "*i8" : type;
+  return argument->map.base            ? TENSORMAP
+         : argument->i1 != FIELD_NONE  ? "i1"
+         : argument->i32 != FIELD_NONE ? "i32"
+                                       : "i64";
+}
+
+/* The same as build_code_agrees, of the arguments that the launch states. */
+static bool stated_agree(const struct launch_arguments *arguments, const json_t *signature,
+                         const struct code_kernel *code, size_t *at, int64_t *offset,
+                         struct error *error) {
+  for (size_t i = 0; i < arguments->n; i++) {
+    const struct launch_argument *argument = &arguments->all[i];
+    const char *type = stated_type(argument, signature);
+    cleanup_free char *name = argument->name ? xstrdup(argument->name) : xasprintf("number %zu", i);
+    if (!type)
+      return error_set(error, "argument \"%s\" is passed and is not in the signature", name);
+    if (!argument_agrees(argument_next(code, at), name, type, offset, error))
+      return false;
+  }
+  return true;
+}
+
 bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
                        const struct build_launch *launch, const struct code_kernel *code,
                        struct error *error) {
   const json_t *signature = json_object_get(variant, "signature");
-  size_t at = 0, taken = 0, n = json_object_size(signature) + (size_t)launch->n_scratch;
+  const struct launch_arguments *arguments = &launch->arguments;
+  size_t at = 0, taken = 0,
+         n = (arguments->all ? arguments->n : json_object_size(signature)) +
+             (size_t)launch->n_scratch;
   int64_t offset = 0, wavefront = code->resources.wavefront_size;
   if (wavefront != CODE_UNKNOWN && wavefront != launch->warp_size)
     return error_set(error,
@@ -186,11 +239,13 @@ bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
   while (argument_next(code, &at))
     taken++;
   if (taken != n)
-    return error_set(error, "its code takes %zu arguments, the signature and scratch are %zu",
-                     taken, n);
+    return error_set(error, "its code takes %zu arguments, the %s and scratch are %zu", taken,
+                     arguments->all ? "object's" : "signature", n);
 
   at = 0;
-  for (size_t i = 0; kernel && i < kernel->n_arguments; i++) {
+  if (kernel && !stated_agree(arguments, signature, code, &at, &offset, error))
+    return false;
+  for (size_t i = 0; kernel && !arguments->all && i < kernel->n_arguments; i++) {
     const char *name = kernel->arguments[i].name,
                *type = json_string_value(json_object_get(signature, name));
     if (type && !argument_agrees(argument_next(code, &at), name, type, &offset, error))

@@ -154,8 +154,9 @@ static const struct code_argument *argument_next(const struct code_kernel *code,
   return *at < code->n_arguments ? &code->arguments[(*at)++] : NULL;
 }
 
-/* One argument, at the next multiple of its size, or of a tensor map's alignment. A bool has had
- * two sizes (Triton 3.5 changed it). */
+/* One argument, at the next multiple of its size. A tensor map's address is a multiple of its
+ * alignment, and offsets count from the first parameter, which is at none: so it is at the next
+ * multiple of another number. A bool has had two sizes (Triton 3.5 changed it). */
 static bool argument_agrees(const struct code_argument *argument, const char *name,
                             const char *type, int64_t *offset, struct error *error) {
   bool is_pointer = type[0] == '*',
@@ -183,7 +184,9 @@ static bool argument_agrees(const struct code_argument *argument, const char *na
                      is_pointer ? "a value" : "a pointer", type);
 
   int64_t alignment = is_map ? TENSORMAP_ALIGNMENT : argument->size;
-  *offset = (*offset + alignment - 1) / alignment * alignment;
+  bool is_next = argument->offset >= *offset && argument->offset < *offset + alignment;
+  *offset =
+      is_map && is_next ? argument->offset : (*offset + alignment - 1) / alignment * alignment;
   if (argument->offset != *offset)
     return error_set(error,
                      "argument \"%s\" is at byte %" PRId64

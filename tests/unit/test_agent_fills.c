@@ -134,6 +134,38 @@ Test(passed, a_value_that_the_object_states_is_passed) {
               "is 0, the reference has");
 }
 
+Test(passed, a_tensor_map_has_its_dimensions_innermost_first_and_its_own_aligned_bytes) {
+  cleanup_trial struct trial trial;
+  trial_start(&trial, true);
+  struct device_ops with_maps = *trial.device->ops;
+  struct error error;
+  with_maps.has_tensormaps = true;
+  trial.device->ops = &with_maps;
+#define MAP(base, shape, strides, box)                                                             \
+  "{\"tensormap\": {\"base\": \"" base "\", \"type\": 7, \"shape\": [" shape                       \
+  "], \"strides\": [" strides "], \"box\": [" box "], \"swizzle\": 3, \"fill\": 1}}"
+  cr_assert_eq(
+      trial_load(&trial, 0,
+                 "{\"arguments\": [" MAP("y", "2, 10, 50", "2000, 200",
+                                         "1, 8, 32") ", "
+                                                     "\"y\", " MAP("x", "1000", "", "64") "]}",
+                 &error),
+      OUTCOME_CORRECT, "%s", error.message);
+  struct device_launch launch = config_launch(trial.loaded[0]);
+  cr_assert_eq(launch.n_tensormaps, 2);
+  const struct device_tensormap *y = &launch.tensormaps[0], *x = &launch.tensormaps[1];
+  cr_expect(y->rank == 3 && y->type == 7 && y->swizzle == 3 && y->fill == 1);
+  cr_expect(y->shape[0] == 50 && y->shape[1] == 10 && y->shape[2] == 2);
+  cr_expect(y->strides[0] == 200 && y->strides[1] == 2000);
+  cr_expect(y->box[0] == 32 && y->box[1] == 8 && y->box[2] == 1);
+  cr_expect(x->rank == 1 && x->shape[0] == 1000 && x->box[0] == 64);
+  cr_expect(y->base == &trial.problem->pointers[0] && x->base == &trial.problem->pointers[1]);
+  cr_expect(launch.arguments[0] == y->encoded && launch.arguments[2] == x->encoded);
+  cr_expect_eq(launch.arguments[1], &trial.problem->pointers[0]);
+  cr_expect((uintptr_t)y->encoded % TENSORMAP_ALIGNMENT == 0 &&
+            (char *)x->encoded == (char *)y->encoded + TENSORMAP_BYTES);
+}
+
 Test(passed, a_tensor_map_is_refused_where_the_back_end_has_none) {
   cleanup_trial struct trial trial;
   trial_start(&trial, true);

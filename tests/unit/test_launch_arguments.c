@@ -181,12 +181,14 @@ Test(launch_arguments, what_a_case_does_not_have_is_refused_in_a_sentence) {
 
 static char parameter[] = "parameter"; /* as CUDA's code states every one */
 
-/* Code for CUDA that takes a tensor map, int32, int64, float and two pointers; the map is at the
- * next multiple of 64. */
+/* Code for sm_90 that takes an int32, a tensor map, an int32, an int64 and a pointer. Its first
+ * parameter is at 0x210 in a bank of memory, where the map is at a multiple of 64: it is 48 bytes
+ * behind the first (ptxas 12.8). */
 static struct code_argument parameters[] = {
-    {0, 4, parameter, false},   {64, 128, parameter, false}, {192, 4, parameter, false},
-    {200, 8, parameter, false}, {208, 8, parameter, false},
+    {0, 4, parameter, false},   {48, 128, parameter, false}, {176, 4, parameter, false},
+    {184, 8, parameter, false}, {192, 8, parameter, false},
 };
+
 #define SIGNATURE                                                                                  \
   "{\"signature\": {\"q\": \"tensordesc<fp16[4, 8]>\", \"r\": \"*fp16\", \"k\": \"*fp32\", "       \
   "\"n\": \"i32\", \"m\": \"i64\"}}"
@@ -231,6 +233,18 @@ Test(launch_arguments, code_must_take_what_an_object_states) {
     cr_expect_eq(is_taken, cases[i].message == NULL, "%s: %s", cases[i].arguments, error.message);
     cr_expect(!cases[i].message || strstr(error.message, cases[i].message), "%s", error.message);
   }
+}
+
+Test(launch_arguments, a_tensor_map_that_is_not_the_next_parameter_is_found) {
+  struct code_argument beyond[ARRAY_LENGTH(parameters)];
+  struct error error = {0};
+  memcpy(beyond, parameters, sizeof beyond);
+  for (size_t i = 1; i < ARRAY_LENGTH(beyond); i++)
+    beyond[i].offset += 64;
+  cr_expect_not(code_agrees("[\"n\", " CODE_MAP ", {\"i32\": 8}, {\"i64\": 16}]", beyond,
+                            ARRAY_LENGTH(beyond), &error));
+  cr_expect(strstr(error.message, "argument \"number 1\" is at byte 112 of its code's arguments"),
+            "%s", error.message);
 }
 
 /* Nothing but `arguments` states how a descriptor is passed. */

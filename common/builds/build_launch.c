@@ -7,7 +7,6 @@
 #define WARPS_MAX 1024
 #define CLUSTERS_MAX 16
 #define DESCRIPTOR "tensordesc<" /* how Triton's type of a tensor descriptor begins */
-#define TENSORMAP "nvTmaDesc"    /* and its name of a tensor map */
 
 static const struct {
   const char *type;
@@ -154,6 +153,10 @@ static const struct code_argument *argument_next(const struct code_kernel *code,
   return *at < code->n_arguments ? &code->arguments[(*at)++] : NULL;
 }
 
+/* Only an object's own arguments have this type, by its address: a signature that has it does not
+ * state how it is encoded. */
+static const char tensormap_type[] = "a tensor map";
+
 /* One argument, at the next multiple of its size. A tensor map's address is a multiple of its
  * alignment, and offsets count from the first parameter, which is at none: so it is at the next
  * multiple of another number. A bool has had two sizes (Triton 3.5 changed it). */
@@ -161,8 +164,7 @@ static bool argument_agrees(const struct code_argument *argument, const char *na
                             const char *type, int64_t *offset, struct error *error) {
   bool is_pointer = type[0] == '*',
        is_wide_bool = argument->size == 4 && (string_equal(type, "i1") || string_equal(type, "u1")),
-       is_buffer = string_equal(argument->kind, "global_buffer"),
-       is_map = string_equal(type, TENSORMAP);
+       is_buffer = string_equal(argument->kind, "global_buffer"), is_map = type == tensormap_type;
   enum dtype dtype;
   int64_t size = is_pointer                       ? 8
                  : is_map                         ? TENSORMAP_BYTES
@@ -203,7 +205,7 @@ static const char *stated_type(const struct launch_argument *argument, const jso
   const char *type = json_string_value(json_object_get(signature, argument->name));
   if (argument->name)
     return type && string_starts(type, DESCRIPTOR) ? "*i8" : type;
-  return argument->map.base            ? TENSORMAP
+  return argument->map.base            ? tensormap_type
          : argument->i1 != FIELD_NONE  ? "i1"
          : argument->i32 != FIELD_NONE ? "i32"
                                        : "i64";
@@ -219,7 +221,9 @@ static bool stated_agree(const struct launch_arguments *arguments, const json_t 
     cleanup_free char *name = argument->name ? xstrdup(argument->name) : xasprintf("number %zu", i);
     if (!type)
       return error_set(error, "argument \"%s\" is passed and is not in the signature", name);
-    if (!argument_agrees(argument_next(code, at), name, type, offset, error))
+    const struct code_argument *taken = argument_next(code, at);
+    ALWAYS(taken != NULL); /* as many are taken as are passed */
+    if (!argument_agrees(taken, name, type, offset, error))
       return false;
   }
   return true;
@@ -246,7 +250,7 @@ bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
                      arguments->all ? "object's" : "signature", n);
 
   at = 0;
-  if (kernel && !stated_agree(arguments, signature, code, &at, &offset, error))
+  if (kernel && arguments->all && !stated_agree(arguments, signature, code, &at, &offset, error))
     return false;
   for (size_t i = 0; kernel && !arguments->all && i < kernel->n_arguments; i++) {
     const char *name = kernel->arguments[i].name,

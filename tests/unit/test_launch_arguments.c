@@ -189,14 +189,14 @@ static struct code_argument parameters[] = {
     {184, 8, parameter, false}, {192, 8, parameter, false},
 };
 
-#define SIGNATURE                                                                                  \
+#define SIGNATURE_OF(type)                                                                         \
   "{\"signature\": {\"q\": \"tensordesc<fp16[4, 8]>\", \"r\": \"*fp16\", \"k\": \"*fp32\", "       \
-  "\"n\": \"i32\", \"m\": \"i64\"}}"
+  "\"n\": \"i32\", \"m\": \"" type "\"}}"
 
-static bool code_agrees(const char *arguments, const struct code_argument *taken, size_t n,
-                        struct error *error) {
+static bool code_agrees(const char *signature, const char *arguments,
+                        const struct code_argument *taken, size_t n, struct error *error) {
   cleanup_kernel struct kernel *kernel = kernel_with_case();
-  cleanup_json json_t *variant = json_of(SIGNATURE);
+  cleanup_json json_t *variant = json_of(signature);
   cleanup_free char *text = xasprintf(
       "{\"metadata\": {\"name\": \"f\", \"num_warps\": 4, \"scratch\": 1}, \"arguments\": %s}",
       arguments);
@@ -229,7 +229,8 @@ Test(launch_arguments, code_must_take_what_an_object_states) {
   };
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     struct error error = {0};
-    bool is_taken = code_agrees(cases[i].arguments, parameters, ARRAY_LENGTH(parameters), &error);
+    bool is_taken = code_agrees(SIGNATURE_OF("i64"), cases[i].arguments, parameters,
+                                ARRAY_LENGTH(parameters), &error);
     cr_expect_eq(is_taken, cases[i].message == NULL, "%s: %s", cases[i].arguments, error.message);
     cr_expect(!cases[i].message || strstr(error.message, cases[i].message), "%s", error.message);
   }
@@ -241,9 +242,20 @@ Test(launch_arguments, a_tensor_map_that_is_not_the_next_parameter_is_found) {
   memcpy(beyond, parameters, sizeof beyond);
   for (size_t i = 1; i < ARRAY_LENGTH(beyond); i++)
     beyond[i].offset += 64;
-  cr_expect_not(code_agrees("[\"n\", " CODE_MAP ", {\"i32\": 8}, {\"i64\": 16}]", beyond,
+  cr_expect_not(code_agrees(SIGNATURE_OF("i64"),
+                            "[\"n\", " CODE_MAP ", {\"i32\": 8}, {\"i64\": 16}]", beyond,
                             ARRAY_LENGTH(beyond), &error));
   cr_expect(strstr(error.message, "argument \"number 1\" is at byte 112 of its code's arguments"),
+            "%s", error.message);
+}
+
+/* Of a tensor map a signature does not state what it is encoded from. */
+Test(launch_arguments, a_signature_passes_no_tensor_map) {
+  struct error error = {0};
+  cr_expect_not(code_agrees(SIGNATURE_OF("nvTmaDesc"),
+                            "[\"n\", \"m\", {\"i32\": 8}, {\"i64\": 16}]", parameters,
+                            ARRAY_LENGTH(parameters), &error));
+  cr_expect(strstr(error.message, "argument \"m\" has a type whose size is not known: nvTmaDesc"),
             "%s", error.message);
 }
 
@@ -254,7 +266,7 @@ Test(launch_arguments, a_descriptor_is_passed_only_by_objects_that_state_how) {
       {24, 4, parameter, false}, {32, 8, parameter, false}, {40, 8, parameter, false},
   };
   struct error error = {0};
-  cr_expect_not(code_agrees("null", taken, ARRAY_LENGTH(taken), &error));
+  cr_expect_not(code_agrees(SIGNATURE_OF("i64"), "null", taken, ARRAY_LENGTH(taken), &error));
   cr_expect(strstr(error.message, "argument \"q\" has a type whose size is not known: tensordesc<"),
             "%s", error.message);
 }

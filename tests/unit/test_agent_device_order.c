@@ -284,6 +284,34 @@ Test(device_order, what_a_call_fills_is_filled_before_its_launch_and_within_its_
   setting_end(&setting);
 }
 
+/* The host needs 40 us for ten calls, and 640 us more for their fills: copies of 84 us keep the
+ * device busy meanwhile, for 400 us at most. */
+Test(device_order, a_device_gets_a_longer_head_start_where_the_host_fills_too) {
+  setenv("FAKE_HIP_LAUNCH_US", "1", 1);
+  struct setting setting = setting_make();
+  struct error error = {0};
+  struct device_rotation rotation = {.n_copies = 1};
+  int64_t n = N;
+  void *arguments[] = {&setting.y->address, &setting.x->address, &n};
+  struct device_fill fills[LAUNCH_FILLS_MAX];
+  for (size_t i = 0; i < ARRAY_LENGTH(fills); i++)
+    fills[i] = (struct device_fill){&setting.y->address, 4, 0};
+  struct device_launch launch = {setting.module,
+                                 {.grid = {4, 1, 1}, .block = {64, 1, 1}},
+                                 arguments,
+                                 .n_fills = ARRAY_LENGTH(fills),
+                                 .fills = fills};
+  samples_take(&setting, &rotation, 1, 10);
+  log_clear();
+  samples_take(&setting, &rotation, 1, 10);
+  cr_expect_eq(strspn(log_of_calls(), "H"), 1, "%s", log_of_calls());
+  struct device_timing timing = {launch, &rotation, 10, 0};
+  log_clear();
+  cr_assert(setting.gpu->ops->time(setting.gpu, &timing, 1, &error), "%s", error.message);
+  cr_expect_eq(strspn(log_of_calls(), "H"), 5, "%s", log_of_calls());
+  setting_end(&setting);
+}
+
 Test(device_order, a_flush_without_its_kernel_is_an_error) {
   struct setting setting = setting_make();
   struct error error = {0};

@@ -28,6 +28,7 @@ from .access import is_rounded, written_arguments
 from .calling import signature_of, task_of
 from .confined import Terms, build_confined
 from .documents import Config, Function, Launch, read_folder
+from .fills import fills_of
 from .interpret import add_values
 from .kernel import (PRUNED, CapturedKernel, Refused, case_of, failures, left_out, space_of, whole,
                      why_not_filled, why_refused)
@@ -78,9 +79,10 @@ def _variant(kernel: CapturedKernel, launch: Launch, results: list[dict[str, Any
     for one, result in zip(launch.configs, results):
         config = dict(whole(kernel, one))
         if "digest" in result and result["signature"] == first["signature"]:
-            written |= set(result["written"])
+            filled = fills_of(launch, one)
+            written |= {*result["written"], *(name for name, _, _ in filled)}
             objects.append({"config": config, "digest": result["digest"], "metadata": result["metadata"],
-                            "grid": list(one.grid)})
+                            "grid": list(one.grid), **({"fills": filled} if filled else {})})
         else:
             why = result.get("error", "it is passed other arguments than the program's first config")
             failed.append({"config": config, "error": why})

@@ -7,7 +7,7 @@ has functions/, launches/ and blobs/, each file under its digest.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping
 
@@ -41,11 +41,13 @@ class Function:
 
 @dataclass(frozen=True)
 class Config:
-    """One of the program's configs, and what the program launches with it. `constexprs`: what heuristics gave."""
+    """One of the program's configs, and what the program launches with it. `constexprs`: what heuristics gave; `fills`: what
+    its hook fills before each launch, by argument."""
 
     config: Mapping[str, Any]
     grid: tuple[int, int, int]
     constexprs: Mapping[str, Any]
+    fills: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,11 @@ class Launch:
 
     def argument(self, name: str) -> Mapping[str, Any]:
         return next(argument for argument in self.arguments if argument["name"] == name)
+
+
+def tensors_of(launch: Any) -> list[Mapping[str, Any]]:
+    """What the arguments that point to memory are, each with its name."""
+    return [one for one in launch.arguments if one["kind"] == "tensor"]
 
 
 class _Reader:
@@ -154,7 +161,19 @@ def _config(document: Any, place: str) -> Config:
     reader.take("config", dict, _is_scalars, "has a member that is no scalar")
     grid = reader.take("grid", list, lambda found: 0 < len(found) <= 3 and all(
         isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**31 for n in found), "is not 1 to 3 extents")
-    return Config(document["config"] or _UNSTATED, tuple([*grid, 1, 1][:3]), document.get("constexprs") or {})
+    return Config(document["config"] or _UNSTATED, tuple([*grid, 1, 1][:3]), document.get("constexprs") or {},
+                  _numbers(reader, "fills"))
+
+
+def _numbers(reader: _Reader, member: str) -> Mapping[str, Any]:
+    """Numbers by argument, as hooks fill with them."""
+    found = reader.document.get(member) or {}
+    try:
+        if isinstance(found, dict) and all(isinstance(decode(value), (bool, int, float)) for value in found.values()):
+            return found
+    except ValueError:
+        pass
+    raise reader.error(member, "has a value that is no number")
 
 
 def _options(reader: _Reader) -> Mapping[str, Any]:
@@ -178,6 +197,7 @@ def launch_of(document: Any, place: str) -> Launch:
     values = reader.take("key_values", list, lambda found: len(found) == len(names), "is not one value for each of key_names")
     arguments = reader.take("arguments", list, lambda found: len(found) <= ARGUMENTS_MAX)
     values = [value["dtype"] if isinstance(value, dict) and list(value) == ["dtype"] else value for value in values]
+    _numbers(reader, "initial")
     odd = [f"the autotuner's key has {name} = {canonical(value)}, which no key of a job can have"
            for name, value in zip(names, values) if not isinstance(value, _SCALARS)]
     refused = tuple(map(str, [*reader.take("refused", list), *odd]))

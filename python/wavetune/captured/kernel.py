@@ -17,7 +17,7 @@ from ..errors import PackError
 from ..options import is_steering
 from ..runtime.values import decode
 from ..signature import DTYPES
-from . import storages
+from . import fills, storages
 from .documents import Config, Function, Launch
 from .storages import EXACT_MAX, INTEGERS
 
@@ -96,7 +96,7 @@ def why_refused(launch: Launch) -> str | None:
     for name, value in launch.key.items():
         if not name.isidentifier():
             return f"the autotuner's key has the name {name}"
-    return storages.why_refused(launch)
+    return storages.why_refused(launch) or fills.why_refused(launch)
 
 
 def why_not_filled(launch: Launch, steering: set[str]) -> str | None:
@@ -206,9 +206,9 @@ def case_of(kernel: CapturedKernel, launch: Launch, written: set[str], is_rounde
     """The member "case" of the launch's variant; `written`: the buffers that the compiled code may write to; `is_rounded`:
     whether it rounds 32-bit floats in dots."""
     autotune = kernel.function.autotune or {}
-    zeroed = set(autotune.get("reset_to_zero") or [])
+    initial = {**dict.fromkeys(autotune.get("reset_to_zero") or [], "zeros"), **fills.initial_of(launch.document)}
     passed = [launch.argument(stated["name"]) for stated in kernel.manifest["arguments"]]
-    arguments = storages.buffers_of([one for one in passed if one["kind"] == "tensor"], zeroed, written,
+    arguments = storages.buffers_of([one for one in passed if one["kind"] == "tensor"], initial, written,
                                     len({one.grid for one in launch.configs}) > 1)
     for stated, argument in zip(kernel.manifest["arguments"], passed):
         if stated["kind"] == "scalar":

@@ -21,6 +21,7 @@ from ..stubs import Driver
 from ..target import make_backend, make_target, triton_version
 from .calling import signature_of, task_of
 from .documents import Config, Function, Launch
+from .fills import fills_of
 from .kernel import (SOURCE, CapturedKernel, Refused, by_key, kernels_of, space_of, whole,
                      why_refused)
 from .module import recreate
@@ -158,7 +159,8 @@ def plan_function(function: Function, launches: list[Launch], toolchain: Toolcha
                   done)
         objects = [{"launch": task.launch.path, "key": dict(task.launch.key),
                     "config": dict(whole(kernel, task.config)), "is_first": number < n_first,
-                    "grid": list(task.config.grid), **results[number]}
+                    "grid": list(task.config.grid), "fills": fills_of(task.launch, task.config),
+                    **results[number]}
                    for number, task in enumerate(tasks)]
         document, _, version = kernel.manifest["name"].partition("/")
         files = folder_files({**kernel.manifest, "name": document}, version, space,

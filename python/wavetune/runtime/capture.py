@@ -181,7 +181,7 @@ class Recorder:
             "version": 1, "key": list(texts), "key_names": key_names, "key_values": [_typed(values[n]) for n in key_names],
             "environment": self.settings.environment(), "image": self.image,
             "triton": getattr(sys.modules.get("triton"), "__version__", None), "options": options, "variables": _variables(),
-            "arguments": arguments, "configs": found,
+            "arguments": arguments, "configs": found, "initial": launch.initial,
             "all": len(tuner.configs) if tuner is not None else 1, "refused": launch.refused, "specialisation": name,
             "further": is_further}
         counters.capture_ms += (time.perf_counter() - started) * 1000

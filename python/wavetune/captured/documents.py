@@ -19,7 +19,7 @@ VERSION = 1
 ARGUMENTS_MAX = 256
 CONFIGS_MAX = 65536
 TEXT_MAX = 1 << 20
-KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple", "function", "refused")
+KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple", "function", "descriptor", "refused")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _UNSTATED = {"num_warps": 4}  # what Triton takes where a launch states no option; a space has no config without members
 _SCALARS = (bool, int, float, str, type(None))
@@ -42,12 +42,13 @@ class Function:
 @dataclass(frozen=True)
 class Config:
     """One of the program's configs, and what the program launches with it. `constexprs`: what heuristics gave; `fills`: what
-    its hook fills before each launch, by argument."""
+    its hook fills before each launch, by argument; `block_shapes`: those that it sets, by descriptor."""
 
     config: Mapping[str, Any]
     grid: tuple[int, int, int]
     constexprs: Mapping[str, Any]
     fills: Mapping[str, Any] = field(default_factory=dict)
+    block_shapes: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,16 @@ class Launch:
 
 
 def tensors_of(launch: Any) -> list[Mapping[str, Any]]:
-    """What the arguments that point to memory are, each with its name."""
-    return [one for one in launch.arguments if one["kind"] == "tensor"]
+    """The tensors of arguments that point to memory, each with its argument's name; a descriptor may reach further than the
+    tensor that it is of."""
+    found = []
+    for one in launch.arguments:
+        if one["kind"] == "tensor":
+            found.append(one)
+        elif one["kind"] == "descriptor":
+            reach = 1 + sum((n - 1) * step for n, step in zip(one["shape"], one["strides"]))
+            found.append({**one["base"], "name": one["name"], "elements": max(one["base"]["elements"], reach)})
+    return found
 
 
 class _Reader:
@@ -148,6 +157,13 @@ def _argument(document: Any, place: str) -> Mapping[str, Any]:
             raise reader.error("value", "is no value of a capture") from None
     elif kind == "function":
         function_of(reader.take("document", dict), f"{place}/document")
+    elif kind == "descriptor":
+        _argument(reader.take("base", dict, lambda base: base.get("kind") == "tensor", "is no tensor"), f"{place}/base")
+        rank = len(reader.take("shape", list, _is_extents, "is not 1 to 5 extents"))
+        for member, least in (("strides", 0), ("block_shape", 1)):
+            reader.take(member, list, lambda found, least=least: _is_extents(found, least) and len(found) == rank,
+                        "is not one for each extent")
+        reader.take("padding", str, lambda text: text in ("zero", "nan"), "is neither zero nor nan")
     elif kind == "refused":
         reader.take("why", str)
     elif kind == "tuple":
@@ -156,13 +172,24 @@ def _argument(document: Any, place: str) -> Mapping[str, Any]:
     return document
 
 
+def _is_extents(found: Any, least: int = 1) -> bool:
+    return isinstance(found, list) and 1 <= len(found) <= 5 and all(type(n) is int and least <= n < 2**62 for n in found)
+
+
 def _config(document: Any, place: str) -> Config:
     reader = _Reader(document, place)
     reader.take("config", dict, _is_scalars, "has a member that is no scalar")
     grid = reader.take("grid", list, lambda found: 0 < len(found) <= 3 and all(
         isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**31 for n in found), "is not 1 to 3 extents")
     return Config(document["config"] or _UNSTATED, tuple([*grid, 1, 1][:3]), document.get("constexprs") or {},
-                  _numbers(reader, "fills"))
+                  _numbers(reader, "fills"), _block_shapes(reader))
+
+
+def _block_shapes(reader: _Reader) -> Mapping[str, list[int]]:
+    found = reader.document.get("block_shapes") or {}
+    if not isinstance(found, dict) or not all(map(_is_extents, found.values())):
+        raise reader.error("block_shapes", "has a value that is not 1 to 5 extents")
+    return found
 
 
 def _numbers(reader: _Reader, member: str) -> Mapping[str, Any]:

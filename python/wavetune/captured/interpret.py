@@ -60,7 +60,7 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
         return f"the contents {lost[0]}, which a program reads, are not on this builder"
     request = {"function": function, "arguments": list(launch.arguments), "config": dict(first.config),
                "constexprs": dict(first.constexprs), "grid": list(first.grid), "manifest": list(manifest["arguments"]),
-               "case": case, "fills": dict(first.fills), "blobs": places, "precisions": list(precisions)}
+               "case": case, "fills": dict(first.fills), "block_shapes": dict(first.block_shapes), "blobs": places, "precisions": list(precisions)}
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(
         [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
         **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
@@ -189,6 +189,11 @@ class _Run:
             if kind == "tensor":
                 owner = self.case[name].get("alias", name)
                 given[name] = self.emulator.pointer(self.buffers[owner], argument["dtype"], self.case[name].get("before", 0))
+            elif kind == "descriptor":
+                owner = self.case[name].get("alias", name)
+                given[name] = self.emulator.descriptor(
+                    argument, self.emulator.pointer(self.buffers[owner], argument["base"]["dtype"], self.case[name].get("before", 0)),
+                    request["block_shapes"].get(name, argument["block_shape"]))
             elif kind == "function":
                 given[name] = make_again(argument["document"], Path(tempfile.mkdtemp(dir=folder)))
             elif kind != "none":

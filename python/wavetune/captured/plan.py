@@ -20,6 +20,7 @@ from ..record import function_members, triton_record
 from ..stubs import Driver
 from ..target import make_backend, make_target, triton_version
 from .calling import signature_of, task_of
+from .descriptors import planned_arguments
 from .documents import Config, Function, Launch
 from .fills import fills_of
 from .kernel import (SOURCE, CapturedKernel, Refused, by_key, kernels_of, space_of, whole,
@@ -130,7 +131,9 @@ def _planned(task: Task, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
         source, options = source_of(task_of(jit, task.launch, task.config, task.is_default), jit)
         folder, stem = cache_place(source, options, toolchain.target)
         signature, constants = signature_of(source)
-        return {"folder": folder, "stem": stem, "signature": signature, "constexprs": constants}
+        names = [name for name in jit.arg_names if name in signature]
+        return {"folder": folder, "stem": stem, "signature": signature, "constexprs": constants,
+                "arguments": planned_arguments(task.launch, names, toolchain.target.backend)}
     except Exception as error:  # it does not compile either
         return {"error": one_line(error)}
 

@@ -216,7 +216,7 @@ class Effects:
 
     def of_config(self, config: Any, keywords: Mapping[str, Any]
                   ) -> tuple[dict[str, Any], dict[str, list[int]], dict[str, Any]] | None:
-        """(fills by argument, block shapes that are set by descriptor, descriptors as the launch
+        """(fills by argument, block shapes by descriptor after the hook, descriptors as the launch
         has them); None where the launch is refused. `keywords`: the config's members, and more."""
         if not self.has_hooks:
             return {}, {}, {}
@@ -239,8 +239,9 @@ class Effects:
                     is_kept = value == list(before)
                 else:
                     is_kept = value == before
-                if not is_kept and part == "block_shape" and all(type(n) is int for n in value):
-                    blocks[name] = list(value)
+                if part == "block_shape" and all(type(n) is int for n in value):
+                    if hook is not None:  # what an earlier launch left in it may be the same
+                        blocks[name] = list(value)
                 elif not is_kept:
                     self.refuse(f"the pre_hook of {self.of}'s configs sets {name}.{part}, which "
                                 "agents cannot repeat: set its block_shape alone")

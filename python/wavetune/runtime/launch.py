@@ -16,7 +16,7 @@ from ..canonical import canonical
 from . import keys
 from .closure import closure
 from .contents import BYTES_MAX, FORMATS, copy_of
-from .effects import Effects
+from .effects import Effects, is_descriptor
 from .texts import Uncapturable, function_document
 from .values import dtype_name, encode, is_triton
 
@@ -46,6 +46,8 @@ def specialised(value: Any) -> list[Any]:
     """What Triton compiles other code for, about as its own key has it."""
     if is_tensor(value):
         return ["tensor", str(value.dtype), value.data_ptr() % 16 == 0, _is_in_range(value)]
+    if is_descriptor(value):
+        return ["descriptor", str(value.base.dtype), list(value.block_shape), str(getattr(value, "padding", ""))]
     if isinstance(value, bool):
         return ["bool"]
     if isinstance(value, int):
@@ -65,10 +67,14 @@ def _is_in_range(tensor: Any) -> bool:
 
 
 def name_of(texts: Sequence[str], jit: Any, given: Mapping[str, Any], configs: Sequence[Mapping[str, Any]] = ()) -> str:
-    """What tells launches of a function apart: 16 hex digits. `configs`: as configs_of() has them, where heuristics give values."""
+    """What tells launches of a function apart: 16 hex digits. `configs`: as configs_of() has them, where heuristics or hooks give
+    values. The block shapes that hooks set are those of the configs; before, those of an earlier launch may be in descriptors."""
     classes = []
+    is_set = {name for one in configs for name in one.get("block_shapes", ())}
     for parameter in jit.params:
         value = given.get(parameter.name)
+        if parameter.name in is_set:
+            value = [str(value.base.dtype), *(one.get("block_shapes", {}).get(parameter.name) for one in configs)]
         is_value = parameter.is_constexpr and not is_tensor(value)
         classes.append([parameter.name, *([str(value)[:1000]] if is_value else specialised(value))])
     constexprs = [[one["constexprs"]] for one in configs]
@@ -123,6 +129,8 @@ class _Arguments:
                 return {"kind": "constexpr", "value": encode(value)}
             if is_tensor(value):
                 return self.tensor(name, value)
+            if type(value).__name__ == "TensorDescriptor" and type(value).__module__ == "triton.tools.tensor_descriptor":
+                return self.descriptor(name, value)
             if keys.is_function(value):
                 return self.function(name, value)
             if is_constexpr:
@@ -179,6 +187,15 @@ class _Arguments:
             self.integers.append((elements * int(base.element_size()), document, value))
         return document
 
+    def descriptor(self, name: str, value: Any) -> dict[str, Any]:
+        base = self.tensor(f"{name}.base", value.base)
+        if base["kind"] != "tensor":
+            return base
+        document = {"kind": "descriptor", "base": base, "shape": [int(n) for n in value.shape],
+                    "strides": [int(n) for n in value.strides], "block_shape": [int(n) for n in value.block_shape],
+                    "padding": str(getattr(value, "padding", "zero"))}
+        return {**document, "round_f32_to_tf32": True} if getattr(value, "round_f32_to_tf32", False) else document
+
     def copy_integers(self) -> None:
         left = BYTES_MAX
         for size, document, tensor in sorted(self.integers, key=lambda one: one[0]):
@@ -199,9 +216,9 @@ def is_host(tensor: Any) -> bool:
 
 def _what(value: Any) -> str:
     kind = type(value).__name__
-    if kind == "TensorDescriptor" or hasattr(value, "tma_desc_cpu_ptr"):
-        return ("a TensorDescriptor of the host: pass its tensor, and make the descriptor in the kernel "
-                "(tl.make_tensor_descriptor)")
+    if is_descriptor(value) or hasattr(value, "tma_desc_cpu_ptr"):
+        return (f"a descriptor of the host ({type(value).__module__}.{kind}): use triton.tools.tensor_descriptor's, or make it in "
+                "the kernel (tl.make_tensor_descriptor)")
     if callable(value):
         return f"a callable ({kind}), which a capture has no text of"
     if isinstance(value, tuple):

@@ -43,3 +43,22 @@ def sum_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     y = tl.load(y_ptr + at, mask=at < n) + tl.load(x_ptr + at, mask=at < n)
     tl.store(y_ptr + at, y, mask=at < n)
+
+
+def blocks(nargs):
+    """As Triton's tutorials have it."""
+    nargs["a_desc"].block_shape = [nargs["BLOCK_M"], nargs["BLOCK_K"]]
+    nargs["b_desc"].block_shape = [nargs["BLOCK_K"], 32]
+    nargs["c_desc"].block_shape = [nargs["BLOCK_M"], 32]
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK_M": m, "BLOCK_K": k}, num_warps=4, pre_hook=blocks)
+                          for m, k in ((64, 32), (64, 64), (128, 64))], key=["M", "N", "K"])
+@triton.jit
+def matmul_kernel(a_desc, b_desc, c_desc, scale_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr):
+    """Of N = 32."""
+    row = tl.program_id(0) * BLOCK_M
+    total = tl.zeros((BLOCK_M, 32), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        total = tl.dot(a_desc.load([row, k]), b_desc.load([k, 0]), total)
+    c_desc.store([row, 0], (total * tl.load(scale_ptr)).to(tl.float16))

@@ -144,14 +144,15 @@ def _store(data: bytes, objects: Path) -> str:
 
 
 def store_result(compiled: Any, options: Any, target: Any, version: tuple[int, int], objects: Path,
-                 image: Image | None = None) -> dict[str, Any]:
-    """{"digest", "metadata"} of docs/builds.md; what a launch without Triton cannot do is a PackError."""
+                 image: Image | None = None, has_descriptors: bool = False) -> dict[str, Any]:
+    """{"digest", "metadata"} of docs/builds.md; what a launch without Triton cannot do is a PackError. `has_descriptors`: the
+    build states what is passed for descriptors of the host."""
     metadata = compiled.metadata
     for member in ("global_scratch_size", "profile_scratch_size"):
         if getattr(metadata, member, 0):
             raise PackError(f"the kernel needs {member} = {getattr(metadata, member)} bytes of scratch memory, which "
                             "only Triton's own launcher gives")
-    if getattr(metadata, "tensordesc_meta", None):
+    if getattr(metadata, "tensordesc_meta", None) and not has_descriptors:
         raise PackError("the kernel takes tensor descriptors, which only Triton's own launcher makes")
     texts = {}
     for name in _TEXTS[target.backend]:

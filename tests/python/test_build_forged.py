@@ -117,6 +117,7 @@ def _also(build):
     (lambda build: _object(build)["config"].update(BLOCK=32), "another config"),
     (lambda build: build["variants"][0]["objects"].append(_object(build)), "another config"),
     (lambda build: _object(build).update(grid=[2, 1, 1]), "another grid"),
+    (lambda build: _object(build).update(fills=[["x_ptr", 4, 0]]), "other fills"),
     (lambda build: _object(build)["metadata"]["cache"].update(folder="A" * 52), "another folder"),
     (lambda build: _object(build)["metadata"]["cache"].update(files={"evil.json": "sha256:"}),
      "another folder"),

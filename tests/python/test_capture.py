@@ -213,8 +213,8 @@ def test_integers_are_told_by_their_class(others):
 
 def test_hooks_and_grids_that_fail_are_refused(launches, others):
     assert launches["hooked_kernel"][0]["refused"] == [
-        "its configs have a pre_hook, which runs Python before each launch: move what it does into the kernel, or use "
-        "reset_to_zero"]
+        "the pre_hook of hooked_kernel's configs calls x_ptr.add_, which agents cannot repeat: they fill arguments (zero_, "
+        "fill_) and set a descriptor's block_shape; do the rest in the kernel"]
     assert len(others[96][1]) == 1 and others[96][1][0].startswith("its grid cannot be evaluated for the config {'BLOCK': 64")
     assert "KeyError: 'nothing here'" in others[96][1][0]
 
@@ -222,9 +222,7 @@ def test_hooks_and_grids_that_fail_are_refused(launches, others):
 def test_autotuners_that_ask_for_more_are_refused(cache, tmp_path):
     program("refused_tuners", cache=cache, to=tmp_path)
     refused = {one["key_values"][0]: " and ".join(one["refused"]) for one in folder(tmp_path)["launches"]}
-    assert refused[100] == ("its autotuner has a pre_hook, which runs Python at each launch that it measures: use "
-                            "reset_to_zero or restore_value and its autotuner has a post_hook, which runs Python at each "
-                            "launch that it measures: use restore_value")
+    assert refused[100].startswith("the pre_hook of plain_kernel's autotuner calls x_ptr.add_, which agents cannot repeat: ")
     assert refused[101].startswith("" if IS_OF_3_3 else "its configs have an ir_override")
     assert refused[102] == "a Between is between the autotuner and the function; only heuristics are known"
     assert refused[103] == refused[104] == ("its configs have members that are no numbers, bools or strings: choose those by a "

@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT / "tests/python/capturing"))
 import interpreted  # noqa: E402
 from triton._C.libtriton import ir  # noqa: E402
 from wavetune.captured import interpret, scaling, storages  # noqa: E402
+from wavetune.captured.documents import Config  # noqa: E402
 from wavetune.captured.floats import FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_widened  # noqa: E402
 from wavetune.captured.inputs import STORED, Contents  # noqa: E402
 from wavetune.runtime.closure import closure  # noqa: E402
@@ -30,8 +31,7 @@ class Trial:
         self.buffers, self.blob, self.precisions = buffers, blob, ("ieee",)
         arguments = [{"name": name, "kind": "tensor", "dtype": own[0]} for name, own in buffers.items()]
         arguments += [{"name": name, "kind": type(value).__name__, "value": value} for name, value in scalars.items()]
-        self.launch = types.SimpleNamespace(arguments=arguments, configs=[types.SimpleNamespace(
-            config=config, constexprs={}, grid=grid)])
+        self.launch = types.SimpleNamespace(arguments=arguments, configs=[Config(config, grid, {})])
         self.manifest = {"arguments": [{"name": one["name"], "dtype": one.get("dtype", "int64"),
                                         "kind": "buffer" if one["kind"] == "tensor" else "scalar"} for one in arguments]}
         self.case = {"arguments": {**{name: {"elements": n, "fill": fill, "access": "readwrite" if written else "read"}

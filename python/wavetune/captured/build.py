@@ -27,7 +27,9 @@ from ..pool import run_tasks
 from .access import is_rounded, written_arguments
 from .calling import signature_of, task_of
 from .confined import Terms, build_confined
+from .descriptors import arguments_of, kind_of
 from .documents import Config, Function, Launch, read_folder
+from .fills import fills_of
 from .interpret import add_values
 from .kernel import (PRUNED, CapturedKernel, Refused, case_of, failures, left_out, space_of, whole,
                      why_not_filled, why_refused)
@@ -43,16 +45,21 @@ def _compile(task: Task, jit: Any, toolchain: Toolchain, objects: Path) -> dict[
     try:
         call = task_of(jit, task.launch, task.config, task.is_default)
         compiled, options = compile_task(call, jit, toolchain.target, toolchain.backend)
-        found = store_result(compiled, options, toolchain.target, toolchain.version, objects)
+        found = store_result(compiled, options, toolchain.target, toolchain.version, objects, has_descriptors=True)
         signature, constants = signature_of(compiled.src)
         ttir = str(compiled.asm["ttir"])
         written = written_arguments(ttir)
         names = [name for name in jit.arg_names if name in signature]
-        if len(names) != len(written):
-            raise PackError(f"Triton passes {len(written)} arguments, and the signature has {len(names)}")
+        passed = arguments_of(task.launch, names, getattr(compiled.metadata, "tensordesc_meta", None), toolchain.target.backend)
+        counts = passed[1] if passed else [1] * len(names)
+        if sum(counts) != len(written):
+            raise PackError(f"Triton passes {len(written)} arguments, and the signature has {sum(counts)}")
+        firsts = [sum(counts[:i]) for i in range(len(names))]
+        steering = steering_arguments(ttir)
         return {**found, "signature": signature, "constexprs": constants, "rounded": is_rounded(ttir),
-                "written": [name for name, is_written in zip(names, written) if is_written],
-                "steering": [name for name, steers in zip(names, steering_arguments(ttir)) if steers]}
+                **({"arguments": passed[0]} if passed else {}),
+                "written": [name for name, place in zip(names, firsts) if written[place]],
+                "steering": [name for name, place in zip(names, firsts) if steering[place]]}
     except KeyboardInterrupt:
         raise
     except PackError as error:
@@ -77,10 +84,12 @@ def _variant(kernel: CapturedKernel, launch: Launch, results: list[dict[str, Any
     written: set[str] = set()
     for one, result in zip(launch.configs, results):
         config = dict(whole(kernel, one))
-        if "digest" in result and result["signature"] == first["signature"]:
-            written |= set(result["written"])
+        if "digest" in result and kind_of(result["signature"]) == kind_of(first["signature"]):
+            filled = fills_of(launch, one)
+            written |= {*result["written"], *(name for name, _, _ in filled)}
             objects.append({"config": config, "digest": result["digest"], "metadata": result["metadata"],
-                            "grid": list(one.grid)})
+                            "grid": list(one.grid), **({"fills": filled} if filled else {}),
+                            **({"arguments": result["arguments"]} if "arguments" in result else {})})
         else:
             why = result.get("error", "it is passed other arguments than the program's first config")
             failed.append({"config": config, "error": why})

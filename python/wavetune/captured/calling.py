@@ -13,6 +13,7 @@ from ..calls import Tensor
 from ..compiling import Task
 from ..runtime.keys import scalar
 from ..runtime.values import decode
+from .descriptors import base_of, block_shape_of, descriptors_of, made
 from .documents import Config, Launch
 from .module import recreate
 
@@ -51,7 +52,9 @@ def _is_default(argument: Mapping[str, Any], defaults: Mapping[str, Any]) -> boo
 def task_of(jit: Any, launch: Launch, one: Config, may_spill: bool) -> Task:
     """The compile of one config of the launch."""
     defaults = {parameter.name: parameter.default for parameter in jit.params if parameter.has_default}
-    call = {argument["name"]: passed(argument) for argument in launch.arguments if not _is_default(argument, defaults)}
+    call = {argument["name"]: passed(argument) for argument in launch.arguments
+            if argument["kind"] != "descriptor" and not _is_default(argument, defaults)}
+    call.update({name: made(own, base_of(own), block_shape_of(own, one)) for name, own in descriptors_of(launch).items()})
     given = {**{name: decode(value) for name, value in one.constexprs.items()}, **one.config}
     call.update({name: value for name, value in given.items() if name in jit.arg_names})
     options = {**launch.options, **{name: value for name, value in given.items() if name not in jit.arg_names}}

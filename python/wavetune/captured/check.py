@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from ..canonical import canonical
+from .descriptors import without_compiled
 
 _MEMBERS = {"kernel", "toolchain", "arch", "warp_size", "record", "variants"}
 
@@ -28,7 +29,13 @@ def _check_objects(objects: Any, planned: Mapping[str, list[Mapping[str, Any]]],
         text = canonical(one["config"])
         _given(text in planned and text not in seen, "another config")
         seen.add(text)
-        _given(not is_first or one["grid"] == planned[text][0]["grid"], "another grid")
+        if is_first:  # it is launched
+            _given(one["grid"] == planned[text][0]["grid"], "another grid")
+            _given(one.get("fills", []) == planned[text][0]["fills"], "other fills")
+            _given(without_compiled(one.get("arguments")) in planned[text][0].get("arguments", ()),
+                   "other arguments")
+        else:
+            _given("fills" not in one and "arguments" not in one, "other fills or arguments")
         cache = one["metadata"]["cache"]
         files = {tuple(name.rsplit(".", 1)): digest for name, digest in cache["files"].items()}
         stems = {stem for stem, _ in files}

@@ -27,7 +27,7 @@ from ..errors import PackError, one_line
 from ..options import KEPT
 from ..signing import SigningKey
 from .check import check_build, named_files
-from .documents import Function, Launch, function_of, launch_of
+from .documents import Function, Launch, function_of, launch_of, tensors_of
 from .kernel import failures
 
 PROGRAM = "wavetune-agent"
@@ -213,7 +213,7 @@ def _answer(scratch: Path, part: str, request: Mapping[str, Any], seconds: int, 
 def _copy_contents(launches: Sequence[Launch], blobs: Path, place: Path) -> None:
     """Contents that launches name, as far as they are here."""
     place.mkdir()
-    for digest in {str(one["contents"]["digest"]) for launch in launches for one in launch.arguments
+    for digest in {str(one["contents"]["digest"]) for launch in launches for one in tensors_of(launch)
                    if "digest" in (one.get("contents") or {})}:
         name = Path(digest.removeprefix("sha256:")).name
         if name and (blobs / name).is_file():

@@ -7,7 +7,7 @@ has functions/, launches/ and blobs/, each file under its digest.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping
 
@@ -19,7 +19,7 @@ VERSION = 1
 ARGUMENTS_MAX = 256
 CONFIGS_MAX = 65536
 TEXT_MAX = 1 << 20
-KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple", "function", "refused")
+KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple", "function", "descriptor", "refused")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _UNSTATED = {"num_warps": 4}  # what Triton takes where a launch states no option; a space has no config without members
 _SCALARS = (bool, int, float, str, type(None))
@@ -41,11 +41,14 @@ class Function:
 
 @dataclass(frozen=True)
 class Config:
-    """One of the program's configs, and what the program launches with it. `constexprs`: what heuristics gave."""
+    """One of the program's configs, and what the program launches with it. `constexprs`: what heuristics gave; `fills`: what
+    its hook fills before each launch, by argument; `block_shapes`: those that it sets, by descriptor."""
 
     config: Mapping[str, Any]
     grid: tuple[int, int, int]
     constexprs: Mapping[str, Any]
+    fills: Mapping[str, Any] = field(default_factory=dict)
+    block_shapes: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,19 @@ class Launch:
 
     def argument(self, name: str) -> Mapping[str, Any]:
         return next(argument for argument in self.arguments if argument["name"] == name)
+
+
+def tensors_of(launch: Any) -> list[Mapping[str, Any]]:
+    """The tensors of arguments that point to memory, each with its argument's name; a descriptor may reach further than the
+    tensor that it is of."""
+    found = []
+    for one in launch.arguments:
+        if one["kind"] == "tensor":
+            found.append(one)
+        elif one["kind"] == "descriptor":
+            reach = 1 + sum((n - 1) * step for n, step in zip(one["shape"], one["strides"]))
+            found.append({**one["base"], "name": one["name"], "elements": max(one["base"]["elements"], reach)})
+    return found
 
 
 class _Reader:
@@ -141,6 +157,13 @@ def _argument(document: Any, place: str) -> Mapping[str, Any]:
             raise reader.error("value", "is no value of a capture") from None
     elif kind == "function":
         function_of(reader.take("document", dict), f"{place}/document")
+    elif kind == "descriptor":
+        _argument(reader.take("base", dict, lambda base: base.get("kind") == "tensor", "is no tensor"), f"{place}/base")
+        rank = len(reader.take("shape", list, _is_extents, "is not 1 to 5 extents"))
+        for member, least in (("strides", 0), ("block_shape", 1)):
+            reader.take(member, list, lambda found, least=least: _is_extents(found, least) and len(found) == rank,
+                        "is not one for each extent")
+        reader.take("padding", str, lambda text: text in ("zero", "nan"), "is neither zero nor nan")
     elif kind == "refused":
         reader.take("why", str)
     elif kind == "tuple":
@@ -149,12 +172,35 @@ def _argument(document: Any, place: str) -> Mapping[str, Any]:
     return document
 
 
+def _is_extents(found: Any, least: int = 1) -> bool:
+    return isinstance(found, list) and 1 <= len(found) <= 5 and all(type(n) is int and least <= n < 2**62 for n in found)
+
+
 def _config(document: Any, place: str) -> Config:
     reader = _Reader(document, place)
     reader.take("config", dict, _is_scalars, "has a member that is no scalar")
     grid = reader.take("grid", list, lambda found: 0 < len(found) <= 3 and all(
         isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**31 for n in found), "is not 1 to 3 extents")
-    return Config(document["config"] or _UNSTATED, tuple([*grid, 1, 1][:3]), document.get("constexprs") or {})
+    return Config(document["config"] or _UNSTATED, tuple([*grid, 1, 1][:3]), document.get("constexprs") or {},
+                  _numbers(reader, "fills"), _block_shapes(reader))
+
+
+def _block_shapes(reader: _Reader) -> Mapping[str, list[int]]:
+    found = reader.document.get("block_shapes") or {}
+    if not isinstance(found, dict) or not all(map(_is_extents, found.values())):
+        raise reader.error("block_shapes", "has a value that is not 1 to 5 extents")
+    return found
+
+
+def _numbers(reader: _Reader, member: str) -> Mapping[str, Any]:
+    """Numbers by argument, as hooks fill with them."""
+    found = reader.document.get(member) or {}
+    try:
+        if isinstance(found, dict) and all(isinstance(decode(value), (bool, int, float)) for value in found.values()):
+            return found
+    except ValueError:
+        pass
+    raise reader.error(member, "has a value that is no number")
 
 
 def _options(reader: _Reader) -> Mapping[str, Any]:
@@ -178,6 +224,7 @@ def launch_of(document: Any, place: str) -> Launch:
     values = reader.take("key_values", list, lambda found: len(found) == len(names), "is not one value for each of key_names")
     arguments = reader.take("arguments", list, lambda found: len(found) <= ARGUMENTS_MAX)
     values = [value["dtype"] if isinstance(value, dict) and list(value) == ["dtype"] else value for value in values]
+    _numbers(reader, "initial")
     odd = [f"the autotuner's key has {name} = {canonical(value)}, which no key of a job can have"
            for name, value in zip(names, values) if not isinstance(value, _SCALARS)]
     refused = tuple(map(str, [*reader.take("refused", list), *odd]))

@@ -314,6 +314,16 @@ class Emulator:
         address = np.array([self.memory.address(number, element)], np.uint64)
         return self.tl.tensor(self.interpreter.TensorHandle(address, dtype), dtype)
 
+    def descriptor(self, stated: Any, base: Any, block_shape: Sequence[int]) -> Any:
+        """A descriptor of the host, of memory that `base` points to, as the interpreter makes it of a program's."""
+        constexpr, semantic = self.tl.constexpr, getattr(self.interpreter, "interpreter_semantic", None)
+        if semantic is None:
+            raise NotInterpreted("the interpreter of this Triton has no descriptors of the host")
+        padding = {} if stated["padding"] == "zero" else {"padding_option": stated["padding"]}
+        strides = [*map(self.argument, stated["strides"][:-1]), constexpr(1)]
+        return semantic.make_tensor_descriptor(base=base, shape=[self.argument(n) for n in stated["shape"]], strides=strides,
+                                               block_shape=[constexpr(n) for n in block_shape], **padding)
+
     def run(self, fn: Any, arguments: dict[str, Any], grid: tuple[int, int, int], program: tuple[int, int, int]) -> None:
         self.builder.set_grid_dim(*grid)
         self.builder.set_grid_idx(*program)

@@ -103,6 +103,7 @@ class Contents:
         self.before, self.own = before, elements - before - after  # elements of the view
         self.period = PERIOD if self.kind in ("normal", "uniform", "integers") and elements > PERIOD else elements
         self.seed = int(_draw(seed ^ (_OF_ARGUMENT * (index + 1) & _U64), 1))
+        self.filled: list[tuple[int, int, Any]] = []  # elements from, to, with what, whatever they were before
         self.table: Any = None
         if self.kind == "normal":
             self.table = self._normal_block(min(self.period, BLOCK))
@@ -110,8 +111,11 @@ class Contents:
             self.table = np.frombuffer(blob(self.value), STORED[dtype])
 
     def scaled(self, scale: float) -> Contents:
-        return self if self.kind != "normal" or self.scale == scale else Contents(
-            *self._stated, scale, self.before, self.elements - self.before - self.own)
+        if self.kind != "normal" or self.scale == scale:
+            return self
+        found = Contents(*self._stated, scale, self.before, self.elements - self.before - self.own)
+        found.filled = self.filled
+        return found
 
     @property
     def is_float(self) -> bool:
@@ -134,6 +138,12 @@ class Contents:
 
     def at(self, indices: Any) -> Any:
         """The elements at these indices, any array of them."""
+        values = self._before_fills(indices)
+        for start, end, element in self.filled:
+            values = np.where((np.asarray(indices) >= start) & (np.asarray(indices) < end), element, values)
+        return values
+
+    def _before_fills(self, indices: Any) -> Any:
         with np.errstate(over="ignore"):
             index = np.asarray(indices).astype(np.int64)
             if self.kind == "ramp":

@@ -60,7 +60,7 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
         return f"the contents {lost[0]}, which a program reads, are not on this builder"
     request = {"function": function, "arguments": list(launch.arguments), "config": dict(first.config),
                "constexprs": dict(first.constexprs), "grid": list(first.grid), "manifest": list(manifest["arguments"]),
-               "case": case, "blobs": places, "precisions": list(precisions)}
+               "case": case, "fills": dict(first.fills), "block_shapes": dict(first.block_shapes), "blobs": places, "precisions": list(precisions)}
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(
         [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
         **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
@@ -153,7 +153,11 @@ class _Run:
         self.fill(request, request["case"]["arguments"])
 
     def fill(self, request: Mapping[str, Any], case: Mapping[str, Any]) -> None:
-        from .inputs import Contents
+        import numpy as np
+
+        from ..runtime.values import decode
+        from .fills import element_of
+        from .inputs import STORED, Contents
         from .memory import Buffer
         self.case, self.buffers = case, {}
         buffers: list[Buffer] = []
@@ -166,6 +170,10 @@ class _Run:
                                 lambda digest: Path(request["blobs"][digest]).read_bytes(), before=before, after=after)
             self.buffers[stated["name"]] = len(buffers)
             buffers.append(Buffer(stated["name"], contents, own["access"] == "readwrite"))
+        for name, value in request["fills"].items():
+            own, contents = case[name], buffers[self.buffers[case[name].get("alias", name)]].contents
+            element = np.frombuffer(element_of(contents.dtype, decode(value)), STORED[contents.dtype])[0]
+            contents.filled.append((own.get("before", 0), own.get("before", 0) + own["elements"], element))
         self.memory.buffers = buffers
 
     def arguments(self, request: Mapping[str, Any], fn: Any, folder: Path) -> dict[str, Any]:
@@ -181,6 +189,11 @@ class _Run:
             if kind == "tensor":
                 owner = self.case[name].get("alias", name)
                 given[name] = self.emulator.pointer(self.buffers[owner], argument["dtype"], self.case[name].get("before", 0))
+            elif kind == "descriptor":
+                owner = self.case[name].get("alias", name)
+                given[name] = self.emulator.descriptor(
+                    argument, self.emulator.pointer(self.buffers[owner], argument["base"]["dtype"], self.case[name].get("before", 0)),
+                    request["block_shapes"].get(name, argument["block_shape"]))
             elif kind == "function":
                 given[name] = make_again(argument["document"], Path(tempfile.mkdtemp(dir=folder)))
             elif kind != "none":

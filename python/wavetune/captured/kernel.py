@@ -17,8 +17,8 @@ from ..errors import PackError
 from ..options import is_steering
 from ..runtime.values import decode
 from ..signature import DTYPES
-from . import storages
-from .documents import Config, Function, Launch
+from . import fills, storages
+from .documents import Config, Function, Launch, tensors_of
 from .storages import EXACT_MAX, INTEGERS
 
 SOURCE = "kernel.py"
@@ -59,8 +59,8 @@ def _class_of(launch: Launch) -> tuple[tuple[str, str], ...]:
     """What a manifest states of the launch: dtypes of buffers and scalars; nothing of what is compiled in."""
     found = []
     for argument in launch.arguments:
-        if argument["kind"] == "tensor":
-            found.append((argument["name"], f"*{argument['dtype']}"))
+        if argument["kind"] in ("tensor", "descriptor"):
+            found.append((argument["name"], f"*{argument.get('base', argument)['dtype']}"))
         elif argument["kind"] in _SCALARS and not argument.get("constexpr"):
             found.append((argument["name"], _SCALARS[argument["kind"]]))
         elif argument["kind"] == "none":
@@ -89,22 +89,21 @@ def why_refused(launch: Launch) -> str | None:
     why = why_not_compiled(launch)
     if why is not None:
         return why
-    for argument in launch.arguments:
-        name, kind = argument["name"], argument["kind"]
-        if kind == "tensor" and argument["dtype"] not in _SHORT:
-            return f"argument {name} is a tensor of {argument['dtype']}, which no dtype of a manifest is"
+    for argument in tensors_of(launch):
+        if argument["dtype"] not in _SHORT:
+            return f"argument {argument['name']} is a tensor of {argument['dtype']}, which no dtype of a manifest is"
     for name, value in launch.key.items():
         if not name.isidentifier():
             return f"the autotuner's key has the name {name}"
-    return storages.why_refused(launch)
+    return storages.why_refused(launch) or fills.why_refused(launch)
 
 
 def why_not_filled(launch: Launch, steering: set[str]) -> str | None:
     """A sentence where contents that were not recorded cannot be made up. `steering`: arguments of the compiled code whose
     contents decide what it accesses (steering.py)."""
-    for argument in launch.arguments:
-        name, kind, contents = argument["name"], argument["kind"], argument.get("contents")
-        if name not in steering or kind != "tensor" or argument["dtype"] not in INTEGERS:
+    for argument in tensors_of(launch):
+        name, contents = argument["name"], argument["contents"]
+        if name not in steering or argument["dtype"] not in INTEGERS:
             continue
         if contents is None:
             return (f"what is in {name} ({argument['dtype']}) steers what the kernel accesses, and was not recorded; capture it with "
@@ -206,13 +205,13 @@ def case_of(kernel: CapturedKernel, launch: Launch, written: set[str], is_rounde
     """The member "case" of the launch's variant; `written`: the buffers that the compiled code may write to; `is_rounded`:
     whether it rounds 32-bit floats in dots."""
     autotune = kernel.function.autotune or {}
-    zeroed = set(autotune.get("reset_to_zero") or [])
-    passed = [launch.argument(stated["name"]) for stated in kernel.manifest["arguments"]]
-    arguments = storages.buffers_of([one for one in passed if one["kind"] == "tensor"], zeroed, written,
+    initial = {**dict.fromkeys(autotune.get("reset_to_zero") or [], "zeros"), **fills.initial_of(launch.document)}
+    names = {stated["name"] for stated in kernel.manifest["arguments"]}
+    arguments = storages.buffers_of([one for one in tensors_of(launch) if one["name"] in names], initial, written,
                                     len({one.grid for one in launch.configs}) > 1)
-    for stated, argument in zip(kernel.manifest["arguments"], passed):
+    for stated in kernel.manifest["arguments"]:
         if stated["kind"] == "scalar":
-            value = decode(argument["value"])
+            value = decode(launch.argument(stated["name"])["value"])
             is_finite = not isinstance(value, float) or math.isfinite(value)
             arguments[stated["name"]] = {"value": value if is_finite else str(value)}
     return {"arguments": arguments, **({"precision": "tf32"} if is_rounded else {})}

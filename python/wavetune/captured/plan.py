@@ -20,7 +20,9 @@ from ..record import function_members, triton_record
 from ..stubs import Driver
 from ..target import make_backend, make_target, triton_version
 from .calling import signature_of, task_of
+from .descriptors import planned_arguments
 from .documents import Config, Function, Launch
+from .fills import fills_of
 from .kernel import (SOURCE, CapturedKernel, Refused, by_key, kernels_of, space_of, whole,
                      why_refused)
 from .module import recreate
@@ -129,7 +131,9 @@ def _planned(task: Task, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
         source, options = source_of(task_of(jit, task.launch, task.config, task.is_default), jit)
         folder, stem = cache_place(source, options, toolchain.target)
         signature, constants = signature_of(source)
-        return {"folder": folder, "stem": stem, "signature": signature, "constexprs": constants}
+        names = [name for name in jit.arg_names if name in signature]
+        return {"folder": folder, "stem": stem, "signature": signature, "constexprs": constants,
+                "arguments": planned_arguments(task.launch, names, toolchain.target.backend)}
     except Exception as error:  # it does not compile either
         return {"error": one_line(error)}
 
@@ -158,7 +162,8 @@ def plan_function(function: Function, launches: list[Launch], toolchain: Toolcha
                   done)
         objects = [{"launch": task.launch.path, "key": dict(task.launch.key),
                     "config": dict(whole(kernel, task.config)), "is_first": number < n_first,
-                    "grid": list(task.config.grid), **results[number]}
+                    "grid": list(task.config.grid), "fills": fills_of(task.launch, task.config),
+                    **results[number]}
                    for number, task in enumerate(tasks)]
         document, _, version = kernel.manifest["name"].partition("/")
         files = folder_files({**kernel.manifest, "name": document}, version, space,

@@ -13,7 +13,7 @@ from typing import Any, Iterable, Mapping, Sequence
 from ..canonical import canonical
 from ..runtime.launch import ALIGNMENT_MAX
 from ..signature import DTYPES
-from .documents import Launch
+from .documents import Launch, tensors_of
 
 WHOLE_BYTES, MARGIN_BYTES = 256 << 20, 64 << 20
 PADDING_BYTES = 64 << 10
@@ -26,7 +26,7 @@ for _bits in (8, 16, 32, 64):
     INTEGERS[f"int{_bits}"] = max(-2**(_bits - 1), -EXACT_MAX), min(2**(_bits - 1) - 1, EXACT_MAX)
     INTEGERS[f"uint{_bits}"] = 0, min(2**_bits - 1, EXACT_MAX)
 
-_SIZES = {dtype: int((re.findall(r"\d+", dtype) or "8")[0]) // 8 for dtype in DTYPES.values()}  # bool: 8 bits
+SIZES = {dtype: int((re.findall(r"\d+", dtype) or "8")[0]) // 8 for dtype in DTYPES.values()}  # bool: 8 bits
 
 Tensor = Mapping[str, Any]
 
@@ -49,17 +49,17 @@ def fill_of(argument: Tensor) -> Any:
 
 def _bytes_of(argument: Tensor) -> tuple[int, int]:
     """Where the view is in its storage: the first byte, and the one behind its last."""
-    size = _SIZES[argument["dtype"]]
+    size = SIZES[argument["dtype"]]
     return argument["offset"] * size, (argument["offset"] + argument["elements"]) * size
 
 
-def _groups(tensors: Iterable[Tensor], zeroed: set[str]) -> list[tuple[Any, list[Tensor]]]:
+def _groups(tensors: Iterable[Tensor], initial: Mapping[str, Any]) -> list[tuple[Any, list[Tensor]]]:
     """(fill, the tensors that share a buffer)"""
     tensors = list(tensors)
-    is_zeroed = {_place(one) for one in tensors if one["name"] in zeroed}
+    filled = {_place(one): initial[one["name"]] for one in tensors if one["name"] in initial}
     found: dict[str, tuple[Any, list[Tensor]]] = {}
     for one in tensors:
-        fill = "zeros" if _place(one) in is_zeroed else fill_of(one)
+        fill = filled[_place(one)] if _place(one) in filled else fill_of(one)
         is_of_view = isinstance(fill, dict) and next(iter(fill)) in _OF_VIEW
         place = canonical([one["storage"], one["dtype"], fill, *(_place(one) if is_of_view else ())])
         found.setdefault(place, (fill, []))[1].append(one)
@@ -72,11 +72,11 @@ def _place(argument: Tensor) -> tuple[int, str, int, int]:
 
 def why_refused(launch: Launch) -> str | None:
     """A sentence where tensors overlap that cannot share a buffer."""
-    tensors = [one for one in launch.arguments if one["kind"] == "tensor"]
+    tensors = tensors_of(launch)
     for one in tensors:
         if any(step < 0 for step in one["stride"]):
             return f"argument {one['name']} has a negative stride"
-    groups = [own for _, own in _groups(tensors, set())]
+    groups = [own for _, own in _groups(tensors, {})]
     for i, own in enumerate(groups):
         for others in groups[:i]:
             for one in own:
@@ -94,7 +94,7 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 def _window(tensors: Sequence[Tensor]) -> tuple[int, int]:
     """The first element of their storage that the buffer has, and the one behind its last. The first may be below 0: a
     storage need not be as aligned as a buffer."""
-    size, first = _SIZES[tensors[0]["dtype"]], tensors[0]
+    size, first = SIZES[tensors[0]["dtype"]], tensors[0]
     start, end = min(_bytes_of(one)[0] for one in tensors), max(_bytes_of(one)[1] for one in tensors)
     whole = max(first["storage_bytes"] // size * size, end)
     if whole <= WHOLE_BYTES:
@@ -116,11 +116,12 @@ def _row(argument: Tensor) -> int:
     return row if is_dense and is_float and shape and shape[0] > 1 and row * shape[0] == argument["elements"] else 0
 
 
-def buffers_of(tensors: Sequence[Tensor], zeroed: set[str], written: set[str], has_grids: bool = False) -> dict[str, dict[str, Any]]:
-    """What a case states of each; `zeroed`: names of those that are zero before a launch; `written`: of those that the
+def buffers_of(tensors: Sequence[Tensor], initial: Mapping[str, Any], written: set[str], has_grids: bool = False
+               ) -> dict[str, dict[str, Any]]:
+    """What a case states of each; `initial`: the fills of those that the program fills before a launch; `written`: of those that the
     compiled code may write to; `has_grids`: whether configs have several grids, so that outputs may be partial sums of blocks."""
     found = {}
-    for fill, own in _groups(tensors, zeroed):
+    for fill, own in _groups(tensors, initial):
         start, end = _window(own)
         is_written = any(one["name"] in written for one in own)
         for one in own:

@@ -28,6 +28,7 @@ from ..canonical import canonical, digest
 from . import counters, keys, restore
 from .closure import closure, jit_function
 from .contents import class_of
+from .effects import is_descriptor
 from .hooks import when_imported
 from .launch import Launch, arguments_of, configs_of, given_to, is_tensor, name_of, specialised
 from .log import log
@@ -145,7 +146,8 @@ class Recorder:
         given = given_to(tuner, jit, positional, keywords)
         found: list[dict[str, Any]] = []
         is_in_graph = is_capturing()
-        if not is_in_graph and tuner is not None and tuner.fn is not jit:  # heuristics may tell it from others
+        if not is_in_graph and tuner is not None and (tuner.fn is not jit or any(map(is_descriptor, given.values()))):
+            # Heuristics and block shapes may tell it from others.
             found = configs_of(launch, tuner, jit, positional, keywords, configs)
         name = name_of(texts, jit, given, found)
         with self._condition:
@@ -181,7 +183,7 @@ class Recorder:
             "version": 1, "key": list(texts), "key_names": key_names, "key_values": [_typed(values[n]) for n in key_names],
             "environment": self.settings.environment(), "image": self.image,
             "triton": getattr(sys.modules.get("triton"), "__version__", None), "options": options, "variables": _variables(),
-            "arguments": arguments, "configs": found,
+            "arguments": arguments, "configs": found, "initial": launch.initial,
             "all": len(tuner.configs) if tuner is not None else 1, "refused": launch.refused, "specialisation": name,
             "further": is_further}
         counters.capture_ms += (time.perf_counter() - started) * 1000

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any, Mapping, Sequence
 
+from .effects import are_alike
 from .values import dtype_name, is_torch_dtype, is_triton
 
 TEXT_MAX = 1024
@@ -112,7 +113,7 @@ def _equal(one: Any, other: Any) -> bool:
 def fitting(configs: Sequence[Any], stated: Mapping[str, Any]) -> Any:
     """The one of the program's configs that has every stated member; None where none or several do.
 
-    Configs that are equal in all members, and have no hooks that could tell them apart, count as one.
+    Configs that are equal in all members, and whose hooks are alike (effects.py), count as one.
     """
     if not isinstance(stated, Mapping) or not stated:
         return None
@@ -124,6 +125,6 @@ def fitting(configs: Sequence[Any], stated: Mapping[str, Any]) -> Any:
     if len(fits) > 1:
         first = fits[0]
         hooks = [getattr(config, "pre_hook", None) for config, _ in fits]
-        if any(own != first[1] for _, own in fits) or any(hook is not hooks[0] for hook in hooks):
+        if any(own != first[1] for _, own in fits) or not all(are_alike(hook, hooks[0]) for hook in hooks):
             return None
     return fits[0][0] if fits else None

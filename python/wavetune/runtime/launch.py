@@ -1,9 +1,9 @@
 """The document of one launch, made in the program's thread while its arguments are there: what each argument is, and for every
-config what heuristics gave and the grid.
+config what heuristics gave, what hooks do (effects.py) and the grid.
 
-Heuristics and the grid are called as Triton calls them, once for each config, and together for at most CONFIGS_S of the
-thread's own time, or WAITING_S where they wait for something (a device, another thread). What makes the launch impossible to
-build elsewhere is a sentence in `refused`, with what would help.
+Hooks, heuristics and the grid are called as Triton calls them, once for each config, and together for at most CONFIGS_S of the
+thread's own time and HOOK_S more for each hook, or ten times as long where they wait for something (a device, another thread).
+What makes the launch impossible to build elsewhere is a sentence in `refused`, with what would help.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from ..canonical import canonical
 from . import keys
 from .closure import closure
 from .contents import BYTES_MAX, FORMATS, copy_of
+from .effects import Effects, is_descriptor
 from .texts import Uncapturable, function_document
 from .values import dtype_name, encode, is_triton
 
-CONFIGS_S, WAITING_S = 0.005, 0.05
+CONFIGS_S, HOOK_S = 0.005, 0.0002
 ALIGNMENT_MAX = 256
 RANGE_BYTES = 2**31 - 1  # what AMD's back end reaches with 32-bit offsets (HIPBackend.is_within_2gb)
 SENTENCES_MAX = 20
@@ -33,6 +34,7 @@ class Launch:
         self.document: dict[str, Any] = {}
         self.integers: list[tuple[dict[str, Any], str, bytes]] = []
         self.heuristics: list[str] = []
+        self.initial: dict[str, Any] = {}  # what the autotuner's own hook fills, by argument
         self.refused: list[str] = []
 
     def refuse(self, sentence: str) -> None:
@@ -44,6 +46,8 @@ def specialised(value: Any) -> list[Any]:
     """What Triton compiles other code for, about as its own key has it."""
     if is_tensor(value):
         return ["tensor", str(value.dtype), value.data_ptr() % 16 == 0, _is_in_range(value)]
+    if is_descriptor(value):
+        return ["descriptor", str(value.base.dtype), list(value.block_shape), str(getattr(value, "padding", ""))]
     if isinstance(value, bool):
         return ["bool"]
     if isinstance(value, int):
@@ -63,10 +67,14 @@ def _is_in_range(tensor: Any) -> bool:
 
 
 def name_of(texts: Sequence[str], jit: Any, given: Mapping[str, Any], configs: Sequence[Mapping[str, Any]] = ()) -> str:
-    """What tells launches of a function apart: 16 hex digits. `configs`: as configs_of() has them, where heuristics give values."""
+    """What tells launches of a function apart: 16 hex digits. `configs`: as configs_of() has them, where heuristics or hooks give
+    values. The block shapes that hooks set are those of the configs; before, those of an earlier launch may be in descriptors."""
     classes = []
+    is_set = {name for one in configs for name in one.get("block_shapes", ())}
     for parameter in jit.params:
         value = given.get(parameter.name)
+        if parameter.name in is_set:
+            value = [str(value.base.dtype), *(one.get("block_shapes", {}).get(parameter.name) for one in configs)]
         is_value = parameter.is_constexpr and not is_tensor(value)
         classes.append([parameter.name, *([str(value)[:1000]] if is_value else specialised(value))])
     constexprs = [[one["constexprs"]] for one in configs]
@@ -121,6 +129,8 @@ class _Arguments:
                 return {"kind": "constexpr", "value": encode(value)}
             if is_tensor(value):
                 return self.tensor(name, value)
+            if type(value).__name__ == "TensorDescriptor" and type(value).__module__ == "triton.tools.tensor_descriptor":
+                return self.descriptor(name, value)
             if keys.is_function(value):
                 return self.function(name, value)
             if is_constexpr:
@@ -177,6 +187,15 @@ class _Arguments:
             self.integers.append((elements * int(base.element_size()), document, value))
         return document
 
+    def descriptor(self, name: str, value: Any) -> dict[str, Any]:
+        base = self.tensor(f"{name}.base", value.base)
+        if base["kind"] != "tensor":
+            return base
+        document = {"kind": "descriptor", "base": base, "shape": [int(n) for n in value.shape],
+                    "strides": [int(n) for n in value.strides], "block_shape": [int(n) for n in value.block_shape],
+                    "padding": str(getattr(value, "padding", "zero"))}
+        return {**document, "round_f32_to_tf32": True} if getattr(value, "round_f32_to_tf32", False) else document
+
     def copy_integers(self) -> None:
         left = BYTES_MAX
         for size, document, tensor in sorted(self.integers, key=lambda one: one[0]):
@@ -197,9 +216,9 @@ def is_host(tensor: Any) -> bool:
 
 def _what(value: Any) -> str:
     kind = type(value).__name__
-    if kind == "TensorDescriptor" or hasattr(value, "tma_desc_cpu_ptr"):
-        return ("a TensorDescriptor of the host: pass its tensor, and make the descriptor in the kernel "
-                "(tl.make_tensor_descriptor)")
+    if is_descriptor(value) or hasattr(value, "tma_desc_cpu_ptr"):
+        return (f"a descriptor of the host ({type(value).__module__}.{kind}): use triton.tools.tensor_descriptor's, or make it in "
+                "the kernel (tl.make_tensor_descriptor)")
     if callable(value):
         return f"a callable ({kind}), which a capture has no text of"
     if isinstance(value, tuple):
@@ -234,37 +253,44 @@ def configs_of(launch: Launch, tuner: Any, jit: Any, positional: Mapping[str, An
                configs: Sequence[Any]) -> list[dict[str, Any]]:
     """`configs`: those that pruning left, the program's first one first."""
     wrapped = _Wrapped(launch, tuner, jit)
-    if any(getattr(config, "pre_hook", None) is not None for config in configs):
-        launch.refuse("its configs have a pre_hook, which runs Python before each launch: move what it does into the kernel, "
-                      "or use reset_to_zero")
     if any(getattr(config, "ir_override", None) for config in configs):
         launch.refuse("its configs have an ir_override, so its code is not made of its text: tune without")
-    for hook, instead in (("pre", "reset_to_zero or restore_value"), ("post", "restore_value")):
-        if getattr(tuner, f"user_defined_{hook}_hook", False):
-            launch.refuse(f"its autotuner has a {hook}_hook, which runs Python at each launch that it measures: use {instead}")
-
+    effects = Effects(tuner, jit, {**positional, **keywords}, configs, launch.refuse)
     found: list[dict[str, Any]] = []
-    end, waiting_end = time.thread_time() + CONFIGS_S, time.perf_counter() + WAITING_S
+    done: dict[str, Any] = {}  # what hooks do, by config
+    limit = CONFIGS_S + HOOK_S * len(configs) * effects.has_hooks
+    end, waiting_end = time.thread_time() + limit, time.perf_counter() + 10 * limit
     for config in configs:
         if found and (time.thread_time() > end or time.perf_counter() > waiting_end):
-            launch.refuse(f"not all configs: its heuristics and its grid were evaluated for {len(found)} of {len(configs)} "
-                          f"configs in {CONFIGS_S * 1000:g} ms: make them cheaper, or list fewer configs")
+            launch.refuse(f"not all configs: its hooks, heuristics and grid were evaluated for {len(found)} of {len(configs)} "
+                          f"configs in {limit * 1000:g} ms: make them cheaper, or list fewer configs")
             break
-        one = _config(launch, wrapped, jit, positional, keywords, config)
+        one = _config(launch, wrapped, effects, jit, positional, keywords, config)
         if one is not None:
             found.append(one)
         if one is None or one["grid"] is None:
             break
+        own = [one.get("fills"), one.get("block_shapes")]
+        if done.setdefault(canonical(one["config"]), own) != own:
+            launch.refuse(f"two of its configs are {one['config']}, and their pre_hooks do not do the same: tell them apart by a "
+                          "parameter")
+    launch.initial = {name: encode(value) for name, value in (effects.initial or {}).items()}
     return found
 
 
-def _config(launch: Launch, wrapped: _Wrapped, jit: Any, positional: Mapping[str, Any], keywords: Mapping[str, Any],
-            config: Any) -> dict[str, Any] | None:
+def _config(launch: Launch, wrapped: _Wrapped, effects: Effects, jit: Any, positional: Mapping[str, Any],
+            keywords: Mapping[str, Any], config: Any) -> dict[str, Any] | None:
     own = {**keywords, **config.all_kwargs()} if config is not None else dict(keywords)
     flat = keys.plain(config) if config is not None else {}
     if flat is None:
         launch.refuse("its configs have members that are no numbers, bools or strings: choose those by a name or number")
         return None
+    done = effects.of_config(config, own)
+    if done is None:
+        return None
+    fills, blocks, descriptors = done
+    positional = {name: descriptors.get(name, value) for name, value in positional.items()}
+    own.update({name: value for name, value in descriptors.items() if name not in positional})
     try:
         given = wrapped.values(list(positional.values()), own)
     except Exception as error:
@@ -277,7 +303,10 @@ def _config(launch: Launch, wrapped: _Wrapped, jit: Any, positional: Mapping[str
         except ValueError as error:
             launch.refuse(f"the heuristic of {name} gives {error}")
             return None
-    return {"config": flat, "grid": _grid(launch, jit, positional, own, flat), "constexprs": constexprs}
+    found = {"config": flat, "grid": _grid(launch, jit, positional, own, flat), "constexprs": constexprs}
+    if fills:
+        found["fills"] = {name: encode(value) for name, value in fills.items()}
+    return {**found, "block_shapes": blocks} if blocks else found
 
 
 def _grid(launch: Launch, jit: Any, positional: Mapping[str, Any], keywords: Mapping[str, Any],

@@ -34,6 +34,7 @@ from typing import Any, Callable, Sequence
 from . import counters, keys
 from .choices import Choices
 from .closure import closure, jit_function
+from .effects import are_alike
 from .log import log
 from .sender import Sender
 from .settings import Settings
@@ -332,7 +333,7 @@ class Restorer:
 
 def is_among(config: Any, configs: Sequence[Any]) -> bool:
     """Whether one of the configs is this one; a function that prunes may make new objects each time."""
-    return any(config is one or getattr(config, "pre_hook", None) is getattr(one, "pre_hook", None) and
+    return any(config is one or are_alike(getattr(config, "pre_hook", None), getattr(one, "pre_hook", None)) and
                keys.members(config) == keys.members(one) for one in configs)
 
 

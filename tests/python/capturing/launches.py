@@ -118,6 +118,28 @@ def constants():
         Number.TWO, Kind.ONE, Plain.A, (4, 8), helpers.half)
 
 
+def hooked_split():
+    from package import hooked
+    x, y = Tensor("float32", 64), Tensor("float32", 64)
+    run(hooked.split_kernel, x, y, 64, grid=lambda meta: (meta["SPLIT"],))
+
+
+def hooked_sum():
+    from package import hooked
+    storage = Storage(4 * 512)
+    x, y = (Tensor("float32", 64, offset=offset, storage=storage) for offset in (0, 128))
+    run(hooked.sum_kernel, x, y, 64)
+
+
+def described(block=(1, 1), m=128, k=64):
+    from package import hooked
+    from triton.tools.tensor_descriptor import TensorDescriptor
+    block = list(block)  # one list for all three, which a hook replaces
+    a, b, c, scale = (Tensor(*of) for of in (("float16", m, k), ("float16", k, 32), ("float16", m, 32), ("float32", 1)))
+    a, b, c = (TensorDescriptor(one, list(one.shape), list(one.stride()), block) for one in (a, b, c))
+    run(hooked.matmul_kernel, a, b, c, scale, m, 32, k, grid=lambda meta: (triton.cdiv(m, meta["BLOCK_M"]),))
+
+
 def parts(n=256):
     from package import kernels
     storage = Storage(4 * (3 * n + 40))
@@ -245,7 +267,7 @@ def refused_tuners():
     def failing(args):
         raise ValueError("never")
 
-    hooks = {"pre_hook": lambda *_, **__: None, "post_hook": lambda *_, **__: None}
+    hooks = {"pre_hook": lambda nargs, reset_only=False: nargs["x_ptr"].add_(1), "post_hook": lambda *_, **__: None}
     overridden = [triton.Config({"BLOCK": block}) for block in (64, 128)]
     for config in overridden:
         config.ir_override = None if triton.__version__.startswith("3.3.") else "some.ttgir"

@@ -2,7 +2,8 @@
 config what heuristics gave and the grid.
 
 Heuristics and the grid are called as Triton calls them, once for each config, and together for at most CONFIGS_S of the
-thread's own time, or WAITING_S where they wait for something (a device, another thread). What makes the launch impossible to
+thread's own time, with many configs CONFIG_S for each, or WAITING times as long where they wait for something (a device, another
+thread). What makes the launch impossible to
 build elsewhere is a sentence in `refused`, with what would help.
 """
 
@@ -19,7 +20,7 @@ from .contents import BYTES_MAX, FORMATS, copy_of
 from .texts import Uncapturable, function_document
 from .values import dtype_name, encode, is_triton
 
-CONFIGS_S, WAITING_S = 0.005, 0.05
+CONFIGS_S, CONFIG_S, WAITING = 0.005, 0.0002, 10
 ALIGNMENT_MAX = 256
 RANGE_BYTES = 2**31 - 1  # what AMD's back end reaches with 32-bit offsets (HIPBackend.is_within_2gb)
 SENTENCES_MAX = 20
@@ -244,11 +245,12 @@ def configs_of(launch: Launch, tuner: Any, jit: Any, positional: Mapping[str, An
             launch.refuse(f"its autotuner has a {hook}_hook, which runs Python at each launch that it measures: use {instead}")
 
     found: list[dict[str, Any]] = []
-    end, waiting_end = time.thread_time() + CONFIGS_S, time.perf_counter() + WAITING_S
+    most_s = max(CONFIGS_S, CONFIG_S * len(configs))
+    end, waiting_end = time.thread_time() + most_s, time.perf_counter() + WAITING * most_s
     for config in configs:
         if found and (time.thread_time() > end or time.perf_counter() > waiting_end):
             launch.refuse(f"not all configs: its heuristics and its grid were evaluated for {len(found)} of {len(configs)} "
-                          f"configs in {CONFIGS_S * 1000:g} ms: make them cheaper, or list fewer configs")
+                          f"configs in {most_s * 1000:g} ms: make them cheaper, or list fewer configs")
             break
         one = _config(launch, wrapped, jit, positional, keywords, config)
         if one is not None:

@@ -16,7 +16,7 @@ The steps, each of all models before the next:
 Then a table of all autotuned launches, and the gain: the time of the program's own choice over that of the winner, both of the
 agent's measurements of that key.
 
-With `--program packages` the models are programs of packages_model.py (gemlite, flaggems, liger, late, mlstm, fla).
+With `--program packages` the models are programs of packages_model.py (`--list` of that file).
 
 The wheels of the packages lie in DIR where they are not installed. Programs are those of
 $WAVETUNE_BUILD. Nothing but loopback is used. The JSON file is written after each step.
@@ -44,7 +44,7 @@ from wavetune.client import Client  # noqa: E402
 MODELS = "DeltaNet,GatedLinearAttention,RWKV7Attention,GatedDeltaNet"
 FORWARD = ("GatedDeltaNet",)  # fla refuses its backward under Triton 3.4 to 3.7 on Hopper
 PACKAGES = ",".join(f"{name}.*" for name in ("fla", "gemlite", "flag_gems", "liger_kernel", "late_interaction_kernels",
-                                             "mlstm_kernels"))
+                                             "mlstm_kernels", "mamba_ssm", "torchao"))
 # Triton's cache of all builders is kept, so that the step "own" compiles nothing: the confined process leaves it in its scratch
 # folder, and its groups name their files by that path.
 BUILDER = """

@@ -304,22 +304,7 @@ def torchao():
     yield "fp8 attention, rope", rope
 
 
-def stk():
-    """Products of block-sparse matrices (stanford-stk)."""
-    import stk.ops
-    from stk.random import random_ops as sparse
-
-    def matrix():
-        torch.manual_seed(0)
-        dense = torch.randn(1024, 1024) * sparse.dense_mask(1024, 1024, 0.5, blocking=128)
-        return stk.ops.to_sparse(dense.cuda().to(torch.float16), 128)
-
-    yield "sdd", lambda: stk.ops.sdd(random(1024, 512, dtype=torch.float16), random(512, 1024, dtype=torch.float16), matrix()).data
-    yield "dsd", lambda: stk.ops.dsd(matrix(), random(1024, 512, dtype=torch.float16))
-    yield "dds", lambda: stk.ops.dds(random(512, 1024, dtype=torch.float16), matrix())
-
-
-PROGRAMS = {"mamba": mamba, "torchao": torchao, "stk": stk, "gemlite": gemlite, "flaggems": flaggems, "liger": liger, "late": late, "mlstm": mlstm, "fla": fla}
+PROGRAMS = {"mamba": mamba, "torchao": torchao, "gemlite": gemlite, "flaggems": flaggems, "liger": liger, "late": late, "mlstm": mlstm, "fla": fla}
 
 
 def main():

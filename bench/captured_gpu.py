@@ -13,10 +13,11 @@ The steps, each of all models before the next:
   release   the winners, signed with one key
   restored  the program in an empty folder, with code that this key signed and no shared namespace
   steps     N processes take later steps in turns with the program's own choices and with the release's (unmodified_model.py --turns)
-Then a table of all autotuned launches, and the gain: the time of the program's own choice over that of the winner, both of the
+Then a table of all autotuned launches, in which each refusal counts as not restored; of all functions with several configs that the
+program had imported before its first launch, how many were launched and restored; and the gain: the time of the program's own choice over that of the winner, both of the
 agent's measurements of that key.
 
-With `--program packages` the models are programs of packages_model.py (gemlite, flaggems, liger, late, mlstm, fla).
+With `--program packages` the models are programs of packages_model.py (`--list` of that file).
 
 The wheels of the packages lie in DIR where they are not installed. Programs are those of
 $WAVETUNE_BUILD. Nothing but loopback is used. The JSON file is written after each step.
@@ -44,7 +45,7 @@ from wavetune.client import Client  # noqa: E402
 MODELS = "DeltaNet,GatedLinearAttention,RWKV7Attention,GatedDeltaNet"
 FORWARD = ("GatedDeltaNet",)  # fla refuses its backward under Triton 3.4 to 3.7 on Hopper
 PACKAGES = ",".join(f"{name}.*" for name in ("fla", "gemlite", "flag_gems", "liger_kernel", "late_interaction_kernels",
-                                             "mlstm_kernels"))
+                                             "mlstm_kernels", "mamba_ssm", "torchao"))
 # Triton's cache of all builders is kept, so that the step "own" compiles nothing: the confined process leaves it in its scratch
 # folder, and its groups name their files by that path.
 BUILDER = """
@@ -370,11 +371,37 @@ def why_not(run, row):
     return (undone or refused or ["its key has no choice"])[0]
 
 
+def refused_elsewhere(run, rows):
+    """Launches that were refused, of functions that no row is of."""
+    counted = {row["function"] for row in rows}
+    models = {row["function"]: model for model, found in run.reports["capture"].items() for row in found["functions"]}
+    return [{"model": models.get(one["function"], "?"), "function": one["function"], "key": one["key"], "launches": 1,
+             "configs": None, "config": None, "origin": "refused"}
+            for one in run.reports["build"]["launches"] if one["refused"] and one["function"] not in counted]
+
+
+def reached(run, rows):
+    """Functions that have a choice of configs, by model: listed, launched, restored with every key; and files of the others."""
+    for model, found in run.reports.get("restored", {}).items():
+        listed = {one["function"]: one for one in found["functions"] if one["configs"] > 1}
+        origins = collections.defaultdict(set)
+        for row in rows:
+            if row["model"] == model and row["origin"] != "only":
+                origins[row["function"]].add(row["origin"])
+        names = set(listed) | set(origins)
+        whole = sum(own == {"restored"} for own in origins.values())
+        print(f"  {model}: {whole} of {len(names)} functions with several configs restored, {len(names - set(origins))} not launched")
+        files = collections.Counter(pathlib.Path(listed[name]["file"]).name for name in names - set(origins))
+        if files:
+            print("    not launched: " + ", ".join(f"{n} in {file}" for file, n in files.most_common(20)))
+
+
 def table(run):
     rows, names = [], collections.Counter()
     for model, found in run.reports.get("restored", {}).items():
         for row in found["launches"]:
             rows.append({"model": model, **row})
+    rows += refused_elsewhere(run, rows)
     choosing = [row for row in rows if row["origin"] != "only"]
     for what, of in (("keys", lambda row: 1), ("launches", lambda row: row["launches"])):
         total, good = sum(map(of, choosing)), sum(of(row) for row in choosing if row["origin"] == "restored")
@@ -385,6 +412,7 @@ def table(run):
         names[row["model"], row["function"].rpartition(":")[2], row["origin"], row["why"]] += 1
     for (model, name, origin, why), n in sorted(names.items()):
         print(f"    {model:22} {name:52} {n:2} keys {origin}{': ' + why[:150] if why else ''}")
+    reached(run, rows)
     run.report("table", rows=rows)
 
 
@@ -442,7 +470,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     if arguments.models is None:
-        arguments.models = MODELS if arguments.program == "unmodified" else "gemlite,flaggems,liger,late,mlstm,fla"
+        arguments.models = MODELS if arguments.program == "unmodified" else "gemlite,flaggems,liger,late,mlstm,fla,mamba,torchao"
     with tempfile.TemporaryDirectory(prefix="wt-captured-", dir="/tmp") as folder:
         scratch, paths = pathlib.Path(folder), [ROOT / "python"]
         scratch.chmod(0o755)

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """A program of bench/ as it is (unmodified_model.py, census_model.py), and a list of what it launched.
 
-    bench/captured_model.py FILE PROGRAM ARGUMENTS…     writes FILE: {"launches": […], "compiled": [names], "counters": {…}}
+    bench/captured_model.py FILE PROGRAM ARGUMENTS…     writes FILE: {"functions": […], "launches": […], "compiled": [names],
+                                                        "counters": {…}}
 
-Of each autotuned function and key: how often it was launched, the config, and whether that came from a release ("restored"), was
+Functions are those with a tuner, of Triton or of a package, in the modules that were imported before the first launch: name, file,
+number of configs and class of the tuner. Of each autotuned function and key that was launched, also where the launch failed: how often it was launched, the config, and whether that came from a release ("restored"), was
 benchmarked ("tuned"), taken by policy ("first") or is the only one ("only"). At the end it waits until what was recorded is sent,
 as a real program's hours do. The program's clock counts what this costs: some microseconds a launch.
 """
@@ -21,6 +23,25 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tes
 from standin import Compiles  # noqa: E402
 
 seen = {}  # by the autotuner's id: [autotuner, {key: launches}]
+functions = {}  # by name: what has a tuner
+
+
+def jit_of(tuner):
+    while hasattr(tuner, "fn") and not hasattr(tuner, "params"):
+        tuner = tuner.fn
+    return tuner
+
+
+def list_functions():
+    """Tuners in the globals of all modules, and below heuristics: what has a function, configs and a run()."""
+    for module in list(sys.modules.values()):
+        for value in list((getattr(module, "__dict__", None) or {}).values()):
+            while isinstance(getattr(value, "__dict__", None), dict) and "fn" in value.__dict__:
+                configs, fn = value.__dict__.get("configs"), getattr(jit_of(value), "fn", None)
+                if isinstance(configs, (list, tuple)) and hasattr(type(value), "run") and hasattr(fn, "__code__"):
+                    functions[f"{fn.__module__}:{fn.__qualname__}"] = {
+                        "file": fn.__code__.co_filename, "configs": len(configs), "tuner": type(value).__qualname__}
+                value = value.__dict__["fn"]
 
 
 def watch():
@@ -39,7 +60,14 @@ def watch():
 
 def counting(run):
     def counted(tuner, *args, **kwargs):
-        result = run(tuner, *args, **kwargs)
+        if not functions:
+            list_functions()
+        try:
+            return run(tuner, *args, **kwargs)
+        finally:
+            count(tuner, args, kwargs)
+
+    def count(tuner, args, kwargs):
         given = {**dict(zip(tuner.arg_names, args)), **kwargs}
         values = {name: value for name, value in given.items() if name in tuner.arg_names}
         if hasattr(tuner, "get_key"):
@@ -49,7 +77,6 @@ def counting(run):
                         [str(value.dtype) for value in values.values() if hasattr(value, "dtype")])
         own = seen.setdefault(id(tuner), [tuner, {}])[1]
         own[key] = own.get(key, 0) + 1
-        return result
 
     counted.is_counted = True
     return counted
@@ -80,9 +107,7 @@ def origin(tuner, key):
 def listed():
     rows = []
     for tuner, launched in seen.values():
-        jit = tuner
-        while hasattr(jit, "fn") and not hasattr(jit, "params"):
-            jit = jit.fn
+        jit = jit_of(tuner)
         name = f"{jit.fn.__module__}:{jit.fn.__qualname__}"
         for key, n in launched.items():
             config = tuner.configs[0] if len(tuner.configs) == 1 else tuner.cache.get(key)
@@ -111,7 +136,7 @@ def main():
         wait_until_sent()
         counters = sys.modules.get("wavetune.runtime.counters")
         with open(file, "w") as out:
-            json.dump({"launches": listed(), "compiled": compiles.names, "compiled_n": compiles.n,
+            json.dump({"functions": [{"function": name, **functions[name]} for name in sorted(functions)], "launches": listed(), "compiled": compiles.names, "compiled_n": compiles.n,
                        "counters": counters.snapshot() if counters else None}, out)
 
 

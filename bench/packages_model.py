@@ -187,7 +187,124 @@ def fla():
     yield "GatedLinearAttention", lambda: layer("GatedLinearAttention")
 
 
-PROGRAMS = {"gemlite": gemlite, "flaggems": flaggems, "liger": liger, "late": late, "mlstm": mlstm, "fla": fla}
+def mamba():
+    """The state-space layers of mamba-ssm 2, its norms and its step; the CUDA extensions of the package are not needed."""
+    import importlib.util
+    import types
+    package = types.ModuleType("mamba_ssm")
+    package.__path__ = list(importlib.util.find_spec("mamba_ssm").submodule_search_locations)
+    sys.modules["mamba_ssm"] = package  # its own __init__ imports them
+    from mamba_ssm.ops.triton.k_activations import swiglu
+    from mamba_ssm.ops.triton.layer_norm import layer_norm_fn, rms_norm_fn
+    from mamba_ssm.ops.triton.layernorm_gated import rmsnorm_fn
+    from mamba_ssm.ops.triton.selective_state_update import selective_state_update
+    from mamba_ssm.ops.triton.ssd_combined import mamba_chunk_scan_combined
+    batch, length, heads, width, groups, state = 2, 1024, 16, 64, 1, 128
+
+    def scan(**more):
+        torch.manual_seed(0)
+        rates = -torch.rand(heads, device="cuda")
+        inputs = [random(batch, length, heads, width, grad=True), random(batch, length, heads, grad=True),
+                  rates.requires_grad_(), random(batch, length, groups, state, grad=True),
+                  random(batch, length, groups, state, grad=True)]
+        made = {name: make() for name, make in more.items()}
+        return backward(mamba_chunk_scan_combined(*inputs, 128, dt_softplus=True, **made))
+
+    def lengths():
+        ends = torch.tensor([0, 300, 1024], device="cuda", dtype=torch.int32)
+        marks = torch.repeat_interleave(torch.arange(2, device="cuda", dtype=torch.int32), ends.diff()).view(1, -1)
+        return mamba_chunk_scan_combined(random(1, length, heads, width), random(1, length, heads), -torch.rand(heads, device="cuda"),
+                                         random(1, length, groups, state), random(1, length, groups, state), 128, seq_idx=marks,
+                                         cu_seqlens=ends, return_varlen_states=True, dt_softplus=True)[0]
+
+    def step():
+        rates = -torch.rand(heads, device="cuda").view(-1, 1, 1).expand(heads, width, state)
+        steps, bias, more = random(batch, heads, 1).expand(-1, -1, width), random(heads, 1).expand(-1, width), random(heads, width)
+        return selective_state_update(random(batch, heads, width, state), random(batch, heads, width), steps, rates,
+                                      random(batch, groups, state), random(batch, groups, state), more,
+                                      random(batch, heads, width), bias, dt_softplus=True)
+
+    def norm(layer, *more, **named):
+        x, weight = random(2048, 1024, grad=True), random(1024, grad=True)
+        return backward(layer(x, weight, *more, **named))
+
+    yield "scan", scan
+    yield "scan, all inputs", lambda: scan(D=lambda: random(heads, width, grad=True), z=lambda: random(batch, length, heads, width, grad=True),
+                                           dt_bias=lambda: random(heads, grad=True))
+    yield "scan, D of heads", lambda: scan(D=lambda: random(heads, grad=True), initial_states=lambda: random(batch, heads, width, state))
+    yield "scan, lengths", lengths
+    yield "step", step
+    yield "layer norm", lambda: norm(layer_norm_fn, random(1024, grad=True))
+    yield "rms norm", lambda: norm(rms_norm_fn, None, residual=random(2048, 1024, grad=True))
+    yield "gated norm", lambda: norm(rmsnorm_fn, None, z=random(2048, 1024, grad=True))
+    yield "swiglu", lambda: backward(swiglu(random(2048, 4096, grad=True)))
+
+
+def torchao():
+    """Quantised products and what quantises for them: int8, int4 (HQQ), fp8 by blocks, by rows and by groups of experts."""
+    from torchao.kernel import blockwise_quantization as blockwise
+    from torchao.prototype.attention.quantization.triton_qkv_quantization import triton_fp8_sdpa_quantize
+    from torchao.prototype.attention.quantization.triton_rope_qkv_quantization import triton_fp8_rope_sdpa_quantize
+    from torchao.prototype.blockwise_fp8_training import kernels as training
+    from torchao.prototype.hqq.mixed_mm import pack_2xint4, triton_mixed_mm
+    from torchao.prototype.moe_training.kernels import float8_rowwise, jagged_float8_scales
+    from torchao.prototype.quantized_training.int8_mm import scaled_int8_mm_cuda
+    m, n, k = 256, 1024, 2048
+
+    def int8():
+        a, b = (torch.randint(-128, 127, shape, device="cuda", dtype=torch.int8) for shape in ((m, k), (k, n)))
+        return scaled_int8_mm_cuda(a, b, random(m).abs() / 100, random(n).abs() / 100)
+
+    def hqq(transposed):
+        weights = pack_2xint4(torch.randint(0, 16, (k, n), device="cuda", dtype=torch.uint8))
+        scales, zeros = random(k // 64, n, dtype=torch.float16), random(k // 64, n, dtype=torch.float16)
+        inputs = random(m, n if transposed else k, dtype=torch.float16) / 100
+        return triton_mixed_mm(inputs, weights, scales, zeros, 64, transposed=transposed, kernel_type="max_autotune")
+
+    def by_blocks():
+        (a, of_a), (b, of_b) = blockwise.fp8_blockwise_act_quant(random(m, k)), blockwise.fp8_blockwise_weight_quant(random(n, k))
+        return blockwise.blockwise_fp8_gemm(a, of_a, b, of_b)
+
+    def layer():
+        x, weight, gradient = random(m, k), random(n, k), random(m, n)
+        a, of_a = training.triton_fp8_blockwise_act_quant_lhs(x)
+        b, of_b = training.triton_fp8_blockwise_weight_quant_transposed_rhs(weight)
+        output = training.triton_fp8_gemm_1x128_128x128(a, b, of_a, of_b)
+        a, of_a = training.triton_fp8_blockwise_act_quant_lhs(gradient)
+        b, of_b = training.triton_fp8_blockwise_weight_quant_rhs(weight)
+        training.triton_fp8_gemm_1x128_128x128(a, b, of_a, of_b)
+        a, of_a = training.triton_fp8_blockwise_act_quant_transposed_lhs(gradient)
+        b, of_b = training.triton_fp8_blockwise_act_quant_rhs(x)
+        return output + training.triton_fp8_gemm_1x128_128x1(a, b, of_a, of_b).mean()
+
+    def experts():
+        return torch.stack([float8_rowwise.triton_fp8_rowwise_3d_transpose_rhs(random(8, k, n))[1].mean(),
+                            float8_rowwise.triton_fp8_rowwise_3d_transpose_rhs_fused_reduction(random(8, k, n))[1].mean()])
+
+    def groups():
+        ends = torch.arange(1, 5, device="cuda", dtype=torch.int32) * 64
+        return torch.stack([jagged_float8_scales.triton_fp8_per_group_rowwise_scales(random(n, m), ends)[1].mean(),
+                            jagged_float8_scales.triton_fp8_per_group_colwise_scales(random(m, n), ends)[1].mean()])
+
+    def attention():
+        return triton_fp8_sdpa_quantize(*(random(2, 8, 512, 64) for _ in range(3)))[3]
+
+    def rope():
+        angles = random(512, 64, dtype=torch.float32)
+        return triton_fp8_rope_sdpa_quantize(*(random(2, 512, 8, 64) for _ in range(3)), angles.cos(), angles.sin())[3]
+
+    yield "int8", int8
+    yield "hqq", lambda: hqq(False)
+    yield "hqq transposed", lambda: hqq(True)
+    yield "fp8 by blocks", by_blocks
+    yield "fp8 layer", layer
+    yield "fp8 experts", experts
+    yield "fp8 groups", groups
+    yield "fp8 attention", attention
+    yield "fp8 attention, rope", rope
+
+
+PROGRAMS = {"mamba": mamba, "torchao": torchao, "gemlite": gemlite, "flaggems": flaggems, "liger": liger, "late": late, "mlstm": mlstm, "fla": fla}
 
 
 def main():

@@ -247,13 +247,19 @@ static enum outcome noise_measure(struct problem *problem, size_t i, struct erro
 }
 
 /* The interpreter's values of output i, which are of the first set; NULL: there are none. */
-static const struct expected_buffer *expected_of(const struct problem *problem, size_t i) {
-  return problem->expected && problem->set == 0 ? expected_find(problem->expected, i) : NULL;
+static const struct expected_buffer *expected_of(const struct problem *problem,
+                                                 const struct loaded_config *loaded, size_t i) {
+  return loaded->expected && problem->set == 0 ? expected_find(loaded->expected, i) : NULL;
+}
+
+/* Whether the config draws random numbers of its own for output i. */
+static bool is_drawn(const struct loaded_config *loaded, size_t i) {
+  return loaded->expected && loaded->expected->config && expected_find(loaded->expected, i);
 }
 
 static bool output_is_expected(const struct problem *problem, struct loaded_config *loaded,
                                size_t i, const void *bytes, struct error *error) {
-  bool agrees = expected_agrees(problem->kernel, expected_of(problem, i), bytes,
+  bool agrees = expected_agrees(problem->kernel, expected_of(problem, loaded, i), bytes,
                                 noise_allowed(&problem->operands[i].agreed[0]), error);
   if (!agrees)
     loaded->interpreted = AGREEMENT_DISAGREES;
@@ -266,7 +272,7 @@ static bool output_is_expected(const struct problem *problem, struct loaded_conf
 static enum outcome default_expect(struct problem *problem, struct loaded_config *loaded,
                                    struct error *error) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    if (!expected_of(problem, i))
+    if (!expected_of(problem, loaded, i))
       continue;
     if (!default_fetch(problem, i, 0, error))
       return OUTCOME_RUNTIME;
@@ -409,6 +415,21 @@ static bool sums_compare(struct problem *problem, struct loaded_config *loaded, 
   return true;
 }
 
+/* Whether the random numbers in output i are of the distribution of the default's. */
+static bool drawn_agrees(const struct problem *problem, struct loaded_config *loaded, size_t i,
+                         struct error *error) {
+  const struct operand *operand = &problem->operands[i];
+  const struct argument *argument = &problem->kernel->arguments[i];
+  loaded->is_drawn = true;
+  return outputs_are_alike(&(struct comparison){.dtype = argument->dtype,
+                                                .elements = operand->elements,
+                                                .expected = operand->agreed[problem->set].bytes,
+                                                .bytes = operand->written}) ||
+         error_set(error,
+                   "what is drawn in %s has another distribution than with the default config%s",
+                   argument->name, set_words(problem));
+}
+
 /* Sets *ret: output i of the default overflows with large inputs. Then where it is NaN or infinite
  * may depend on the order of operations. */
 static bool overflow_find(struct problem *problem, size_t i, bool *ret, struct error *error) {
@@ -433,11 +454,13 @@ static enum outcome output_check(struct problem *problem, struct loaded_config *
     return OUTCOME_CORRECT;
 
   struct error unlike;
-  bool agrees = output_agrees(problem, i, &unlike), is_summed = false;
-  if (!agrees && !sums_compare(problem, loaded, i, &is_summed, error))
+  bool agrees = is_drawn(loaded, i) ? drawn_agrees(problem, loaded, i, &unlike)
+                                    : output_agrees(problem, i, &unlike),
+       is_summed = false;
+  if (!agrees && !is_drawn(loaded, i) && !sums_compare(problem, loaded, i, &is_summed, error))
     return OUTCOME_RUNTIME;
   /* The interpreter's values are of the default's layout. */
-  bool is_expected = is_summed || !expected_of(problem, i) ||
+  bool is_expected = is_summed || !expected_of(problem, loaded, i) ||
                      output_is_expected(problem, loaded, i, problem->operands[i].written, error);
   if (loaded->agreement == AGREEMENT_BITWISE)
     loaded->agreement = AGREEMENT_AGREES;
@@ -461,7 +484,7 @@ static enum outcome set_run(struct problem *problem, struct loaded_config *loade
       return OUTCOME_RUNTIME;
     if (!is_same)
       outcome = output_check(problem, loaded, i, error);
-    else if (expected_of(problem, i) && loaded->interpreted == AGREEMENT_NONE)
+    else if (expected_of(problem, loaded, i) && loaded->interpreted == AGREEMENT_NONE)
       loaded->interpreted = AGREEMENT_AGREES; /* as the default does, or nothing would run */
   }
   return outcome;
@@ -498,7 +521,7 @@ enum outcome agreement_check(struct problem *problem, struct loaded_config *load
   struct error ignored;
   loaded->agreement = AGREEMENT_BITWISE;
   loaded->interpreted = AGREEMENT_NONE;
-  loaded->is_summed = false;
+  loaded->is_summed = loaded->is_drawn = false;
   for (size_t set = problem->n_sets; set-- > 0 && outcome == OUTCOME_CORRECT;) {
     if (!check_device_result(problem, set_place(problem, set, error)))
       outcome = OUTCOME_RUNTIME;

@@ -121,3 +121,43 @@ struct compared outputs_compare(const struct comparison *comparison) {
   double sum;
   return pieces_run(comparison, piece_compare, &sum);
 }
+
+/* Sums over the counted elements of an output: [0] whether it is not finite, else [1] the value,
+ * [2] its square; and the squares of these. */
+enum { MOMENTS = 3 };
+struct moments {
+  int64_t n;
+  double sums[MOMENTS], squares[MOMENTS];
+};
+
+static struct moments moments_of(enum dtype dtype, const void *bytes, int64_t elements) {
+  struct moments moments = {0};
+  int64_t step = elements / OUTPUTS_DRAWN_MAX + 1;
+  for (int64_t k = 0; k < elements; k += step, moments.n++) {
+    double value = element_get(dtype, bytes, k);
+    bool is_finite = isfinite(value);
+    const double own[MOMENTS] = {!is_finite, is_finite ? value : 0, is_finite ? value * value : 0};
+    for (size_t i = 0; i < MOMENTS; i++) {
+      moments.sums[i] += own[i];
+      moments.squares[i] += own[i] * own[i];
+    }
+  }
+  return moments;
+}
+
+bool outputs_are_alike(const struct comparison *comparison) {
+  const struct moments both[] = {
+      moments_of(comparison->dtype, comparison->expected, comparison->elements),
+      moments_of(comparison->dtype, comparison->bytes, comparison->elements)};
+  for (size_t i = 0; i < MOMENTS; i++) {
+    double means[2], variance = 0;
+    for (size_t k = 0; k < 2; k++) {
+      double n = (double)both[k].n;
+      means[k] = both[k].sums[i] / n;
+      variance += fmax(both[k].squares[i] / n - means[k] * means[k], 0) / n;
+    }
+    if (!(fabs(means[0] - means[1]) <= OUTPUTS_ERRORS * sqrt(variance))) /* NaN is not */
+      return false;
+  }
+  return true;
+}

@@ -34,4 +34,11 @@ struct compared outputs_differ(const struct comparison *comparison);
  * without a tolerance, not equal. Of 8-bit floats, `count` are the next value, which is not far. */
 struct compared outputs_compare(const struct comparison *comparison);
 
+/* Whether both could be drawn from one distribution: their means, mean squares and shares of
+ * elements that are not finite differ by at most OUTPUTS_ERRORS standard errors. Of large outputs
+ * about OUTPUTS_DRAWN_MAX elements, equally spaced, are counted. */
+#define OUTPUTS_ERRORS 8
+#define OUTPUTS_DRAWN_MAX ((int64_t)1 << 20)
+bool outputs_are_alike(const struct comparison *comparison);
+
 #endif

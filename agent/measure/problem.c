@@ -376,6 +376,9 @@ enum outcome config_load(struct problem *problem, uint64_t config, const char *o
     return OUTCOME_RUNTIME;
   }
 
+  cleanup_json json_t *values = space_config_to_json(problem->space, config);
+  if (problem->expected)
+    loaded->expected = expected_of_config(problem->expected, values);
   const char *entry = spec->entry ? spec->entry : problem->kernel->entry;
   if (!problem->device->ops->module_load(problem->device, object, entry, &loaded->module, error)) {
     problem_check_device(problem, false);

@@ -170,8 +170,10 @@ struct loaded_config {
   /* Of its check. A later check of the inputs may turn OUTCOME_CORRECT into another. */
   enum outcome outcome;
   struct error error;
-  enum agreement agreement;   /* AGREEMENT_NONE: with a reference, or it did not run to its end */
+  enum agreement agreement; /* AGREEMENT_NONE: with a reference, or it did not run to its end */
+  const struct expected_values *expected; /* of this config, borrowed; NULL: none */
   bool is_summed;             /* an output agrees by its sums (agent/measure/partial.h) */
+  bool is_drawn;              /* an output is of random numbers of its own (agreement.h) */
   enum agreement interpreted; /* AGREES or DISAGREES; NONE: not compared with expected values */
 };
 

@@ -108,6 +108,8 @@ static void agreement_add(json_t *conditions, const struct problem *problem,
   json_put(conditions, "agreement_sets", json_integer((json_int_t)problem->n_sets));
   if (loaded->is_summed)
     json_put(conditions, "agreement_summed", json_true());
+  if (loaded->is_drawn)
+    json_put(conditions, "agreement_drawn", json_true());
   if (problem->is_noisy)
     json_put(conditions, "agreement_noise", json_true());
 }

@@ -17,18 +17,33 @@ static const struct field buffer_fields[] = {
 };
 static const struct record buffer_record = RECORD(NULL, struct stated_buffer, buffer_fields);
 
+struct stated_values {
+  json_t *config;
+  RECORD_ARRAY(struct stated_buffer, n, buffers);
+};
+#define BUFFERS_FIELD(type, flags)                                                                 \
+  RECORD_FIELD_AS("buffers", RECORDS, type, n, flags, .most = KERNEL_ARGUMENTS_MAX,                \
+                  .of = &buffer_record)
+static const struct field values_fields[] = {
+    RECORD_FIELD(JSON, struct stated_values, config, FIELD_REQUIRED | FIELD_OBJECT),
+    BUFFERS_FIELD(struct stated_values, FIELD_REQUIRED),
+};
+static const struct record values_record = RECORD(NULL, struct stated_values, values_fields);
+
 struct head {
   int64_t version, seed;
   json_t *grid, *programs;
   RECORD_ARRAY(struct stated_buffer, n, buffers);
+  RECORD_ARRAY(struct stated_values, n_configs, configs);
 };
 static const struct field head_fields[] = {
-    RECORD_FIELD(INTEGER, struct head, version, FIELD_REQUIRED, .least = 1, .most = 1),
+    RECORD_FIELD(INTEGER, struct head, version, FIELD_REQUIRED, .least = 1, .most = 2),
     RECORD_FIELD(INTEGER, struct head, seed, FIELD_REQUIRED, .least = 0, .most = INT64_MAX),
     RECORD_FIELD(JSON, struct head, grid, FIELD_REQUIRED | FIELD_ARRAY),
     RECORD_FIELD(JSON, struct head, programs, FIELD_REQUIRED | FIELD_ARRAY),
-    RECORD_FIELD_AS("buffers", RECORDS, struct head, n, FIELD_REQUIRED,
-                    .most = KERNEL_ARGUMENTS_MAX, .of = &buffer_record),
+    BUFFERS_FIELD(struct head, 0),
+    RECORD_FIELD_AS("configs", RECORDS, struct head, n_configs, 0, .most = EXPECTED_SIZE_MAX,
+                    .of = &values_record),
 };
 static const struct record head_record = RECORD(NULL, struct head, head_fields);
 
@@ -105,16 +120,41 @@ static bool buffer_read(const struct kernel *kernel, const struct stated_buffer 
          take(rest, buffer->n_values, dtype_size(argument->dtype), &buffer->values, error);
 }
 
-static bool buffers_read(const struct kernel *kernel, const struct head *head, struct rest *rest,
-                         struct expected *expected, struct error *error) {
-  expected->buffers = xcalloc(head->n, sizeof *expected->buffers);
-  for (size_t i = 0; i < head->n; i++) {
-    struct expected_buffer *buffer = &expected->buffers[expected->n++];
-    if (!buffer_read(kernel, &head->buffers[i], rest, buffer, error))
-      return error_prefix(error, "\"%.64s\": ", head->buffers[i].argument);
+/* Reads what the next n buffers of the head state. */
+static bool buffers_read(const struct kernel *kernel, const struct stated_buffer *stated, size_t n,
+                         struct rest *rest, struct expected_values *values, struct error *error) {
+  values->buffers = xcalloc(n, sizeof *values->buffers);
+  for (size_t i = 0; i < n; i++) {
+    struct expected_buffer *buffer = &values->buffers[values->n++];
+    if (!buffer_read(kernel, &stated[i], rest, buffer, error))
+      return error_prefix(error, "\"%.64s\": ", stated[i].argument);
     for (size_t k = 0; k < i; k++)
-      if (expected->buffers[k].argument == buffer->argument)
-        return error_set(error, "\"%.64s\" occurs twice", head->buffers[i].argument);
+      if (values->buffers[k].argument == buffer->argument)
+        return error_set(error, "\"%.64s\" occurs twice", stated[i].argument);
+  }
+  return true;
+}
+
+static bool values_read(const struct kernel *kernel, const struct head *head, struct rest *rest,
+                        struct expected *expected, struct error *error) {
+  bool is_of_configs = head->version == 2;
+  if (is_of_configs ? !head->n_configs || head->n : !head->n || head->n_configs)
+    return error_set(error, "version 1 has \"buffers\" and version 2 has \"configs\"");
+  expected->all = xcalloc(is_of_configs ? head->n_configs : 1, sizeof *expected->all);
+  expected->n = 1;
+  if (!is_of_configs &&
+      !buffers_read(kernel, head->buffers, head->n, rest, &expected->all[0], error))
+    return false;
+
+  for (size_t i = 0; i < head->n_configs; i++) {
+    const struct stated_values *stated = &head->configs[i];
+    expected->n = i;
+    if (expected_of_config(expected, stated->config))
+      return error_set(error, "config %zu occurs twice", i);
+    expected->n = i + 1;
+    expected->all[i].config = json_incref(stated->config);
+    if (!buffers_read(kernel, stated->buffers, stated->n, rest, &expected->all[i], error))
+      return false;
   }
   return !rest->size || error_set(error, "%zu bytes follow its last value", rest->size);
 }
@@ -133,7 +173,7 @@ bool expected_parse(const void *bytes, size_t size, const struct kernel *kernel,
   struct rest rest = {end + 1, size - (size_t)(end + 1 - (const char *)bytes)};
   if (!json_parse(bytes, (size_t)(end - (const char *)bytes), &json, error) ||
       !record_read(&head_record, json, "", &head, error) || !programs_check(&head, error) ||
-      !buffers_read(kernel, &head, &rest, expected, error))
+      !values_read(kernel, &head, &rest, expected, error))
     return error_prefix(error, "expected values: ");
   expected->seed = (uint64_t)head.seed;
   *ret_expected = TAKE(expected);
@@ -142,16 +182,31 @@ bool expected_parse(const void *bytes, size_t size, const struct kernel *kernel,
 
 void expected_free(struct expected *expected) {
   for (size_t i = 0; i < expected->n; i++) {
-    free(expected->buffers[i].runs);
-    free(expected->buffers[i].values);
+    struct expected_values *values = &expected->all[i];
+    for (size_t k = 0; k < values->n; k++) {
+      free(values->buffers[k].runs);
+      free(values->buffers[k].values);
+    }
+    free(values->buffers);
+    json_decref(values->config);
   }
-  free(expected->buffers);
+  free(expected->all);
   free(expected);
 }
 
-const struct expected_buffer *expected_find(const struct expected *expected, size_t argument) {
-  for (size_t i = 0; i < expected->n; i++)
-    if (expected->buffers[i].argument == argument)
-      return &expected->buffers[i];
+const struct expected_values *expected_of_config(const struct expected *expected,
+                                                 const json_t *config) {
+  for (size_t i = 0; i < expected->n; i++) {
+    const json_t *own = expected->all[i].config;
+    if (!own || json_equal(own, config))
+      return &expected->all[i];
+  }
+  return NULL;
+}
+
+const struct expected_buffer *expected_find(const struct expected_values *values, size_t argument) {
+  for (size_t i = 0; i < values->n; i++)
+    if (values->buffers[i].argument == argument)
+      return &values->buffers[i];
   return NULL;
 }

@@ -9,6 +9,10 @@
  * `runs` pairs of int64, the first element of a run and how many follow one another, rising and
  * apart; then `values` elements, as the buffer has them. All is little-endian.
  *
+ * Of a kernel that draws random numbers by block, each config has values of its own: "version" is 2
+ * and the member "configs": [{"config": {…}, "buffers": […]}, …] is in the place of "buffers", the
+ * config of `programs` first. Configs that are not among them have no values.
+ *
  * Memory: owns everything but names. Threads: read-only after expected_parse. */
 #ifndef WAVETUNE_COMMON_BUILDS_EXPECTED_H
 #define WAVETUNE_COMMON_BUILDS_EXPECTED_H
@@ -27,10 +31,15 @@ struct expected_buffer {
   struct expected_run *runs;
   void *values; /* n_values elements of the argument's dtype, run after run */
 };
-struct expected {
-  uint64_t seed;
+struct expected_values {
+  json_t *config; /* of which they are; NULL: of all configs */
   size_t n;
   struct expected_buffer *buffers;
+};
+struct expected {
+  uint64_t seed;
+  size_t n; /* 1 where they are of all configs */
+  struct expected_values *all;
 };
 
 /* `kernel` has its case: values are of buffers that it writes and that are no aliases. */
@@ -40,7 +49,9 @@ void expected_free(struct expected *expected);
 DEFINE_CLEANUP(struct expected *, cleanup_expected_free, expected_free)
 #define cleanup_expected __attribute__((cleanup(cleanup_expected_free)))
 
-/* The buffer's values; NULL: none. */
-const struct expected_buffer *expected_find(const struct expected *expected, size_t argument);
+/* The config's values, and of these the buffer's; NULL: none. */
+const struct expected_values *expected_of_config(const struct expected *expected,
+                                                 const json_t *config);
+const struct expected_buffer *expected_find(const struct expected_values *values, size_t argument);
 
 #endif

@@ -43,13 +43,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     return 0;
   }
 
-  for (size_t i = 0; i < expected->n; i++) {
-    const struct expected_buffer *buffer = &expected->buffers[i];
-    cleanup_free void *output =
-        xcalloc(ELEMENTS, dtype_size(kernel->arguments[buffer->argument].dtype));
-    ALWAYS(buffer->argument < kernel->n_arguments && expected_find(expected, buffer->argument));
-    if (!expected_agrees(kernel, buffer, output, 0, &error))
-      check_refusal(&error);
+  for (size_t k = 0; k < expected->n; k++) {
+    const struct expected_values *values = &expected->all[k];
+    ALWAYS(expected_of_config(expected, values->config) == values);
+    for (size_t i = 0; i < values->n; i++) {
+      const struct expected_buffer *buffer = &values->buffers[i];
+      cleanup_free void *output =
+          xcalloc(ELEMENTS, dtype_size(kernel->arguments[buffer->argument].dtype));
+      ALWAYS(buffer->argument < kernel->n_arguments && expected_find(values, buffer->argument));
+      if (!expected_agrees(kernel, buffer, output, 0, &error))
+        check_refusal(&error);
+    }
   }
   return 0;
 }

@@ -298,6 +298,12 @@ def test_configs_are_not_evaluated_for_long(others):
                              "them cheaper, or list fewer configs"]
 
 
+def test_many_configs_have_more_time(cache, tmp_path):
+    program("numerous", cache=cache, to=tmp_path)
+    launch, = folder(tmp_path)["launches"]
+    assert launch["refused"] == [] and len(launch["configs"]) == 416
+
+
 def again(captures, place):
     """What a process that has nothing of the program makes of the functions."""
     own = environment("/nonexistent")

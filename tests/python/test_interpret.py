@@ -31,15 +31,20 @@ class Trial:
         self.buffers, self.blob, self.precisions = buffers, blob, ("ieee",)
         arguments = [{"name": name, "kind": "tensor", "dtype": own[0]} for name, own in buffers.items()]
         arguments += [{"name": name, "kind": type(value).__name__, "value": value} for name, value in scalars.items()]
-        self.launch = types.SimpleNamespace(arguments=arguments, configs=[Config(config, grid, {})])
+        self.launch = types.SimpleNamespace(arguments=arguments, configs=[])
+        self.add(config, grid)
         self.manifest = {"arguments": [{"name": one["name"], "dtype": one.get("dtype", "int64"),
                                         "kind": "buffer" if one["kind"] == "tensor" else "scalar"} for one in arguments]}
         self.case = {"arguments": {**{name: {"elements": n, "fill": fill, "access": "readwrite" if written else "read"}
                                       for name, (_, n, fill, written) in buffers.items()},
                                    **{name: {"value": value} for name, value in scalars.items()}}}
 
+    def add(self, config, grid):
+        self.launch.configs.append(Config(config, grid, {}))
+
     def run(self):
-        return interpret.expected_of(self.document, self.launch, self.manifest, self.case, lambda digest: self.blob, self.precisions)
+        return interpret.expected_of(self.document, self.launch, self.manifest, self.case, lambda digest: self.blob,
+                                     self.precisions, list(self.launch.configs[0].config))
 
     def input(self, name, scale=1):
         """What the agent fills the buffer with, as numbers."""
@@ -60,6 +65,42 @@ class Trial:
             if buffer["argument"] == name:
                 return np.concatenate([np.arange(start, start + n) for start, n in runs]), widened(buffer["dtype"], values)
         raise AssertionError(head)
+
+
+def numbers_of_each(by_element, *blocks):
+    """[(config, indices, values)] of a kernel that draws 1000 random numbers."""
+    grid = lambda block: [-(-1000 // (block if by_element else 4 * block)), 1, 1]  # noqa: E731
+    trial = Trial("drawn", {"y_ptr": ("float32", 1000, "zeros", True)}, grid(blocks[0]),
+                  {"BLOCK": blocks[0], "BY_ELEMENT": by_element}, n=1000)
+    for block in blocks[1:]:
+        trial.add({"BLOCK": block, "BY_ELEMENT": by_element}, grid(block))
+    found = trial.run()
+    assert isinstance(found, interpret.Expected), found
+    head, _, rest = found.blob.partition(b"\n")
+    head, numbers = json.loads(head), []
+    assert head["version"] == (2 if "configs" in head else 1)
+    for one in head.get("configs", [head]):
+        (buffer,) = one["buffers"]
+        runs = np.frombuffer(rest, "<i8", 2 * buffer["runs"]).reshape(-1, 2)
+        values = np.frombuffer(rest[runs.nbytes:], "float32", buffer["values"])
+        rest = rest[runs.nbytes + values.nbytes:]
+        numbers.append((one.get("config"), np.concatenate([np.arange(start, start + n) for start, n in runs]), values))
+    assert not rest
+    return numbers
+
+
+def test_each_config_has_values_where_it_draws_its_own_random_numbers():
+    found = numbers_of_each(False, 64, 128, 32)
+    assert [config for config, _, _ in found] == [{"BLOCK": block, "BY_ELEMENT": False} for block in (64, 128, 32)]
+    assert all(index.size == 1000 and len(set(values.tolist())) > 990 for _, index, values in found)
+    first, second, third = (values for _, _, values in found)
+    assert (first[:64] == second[:64]).all() and (first[64:128] != second[64:128]).all()
+    assert (first[:32] == third[:32]).all() and (first[32:64] != third[32:64]).all()
+
+
+def test_what_is_drawn_for_each_element_is_the_same_with_every_config():
+    ((config, index, _),) = numbers_of_each(True, 64, 128)
+    assert config is None and index.size > 700
 
 
 def widened(dtype, stored):
@@ -169,7 +210,8 @@ def test_reads_outside_of_a_buffer_get_inputs_there(tmp_path, fill, is_exact):
         assert found == "a program reads x_ptr[575], which has 512 elements"
         return
     assert found.around == {"x_ptr": (0, 16384)}
-    kernel = types.SimpleNamespace(function=types.SimpleNamespace(document=trial.document), manifest=trial.manifest)
+    kernel = types.SimpleNamespace(function=types.SimpleNamespace(document=trial.document), manifest=trial.manifest,
+                                   configs=[{}])
     variant = {"key": {"n": 512}, "case": trial.case}
     note, = interpret.add_values(kernel, [(trial.launch, variant)], tmp_path, lambda digest: None, 1)
     assert note.startswith('{"n":512}: it reads outside of x_ptr'), note
@@ -267,7 +309,8 @@ def test_values_that_shrink_as_powers_of_the_inputs_are_stable(larger, smaller, 
 
 def test_the_case_of_a_variant_states_the_scale(tmp_path):
     trials = [delta("float32", 1.0), delta("float32", 1 / 16), delta("float32", 1e6)]
-    kernel = types.SimpleNamespace(function=types.SimpleNamespace(document=trials[0].document), manifest=trials[0].manifest)
+    kernel = types.SimpleNamespace(function=types.SimpleNamespace(document=trials[0].document), manifest=trials[0].manifest,
+                                   configs=[{}])
     variants = [(trial.launch, {"case": trial.case}) for trial in trials]
     interpret.add_values(kernel, variants, tmp_path, lambda digest: None, 2)
     scaled, plain, without = (variant for _, variant in variants)

@@ -26,6 +26,7 @@ static void trial_close(struct trial **opened) {
 #define cleanup_trial __attribute__((cleanup(trial_close)))
 
 static int64_t row_of_output; /* of this test's kernels, as a case states it */
+static const struct expected *expected_values;
 
 /* Loads a config and checks it; borrowed. */
 static const struct loaded_config *trial_check(struct trial *trial, uint64_t config) {
@@ -81,6 +82,7 @@ static struct trial *trial_scaled(const char *source, struct fixture_options opt
   struct problem_setup setup = {.kernel = trial->fixture.kernel,
                                 .key = &trial->fixture.key,
                                 .space = trial->fixture.space,
+                                .expected = expected_values,
                                 .seed = 1,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   cr_assert(device_open("cpu0", &trial->device, &error));
@@ -249,6 +251,43 @@ Test(agreement, partial_sums_of_other_blocks_agree_by_their_sums) {
   cleanup_trial struct trial *without =
       TRIAL(PARTIAL "; } }\n", options, {0, BITWISE}, {1, SAYS("the default config has")});
   cr_expect_not(without->configs[1]->is_summed);
+}
+
+/* Numbers that depend on MODE and nothing else. */
+static float drawn_of(uint64_t mode, uint64_t i) {
+  return (float)(((i + 1000003 * mode) * 0x9e3779b97f4a7c15u) >> 40) * 0x1p-24f;
+}
+
+Test(agreement, random_numbers_are_compared_with_the_interpreters_of_the_config) {
+  enum { CONFIGS = 5, N = 6400, KNOWN = 64 };
+  static float values[CONFIGS][KNOWN];
+  static struct expected_run run = {0, KNOWN};
+  struct expected_buffer buffers[CONFIGS];
+  struct expected_values all[CONFIGS];
+  for (uint64_t mode = 0; mode < CONFIGS; mode++) {
+    for (uint64_t i = 0; i < KNOWN; i++)
+      values[mode][i] = drawn_of(mode, i) + (float)(mode == 2 && i == 7);
+    buffers[mode] = (struct expected_buffer){0, 1, KNOWN, &run, values[mode]};
+    all[mode] =
+        (struct expected_values){json_pack("{s:I}", "MODE", (json_int_t)mode), 1, &buffers[mode]};
+  }
+  struct expected expected = {1, CONFIGS, all};
+  expected_values = &expected;
+  struct fixture_options options = {.n = N,
+                                    .space = "{\"parameters\": {\"MODE\": [0, 1, 2, 3, 4, 5]}}"};
+  cleanup_trial struct trial *trial = TRIAL(
+      "#include <stdint.h>\nvoid f(float *y, const float *x, int64_t n) {\nfor (uint64_t i = "
+      "0; i < (uint64_t)n; i++) { y[i] = (float)(((i + 1000003 * (uint64_t)MODE) * "
+      "0x9e3779b97f4a7c15u) >> 40) * 0x1p-24f; if (MODE == 3 && i >= 64) y[i] = 0; if (MODE "
+      "== 4 && i == 6399) y[i] = 1.0f / 0; } }\n",
+      options, {0, BITWISE}, {1, AGREES}, {2, SAYS("y[7] is ")}, /* as the interpreter has it */
+      {3, SAYS("what is drawn in y has another distribution")}, {4, AGREES},
+      {5, SAYS("the default config has")}); /* without values of its own */
+  cr_expect(trial->configs[1]->is_drawn && !trial->configs[5]->is_drawn);
+  cr_expect_eq(trial->configs[1]->interpreted, AGREEMENT_AGREES);
+  expected_values = NULL;
+  for (size_t i = 0; i < CONFIGS; i++)
+    json_decref(all[i].config);
 }
 
 /* A default that differs from itself: its first element alternates by 0.5. */

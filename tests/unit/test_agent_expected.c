@@ -122,6 +122,7 @@ struct trial {
   struct device *device;
   struct problem *problem;
   struct expected expected;
+  struct expected_values values_of_all;
   struct expected_buffer buffer;
   struct expected_run run;
   float values[16];
@@ -138,7 +139,8 @@ static void trial_open(struct trial *trial, float twentieth) {
   trial->run = (struct expected_run){16, 16};
   trial->buffer = (struct expected_buffer){
       .n_runs = 1, .n_values = 16, .runs = &trial->run, .values = trial->values};
-  trial->expected = (struct expected){.seed = 99, .n = 1, .buffers = &trial->buffer};
+  trial->values_of_all = (struct expected_values){.n = 1, .buffers = &trial->buffer};
+  trial->expected = (struct expected){.seed = 99, .n = 1, .all = &trial->values_of_all};
   struct problem_setup setup = {.device = trial->device,
                                 .kernel = trial->fixture.kernel,
                                 .key = &trial->fixture.key,

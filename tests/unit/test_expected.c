@@ -36,6 +36,10 @@ static struct kernel *kernel_new(void) {
   "{\"version\": 1, \"seed\": 5, \"grid\": [2, 1, 1], \"programs\": [[0, 0, 0], [1, 0, 0]], "      \
   "\"buffers\": [" buffers "]}"
 #define Y "{\"argument\": \"y\", \"dtype\": \"bfloat16\", \"runs\": 2, \"values\": 3}"
+#define HEADS(version, configs)                                                                    \
+  "{\"version\": " version ", \"seed\": 5, \"grid\": [2, 1, 1], \"programs\": [[0, 0, 0]], "       \
+  "\"configs\": [" configs "]}"
+#define CONFIG(block, buffers) "{\"config\": {\"B\": " block "}, \"buffers\": [" buffers "]}"
 static const int64_t runs[] = {4, 2, 63, 1};
 static const uint16_t values[] = {0x3f80, 0x4000, 0x4040};
 
@@ -73,11 +77,33 @@ Test(expected, is_read) {
   struct error error;
   cr_assert(expected_parse(blob.bytes, blob.size, kernel, &expected, &error), "%s", error.message);
   cr_expect_eq(expected->seed, 5);
-  const struct expected_buffer *buffer = expected_find(expected, 3);
-  cr_assert(buffer && !expected_find(expected, 0));
+  const struct expected_values *of_all = expected_of_config(expected, NULL);
+  cr_assert(of_all);
+  const struct expected_buffer *buffer = expected_find(of_all, 3);
+  cr_assert(buffer && !expected_find(of_all, 0));
   cr_expect_eq(buffer->n_runs, 2);
   cr_expect_eq(buffer->runs[1].start, 63);
   cr_expect_eq(memcmp(buffer->values, values, sizeof values), 0);
+}
+
+Test(expected, configs_of_kernels_that_draw_have_their_own) {
+  cleanup_kernel struct kernel *kernel = kernel_new();
+  struct blob blob = blob_of(HEADS("2", CONFIG("1", Y) ", " CONFIG("2", Y)), runs);
+  cleanup_expected struct expected *expected = NULL;
+  struct error error;
+  append(&blob, runs, sizeof runs);
+  append(&blob, (const uint16_t[]){1, 2, 3}, sizeof values);
+  cr_assert(expected_parse(blob.bytes, blob.size, kernel, &expected, &error), "%s", error.message);
+  for (json_int_t block = 1; block <= 3; block++) {
+    cleanup_json json_t *config = json_pack("{s:I}", "B", block);
+    const struct expected_values *own = expected_of_config(expected, config);
+    if (block == 3) {
+      cr_expect_null(own);
+      continue;
+    }
+    cr_assert(own && expected_find(own, 3));
+    cr_expect_eq(*(const uint16_t *)expected_find(own, 3)->values, block == 1 ? 0x3f80 : 1);
+  }
 }
 
 Test(expected, runs_rise_within_the_buffer_and_have_all_values) {
@@ -96,7 +122,10 @@ Test(expected, what_is_wrong_with_the_head_is_refused) {
     const char *head, *words;
   } wrong[] = {
       {"{", "expected values: "},
-      {"{\"version\": 2}", "expected values: "},
+      {"{\"version\": 3}", "expected values: "},
+      {HEADS("1", CONFIG("1", Y)), "version 1 has"},
+      {HEADS("2", ""), "version 1 has"},
+      {HEADS("2", CONFIG("1", Y) ", " CONFIG("1", Y)), "config 1 occurs twice"},
       {HEAD("{\"argument\": \"z\", \"dtype\": \"bfloat16\", \"runs\": 2, \"values\": 3}"),
        "\"z\": it is no buffer that the case writes"},
       {HEAD("{\"argument\": \"x\", \"dtype\": \"float32\", \"runs\": 2, \"values\": 3}"),
@@ -108,7 +137,7 @@ Test(expected, what_is_wrong_with_the_head_is_refused) {
       {HEAD("{\"argument\": \"y\", \"dtype\": \"bfloat16\", \"runs\": 9, \"values\": 3}"),
        "it ends before its last value"},
       {HEAD(Y ", " Y), "it ends before its last value"},
-      {HEAD(""), "bytes follow its last value"},
+      {HEAD(""), "version 1 has"},
       {"{\"version\": 1, \"seed\": 5, \"grid\": [2, 1, 1], \"programs\": [[2, 0, 0]], "
        "\"buffers\": []}",
        "it must name 1 to 64 programs of the grid"},

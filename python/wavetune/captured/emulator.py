@@ -98,6 +98,7 @@ class Emulator:
         self.interpreter, self.tl, self.memory = interpreter, tl, memory
         self.builder, self.np_dtype = interpreter.interpreter_builder, interpreter._get_np_dtype
         self.work, self.work_max = 0, work_max
+        self.has_drawn = False  # as far as is known: Philox and the like multiply for the upper half
         object.__setattr__(self.builder.options, "allowed_dot_input_precisions", tuple(precisions))  # they are frozen
         self._rewritten: dict[Any, Any] = {}
         self._types()
@@ -177,6 +178,10 @@ class Emulator:
             return handle((product.astype(d.data.dtype) if d.data.dtype.kind in "iu" else product) + d.data, d.dtype.scalar) \
                 if d.data.dtype != np.float16 else handle((product + d.data).astype(np.float16), d.dtype.scalar)
 
+        def upper_half(builder: Any, a: Any, b: Any) -> Any:
+            self.has_drawn = True
+            return multiply(builder, a, b)
+
         def refuse(what: str) -> Callable[..., Any]:
             def refused(*_: Any, **__: Any) -> Any:
                 raise NotInterpreted(what)
@@ -192,9 +197,10 @@ class Emulator:
 
         atomics = refuse("it uses atomic operations, whose result depends on all programs")
         own = self.interpreter.InterpreterBuilder
+        multiply = own.create_umulhi
         for name, function in {
                 "create_masked_load": load, "create_masked_store": store, "cast_impl": cast, "create_fp_to_fp": convert,
-                "create_bitcast": bitcast, "create_int_to_ptr": bitcast, "create_ptr_to_int": bitcast, "create_dot": dot,
+                "create_bitcast": bitcast, "create_umulhi": upper_half, "create_int_to_ptr": bitcast, "create_ptr_to_int": bitcast, "create_dot": dot,
                 "create_fabs": lambda builder, one: handle(np.abs(one.data), one.dtype.scalar),
                 "create_extern_elementwise": extern, "create_atomic_cas": atomics, "create_atomic_rmw": atomics,
                 "create_dot_scaled": refuse("a program multiplies with block scales"),

@@ -6,6 +6,10 @@ program's first config. It takes a process of its own, since Triton asks for TRI
     python3 -m wavetune.captured.interpret < REQUEST > ANSWER       a line of JSON {"scale", "around"}, then the blob; with the
                                                                     status 3: a sentence, why there are no values
 
+A kernel that draws random numbers by block (FlagGems' randn) has other outputs with another config: there, the other configs are
+executed, too, and each has values of its own. That it does so is seen: it multiplies for the upper half of products, as Philox
+does, and the first and another config differ in more than DRAWN_SHARE of the elements that both wrote.
+
 The same request gives the same values; how many programs are executed depends on their work, never on the time they take.
 """
 
@@ -34,6 +38,9 @@ WORK_MAX = 100_000
 TIMEOUT_S = 120.0
 SIZE_MAX = 1 << 20
 WIDENED_MAX = 4
+DRAWN_SHARE = 0.01
+CONFIGS_MAX = 256
+OTHERS_WORK_MAX = 4 * WORK_MAX  # of the other configs together
 _REFUSED = 3
 
 
@@ -48,19 +55,20 @@ class Expected:
 
 
 def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str, Any], case: Mapping[str, Any],
-                blob: Callable[[str], str | None], precisions: Sequence[str] = ("ieee",)) -> Expected | str:
+                blob: Callable[[str], str | None], precisions: Sequence[str] = ("ieee",),
+                names: Sequence[str] = ()) -> Expected | str:
     """The values of a variant, or a sentence why there are none. `blob`: the path of a digest's bytes, where they are here.
-    `precisions`: that dots may have on the target."""
-    first = launch.configs[0]
+    `precisions`: that dots may have on the target. `names`: of the space's parameters."""
     fills = [argument.get("fill") for argument in case["arguments"].values()]
     digests = {fill["blob"] for fill in fills if isinstance(fill, dict) and "blob" in fill}
     places = {digest: blob(digest) for digest in digests}
     lost = [digest for digest, place in places.items() if place is None]
     if lost:
         return f"the contents {lost[0]}, which a program reads, are not on this builder"
-    request = {"function": function, "arguments": list(launch.arguments), "config": dict(first.config),
-               "constexprs": dict(first.constexprs), "grid": list(first.grid), "manifest": list(manifest["arguments"]),
-               "case": case, "fills": dict(first.fills), "block_shapes": dict(first.block_shapes), "blobs": places, "precisions": list(precisions)}
+    configs = [{"config": dict(one.config), "constexprs": dict(one.constexprs), "grid": list(one.grid), "fills": dict(one.fills),
+                "block_shapes": dict(one.block_shapes)} for one in launch.configs]
+    request = {"function": function, "arguments": list(launch.arguments), "configs": configs, "names": list(names),
+               "manifest": list(manifest["arguments"]), "case": case, "blobs": places, "precisions": list(precisions)}
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(
         [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
         **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
@@ -99,7 +107,7 @@ def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects:
             variant["not_interpreted"] = found or reason or "the interpreter gave no answer"
 
     run_tasks([{} for _ in variants], lambda number: expected_of(kernel.function.document, variants[number][0], kernel.manifest,
-                                                                 variants[number][1]["case"], blob, precisions),
+                                                                 variants[number][1]["case"], blob, precisions, kernel.configs[0]),
               processes, 2 * TIMEOUT_S, done)
     return [f"{canonical(variants[number][1]['key'])}: {note}" for number, note in sorted(notes.items())]
 
@@ -146,7 +154,6 @@ class _Run:
     def __init__(self, request: Mapping[str, Any]):
         from .emulator import Emulator
         from .memory import Memory
-        self.grid = tuple(request["grid"])
         fills = [own.get("fill") for own in request["case"]["arguments"].values()]
         self.memory = Memory([], not any(isinstance(fill, dict) and set(fill) & {"integers", "sorted", "permutation"} for fill in fills))
         self.emulator = Emulator(self.memory, WORK_MAX, request["precisions"])
@@ -155,9 +162,7 @@ class _Run:
     def fill(self, request: Mapping[str, Any], case: Mapping[str, Any]) -> None:
         import numpy as np
 
-        from ..runtime.values import decode
-        from .fills import element_of
-        from .inputs import STORED, Contents
+        from .inputs import Contents
         from .memory import Buffer
         self.case, self.buffers = case, {}
         buffers: list[Buffer] = []
@@ -170,17 +175,29 @@ class _Run:
                                 lambda digest: Path(request["blobs"][digest]).read_bytes(), before=before, after=after)
             self.buffers[stated["name"]] = len(buffers)
             buffers.append(Buffer(stated["name"], contents, own["access"] == "readwrite"))
-        for name, value in request["fills"].items():
-            own, contents = case[name], buffers[self.buffers[case[name].get("alias", name)]].contents
-            element = np.frombuffer(element_of(contents.dtype, decode(value)), STORED[contents.dtype])[0]
-            contents.filled.append((own.get("before", 0), own.get("before", 0) + own["elements"], element))
         self.memory.buffers = buffers
 
-    def arguments(self, request: Mapping[str, Any], fn: Any, folder: Path) -> dict[str, Any]:
+    def _apply_fills(self, fills: Mapping[str, Any]) -> None:
+        """What the config's hook fills before its launch."""
+        import numpy as np
+
+        from ..runtime.values import decode
+        from .fills import element_of
+        from .inputs import STORED
+        for buffer in self.memory.buffers:
+            buffer.contents.filled.clear()
+        for name, value in fills.items():
+            own = self.case[name]
+            contents = self.memory.buffers[self.buffers[own.get("alias", name)]].contents
+            element = np.frombuffer(element_of(contents.dtype, decode(value)), STORED[contents.dtype])[0]
+            contents.filled.append((own.get("before", 0), own.get("before", 0) + own["elements"], element))
+
+    def arguments(self, request: Mapping[str, Any], config: Mapping[str, Any], fn: Any, folder: Path) -> dict[str, Any]:
         from triton.runtime.jit import JITFunction
 
         from ..runtime.values import decode
         from .module import make_again
+        self._apply_fills(config["fills"])
         jit = JITFunction(fn)
         constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
         given = {parameter.name: parameter.default for parameter in jit.params if parameter.has_default}
@@ -193,15 +210,15 @@ class _Run:
                 owner = self.case[name].get("alias", name)
                 given[name] = self.emulator.descriptor(
                     argument, self.emulator.pointer(self.buffers[owner], argument["base"]["dtype"], self.case[name].get("before", 0)),
-                    request["block_shapes"].get(name, argument["block_shape"]))
+                    config["block_shapes"].get(name, argument["block_shape"]))
             elif kind == "function":
                 given[name] = make_again(argument["document"], Path(tempfile.mkdtemp(dir=folder)))
             elif kind != "none":
                 given[name] = decode({"dtype": argument["value"]} if kind == "dtype" else argument["value"])
             else:
                 given[name] = None
-        given.update({name: decode(value) for name, value in request["constexprs"].items()})
-        given.update(request["config"])
+        given.update({name: decode(value) for name, value in config["constexprs"].items()})
+        given.update(config["config"])
         own = {name: value for name, value in given.items() if name in jit.arg_names}
         return {name: getattr(value, "value", value) if type(value).__name__ == "constexpr" else
                 value if name in constexprs else self.emulator.argument(value) for name, value in own.items()}
@@ -211,7 +228,20 @@ class _Run:
         return all(is_moderate(buffer.contents.widened(values)) for buffer, (_, _, values) in zip(self.memory.buffers, taken)
                    if buffer.contents.is_float)
 
-    def execute(self, fn: Any, arguments: dict[str, Any], scale: float, is_trial: bool
+    def draws_others(self, first: Mapping[str, tuple[Any, Any]], second: Mapping[str, tuple[Any, Any]]) -> bool:
+        """Whether two configs wrote other values to the same elements, by more than rounding."""
+        import numpy as np
+        for name, (index, values) in first.items():
+            others, found = second.get(name, (index[:0], values[:0]))
+            _, here, there = np.intersect1d(index, others, assume_unique=True, return_indices=True)
+            widened = self.memory.buffers[self.buffers[name]].contents.widened
+            a, b = (np.nan_to_num(widened(one)) for one in (values[here], found[there]))
+            far = np.abs(a - b) > 0.05 * (np.abs(a) + np.sqrt(np.mean(a * a)) if a.size else 0)
+            if far.sum() > DRAWN_SHARE * far.size:
+                return True
+        return False
+
+    def execute(self, fn: Any, arguments: dict[str, Any], grid: Sequence[int], scale: float, is_trial: bool
                 ) -> tuple[list[Any], dict[str, tuple[Any, Any]], bool]:
         """(programs, what they wrote by buffer, whether it is moderate), with normal deviates of that scale. A program that
         does not write is not counted. A trial ends with the first whose values are not moderate."""
@@ -225,11 +255,11 @@ class _Run:
         done: list[Any] = []
         found: list[list[tuple[Any, Any, Any]]] = []
         is_good = True
-        for program in itertools.islice(programs(self.grid), TRIED_MAX):  # type: ignore[arg-type]
+        for program in itertools.islice(programs(tuple(grid)), TRIED_MAX):  # type: ignore[arg-type]
             try:
-                self.emulator.run(fn, arguments, self.grid, program)  # type: ignore[arg-type]
+                self.emulator.run(fn, arguments, tuple(grid), program)  # type: ignore[arg-type]
             except NotInterpreted:
-                if done and self.emulator.work > WORK_MAX:  # those before it suffice
+                if done and self.emulator.work > self.emulator.work_max:  # those before it suffice
                     break
                 raise
             taken = [buffer.take() for buffer in self.memory.buffers]
@@ -263,25 +293,42 @@ class _Run:
         return done, written, is_good
 
 
+def _others(run: _Run, request: Mapping[str, Any], fn: Any, folder: Path, scale: float,
+            first: Mapping[str, tuple[Any, Any]]) -> list[tuple[Mapping[str, Any], dict[str, tuple[Any, Any]]]]:
+    """The other configs with what they write, where one of them draws other numbers than the first; else none. Configs that
+    cannot be executed are left out."""
+    others = request["configs"][1:CONFIGS_MAX]
+    run.emulator.work_max = min(WORK_MAX, OTHERS_WORK_MAX // max(len(others), 1))
+    found = []
+    for config in others:
+        try:
+            arguments = run.arguments(request, config, fn, folder)
+            found.append((config, run.execute(fn, arguments, config["grid"], scale, False)[1]))
+        except Exception:  # whatever a config ends with: it has no values
+            continue
+    return found if any(run.draws_others(first, written) for _, written in found) else []
+
+
 def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
     run = _Run(request)
     from .memory import NotInterpreted
     from .module import make_again
     from .scaling import find_scale
     function = make_again(request["function"], folder)
+    own = request["configs"][0]
     around: dict[str, tuple[int, int]] = {}
 
     def execute(scale: float, is_trial: bool) -> tuple[Any, dict[str, tuple[Any, Any]], bool]:
         for _ in range(WIDENED_MAX):
-            arguments = run.arguments(request, function.fn, folder)
-            done, written, is_good = run.execute(function.fn, arguments, scale, is_trial)
+            arguments = run.arguments(request, own, function.fn, folder)
+            done, written, is_good = run.execute(function.fn, arguments, own["grid"], scale, is_trial)
             outside = run.memory.outside()
             if not outside:
                 break
             for name, more in outside.items():
-                own = padded(more, run.memory.buffers[run.buffers[name]].contents.itemsize)
+                sizes = padded(more, run.memory.buffers[run.buffers[name]].contents.itemsize)
                 before, after = around.get(name, (0, 0))
-                around[name] = before + own[0], after + own[1]
+                around[name] = before + sizes[0], after + sizes[1]
             run.fill(request, widen(request["case"]["arguments"], around))
         else:
             raise NotInterpreted(f"a program reads outside of {', '.join(sorted(around))}")
@@ -291,16 +338,21 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
         return (done, written), floats, is_good
 
     scale, (done, written) = find_scale(execute)
-    contents = {buffer.name: buffer.contents for buffer in run.memory.buffers}
-    head, parts = [], []
-    size = (SIZE_MAX - (1 << 14)) // len(written)
-    for name in sorted(written):
-        runs, _, values = _thinned(*written[name], size)
-        head.append({"argument": name, "dtype": contents[name].dtype, "runs": len(runs), "values": values.size})
-        parts += [runs.tobytes(), values.tobytes()]
-    first = canonical({"version": 1, "seed": SEED, "grid": list(run.grid), "programs": done, "buffers": head})
-    stated = canonical({"scale": scale, "around": around})
-    return f"{stated}\n{first}\n".encode() + b"".join(parts)
+    head: dict[str, Any] = {"version": 1, "seed": SEED, "grid": own["grid"], "programs": done}
+    others = _others(run, request, function.fn, folder, scale, written) if run.emulator.has_drawn else []
+    stated, parts = [], []
+    for config, values in [(own, written), *others]:
+        names = sorted(values)
+        size = (SIZE_MAX - (1 << 14)) // (1 + len(others)) // len(names) - (1 << 9) * bool(others)
+        stated.append({"config": {name: config["config"].get(name) for name in request["names"]}, "buffers": []})
+        for name in names:
+            runs, _, own_values = _thinned(*values[name], size)
+            stated[-1]["buffers"].append({"argument": name, "dtype": run.memory.buffers[run.buffers[name]].contents.dtype,
+                                          "runs": len(runs), "values": own_values.size})
+            parts += [runs.tobytes(), own_values.tobytes()]
+    head.update({"version": 2, "configs": stated} if others else {"buffers": stated[0]["buffers"]})
+    terms = canonical({"scale": scale, "around": around})
+    return f"{terms}\n{canonical(head)}\n".encode() + b"".join(parts)
 
 
 def _reason(error: BaseException) -> str:

@@ -2,8 +2,8 @@
 config what heuristics gave, what hooks do (effects.py) and the grid.
 
 Hooks, heuristics and the grid are called as Triton calls them, once for each config, and together for at most CONFIGS_S of the
-thread's own time and HOOK_S more for each hook, or ten times as long where they wait for something (a device, another thread).
-What makes the launch impossible to build elsewhere is a sentence in `refused`, with what would help.
+thread's own time, with many configs CONFIG_S for each, or WAITING times as long where they wait for something (a device, another
+thread). What makes the launch impossible to build elsewhere is a sentence in `refused`, with what would help.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .effects import Effects, is_descriptor
 from .texts import Uncapturable, function_document
 from .values import dtype_name, encode, is_triton
 
-CONFIGS_S, HOOK_S = 0.005, 0.0002
+CONFIGS_S, CONFIG_S, WAITING = 0.005, 0.0002, 10
 ALIGNMENT_MAX = 256
 RANGE_BYTES = 2**31 - 1  # what AMD's back end reaches with 32-bit offsets (HIPBackend.is_within_2gb)
 SENTENCES_MAX = 20
@@ -258,12 +258,12 @@ def configs_of(launch: Launch, tuner: Any, jit: Any, positional: Mapping[str, An
     effects = Effects(tuner, jit, {**positional, **keywords}, configs, launch.refuse)
     found: list[dict[str, Any]] = []
     done: dict[str, Any] = {}  # what hooks do, by config
-    limit = CONFIGS_S + HOOK_S * len(configs) * effects.has_hooks
-    end, waiting_end = time.thread_time() + limit, time.perf_counter() + 10 * limit
+    most_s = max(CONFIGS_S, CONFIG_S * len(configs)) + CONFIG_S * len(configs) * effects.has_hooks
+    end, waiting_end = time.thread_time() + most_s, time.perf_counter() + WAITING * most_s
     for config in configs:
         if found and (time.thread_time() > end or time.perf_counter() > waiting_end):
             launch.refuse(f"not all configs: its hooks, heuristics and grid were evaluated for {len(found)} of {len(configs)} "
-                          f"configs in {limit * 1000:g} ms: make them cheaper, or list fewer configs")
+                          f"configs in {most_s * 1000:g} ms: make them cheaper, or list fewer configs")
             break
         one = _config(launch, wrapped, effects, jit, positional, keywords, config)
         if one is not None:

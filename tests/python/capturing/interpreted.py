@@ -138,3 +138,19 @@ def wrong(x_ptr, y_ptr, z_ptr, n, MODE: tl.constexpr, BLOCK: tl.constexpr):
         tl.store(y_ptr + at, total)
     elif MODE == "libdevice":
         tl.store(y_ptr + at, libdevice.j0(tl.load(x_ptr + at)))
+
+
+@triton.jit
+def drawn(y_ptr, n, BY_ELEMENT: tl.constexpr, BLOCK: tl.constexpr):
+    """Random numbers: four of a draw, a block apart from each other, or one for each element."""
+    if BY_ELEMENT:
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(y_ptr + at, tl.rand(7, at), mask=at < n)
+    else:
+        own = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        at = tl.program_id(0) * BLOCK * 4 + tl.arange(0, BLOCK)
+        a, b, c, d = tl.rand4x(7, own)
+        tl.store(y_ptr + at, a, mask=at < n)
+        tl.store(y_ptr + at + BLOCK, b, mask=at + BLOCK < n)
+        tl.store(y_ptr + at + 2 * BLOCK, c, mask=at + 2 * BLOCK < n)
+        tl.store(y_ptr + at + 3 * BLOCK, d, mask=at + 3 * BLOCK < n)

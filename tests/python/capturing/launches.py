@@ -222,6 +222,19 @@ def slow():
     run(kernels.calling_kernel, Tensor("float32", 64), 80, None, grid=grid)
 
 
+def numerous():
+    """416 configs, as torchao's products have, and a grid that takes 30 µs of the thread's time for each."""
+    def grid(meta):
+        until = time.thread_time() + 3e-5
+        while time.thread_time() < until:
+            pass
+        return (1,)
+
+    from package import kernels
+    configs = [triton.Config({"BLOCK": 64}, num_warps=warps, num_stages=stages) for stages in range(1, 105) for warps in (1, 2, 4, 8)]
+    run(triton.autotune(configs, ["n"])(kernels.plain_kernel), Tensor("float32", 64), 64, 2, grid=grid)
+
+
 def odd_arguments():
     from package import helpers, kernels
     try:

@@ -279,7 +279,7 @@ def test_code_that_takes_other_arguments_than_its_object_states_is_not_used(tmp_
     done = tuned(tmp_path, kernel, build)
     assert json.loads(done.stdout)["outcomes"] == {"correct": 1, "compile": 2}, done
     checked = wavetune(None, "kernel", "check", build, "--kernel", kernel, check=False)
-    words = 'argument "number 2" takes 8 bytes in its code and 4 by the signature'
+    words = 'argument "/arguments/2" takes 8 bytes in its code and 4 by the signature'
     assert words in checked.stdout, checked
 
 

@@ -218,7 +218,8 @@ static bool stated_agree(const struct launch_arguments *arguments, const json_t 
   for (size_t i = 0; i < arguments->n; i++) {
     const struct launch_argument *argument = &arguments->all[i];
     const char *type = stated_type(argument, signature);
-    cleanup_free char *name = argument->name ? xstrdup(argument->name) : xasprintf("number %zu", i);
+    cleanup_free char *name =
+        argument->name ? xstrdup(argument->name) : xasprintf("/arguments/%zu", i);
     if (!type)
       return error_set(error, "argument \"%s\" is passed and is not in the signature", name);
     const struct code_argument *taken = argument_next(code, at);

@@ -220,7 +220,7 @@ Test(launch_arguments, code_must_take_what_an_object_states) {
       {"[\"n\", " CODE_MAP ", {\"i32\": 8}, \"q\"]", NULL},
       {"[\"n\", " CODE_MAP ", {\"i32\": 8}]", "takes 5 arguments, the object's and scratch are 4"},
       {"[\"n\", " CODE_MAP ", {\"i64\": 8}, {\"i64\": 16}]",
-       "argument \"number 2\" takes 4 bytes in its code and 8"},
+       "argument \"/arguments/2\" takes 4 bytes in its code and 8"},
       {"[\"n\", \"q\", {\"i32\": 8}, {\"i64\": 16}]",
        "argument \"q\" takes 128 bytes in its code and 8"},
       {"[\"n\", " CODE_MAP ", {\"i32\": 8}, \"z\"]",
@@ -245,8 +245,9 @@ Test(launch_arguments, a_tensor_map_that_is_not_the_next_parameter_is_found) {
   cr_expect_not(code_agrees(SIGNATURE_OF("i64"),
                             "[\"n\", " CODE_MAP ", {\"i32\": 8}, {\"i64\": 16}]", beyond,
                             ARRAY_LENGTH(beyond), &error));
-  cr_expect(strstr(error.message, "argument \"number 1\" is at byte 112 of its code's arguments"),
-            "%s", error.message);
+  cr_expect(
+      strstr(error.message, "argument \"/arguments/1\" is at byte 112 of its code's arguments"),
+      "%s", error.message);
 }
 
 /* Of a tensor map a signature does not state what it is encoded from. */

@@ -11,6 +11,7 @@ import triton
 from conftest import KERNELS, ROOT
 
 from wavetune.runtime.closure import closure
+from wavetune.runtime.texts import function_document
 
 HEAD = "import triton\nimport triton.language as tl\n"
 HELPER = "@triton.jit\ndef scale(x):\n    return x * 2\n"
@@ -29,8 +30,9 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def load(tmp_path):
-    """Imports a text as a module of its own; returns its closure, or that of another name."""
-    def importing(text, name="kernel", folder=tmp_path, **members):
+    """Imports a text as a module of its own; returns its closure, or that of another name. `of` gets the constants of its
+    document."""
+    def importing(text, name="kernel", folder=tmp_path, of=None, **members):
         folder.mkdir(exist_ok=True)
         module_name = f"closure_{next(_numbers)}"
         path = folder / f"{module_name}.py"
@@ -40,7 +42,11 @@ def load(tmp_path):
         sys.modules[module_name] = module
         vars(module).update(members)
         spec.loader.exec_module(module)
-        return closure(getattr(module, name))
+        jit = getattr(module, name)
+        if of is not None:
+            document = function_document(jit, closure(jit), None, [], None)
+            of += [(one["name"], one["value"]) for one in document["globals"] if "value" in one]
+        return closure(jit)
 
     return importing
 
@@ -101,6 +107,16 @@ def test_constants_and_functions_of_modules_are_followed(load, tmp_path, monkeyp
     assert with_module("# moved\n" + ops.replace("OTHER = 1", "OTHER = 2")) == own
     assert with_module(ops.replace("(8)", "(9)")) != own
     assert with_module(ops.replace("x * 2", "x * 3")) != own
+
+
+def test_members_that_are_none_are_constants(load, tmp_path, monkeypatch):
+    """torch.version.hip is one: without it the function could not be made again."""
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    (tmp_path / "closure_none.py").write_text("OTHER = 1\nNONE = None\n")
+    load(HEAD + "import closure_none\n@triton.jit\ndef kernel(x):\n    if tl.constexpr(closure_none.NONE is not None):\n"
+         "        tl.store(x, closure_none.NEVER)\n", of=found)
+    assert ("closure_none.NONE", None) in found and "closure_none.NEVER" not in dict(found)
 
 
 def test_functions_that_call_each_other_have_closures(load):

@@ -22,6 +22,7 @@ import types
 from typing import Any, Iterator, NamedTuple
 
 FUNCTIONS_MAX = 1000
+_ABSENT = object()
 _DEF = re.compile(r"^(async\s+)?def\s+\w+\s*\(", re.MULTILINE)
 
 
@@ -123,8 +124,8 @@ def reads_of(function: types.FunctionType, text: str, of_signature: bool = False
             continue  # a builtin, or a name that does not exist
         values = [value]
         for attribute in chain[1:]:
-            member = _member(values[-1], attribute) if not is_of_triton(values[-1]) else None
-            if member is None:
+            member = _member(values[-1], attribute) if not is_of_triton(values[-1]) else _ABSENT
+            if member is _ABSENT:
                 break
             values.append(member)
         yield Read(chain, values, is_free)
@@ -138,12 +139,12 @@ def defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _member(value: Any, name: str) -> Any:
-    """An attribute of a module or class, without running code for it."""
+    """An attribute of a module or class, without running code for it; also None, which torch.version.hip is."""
     if isinstance(value, types.ModuleType):
-        return vars(value).get(name)
+        return vars(value).get(name, _ABSENT)
     if isinstance(value, type):
-        return inspect.getattr_static(value, name, None)
-    return None
+        return inspect.getattr_static(value, name, _ABSENT)
+    return _ABSENT
 
 
 def _chains(tree: ast.AST, of_signature: bool) -> set[tuple[str, ...]]:

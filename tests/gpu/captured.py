@@ -18,6 +18,7 @@ from pathlib import Path
 
 import triton
 from triton.compiler import ASTSource
+from wavetune.captured.documents import Config
 from wavetune.captured.interpret import expected_of
 from wavetune.runtime.closure import closure
 from wavetune.runtime.texts import function_document
@@ -40,8 +41,7 @@ def expected(jit, case, config, grid, objects, scale):
                  {"name": one["name"], "kind": type(case[one["name"]]["value"]).__name__, "value": case[one["name"]]["value"]}
                  for one in manifest["arguments"]]
     arguments = [{**one, "value": scale} if one["name"] == "scale" else one for one in arguments]
-    first = types.SimpleNamespace(config=config, constexprs={}, grid=grid)
-    launch = types.SimpleNamespace(arguments=arguments, configs=[first])
+    launch = types.SimpleNamespace(arguments=arguments, configs=[Config(config, grid, {})])
     found = expected_of(function_document(jit, closure(jit), None, [], None), launch, manifest, {"arguments": case},
                         lambda digest: str(objects / digest.removeprefix("sha256:")))
     assert not isinstance(found, str) and found.scale == 1, found

@@ -88,7 +88,7 @@ static bool object_check(const struct reviewing *reviewing, const json_t *varian
                          const json_t *object, const struct code_object *code,
                          struct code_resources *ret_resources, double *ret_waves,
                          struct error *error) {
-  struct build_launch launch;
+  cleanup_build_launch struct build_launch launch = {0};
   const struct code_kernel *kernel;
   if (!build_launch_read(object, reviewing->warp_size, &launch, error) ||
       !code_object_kernel(code, launch.name, &kernel, error))

@@ -1,8 +1,6 @@
 /* Launch specifications as JSON. */
 #include "agent/compile/launch_spec.h"
 
-#include "common/kernel/kernel.h"
-
 /* Larger numbers make the message invalid; smaller ones that a target cannot run give an outcome.
  */
 #define THREADS_MAX (1 << 20)
@@ -17,8 +15,10 @@ static const struct field_custom resources = {.read = resources_read, .write = r
 
 static const struct field fields[] = {
     RECORD_FIELD(TEXT, struct launch_spec, entry, FIELD_OMITTED, .most = INT32_MAX),
-    {"arguments", FIELD_TEXTS, offsetof(struct launch_spec, n_arguments), FIELD_OMITTED,
-     .most = KERNEL_ARGUMENTS_MAX},
+    RECORD_FIELD(CUSTOM, struct launch_spec, arguments, FIELD_OMITTED | FIELD_ARRAY,
+                 .most = LAUNCH_ARGUMENTS_MAX, .custom = &launch_arguments_custom),
+    RECORD_FIELD(CUSTOM, struct launch_spec, fills, FIELD_OMITTED | FIELD_ARRAY,
+                 .most = LAUNCH_FILLS_MAX, .custom = &launch_fills_custom),
     {"scratch", FIELD_INTEGER, offsetof(struct launch_spec, n_scratch), .least = 0,
      .most = LAUNCH_SCRATCH_MAX},
     RECORD_FIELD(INTEGER, struct launch_spec, threads, .least = 0, .most = THREADS_MAX),
@@ -45,6 +45,14 @@ bool launch_spec_from_json(const json_t *json, struct launch_spec *ret, struct e
     return true;
   launch_spec_release(ret);
   return false;
+}
+
+struct launch_spec launch_spec_copy(const struct launch_spec *spec) {
+  cleanup_json json_t *json = launch_spec_to_json(spec);
+  struct launch_spec copy;
+  struct error error;
+  ALWAYS(launch_spec_from_json(json, &copy, &error));
+  return copy;
 }
 
 void launch_spec_release(struct launch_spec *spec) {

@@ -283,14 +283,18 @@ static bool cpu_copy(struct device *device, void *to, const void *from, size_t s
   return true;
 }
 
-static bool cpu_fill(struct device *device, void *to, uint32_t word, size_t size,
-                     struct error *error) {
-  (void)device, (void)error;
+static void words_fill(void *to, uint32_t word, size_t size) {
   uint32_t *words = to;
   size_t count = size / sizeof word;
   for (size_t i = 0; i < count; i++)
     words[i] = word;
   memcpy(words + count, &word, size % sizeof word);
+}
+
+static bool cpu_fill(struct device *device, void *to, uint32_t word, size_t size,
+                     struct error *error) {
+  (void)device, (void)error;
+  words_fill(to, word, size);
   return true;
 }
 
@@ -331,10 +335,16 @@ static void cpu_module_unload(struct device *device, struct device_module *modul
   free(module);
 }
 
+static void call(const struct device_launch *launch) {
+  for (size_t i = 0; i < launch->n_fills; i++)
+    words_fill(*launch->fills[i].pointer, launch->fills[i].word, launch->fills[i].size);
+  launch->module->launch(launch->arguments);
+}
+
 static bool cpu_launch(struct device *device, const struct device_launch *launch,
                        struct error *error) {
   (void)device, (void)error;
-  launch->module->launch(launch->arguments);
+  call(launch);
   return true;
 }
 
@@ -381,8 +391,6 @@ static bool cpu_time(struct device *base, struct device_timing *timings, size_t 
         bytes[i]++;
     }
 
-    void (*call)(void **) = timing->launch.module->launch;
-    void **arguments = timing->launch.arguments;
     bool restores = rotation_restores(rotation);
     double us = 0;
     int64_t start = clock_raw_ns();
@@ -390,7 +398,7 @@ static bool cpu_time(struct device *base, struct device_timing *timings, size_t 
       rotation_step(rotation);
       if (restores)
         start = clock_raw_ns();
-      call(arguments);
+      call(&timing->launch);
       if (!restores)
         continue;
       us += interval_us(device, start);

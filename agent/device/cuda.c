@@ -17,6 +17,8 @@
 #define CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION 4
 #define CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE 5
 #define CU_CLUSTER_SCHEDULING_POLICY_SPREAD 1
+#define CU_TENSOR_MAP_INTERLEAVE_NONE 0
+#define CU_TENSOR_MAP_L2_PROMOTION_L2_128B 2
 #define CLUSTER_PORTABLE_MAX 8
 #define SHARED_LARGE_BYTES (48u << 10)
 
@@ -72,6 +74,10 @@ static struct {
   int (*function_cache_set)(void *function, int config);
   int (*launch_ex)(const struct cuda_launch_config *config, void *function, void **arguments,
                    void **extra);
+  int (*tensormap_encode)(void *map, int type, uint32_t rank, void *base, const uint64_t *shape,
+                          const uint64_t *strides, const uint32_t *box,
+                          const uint32_t *element_strides, int interleave, int swizzle,
+                          int l2_promotion, int fill);
 } cuda;
 
 struct nvml_process { /* nvmlProcessInfo_t of the _v3 call */
@@ -114,7 +120,8 @@ static bool cuda_load(struct error *error) {
       {"cuCtxSetCurrent", &cuda.context_set, false},
       {"cuFuncSetAttribute", &cuda.function_attribute_set, false},
       {"cuFuncSetCacheConfig", &cuda.function_cache_set, false},
-      {"cuLaunchKernelEx", &cuda.launch_ex, true}, /* since CUDA 11.8 */
+      {"cuLaunchKernelEx", &cuda.launch_ex, true},              /* since CUDA 11.8 */
+      {"cuTensorMapEncodeTiled", &cuda.tensormap_encode, true}, /* since CUDA 12.0 */
   };
   static bool is_loaded;
 
@@ -197,6 +204,17 @@ static int cuda_launch_special(void *function, const struct device_geometry *geo
   }
 
   return cuda.launch_ex(&config, function, arguments, NULL);
+}
+
+/* What Triton's launcher leaves open is as it sets it. */
+static int cuda_tensormap_encode(const struct device_tensormap *map) {
+  static const uint32_t element_strides[TENSORMAP_RANK_MAX] = {1, 1, 1, 1, 1};
+  if (!cuda.tensormap_encode)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  return cuda.tensormap_encode(map->encoded, map->type, map->rank, *map->base, map->shape,
+                               map->strides, map->box, element_strides,
+                               CU_TENSOR_MAP_INTERLEAVE_NONE, map->swizzle,
+                               CU_TENSOR_MAP_L2_PROMOTION_L2_128B, map->fill);
 }
 
 static bool nvml_load(void) {
@@ -419,6 +437,7 @@ struct gpu_api cuda_api = {
     .device_leave = cuda_device_leave,
     .shared_allow = cuda_shared_allow,
     .launch_special = cuda_launch_special,
+    .tensormap_encode = cuda_tensormap_encode,
     .sentinel_image = sentinel_ptx,
     .clock_mhz = cuda_clock_mhz,
     .conditions = cuda_conditions,

@@ -16,6 +16,7 @@
 
 #include "agent/device/fingerprint.h"
 #include "common/base/json.h"
+#include "common/builds/launch_arguments.h"
 
 struct device_ops;
 
@@ -51,12 +52,35 @@ struct device_geometry {
   bool cooperative;      /* all workgroups at once, so that they may wait for one another */
 };
 
+/* Memory that is filled before a call and as a part of it: `size` bytes, a multiple of 4, from
+ * where a buffer argument points. */
+struct device_fill {
+  void *const *pointer; /* the argument's storage */
+  size_t size;
+  uint32_t word;
+};
+
+/* A CUtensorMap that is encoded before each call, since buffers move; only where
+ * ops->has_tensormaps. Dimensions are as CUDA's driver takes them, innermost first. */
+struct device_tensormap {
+  void *const *base; /* the storage of the buffer argument */
+  int type, swizzle, fill;
+  uint32_t rank;
+  uint64_t shape[TENSORMAP_RANK_MAX], strides[TENSORMAP_RANK_MAX];
+  uint32_t box[TENSORMAP_RANK_MAX];
+  void *encoded; /* TENSORMAP_BYTES, aligned to TENSORMAP_ALIGNMENT; an argument's storage */
+};
+
 /* One call: arguments[i] points to the storage of argument i (of a buffer: a variable with its
- * address; of a scalar: the value), which is read when the launch is given. */
+ * address; of a scalar: the value), which is read when the launch is given. What is filled is
+ * filled even where the grid has a zero extent. */
 struct device_launch {
   struct device_module *module;
   struct device_geometry geometry;
   void **arguments;
+  size_t n_fills, n_tensormaps;
+  const struct device_fill *fills;
+  const struct device_tensormap *tensormaps;
 };
 
 /* A buffer argument that moves from call to call, so that no call finds its operands in a cache:
@@ -182,6 +206,7 @@ struct device_ops {
    * caches; later calls do nothing. NULL: the device cannot (only AMD's can). */
   must_check bool (*instruction_flush_set)(struct device *device, const char *object,
                                            struct error *error);
+  bool has_tensormaps; /* launches may have tensor maps */
   bool is_host;        /* kernels run in this process, and could manipulate its clock */
   bool is_synchronous; /* a call has ended when launch() returns: it is known which config crashes
                           or hangs */

@@ -378,6 +378,25 @@ void gpu_module_unload(struct device *base, struct device_module *module) {
   free(module);
 }
 
+static bool fills_enqueue(struct gpu_device *device, const struct device_launch *launch,
+                          struct error *error) {
+  for (size_t i = 0; i < launch->n_fills; i++) {
+    const struct device_fill *fill = &launch->fills[i];
+    if (!gpu_fill_words(device, *fill->pointer, fill->word, fill->size / sizeof fill->word, error))
+      return error_prefix(error, "before %s: ", launch->module->entry);
+  }
+  return true;
+}
+
+static bool tensormaps_encode(const struct gpu_device *device, const struct device_launch *launch,
+                              struct error *error) {
+  for (size_t i = 0; i < launch->n_tensormaps; i++)
+    if (!gpu_check(device->api, device->api->tensormap_encode(&launch->tensormaps[i]), error,
+                   "encoding a tensor map"))
+      return error_prefix(error, "%s, tensor map %zu: ", launch->module->entry, i);
+  return true;
+}
+
 bool gpu_launch(struct device *base, const struct device_launch *launch, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
   const struct gpu_api *api = device->api;
@@ -386,6 +405,8 @@ bool gpu_launch(struct device *base, const struct device_launch *launch, struct 
                  shared_bytes = geometry->shared_bytes;
   struct device_module *module = launch->module;
 
+  if (!fills_enqueue(device, launch, error) || !tensormaps_encode(device, launch, error))
+    return false;
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
     return true;
   if (geometry->cluster > 1 && api->no_clusters)
@@ -609,6 +630,7 @@ const struct device_ops hip_ops = {.backend = "hip",
                                    GPU_OPS};
 const struct device_ops cuda_ops = {.backend = "cuda",
                                     .timer = "cuda_event",
+                                    .has_tensormaps = true,
                                     .probe = cuda_probe,
                                     .open = cuda_open,
                                     .user_find = cuda_user_find,

@@ -102,6 +102,7 @@ struct gpu_api {
   /* Launches that are cooperative or in clusters. */
   int (*launch_special)(void *function, const struct device_geometry *geometry, void *stream,
                         void **arguments);
+  int (*tensormap_encode)(const struct device_tensormap *map); /* where ops->has_tensormaps */
   const char *no_clusters; /* why clusters cannot be launched; NULL: they can */
   /* A kernel for the sentinel, in a form that the runtime loads for any GPU; NULL: there is none.
    * SENTINEL_ENTRY(uint32_t *out) stores in out[i] the result of SENTINEL_STEPS steps of x *

@@ -25,8 +25,11 @@
 #define EVENT_PAIRS_MAX 4096 /* enqueued at most: then the host waits for the device */
 #define EVENT_PAIRS_STEP 64
 /* How long a host takes to enqueue a call, a call with events of its own and a restoring copy, and
- * the events of a sample; each with a margin for slow hosts. */
+ * the events of a sample; and for a fill and a tensor map before a call; each with a margin for
+ * slow hosts. */
 #define CALL_HOST_US 4
+#define FILL_HOST_US 4
+#define TENSORMAP_HOST_US 1
 #define RESTORED_CALL_HOST_US 12
 #define EVENTS_HOST_US 4
 #define RESERVE_US 15 /* how much longer than that the device is kept busy */
@@ -242,8 +245,11 @@ static bool intervals_collect(struct gpu_device *device, size_t n, struct error 
 }
 
 static double host_us_of(const struct device_timing *timing, unsigned calls) {
-  return rotation_restores(timing->rotation) ? (double)calls * RESTORED_CALL_HOST_US
-                                             : EVENTS_HOST_US + (double)calls * CALL_HOST_US;
+  double before_us = (double)timing->launch.n_fills * FILL_HOST_US +
+                     (double)timing->launch.n_tensormaps * TENSORMAP_HOST_US;
+  return rotation_restores(timing->rotation)
+             ? (double)calls * (before_us + RESTORED_CALL_HOST_US)
+             : EVENTS_HOST_US + (double)calls * (before_us + CALL_HOST_US);
 }
 
 /* The head start with which the host can enqueue all of n samples, of the first `calls` calls,

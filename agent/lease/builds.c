@@ -141,6 +141,15 @@ static bool scalars_agree(const struct build_code *code, const struct build_requ
   return true;
 }
 
+/* Lists the arguments that were not compiled in. */
+static void passed_list(const struct variant *variant, const struct kernel *kernel,
+                        struct launch_arguments *arguments) {
+  arguments->all = xcalloc(kernel->n_arguments + 1, sizeof *arguments->all);
+  for (size_t i = 0; i < kernel->n_arguments; i++)
+    if (!compiled_in(variant, &kernel->arguments[i]))
+      arguments->all[arguments->n++] = launch_argument_named(kernel->arguments[i].name);
+}
+
 /* Reads how an object is launched. A launch must pass the arguments that the code takes: with
  * fewer, the kernel would read memory after them. False: the object cannot be used, *error says
  * why. */
@@ -150,7 +159,7 @@ static bool object_launch_read(const struct build_code *code, const struct varia
   cleanup_code_object struct code_object *object = NULL;
   const struct kernel *kernel = variant_kernel(code, variant);
   const struct code_kernel *compiled;
-  struct build_launch launch;
+  cleanup_build_launch struct build_launch launch = {0};
   if (!build_launch_read(entry, code->warp_size, &launch, error) ||
       !code_object_parse(bytes, size, &object, error) ||
       !build_code_is_for(object, code->arch, error) ||
@@ -172,11 +181,11 @@ static bool object_launch_read(const struct build_code *code, const struct varia
   }
   spec->cooperative = launch.is_cooperative;
   spec->resources = compiled->resources;
-  spec->arguments = xcalloc(kernel->n_arguments + 1, sizeof *spec->arguments);
-
-  for (size_t i = 0; i < kernel->n_arguments; i++)
-    if (!compiled_in(variant, &kernel->arguments[i]))
-      spec->arguments[spec->n_arguments++] = xstrdup(kernel->arguments[i].name);
+  spec->arguments = launch.arguments;
+  spec->fills = launch.fills;
+  launch = (struct build_launch){0};
+  if (!spec->arguments.all)
+    passed_list(variant, kernel, &spec->arguments);
   return true;
 }
 
@@ -219,17 +228,10 @@ static bool entry_read(const struct build_code *code, const struct variant *vari
 }
 
 static struct lease_object object_copy(const struct lease_object *object) {
-  const struct launch_spec *launch = &object->launch;
   struct lease_object copy = *object;
   copy.path = object->path ? xstrdup(object->path) : NULL;
   copy.detail = object->detail ? xstrdup(object->detail) : NULL;
-  copy.launch.entry = launch->entry ? xstrdup(launch->entry) : NULL;
-  if (launch->arguments)
-    copy.launch.arguments = xcalloc(launch->n_arguments + 1, sizeof *copy.launch.arguments);
-  for (size_t i = 0; i < launch->n_arguments; i++)
-    copy.launch.arguments[i] = xstrdup(launch->arguments[i]);
-  if (launch->grid.n)
-    copy.launch.grid.all = xmemdup(launch->grid.all, launch->grid.n * sizeof *launch->grid.all);
+  copy.launch = object->is_ok ? launch_spec_copy(&object->launch) : launch_spec_default();
   return copy;
 }
 

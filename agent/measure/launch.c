@@ -113,23 +113,24 @@ static enum outcome occupancy_make(const struct device *device, const struct lau
 }
 
 static bool arguments_make(const struct kernel *kernel, const struct launch_spec *spec,
-                           struct launch_plan *plan, struct error *error) {
-  plan->n_arguments = spec->arguments ? spec->n_arguments : kernel->n_arguments;
+                           const struct scope *scope, struct launch_plan *plan,
+                           struct error *error) {
+  const struct launch_arguments *stated = &spec->arguments;
+  if (!launch_arguments_agree(kernel, stated, scope, error) ||
+      !launch_fills_agree(kernel, &spec->fills, scope, error))
+    return false;
+
+  plan->n_arguments = stated->all ? stated->n : kernel->n_arguments;
   plan->n_scratch = (size_t)spec->n_scratch;
-
   for (size_t i = 0; i < plan->n_arguments; i++) {
-    size_t k = spec->arguments ? 0 : i;
-    while (spec->arguments && k < kernel->n_arguments &&
-           !string_equal(kernel->arguments[k].name, spec->arguments[i]))
-      k++;
-    if (k == kernel->n_arguments)
-      return error_set(error,
-                       "the object takes an argument \"%.40s\", which the manifest of %s does not "
-                       "have; pack it again",
-                       spec->arguments[i], kernel->name);
-    plan->arguments[i] = k;
+    const struct launch_argument *argument = stated->all ? &stated->all[i] : NULL;
+    const char *name = argument && argument->map.base ? argument->map.base
+                       : argument                     ? argument->name
+                                                      : NULL;
+    plan->arguments[i] = argument ? launch_argument_index(kernel, name) : i;
   }
-
+  for (size_t i = 0; i < spec->fills.n; i++)
+    plan->fills[i] = launch_argument_index(kernel, spec->fills.all[i].argument);
   return true;
 }
 
@@ -137,7 +138,7 @@ enum outcome launch_plan_make(const struct device *device, const struct kernel *
                               const struct launch_spec *spec, struct scope *scope,
                               struct launch_plan *ret, struct error *error) {
   struct launch_plan plan = {.occupancy = CODE_UNKNOWN, .lds_bytes = CODE_UNKNOWN};
-  if (!arguments_make(kernel, spec, &plan, error))
+  if (!arguments_make(kernel, spec, scope, &plan, error))
     return OUTCOME_RUNTIME;
   if (kernel->language == LANGUAGE_C) {
     *ret = plan;

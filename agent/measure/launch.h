@@ -19,8 +19,11 @@ struct launch_plan {
   int64_t occupancy;               /* workgroups that a compute unit holds; CODE_UNKNOWN */
   int64_t lds_bytes;               /* of a workgroup, static and dynamic; CODE_UNKNOWN */
   size_t n_arguments;
-  size_t arguments[KERNEL_ARGUMENTS_MAX]; /* the manifest's indices, in the order of passing */
-  size_t n_scratch;                       /* null pointers after them */
+  /* The manifest's indices, in the order of passing; of a tensor map, its base's; of a value that
+   * the spec states, the number of arguments. */
+  size_t arguments[LAUNCH_ARGUMENTS_MAX];
+  size_t n_scratch;               /* null pointers after them */
+  size_t fills[LAUNCH_FILLS_MAX]; /* the manifest's indices of what is filled */
 };
 
 /* In the functions below `scope` holds key, config, gpu_name and arch. */

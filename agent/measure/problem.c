@@ -292,6 +292,68 @@ void problem_free(struct problem *problem) {
   free(problem);
 }
 
+/* Reverses the dimensions, which CUDA's driver takes innermost first. */
+static struct device_tensormap tensormap_make(const struct tensormap *stated, void **base,
+                                              void *encoded) {
+  struct device_tensormap map = {.base = base,
+                                 .type = (int)stated->type,
+                                 .swizzle = (int)stated->swizzle,
+                                 .fill = (int)stated->fill,
+                                 .rank = (uint32_t)stated->shape.n,
+                                 .encoded = encoded};
+  for (size_t i = 0; i < map.rank; i++) {
+    size_t from = map.rank - 1 - i;
+    map.shape[i] = (uint64_t)stated->shape.all[from];
+    map.box[i] = (uint32_t)stated->box.all[from];
+    if (i)
+      map.strides[i - 1] = (uint64_t)stated->strides.all[from];
+  }
+  return map;
+}
+
+/* Points the config's arguments to their storage, and makes what precedes a call. */
+static void launch_make(struct problem *problem, const struct launch_spec *spec,
+                        struct loaded_config *loaded) {
+  const struct launch_plan *plan = &loaded->plan;
+  const struct launch_arguments *stated = &spec->arguments;
+  for (size_t i = 0; i < stated->n; i++)
+    loaded->n_tensormaps += stated->all[i].map.base != NULL;
+  if (loaded->n_tensormaps) {
+    size_t bytes = loaded->n_tensormaps * TENSORMAP_BYTES;
+    loaded->tensormaps = xcalloc(loaded->n_tensormaps, sizeof *loaded->tensormaps);
+    loaded->encoded = aligned_alloc(TENSORMAP_ALIGNMENT, bytes);
+    ALWAYS(loaded->encoded != NULL);
+  }
+
+  size_t n_maps = 0;
+  for (size_t i = 0; i < plan->n_arguments; i++) {
+    const struct launch_argument *argument = stated->all ? &stated->all[i] : NULL;
+    size_t k = plan->arguments[i];
+    if (argument && argument->map.base) {
+      void *encoded = loaded->encoded + n_maps * TENSORMAP_BYTES;
+      loaded->tensormaps[n_maps++] = tensormap_make(&argument->map, &problem->pointers[k], encoded);
+      loaded->arguments[i] = encoded;
+    } else if (argument && !argument->name) {
+      int64_t value = argument->i1 != FIELD_NONE    ? argument->i1
+                      : argument->i32 != FIELD_NONE ? argument->i32
+                                                    : argument->i64;
+      loaded->values[i] = (uint64_t)value;
+      loaded->arguments[i] = &loaded->values[i];
+    } else {
+      loaded->arguments[i] = problem->kernel->arguments[k].is_buffer ? (void *)&problem->pointers[k]
+                                                                     : (void *)&loaded->scalars[k];
+    }
+  }
+  for (size_t i = 0; i < plan->n_scratch; i++)
+    loaded->arguments[plan->n_arguments + i] = (void *)&loaded->scratch;
+
+  loaded->n_fills = spec->fills.n;
+  for (size_t i = 0; i < loaded->n_fills; i++)
+    loaded->fills[i] =
+        (struct device_fill){&problem->pointers[plan->fills[i]], (size_t)spec->fills.all[i].bytes,
+                             spec->fills.all[i].word};
+}
+
 enum outcome config_load(struct problem *problem, uint64_t config, const char *object,
                          const struct launch_spec *spec, struct loaded_config **ret_loaded,
                          struct error *error) {
@@ -307,20 +369,20 @@ enum outcome config_load(struct problem *problem, uint64_t config, const char *o
   if (outcome != OUTCOME_CORRECT)
     return outcome;
 
+  if (launch_arguments_tensormap(&spec->arguments) < spec->arguments.n &&
+      !problem->device->ops->has_tensormaps) {
+    error_set(error, "its code takes a tensor map, which the back end %s does not have",
+              problem->device->ops->backend);
+    return OUTCOME_RUNTIME;
+  }
+
   const char *entry = spec->entry ? spec->entry : problem->kernel->entry;
   if (!problem->device->ops->module_load(problem->device, object, entry, &loaded->module, error)) {
     problem_check_device(problem, false);
     return OUTCOME_RUNTIME;
   }
 
-  for (size_t i = 0; i < plan->n_arguments; i++) {
-    size_t k = plan->arguments[i];
-    loaded->arguments[i] = problem->kernel->arguments[k].is_buffer ? (void *)&problem->pointers[k]
-                                                                   : (void *)&loaded->scalars[k];
-  }
-
-  for (size_t i = 0; i < plan->n_scratch; i++)
-    loaded->arguments[plan->n_arguments + i] = (void *)&loaded->scratch;
+  launch_make(problem, spec, loaded);
   *ret_loaded = TAKE(loaded);
   return OUTCOME_CORRECT;
 }
@@ -334,12 +396,19 @@ void config_unload(struct problem *problem, struct loaded_config *loaded) {
   if (problem->of_default == loaded)
     problem->of_default = NULL;
   problem->device->ops->module_unload(problem->device, loaded->module);
+  free(loaded->tensormaps);
+  free(loaded->encoded);
   free(loaded);
 }
 
 struct device_launch config_launch(struct loaded_config *loaded) {
-  return (struct device_launch){
-      .module = loaded->module, .geometry = loaded->plan.geometry, .arguments = loaded->arguments};
+  return (struct device_launch){.module = loaded->module,
+                                .geometry = loaded->plan.geometry,
+                                .arguments = loaded->arguments,
+                                .n_fills = loaded->n_fills,
+                                .fills = loaded->fills,
+                                .n_tensormaps = loaded->n_tensormaps,
+                                .tensormaps = loaded->tensormaps};
 }
 
 void problem_check_device(struct problem *problem, bool was_launched) {

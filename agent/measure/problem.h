@@ -160,8 +160,13 @@ struct loaded_config {
   struct device_module *module;
   struct launch_plan plan;
   uint64_t scalars[KERNEL_ARGUMENTS_MAX]; /* of the manifest's arguments */
+  uint64_t values[LAUNCH_ARGUMENTS_MAX];  /* of those that the object states */
   void *scratch;                          /* NULL: the value of a scratch argument */
-  void *arguments[KERNEL_ARGUMENTS_MAX + LAUNCH_SCRATCH_MAX]; /* as the object takes them */
+  void *arguments[LAUNCH_ARGUMENTS_MAX + LAUNCH_SCRATCH_MAX]; /* as the object takes them */
+  size_t n_fills, n_tensormaps;
+  struct device_fill fills[LAUNCH_FILLS_MAX];
+  struct device_tensormap *tensormaps;
+  char *encoded; /* what tensor maps are encoded to */
   /* Of its check. A later check of the inputs may turn OUTCOME_CORRECT into another. */
   enum outcome outcome;
   struct error error;

@@ -1,8 +1,5 @@
-/* Builds: read strictly, their variant chosen by a job's key, and their launches checked against
- * the kernel's manifest and the compiled code. */
+/* Builds: read strictly, and their variant chosen by a job's key. */
 #include "common/builds/build.h"
-
-#include <inttypes.h>
 
 #include "common/builds/function_record.h"
 #include "common/kernel/kernel_case.h"
@@ -10,9 +7,6 @@
 #define TEXT_MAX 200
 #define CACHE_FILES_MAX 64
 #define CACHE_FILE_NAME_MAX 200
-#define WARPS_MAX 1024
-#define WARP_SIZE_MAX 1024
-#define CLUSTERS_MAX 16
 
 #define GRID_MAX INT32_MAX
 
@@ -20,6 +14,8 @@ struct object {
   json_t *config, *grid;
   struct digest digest;
   json_t *metadata;
+  struct launch_arguments arguments;
+  struct launch_fills fills;
 };
 struct failure {
   json_t *config;
@@ -93,7 +89,7 @@ static const struct field build_fields[] = {
     {"toolchain", FIELD_RECORD, AT(triton), FIELD_REQUIRED, .of = &toolchain_record},
     LINE("arch", AT(arch), FIELD_REQUIRED),
     RECORD_FIELD(INTEGER, struct build, warp_size, FIELD_REQUIRED, .least = 1,
-                 .most = WARP_SIZE_MAX),
+                 .most = BUILD_WARP_SIZE_MAX),
     RECORD_FIELD(JSON, struct build, variants, FIELD_REQUIRED | FIELD_ARRAY),
     RECORD_FIELD(JSON, struct build, record, FIELD_OBJECT),
 };
@@ -104,6 +100,10 @@ static const struct field object_fields[] = {
     RECORD_FIELD(DIGEST, struct object, digest, FIELD_REQUIRED),
     RECORD_FIELD(JSON, struct object, metadata, FIELD_OBJECT),
     RECORD_FIELD(JSON, struct object, grid, FIELD_ARRAY),
+    RECORD_FIELD(CUSTOM, struct object, arguments, FIELD_ARRAY, .most = LAUNCH_ARGUMENTS_MAX,
+                 .custom = &launch_arguments_custom),
+    RECORD_FIELD(CUSTOM, struct object, fills, FIELD_ARRAY, .most = LAUNCH_FILLS_MAX,
+                 .custom = &launch_fills_custom),
 };
 static const struct record object_record = RECORD(NULL, struct object, object_fields);
 
@@ -232,11 +232,11 @@ bool build_variant_kernel(const struct kernel *kernel, const json_t *variant,
          error_pointer_prefix(error, "/case");
 }
 
-/* The key of a variant of a captured kernel and, unless it is of a head, its case. */
+/* The key of a variant of a captured kernel and, unless it is of a head, the kernel with its case.
+ */
 static bool captured_variant_read(struct build *build, size_t index, const struct kernel *kernel,
                                   const struct variant *variant, bool is_head,
-                                  struct error *error) {
-  cleanup_kernel struct kernel *of_key = NULL;
+                                  struct kernel **ret_kernel, struct error *error) {
   if (variant->when)
     return error_at(error, "/when", "a variant of a captured kernel has a \"key\" in its place");
   if (!variant->key)
@@ -249,8 +249,9 @@ static bool captured_variant_read(struct build *build, size_t index, const struc
 
   if (!variant->of_key)
     return error_at(error, "/case", "a variant of a captured kernel must state what is passed");
-  if (!build_variant_kernel(kernel, json_array_get(build->variants, index), &of_key, error))
+  if (!build_variant_kernel(kernel, json_array_get(build->variants, index), ret_kernel, error))
     return false;
+  const struct kernel *of_key = *ret_kernel;
   for (size_t i = 0; i < of_key->n_arguments; i++) {
     const struct digest *blob = argument_blob(&of_key->arguments[i]);
     if (blob)
@@ -281,20 +282,40 @@ static bool keys_differ(const struct build *build, struct error *error) {
   return true;
 }
 
-/* Exactly the objects of captured kernels state a grid. */
-static bool grid_check(const struct kernel *kernel, const json_t *grid, struct error *error) {
+/* Exactly the objects of captured kernels state a grid; they alone may state what they are passed
+ * and what is filled. `of_key`: such a kernel, with the variant's case; else NULL. */
+static bool object_launch_check(const struct build *build, const struct kernel *of_key,
+                                const struct object *object, struct error *error) {
   size_t i;
   const json_t *extent;
-  if (!kernel->is_captured)
-    return !grid || error_set(error, "only an object of a captured kernel has a grid");
+  const struct scope none = {0};
+  char at[JSON_POINTER_SIZE];
+  if (!of_key && object->grid)
+    return error_at(error, "/grid", "only an object of a captured kernel has a grid");
+  if (!of_key && (object->arguments.all || object->fills.all))
+    return error_at(error, object->fills.all ? "/fills" : "/arguments",
+                    "only an object of a captured kernel has arguments and fills of its own");
+  if (!of_key)
+    return true;
 
-  bool is_good = json_array_size(grid) == 3;
-  json_array_foreach (grid, i, extent)
+  bool is_good = json_array_size(object->grid) == 3;
+  json_array_foreach (object->grid, i, extent)
     is_good = is_good && json_is_integer(extent) && json_integer_value(extent) >= 0 &&
               json_integer_value(extent) <= GRID_MAX;
-  return is_good ||
-         error_set(error, "an object of a captured kernel must have a grid: three integers from 0 "
-                          "to 2^31 - 1");
+  if (!is_good)
+    return error_at(error, "/grid",
+                    "an object of a captured kernel must have a grid: three integers from 0 to "
+                    "2^31 - 1");
+
+  size_t map = launch_arguments_tensormap(&object->arguments);
+  if (map < object->arguments.n && !string_starts(build->arch, "sm_"))
+    return error_at(error, json_pointer_index(at, sizeof at, "/arguments", map),
+                    "%s has no tensor maps: pass the descriptor's pointer, shape and strides",
+                    build->arch);
+  if (!launch_arguments_agree(of_key, &object->arguments, &none, error))
+    return error_pointer_prefix(error, "/arguments");
+  return launch_fills_agree(of_key, &object->fills, &none, error) ||
+         error_pointer_prefix(error, "/fills");
 }
 
 /* An object's config, which its list does not have yet, and its blobs. `pointer`: of the list. */
@@ -320,8 +341,10 @@ static bool also_read(struct build *build, const struct variant *variant, struct
     if (!further->n_objects)
       return error_at(error, at, "a specialisation must have at least one object");
     for (size_t k = 0; k < further->n_objects; k++) {
-      if (further->objects[k].grid)
-        return error_at(error, at, "an object that is not measured has no grid");
+      const struct object *object = &further->objects[k];
+      if (object->grid || object->arguments.all || object->fills.all)
+        return error_at(error, at,
+                        "an object that is not measured has no grid, arguments and fills");
       if (!object_read(build, &further->objects[k], seen, at, k, error))
         return false;
     }
@@ -332,10 +355,11 @@ static bool also_read(struct build *build, const struct variant *variant, struct
 static bool variant_read(struct build *build, size_t index, const struct kernel *kernel,
                          bool is_head, struct error *error) {
   __attribute__((cleanup(variant_release))) struct variant variant = {0};
+  cleanup_kernel struct kernel *of_key = NULL;
   if (!record_read(&variant_record, json_array_get(build->variants, index), "", &variant, error))
     return false;
   if (kernel->is_captured) {
-    if (!captured_variant_read(build, index, kernel, &variant, is_head, error))
+    if (!captured_variant_read(build, index, kernel, &variant, is_head, &of_key, error))
       return false;
   } else if (variant.key || variant.of_key || variant.expected || variant.not_interpreted ||
              variant.n_also) {
@@ -360,8 +384,8 @@ static bool variant_read(struct build *build, size_t index, const struct kernel 
   for (size_t i = 0; i < variant.n_objects; i++) {
     if (!object_read(build, &variant.objects[i], seen, "/objects", i, error))
       return false;
-    snprintf(at, sizeof at, "/objects/%zu/grid", i);
-    if (!grid_check(kernel, variant.objects[i].grid, error))
+    snprintf(at, sizeof at, "/objects/%zu", i);
+    if (!object_launch_check(build, of_key, &variant.objects[i], error))
       return error_pointer_prefix(error, at);
   }
 
@@ -561,202 +585,4 @@ bool build_variant(const struct build *build, const struct key *key, size_t *ret
   return error_at(error, "/key",
                   "no variant of the build for %s covers this key; pack one with " BUILD_COMMANDS,
                   build->arch, build->arch, key_text);
-}
-
-static const struct {
-  const char *type;
-  enum dtype dtype;
-} types[] = {{"i1", DTYPE_BOOL},
-             {"u1", DTYPE_BOOL},
-             {"i8", DTYPE_INT8},
-             {"u8", DTYPE_UINT8},
-             {"i16", DTYPE_INT16},
-             {"u16", DTYPE_UINT16},
-             {"i32", DTYPE_INT32},
-             {"u32", DTYPE_UINT32},
-             {"i64", DTYPE_INT64},
-             {"u64", DTYPE_UINT64},
-             {"fp16", DTYPE_FLOAT16},
-             {"bf16", DTYPE_BFLOAT16},
-             {"fp32", DTYPE_FLOAT32},
-             {"f32", DTYPE_FLOAT32},
-             {"fp64", DTYPE_FLOAT64},
-             {"fp8e4nv", DTYPE_FLOAT8_E4M3FN},
-             {"fp8e5", DTYPE_FLOAT8_E5M2},
-             {"fp8e4b8", DTYPE_FLOAT8_E4M3FNUZ},
-             {"fp8e5b16", DTYPE_FLOAT8_E5M2FNUZ},
-             {"fp8e4b15", DTYPE_FLOAT8_E4B15}};
-
-bool build_launch_read(const json_t *object, int64_t warp_size, struct build_launch *ret,
-                       struct error *error) {
-  const json_t *metadata = json_object_get(object, "metadata");
-  struct build_launch launch = {.warp_size = warp_size, .clusters = 1};
-  const json_t *grid = json_object_get(object, "grid");
-  int64_t global_bytes = 0, profile_bytes = 0;
-  launch.has_grid = grid != NULL;
-  for (size_t i = 0; i < 3 && grid; i++)
-    launch.grid[i] = json_integer_value(json_array_get(grid, i));
-
-  if (!json_get_string(metadata, "", "name", JSON_REQUIRED, &launch.name, error) ||
-      !json_get_integer(metadata, "", "num_warps", JSON_REQUIRED, 1, WARPS_MAX, &launch.warps,
-                        error) ||
-      !json_get_integer(metadata, "", "warp_size", JSON_OPTIONAL, 1, WARP_SIZE_MAX,
-                        &launch.warp_size, error) ||
-      !json_get_integer(metadata, "", "shared", JSON_OPTIONAL, 0, INT32_MAX, &launch.shared_bytes,
-                        error) ||
-      !json_get_integer(metadata, "", "scratch", JSON_OPTIONAL, 0, BUILD_SCRATCH_MAX,
-                        &launch.n_scratch, error) ||
-      !json_get_integer(metadata, "", "num_ctas", JSON_OPTIONAL, 1, CLUSTERS_MAX, &launch.clusters,
-                        error) ||
-      !json_get_bool(metadata, "", "launch_cooperative_grid", JSON_OPTIONAL, &launch.is_cooperative,
-                     error) ||
-      !json_get_integer(metadata, "", "global_scratch_size", JSON_OPTIONAL, 0, INT64_MAX,
-                        &global_bytes, error) ||
-      !json_get_integer(metadata, "", "profile_scratch_size", JSON_OPTIONAL, 0, INT64_MAX,
-                        &profile_bytes, error))
-    return error_prefix(error, "its metadata: ");
-  if (global_bytes || profile_bytes)
-    return error_set(error,
-                     "it requires scratch memory in every launch, which agents do not provide");
-
-  *ret = launch;
-  return true;
-}
-
-bool build_type_parse(const char *type, enum dtype *ret_dtype) {
-  for (size_t i = 0; i < ARRAY_LENGTH(types); i++) {
-    if (string_equal(type, types[i].type)) {
-      *ret_dtype = types[i].dtype;
-      return true;
-    }
-  }
-  return false;
-}
-
-static bool dtype_is_integer(enum dtype dtype) {
-  return dtype >= DTYPE_INT8 && dtype <= DTYPE_UINT64;
-}
-
-static bool type_fits(const char *type, const struct argument *argument) {
-  enum dtype dtype;
-  if ((type[0] == '*') != argument->is_buffer)
-    return false;
-
-  type += type[0] == '*';
-  type += argument->is_buffer && type[0] == 'k'; /* a pointer to what is only read */
-  if (!build_type_parse(type, &dtype))
-    return true; /* what is newer: the manifest has another name for its storage */
-  if (dtype >= DTYPE_FLOAT8_E4M3FN && dtype_size(argument->dtype) == 1)
-    return true; /* 8-bit floats were bytes in manifests before they had names */
-  return argument->dtype == dtype ||
-         (!argument->is_buffer && dtype_is_integer(argument->dtype) && dtype_is_integer(dtype) &&
-          dtype_size(dtype) <= dtype_size(argument->dtype));
-}
-
-bool build_signature_agrees(const struct kernel *kernel, const json_t *variant,
-                            struct error *error) {
-  const json_t *signature = json_object_get(variant, "signature"),
-               *constexprs = json_object_get(variant, "constexprs");
-  size_t passed = 0;
-
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    const struct argument *argument = &kernel->arguments[i];
-    const json_t *type = json_object_get(signature, argument->name);
-    if (!type && json_object_get(constexprs, argument->name))
-      continue;
-    if (!json_is_string(type))
-      return error_set(error,
-                       "the manifest's argument \"%s\" is neither in the signature nor compiled in",
-                       argument->name);
-    if (!type_fits(json_string_value(type), argument))
-      return error_set(error, "argument \"%s\" is %s%s in the manifest and %.60s in the signature",
-                       argument->name, argument->is_buffer ? "a buffer of " : "",
-                       dtype_name(argument->dtype), json_string_value(type));
-    passed++;
-  }
-
-  return passed == json_object_size(signature) ||
-         error_set(error, "the signature passes %zu arguments, of which the manifest has %zu",
-                   json_object_size(signature), passed);
-}
-
-bool build_code_is_for(const struct code_object *code, const char *arch, struct error *error) {
-  size_t length = strcspn(arch, ":");
-  return (strlen(code->target) == length && strncmp(code->target, arch, length) == 0) ||
-         error_set(error, "it is code for %s, the build is for %s", code->target, arch);
-}
-
-/* The next argument from *at on that a launch passes; NULL: the rest are passed by the runtime. */
-static const struct code_argument *argument_next(const struct code_kernel *code, size_t *at) {
-  while (*at < code->n_arguments && code->arguments[*at].is_hidden)
-    ++*at;
-  return *at < code->n_arguments ? &code->arguments[(*at)++] : NULL;
-}
-
-/* One argument, at the next multiple of its size. A bool has had two sizes (Triton 3.5 changed
- * it). */
-static bool argument_agrees(const struct code_argument *argument, const char *name,
-                            const char *type, int64_t *offset, struct error *error) {
-  bool is_pointer = type[0] == '*',
-       is_wide_bool = argument->size == 4 && (string_equal(type, "i1") || string_equal(type, "u1")),
-       is_buffer = string_equal(argument->kind, "global_buffer");
-  enum dtype dtype;
-  int64_t size = is_pointer ? 8 : build_type_parse(type, &dtype) ? (int64_t)dtype_size(dtype) : 0;
-
-  if (size == 0)
-    return error_set(error, "argument \"%s\" has a type whose size is not known: %.60s", name,
-                     type);
-  if (argument->size != size && !is_wide_bool)
-    return error_set(error,
-                     "argument \"%s\" takes %" PRId64 " bytes in its code and %" PRId64
-                     " by the signature",
-                     name, argument->size, size);
-
-  /* AMD's metadata distinguish pointers from values, NVIDIA's do not. */
-  if ((is_buffer || string_equal(argument->kind, "by_value")) && is_buffer != is_pointer)
-    return error_set(error, "argument \"%s\" is %s in its code and %.60s in the signature", name,
-                     is_pointer ? "a value" : "a pointer", type);
-
-  *offset = (*offset + argument->size - 1) / argument->size * argument->size;
-  if (argument->offset != *offset)
-    return error_set(error,
-                     "argument \"%s\" is at byte %" PRId64
-                     " of its code's arguments and by the signature at %" PRId64,
-                     name, argument->offset, *offset);
-
-  *offset += argument->size;
-  return true;
-}
-
-bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
-                       const struct build_launch *launch, const struct code_kernel *code,
-                       struct error *error) {
-  const json_t *signature = json_object_get(variant, "signature");
-  size_t at = 0, taken = 0, n = json_object_size(signature) + (size_t)launch->n_scratch;
-  int64_t offset = 0, wavefront = code->resources.wavefront_size;
-  if (wavefront != CODE_UNKNOWN && wavefront != launch->warp_size)
-    return error_set(error,
-                     "its code runs in wavefronts of %" PRId64 " lanes, the build states %" PRId64,
-                     wavefront, launch->warp_size);
-
-  while (argument_next(code, &at))
-    taken++;
-  if (taken != n)
-    return error_set(error, "its code takes %zu arguments, the signature and scratch are %zu",
-                     taken, n);
-
-  at = 0;
-  for (size_t i = 0; kernel && i < kernel->n_arguments; i++) {
-    const char *name = kernel->arguments[i].name,
-               *type = json_string_value(json_object_get(signature, name));
-    if (type && !argument_agrees(argument_next(code, &at), name, type, &offset, error))
-      return false;
-  }
-
-  for (int64_t i = 0; kernel && i < launch->n_scratch; i++) {
-    if (!argument_agrees(argument_next(code, &at), "scratch", "*i8", &offset, error))
-      return false;
-  }
-
-  return true;
 }

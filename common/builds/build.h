@@ -10,7 +10,8 @@
  * `when` is an expression over the key (absent: always); the first variant whose `when` is true is
  * used. A variant of a captured kernel has in its place {"key": {…}, "case": {…}}: it is used for
  * exactly this key, 1 and 1.0 and true being different, and common/kernel/kernel_case.h says what
- * is passed then. Each of its objects has "grid": [x, y, z]. There may be BUILD_CASES_MAX of them.
+ * is passed then. Each of its objects has "grid": [x, y, z], and may have "arguments" and "fills"
+ * (common/builds/launch_arguments.h). There may be BUILD_CASES_MAX of them.
  * It may have "expected": "sha256:…" (common/builds/expected.h) or, in its place,
  * "not_interpreted": one line that says why there are no such values. It may have "also": at most
  * BUILD_ALSO_MAX further specialisations of its key, {"signature": {…}, "objects": [{"config": {…},
@@ -30,8 +31,8 @@
 #ifndef WAVETUNE_COMMON_BUILDS_BUILD_H
 #define WAVETUNE_COMMON_BUILDS_BUILD_H
 
+#include "common/builds/launch_arguments.h"
 #include "common/code/code_object.h"
-#include "common/kernel/kernel.h"
 
 #define BUILD_VARIANTS_MAX 256
 #define BUILD_CASES_MAX 4096
@@ -39,6 +40,7 @@
 #define BUILD_OBJECTS_MAX 65536           /* over all variants, with "also" and those that failed */
 #define BUILD_SIZE_MAX ((size_t)16 << 20) /* of its JSON */
 #define BUILD_ERROR_MAX 4096
+#define BUILD_WARP_SIZE_MAX 1024
 
 /* The commands that make a build and push it, for errors: a format of the arch and the text of
  * key_format_shell. */
@@ -105,11 +107,11 @@ must_check bool build_variant_kernel(const struct kernel *kernel, const json_t *
 /* How a build launches its objects, compared with the kernel's manifest and the compiled code:
  * an object's metadata, and the arguments that its variant passes. docs/builds.md is the format.
  *
- * Memory: none of its own; what is read is borrowed from the build's JSON. Threads: pure
- * functions. */
+ * Memory: a launch owns its arguments and fills; the rest is borrowed from the build's JSON.
+ * Threads: pure functions. */
 #define BUILD_SCRATCH_MAX 4
 
-/* How an object is launched: Triton's metadata. */
+/* How an object is launched: Triton's metadata, and what captured kernels state beside it. */
 struct build_launch {
   const char *name; /* the symbol */
   int64_t warps, warp_size;
@@ -119,7 +121,11 @@ struct build_launch {
   bool is_cooperative;
   bool has_grid; /* of a captured kernel */
   int64_t grid[3];
+  struct launch_arguments arguments; /* not stated: the signature's */
+  struct launch_fills fills;
 };
+void build_launch_release(struct build_launch *launch);
+#define cleanup_build_launch __attribute__((cleanup(build_launch_release)))
 
 /* Reads how an entry of "objects" is launched; `warp_size` is the build's, for metadata that state
  * none. */
@@ -132,7 +138,8 @@ must_check bool build_type_parse(const char *type, enum dtype *ret_dtype);
 
 /* Whether the variant's signature and constexprs are the manifest's arguments, each once and with
  * its type. A scalar integer may be narrower, since Triton chooses by the value: what is passed
- * then is the low half of it. */
+ * then is the low half of it. A buffer may be a tensor descriptor ("tensordesc<…>"), which only
+ * objects with "arguments" can be passed. */
 must_check bool build_signature_agrees(const struct kernel *kernel, const json_t *variant,
                                        struct error *error);
 
@@ -140,10 +147,10 @@ must_check bool build_signature_agrees(const struct kernel *kernel, const json_t
 must_check bool build_code_is_for(const struct code_object *code, const char *arch,
                                   struct error *error);
 
-/* Whether the code takes what a launch passes: the signature's arguments in the manifest's order,
- * then the scratch pointers, and runs in wavefronts of launch->warp_size. A build's
- * JSON is sorted by name, so that without the manifest (`kernel` NULL) only the number of arguments
- * is known. */
+/* Whether the code takes what a launch passes: its arguments, else the signature's in the
+ * manifest's order, then the scratch pointers, and runs in wavefronts of launch->warp_size. A
+ * build's JSON is sorted by name, so that without the manifest (`kernel` NULL) only the number of
+ * arguments is known. */
 must_check bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
                                   const struct build_launch *launch, const struct code_kernel *code,
                                   struct error *error);

@@ -48,7 +48,7 @@ static void check_function_record(const json_t *json) {
 }
 
 static void check_launch(const json_t *json) {
-  struct build_launch launch = {0};
+  cleanup_build_launch struct build_launch launch = {0};
   struct error error = {0};
   if (!build_launch_read(json, 64, &launch, &error)) {
     check_refusal(&error);

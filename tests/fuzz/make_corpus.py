@@ -232,6 +232,11 @@ def agent_files():
         "entry": "add", "arguments": ["a", "b"], "scratch": 2, "threads": 256, "shared_bytes": 8192, "grid": [64, 1, 1],
         "cooperative": True, "cluster": 2, "resources": {"vgprs": 128, "agprs": 64, "sgprs": 32, "spills": 0, "lds_bytes": 4096}})
     named("agent_files", "launch", "none", {})
+    tensormap = {"base": "a", "type": 6, "shape": [128, 64], "strides": [128], "box": [64, 64],
+                 "swizzle": 3, "fill": 0}
+    named("agent_files", "launch", "passed", {
+        "arguments": ["a", {"i1": 1}, {"i32": -7}, {"i64": 2**40}, {"tensormap": tensormap}],
+        "fills": [["a", 4096, 2**32 - 1]]})
     named("agent_files", "launch", "ends", {"threads": 2**20 + 1, "grid": [2**31, 0.5, -1], "cluster": 17, "scratch": -1})
 
     def record(value, number=0):

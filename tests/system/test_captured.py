@@ -210,6 +210,79 @@ def test_bytes_around_a_view_belong_to_the_output(tmp_path):
     assert "y[1000] is 1, the default config has 0" in answer["examples"]["correctness"], answer
 
 
+# x is 0.5 everywhere
+FILLED = {"fills": [["x", 4 * N, 0x3f000000]], "arguments": ["y", "x", {"i64": N}]}
+
+
+def with_objects(build, *members):
+    """Adds members to the objects of the build's only variant, in turn."""
+    document = json.loads((build / "build.json").read_text())
+    for entry, more in zip(document["variants"][0]["objects"], members):
+        entry.update(more)
+    (build / "build.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+    return build
+
+
+def filling_build(tmp_path, kernel, *members):
+    case = {"y": PLAIN["y"], "x": {**PLAIN["x"], "access": "readwrite"}, "n": {"value": N}}
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, case)])
+    return with_objects(build, *members)
+
+
+@pytest.mark.parametrize("regime", ["warm", "cold"])
+def test_what_an_object_states_is_filled_and_passed_in_every_launch(tmp_path, regime):
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    build = with_expected(filling_build(tmp_path, kernel, FILLED, FILLED), expected_blob([1.5] * N))
+    done = tune(kernel, tmp_path, "--build", build, "--json", "--regime", regime,
+                "--key", "n=1000,dtype=torch.float32")
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["outcomes"] == {"correct": 2, "compile": 1}, answer
+    assert answer["winner"]["agreement"] == "bitwise", answer
+
+
+def test_a_config_without_the_fill_of_its_default_disagrees(tmp_path):
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    done = tuned(tmp_path, kernel, filling_build(tmp_path, kernel, FILLED))
+    answer = json.loads(done.stdout)
+    assert answer["outcomes"] == {"correct": 1, "correctness": 1, "compile": 1}, answer
+    assert "y[0] is 2, the default config has 1.5" in answer["examples"]["correctness"], answer
+
+
+TENSORMAP = {"base": "x", "type": 7, "shape": [N], "strides": [], "box": [8], "swizzle": 0,
+             "fill": 0}
+
+
+@pytest.mark.parametrize("members, pointer, words", [
+    ({"fills": [["x", 4 * N + 4, 0]]}, "fills/0",
+     '4004 bytes of argument "x" are filled, which has 4000 from where it points'),
+    ({"fills": [["x", 3, 0]]}, "fills/0", 'a fill is ["ARGUMENT", BYTES, WORD]'),
+    ({"arguments": ["y", "z"]}, "arguments/1", 'the object takes an argument "z"'),
+    ({"arguments": ["y", {"tensormap": TENSORMAP}]}, "arguments/1", "gfx942 has no tensor maps"),
+])
+def test_what_an_object_cannot_fill_or_pass_is_refused_when_it_is_pushed(
+        server, tmp_path, members, pointer, words):
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    build = filling_build(tmp_path, kernel, {}, members)
+    wavetune(server, "kernel", "push", kernel)
+    document = json.loads((build / "build.json").read_text())
+    path = f"/v1/kernels/{document['kernel']}/builds/sha256:{'0' * 64}"
+    answer = server.request("PUT", path, document)
+    assert answer.status == 422, answer
+    assert answer.json["pointer"] == f"/variants/0/objects/1/{pointer}", answer
+    assert words in answer.json["detail"], answer
+
+
+def test_code_that_takes_other_arguments_than_its_object_states_is_not_used(tmp_path):
+    kernel = without_reference(captured_kernel(tmp_path / "kernel"))
+    build = filling_build(tmp_path, kernel, {}, {"arguments": ["y", "x", {"i32": N}]})
+    done = tuned(tmp_path, kernel, build)
+    assert json.loads(done.stdout)["outcomes"] == {"correct": 1, "compile": 2}, done
+    checked = wavetune(None, "kernel", "check", build, "--kernel", kernel, check=False)
+    words = 'argument "/arguments/2" takes 8 bytes in its code and 4 by the signature'
+    assert words in checked.stdout, checked
+
+
 def test_all_captured_keys_are_tuned_where_none_is_named(tmp_path):
     kernel = captured_kernel(tmp_path / "kernel")
     assert "give the folder that `python3 -m wavetune build` wrote" in tune_all(kernel, tmp_path).stderr

@@ -193,7 +193,7 @@ Test(builds, an_object_is_stored_with_its_launch) {
   cr_expect_eq(launch->n_scratch, 2);
   cr_expect_eq(launch->cluster, 1);
   cr_expect_not(launch->cooperative);
-  cr_expect_eq(launch->n_arguments, 3);
+  cr_expect_eq(launch->arguments.n, 3);
   cr_expect_eq(launch->resources.lds_bytes, 256);
   cr_expect_gt(launch->resources.vgprs, 0);
   build_objects_free(objects);
@@ -251,7 +251,7 @@ Test(builds, keys_of_one_variant_share_their_code) {
   cr_expect(build_objects_find(second, 0)->is_ok);
   cr_expect_str_eq(build_objects_find(second, 0)->path, build_objects_find(first, 0)->path);
   build_objects_free(first);
-  cr_expect_str_eq(build_objects_find(second, 0)->launch.arguments[2], "n",
+  cr_expect_str_eq(build_objects_find(second, 0)->launch.arguments.all[2].name, "n",
                    "it is the second key's own");
   build_objects_free(second);
   build_code_free(code);
@@ -516,7 +516,7 @@ Test(builds, an_object_of_a_captured_kernel_has_its_grid_and_its_case) {
   cr_assert(object->is_ok, "%s", object->detail);
   cr_assert_eq(object->launch.grid.n, 3);
   cr_expect(object->launch.grid.all[0] == 7 && object->launch.grid.all[1] == 2);
-  cr_expect_eq(object->launch.n_arguments, 3);
+  cr_expect_eq(object->launch.arguments.n, 3);
   cr_expect_not_null(json_object_get(objects->of_key, "arguments"));
   cr_expect_eq(objects->n_blobs, 0);
   build_objects_free(objects);

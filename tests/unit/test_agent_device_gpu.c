@@ -9,6 +9,7 @@
 #include "agent/device/gpu.h"
 #include "common/base/file.h"
 #include "tests/unit/gpu_kernels.h"
+#include "tests/unit/gpu_tile.h"
 
 #define N 65536 /* words of a test's buffers */
 #define BLOCK 256
@@ -148,6 +149,81 @@ static struct device_launch add_launch(struct add *add, struct device_module *mo
   add->arguments[2] = &add->n;
   add->arguments[3] = &add->k;
   return (struct device_launch){module, line_of(N), add->arguments};
+}
+
+#define TILE_COPY 3 /* of the rotation, whose words are 1000 more */
+
+/* What the words at `address` are, where those of the input are `more` than their indices. */
+static void tile_expect(struct device *gpu, const void *address, uint32_t x, uint32_t more) {
+  uint32_t *words = words_of(gpu, address, 512);
+  size_t wrong = 0;
+  for (uint32_t i = 0; i < 512; i++) {
+    uint32_t row = 40 + i / 64, column = x + i % 64;
+    wrong += words[i] != 7 + (column < TILE_N ? row * TILE_N + column + more : 0);
+  }
+  free(words);
+  cr_expect_eq(wrong, 0, "%zu of 512 words are wrong at column %u", wrong, x);
+}
+
+/* Launched by hand, checked, and timed over copies, whose maps differ. */
+static void tile_run(struct tile *tile, int x) {
+  struct problem *problem = tile->problem;
+  struct device *gpu = problem->device;
+  struct device_operand *operands = problem->rotation.operands;
+  struct loaded_config *loaded;
+  struct error error = {0};
+  cr_assert_eq(tile_load(tile, x, &loaded, &error), OUTCOME_CORRECT, "%s", error.message);
+  struct device_launch launch = config_launch(loaded);
+  cr_assert(problem_reset(problem, 0, &error), "%s", error.message);
+  for (int i = 0; i < 2; i++)
+    cr_assert(gpu->ops->launch(gpu, &launch, &error), "%s", error.message);
+  tile_expect(gpu, problem->operands[1].checked->address, (uint32_t)x, 0);
+
+  struct device_timing timing = {launch, &problem->rotation, TILE_COPY + 2, 0};
+  operands[1].pristine = NULL; /* what calls wrote stays */
+  problem->rotation.next = 0;
+  cr_assert_gt(problem->rotation.n_copies, TILE_COPY + 2);
+  cr_assert(gpu->ops->time(gpu, &timing, 1, &error), "%s", error.message);
+  for (uint32_t i = 0; i < TILE_COPY + 2; i++)
+    tile_expect(gpu, operands[1].base + i * operands[1].stride, (uint32_t)x,
+                i == TILE_COPY ? 1000 : 0);
+  config_unload(problem, loaded);
+}
+
+GPU_TEST(a_kernel_loads_through_the_tensor_map_that_its_object_states) {
+  struct error error = {0};
+  struct loaded_config *loaded;
+  if (gpu->ops->has_tensormaps && atoi(gpu->arch + strlen("sm_")) < 90)
+    return; /* an older GPU */
+  struct tile *tile = tile_open(gpu);
+  if (!gpu->ops->has_tensormaps) {
+    cr_expect_eq(tile_load(tile, 0, &loaded, &error), OUTCOME_RUNTIME);
+    cr_expect(strstr(error.message, "takes a tensor map, which the back end hip does not have"),
+              "%s", error.message);
+    tile_close(tile);
+    return;
+  }
+
+  uint32_t *more = xcalloc(TILE_N * TILE_N, sizeof *more);
+  for (uint32_t i = 0; i < TILE_N * TILE_N; i++)
+    more[i] = i + 1000;
+  struct device_operand *in = &tile->problem->rotation.operands[0];
+  cr_assert(gpu->ops->upload(gpu, in->base + TILE_COPY * in->stride, more,
+                             TILE_N * TILE_N * sizeof *more, &error),
+            "%s", error.message);
+  free(more);
+  tile_run(tile, 16);
+  tile_run(tile, 240); /* three quarters of the box are outside */
+
+  cr_assert_eq(tile_load(tile, 64, &loaded, &error), OUTCOME_CORRECT, "%s", error.message);
+  cr_expect_eq(config_check(tile->problem, loaded, &error), OUTCOME_CORRECT, "%s", error.message);
+  loaded->tensormaps[0].strides[0] = 1020; /* no multiple of 16 */
+  struct device_launch launch = config_launch(loaded);
+  cr_expect_not(gpu->ops->launch(gpu, &launch, &error));
+  cr_expect(string_starts(error.message, "tile, tensor map 0: encoding a tensor map failed: "),
+            "%s", error.message);
+  config_unload(tile->problem, loaded);
+  tile_close(tile);
 }
 
 /* One process probes and opens it: that works only in this order. */
@@ -313,6 +389,36 @@ GPU_TEST(a_fill_repeats_its_word_and_cuts_the_last) {
             found[3] == 3);
   free(found);
   gpu->ops->buffer_free(gpu, words);
+}
+
+/* A kernel that accumulates counts from the filled word in each of its calls. */
+GPU_TEST(what_a_call_fills_is_filled_before_every_launch) {
+  struct error error = {0};
+  struct rotating rotating;
+  struct device_module *module = kernel_load(gpu, "count");
+  rotating_init(&rotating, gpu, 3, false);
+  struct device_fill fill = {&rotating.pointer, N * sizeof(uint32_t), 0x80000029};
+  struct device_launch launch = {module, line_of(N), rotating.arguments, .n_fills = 1,
+                                 .fills = &fill};
+  struct device_timing timings[] = {{launch, &rotating.rotation, 7, 0},
+                                    {launch, &rotating.rotation, 1, 0}};
+  cr_assert(gpu->ops->time(gpu, timings, 2, &error), "%s", error.message);
+  char *base = rotating.copies->address;
+  for (int i = 0; i < 3; i++)
+    expect_words(gpu, base + (size_t)i * rotating.operand.stride, 0x8000002A, 0);
+
+  fill.size = 8;
+  cr_assert(gpu->ops->launch(gpu, &launch, &error), "%s", error.message);
+  launch.geometry.grid[1] = 0;
+  rotating.pointer = base;
+  cr_assert(gpu->ops->launch(gpu, &launch, &error), "%s", error.message);
+  cr_assert(gpu->ops->synchronize(gpu, &error), "%s", error.message);
+  uint32_t *first = words_of(gpu, base, 3);
+  cr_expect(first[0] == 0x80000029 && first[1] == 0x80000029 && first[2] == 0x8000002A,
+            "%08x %08x %08x", first[0], first[1], first[2]);
+  free(first);
+  gpu->ops->module_unload(gpu, module);
+  rotating_release(&rotating, gpu);
 }
 
 /* Samples with preparations and without in one batch, and of more calls than can be in flight at

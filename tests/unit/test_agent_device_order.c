@@ -246,6 +246,72 @@ Test(device_order, data_and_instruction_caches_are_emptied_right_before_the_firs
   setting_end(&setting);
 }
 
+/* Fills are between the events of a sample, since they are a part of the call; a grid with a zero
+ * extent has them too. */
+Test(device_order, what_a_call_fills_is_filled_before_its_launch_and_within_its_sample) {
+  setenv("FAKE_HIP_LAUNCH_US", "1000", 1);
+  struct setting setting = setting_make();
+  const struct device_ops *ops = setting.gpu->ops;
+  struct error error = {0};
+  struct device_rotation rotation = {.n_copies = 1};
+  int64_t n = N / 2;
+  void *arguments[] = {&setting.y->address, &setting.x->address, &n};
+  const float one = 1;
+  struct device_fill fills[] = {{&setting.x->address, N * sizeof(float), 0},
+                                {&setting.y->address, N * sizeof(float), 0}};
+  memcpy(&fills[1].word, &one, sizeof one);
+  struct device_launch launch = {setting.module,
+                                 {.grid = {4, 1, 1}, .block = {64, 1, 1}},
+                                 arguments,
+                                 .n_fills = ARRAY_LENGTH(fills),
+                                 .fills = fills};
+  struct device_timing timing = {launch, &rotation, 3, 0};
+  samples_take(&setting, &rotation, 1, 1);
+  log_clear();
+  cr_assert(ops->time(setting.gpu, &timing, 1, &error), "%s", error.message);
+  cr_expect_eq(count(log_of_calls(), "EwwLwwLwwLE"), 1, "%s", log_of_calls());
+
+  float y[N];
+  cr_assert(ops->download(setting.gpu, y, setting.y->address, sizeof y, &error), "%s",
+            error.message);
+  for (size_t i = 0; i < N; i++)
+    cr_assert_eq(y[i], 1); /* 0 + 1, and what is not written */
+
+  log_clear();
+  launch.geometry.grid[0] = 0;
+  cr_assert(ops->launch(setting.gpu, &launch, &error), "%s", error.message);
+  cr_expect_str_eq(log_of_calls(), "ww");
+  setting_end(&setting);
+}
+
+/* The host needs 40 us for ten calls, and 640 us more for their fills: copies of 84 us keep the
+ * device busy meanwhile, for 400 us at most. */
+Test(device_order, a_device_gets_a_longer_head_start_where_the_host_fills_too) {
+  setenv("FAKE_HIP_LAUNCH_US", "1", 1);
+  struct setting setting = setting_make();
+  struct error error = {0};
+  struct device_rotation rotation = {.n_copies = 1};
+  int64_t n = N;
+  void *arguments[] = {&setting.y->address, &setting.x->address, &n};
+  struct device_fill fills[LAUNCH_FILLS_MAX];
+  for (size_t i = 0; i < ARRAY_LENGTH(fills); i++)
+    fills[i] = (struct device_fill){&setting.y->address, 4, 0};
+  struct device_launch launch = {setting.module,
+                                 {.grid = {4, 1, 1}, .block = {64, 1, 1}},
+                                 arguments,
+                                 .n_fills = ARRAY_LENGTH(fills),
+                                 .fills = fills};
+  samples_take(&setting, &rotation, 1, 10);
+  log_clear();
+  samples_take(&setting, &rotation, 1, 10);
+  cr_expect_eq(strspn(log_of_calls(), "H"), 1, "%s", log_of_calls());
+  struct device_timing timing = {launch, &rotation, 10, 0};
+  log_clear();
+  cr_assert(setting.gpu->ops->time(setting.gpu, &timing, 1, &error), "%s", error.message);
+  cr_expect_eq(strspn(log_of_calls(), "H"), 5, "%s", log_of_calls());
+  setting_end(&setting);
+}
+
 Test(device_order, a_flush_without_its_kernel_is_an_error) {
   struct setting setting = setting_make();
   struct error error = {0};

@@ -5,7 +5,8 @@
 #include <criterion/criterion.h>
 
 #define SPEC                                                                                       \
-  "{\"entry\": \"k\", \"arguments\": [\"y\", \"n\"], \"scratch\": 2, \"threads\": 256, "           \
+  "{\"entry\": \"k\", \"arguments\": [\"y\", \"n\", {\"i32\": -7}], \"scratch\": 2, "              \
+  "\"fills\": [[\"y\", 8, 4294967295]], \"threads\": 256, "                                        \
   "\"shared_bytes\": 8192, "                                                                       \
   "\"cooperative\": true, \"cluster\": 2, \"resources\": {\"vgprs\": 112, \"lds_bytes\": 0}}"
 
@@ -28,8 +29,11 @@ static struct launch_spec spec_of(const char *text) {
 Test(launch_spec, reads_every_member) {
   cleanup_launch_spec struct launch_spec spec = spec_of(SPEC);
   cr_expect_str_eq(spec.entry, "k");
-  cr_expect_eq(spec.n_arguments, 2);
-  cr_expect_str_eq(spec.arguments[1], "n");
+  cr_assert_eq(spec.arguments.n, 3);
+  cr_expect_str_eq(spec.arguments.all[1].name, "n");
+  cr_expect_eq(spec.arguments.all[2].i32, -7);
+  cr_assert_eq(spec.fills.n, 1);
+  cr_expect(spec.fills.all[0].bytes == 8 && spec.fills.all[0].word == UINT32_MAX);
   cr_expect(spec.n_scratch == 2 && spec.threads == 256 && spec.shared_bytes == 8192 &&
             spec.cluster == 2);
   cr_expect(spec.cooperative);
@@ -43,13 +47,22 @@ Test(launch_spec, what_was_written_reads_back) {
   cr_expect(json_equal(written, expected));
 }
 
+Test(launch_spec, a_copy_is_its_own) {
+  struct launch_spec spec = spec_of(SPEC);
+  cleanup_launch_spec struct launch_spec copy = launch_spec_copy(&spec);
+  launch_spec_release(&spec);
+  cleanup_json json_t *written = launch_spec_to_json(&copy), *expected = json_of(SPEC);
+  cr_expect(json_equal(written, expected));
+}
+
 Test(launch_spec, an_empty_spec_is_the_default) {
   cleanup_launch_spec struct launch_spec spec = spec_of("{}");
   cleanup_json json_t *written = launch_spec_to_json(&spec);
-  cr_expect_null(spec.arguments);
+  cr_expect_null(spec.arguments.all);
   cr_expect_eq(spec.cluster, 1);
   cr_expect_null(json_object_get(written, "entry"));
   cr_expect_null(json_object_get(written, "arguments"), "all of the manifest's");
+  cr_expect_null(json_object_get(written, "fills"));
 }
 
 Test(launch_spec, refuses_invalid_values) {
@@ -58,6 +71,8 @@ Test(launch_spec, refuses_invalid_values) {
   } cases[] = {
       {"{\"entry\": 7}", "/entry"},
       {"{\"arguments\": [7]}", "/arguments"},
+      {"{\"fills\": {}}", "/fills"},
+      {"{\"fills\": [[\"y\", 8, 0], [\"y\", 6, 0]]}", "/fills/1"},
       {"{\"scratch\": 5}", "/scratch"},
       {"{\"threads\": -1}", "/threads"},
       {"{\"shared_bytes\": -1}", "/shared_"},
@@ -79,15 +94,21 @@ Test(launch_spec, refuses_invalid_values) {
   }
 }
 
-Test(launch_spec, refuses_more_arguments_than_a_kernel_can_have) {
-  cleanup_json json_t *json = json_pack("{s:[]}", "arguments");
+Test(launch_spec, refuses_more_arguments_and_fills_than_a_launch_can_have) {
+  cleanup_json json_t *json = json_pack("{s:[]}", "arguments"),
+                      *filled = json_pack("{s:[]}", "fills");
   struct launch_spec spec;
   struct error error = {0};
-  for (int i = 0; i <= KERNEL_ARGUMENTS_MAX; i++)
+  for (int i = 0; i <= LAUNCH_ARGUMENTS_MAX; i++)
     json_array_append_new(json_object_get(json, "arguments"), json_string("y"));
   cr_expect_not(launch_spec_from_json(json, &spec, &error));
   cr_expect_str_eq(error.pointer, "/arguments");
-  cr_expect_not_null(strstr(error.message, "64"), "%s", error.message);
+  cr_expect_not_null(strstr(error.message, "256"), "%s", error.message);
+  for (int i = 0; i <= LAUNCH_FILLS_MAX; i++)
+    json_array_append_new(json_object_get(filled, "fills"), json_pack("[s, i, i]", "y", 4, 0));
+  cr_expect_not(launch_spec_from_json(filled, &spec, &error));
+  cr_expect_str_eq(error.pointer, "/fills");
+  cr_expect_not_null(strstr(error.message, "16"), "%s", error.message);
 }
 
 #define GRID "\"grid\": [\"ceil_div(n, BLOCK)\"]"
@@ -318,6 +339,23 @@ Test(launch_plan, passes_all_arguments_where_the_object_does_not_list_them) {
   cr_expect_eq(planned.plan.n_arguments, 3);
   cr_expect_eq(planned.plan.arguments[2], 2);
   cr_expect_eq(planned.plan.n_scratch, 0);
+}
+
+Test(launch_plan, finds_what_is_passed_beside_arguments_and_what_is_filled) {
+  struct planned planned =
+      plan(HIP, "{\"arguments\": [{\"i64\": 5}, {\"tensormap\": {\"base\": \"x\", \"type\": 7, "
+                "\"shape\": [10, 100], \"strides\": [400], \"box\": [8, 8], \"swizzle\": 0, "
+                "\"fill\": 0}}, \"n\"], \"fills\": [[\"y\", 4000, 0]]}");
+  cr_assert_eq(planned.outcome, OUTCOME_CORRECT, "%s", planned.error.message);
+  cr_assert_eq(planned.plan.n_arguments, 3);
+  cr_expect(planned.plan.arguments[0] == 3 && planned.plan.arguments[1] == 1 &&
+            planned.plan.arguments[2] == 2);
+  cr_expect_eq(planned.plan.fills[0], 0);
+}
+
+Test(launch_plan, refuses_fills_that_the_buffer_does_not_hold) {
+  expect_refused(plan(HIP, "{\"fills\": [[\"y\", 4004, 0]]}"), OUTCOME_RUNTIME,
+                 "4004 bytes of argument \"y\" are filled, which has 4000 from where it points");
 }
 
 Test(launch_plan, refuses_an_argument_that_the_manifest_lacks) {

@@ -358,6 +358,9 @@ Test(build, wrong_specialisations_are_refused) {
        "\", \"grid\": [1, 1, 1]}]}]",
        "/variants/0/also/0/objects", "no grid"},
       {"[{\"signature\": {}, \"objects\": [{\"config\": {}, \"digest\": \"" DIGEST_C
+       "\", \"fills\": []}]}]",
+       "/variants/0/also/0/objects", "no grid, arguments and fills"},
+      {"[{\"signature\": {}, \"objects\": [{\"config\": {}, \"digest\": \"" DIGEST_C
        "\"}, {\"config\": {}, \"digest\": \"" DIGEST_C "\"}]}]",
        "/variants/0/also/0/objects/1/config", "twice"},
       {"[{\"signature\": {}, \"objects\": [{\"config\": {}, \"digest\": \"" DIGEST_C
@@ -403,10 +406,60 @@ Test(build, of_a_captured_kernel_states_where_an_object_is_launched) {
   cleanup_json json_t *json = captured_build(kernel, CAPTURED_VARIANTS);
   const json_t *variant = json_array_get(json_object_get(json, "variants"), 0),
                *object = json_array_get(json_object_get(variant, "objects"), 0);
-  struct build_launch launch;
+  cleanup_build_launch struct build_launch launch = {0};
   struct error error;
   cr_assert(build_launch_read(object, 64, &launch, &error), "%s", error.message);
   cr_expect(launch.has_grid && launch.grid[0] == 4 && launch.grid[1] == 1 && launch.grid[2] == 1);
+  cr_expect_null(launch.arguments.all);
+  cr_expect_eq(launch.fills.n, 0);
+}
+
+#define PASSED_VARIANT(members)                                                                    \
+  "[{\"key\": {\"n\": 1, \"dtype\": 1}, \"case\": {\"arguments\": {\"y\": {\"elements\": 8, "      \
+  "\"access\": \"readwrite\", \"fill\": \"zeros\"}}}, \"objects\": [{\"config\": {}, \"digest\": " \
+  "\"" DIGEST_A                                                                                    \
+  "\", \"grid\": [1, 1, 1], \"metadata\": {\"name\": \"add\", \"num_warps\": 4}, " members "}]}]"
+#define PASSED_MAP                                                                                 \
+  "\"arguments\": [\"y\", {\"tensormap\": {\"base\": \"y\", \"type\": 3, \"shape\": [8], "         \
+  "\"strides\": [], \"box\": [8], \"swizzle\": 0, \"fill\": 0}}]"
+
+Test(build, of_a_captured_kernel_states_what_an_object_is_passed_and_what_is_filled) {
+  cleanup_kernel struct kernel *kernel = captured_kernel();
+  cleanup_json json_t *json =
+      captured_build(kernel, PASSED_VARIANT(PASSED_MAP ", \"fills\": [[\"y\", 32, 7]]"));
+  json_object_set_new(json, "arch", json_string("sm_90"));
+  cleanup_build struct build *build = build_of(json, kernel);
+  const json_t *object =
+      json_array_get(json_object_get(json_array_get(build->variants, 0), "objects"), 0);
+  cleanup_build_launch struct build_launch launch = {0};
+  struct error error;
+  cr_assert(build_launch_read(object, 32, &launch, &error), "%s", error.message);
+  cr_assert(launch.arguments.n == 2 && launch.fills.n == 1);
+  cr_expect_str_eq(launch.arguments.all[1].map.base, "y");
+  cr_expect(launch.fills.all[0].bytes == 32 && launch.fills.all[0].word == 7);
+}
+
+Test(build, objects_that_pass_or_fill_what_the_kernel_does_not_have_are_refused) {
+  static const struct {
+    const char *members, *pointer, *message;
+  } refusals[] = {
+      {"\"fills\": [[\"y\", 32, 0], [\"y\", 36, 0]]", "/variants/0/objects/0/fills/1",
+       "36 bytes of argument \"y\" are filled, which has 32"},
+      {"\"fills\": [[\"y\", 2, 0]]", "/variants/0/objects/0/fills/0", "a fill is"},
+      {"\"arguments\": [\"y\", \"z\"]", "/variants/0/objects/0/arguments/1", "\"z\""},
+      {"\"arguments\": [{\"i8\": 1}]", "/variants/0/objects/0/arguments/0/i8", "i8"},
+      {PASSED_MAP, "/variants/0/objects/0/arguments/1", "gfx942 has no tensor maps"},
+  };
+  cleanup_kernel struct kernel *kernel = captured_kernel();
+  for (size_t i = 0; i < ARRAY_LENGTH(refusals); i++) {
+    cleanup_free char *text = xasprintf(PASSED_VARIANT("%s"), refusals[i].members);
+    cleanup_json json_t *json = captured_build(kernel, text);
+    struct build *build;
+    struct error error = {0};
+    cr_assert_not(build_parse(json, kernel, &build, &error), "%s", text);
+    cr_expect_str_eq(error.pointer, refusals[i].pointer, "%s", error.message);
+    cr_expect(strstr(error.message, refusals[i].message), "%s", error.message);
+  }
 }
 
 Test(build, wrong_builds_of_captured_kernels_are_refused) {
@@ -467,6 +520,10 @@ Test(build, only_captured_kernels_have_cases_and_grids) {
                                             "\"config\":{\"BLOCK\":128},\"grid\":[1,1,1],");
   cr_expect_not(build_parse(gridded, kernel, &build, &error));
   cr_expect_str_eq(error.pointer, "/variants/0/objects/1/grid");
+  cleanup_json json_t *filled = build_with(kernel, "\"config\":{\"BLOCK\":128},",
+                                           "\"config\":{\"BLOCK\":128},\"fills\":[[\"y\",4,0]],");
+  cr_expect_not(build_parse(filled, kernel, &build, &error));
+  cr_expect_str_eq(error.pointer, "/variants/0/objects/1/fills");
 }
 
 Test(build, a_type_of_triton_is_a_dtype_of_manifests) {

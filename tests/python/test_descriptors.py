@@ -16,7 +16,7 @@ from test_capture import folder as captured
 
 from wavetune.captured import fills
 from wavetune.captured.check import check_build
-from wavetune.captured.descriptors import kind_of
+from wavetune.captured.descriptors import elements_of, kind_of
 from wavetune.captured.documents import launch_of, tensors_of
 from wavetune.errors import PackError
 from wavetune.runtime.launch import Launch, arguments_of, configs_of, name_of
@@ -247,6 +247,12 @@ def test_a_garbled_descriptor_is_refused_by_its_place(built, change):
     document["configs"][0]["block_shapes"] = {"a_desc": [0]}
     with pytest.raises(PackError, match='"block_shapes"'):
         launch_of(document, "x.json")
+
+
+def test_a_launcher_that_is_not_known_is_a_reason(built, monkeypatch):
+    monkeypatch.delattr("triton.backends.amd.driver.make_tensordesc_arg")
+    with pytest.raises(PackError, match="how this Triton passes descriptors"):
+        elements_of(built[2]["arguments"][0], None, "hip")
 
 
 def test_signatures_differ_in_block_shapes_alone():

@@ -195,7 +195,7 @@ def test_builds_state_the_fills_of_each_config(built):
     assert variants["split_kernel"]["case"]["arguments"]["y_ptr"]["fill"] == "normal"
     own = variants["sum_kernel"]
     assert {json.dumps(one["fills"]) for one in own["objects"]} == {'[["y_ptr", 256, %d]]' % 0x3f000000}
-    assert own["case"]["arguments"]["x_ptr"]["fill"] == {"constant": 1}
+    assert [own["case"]["arguments"][name]["fill"] for name in ("x_ptr", "y_ptr")] == [{"constant": 1}, "normal"]
 
 
 def test_the_interpreter_begins_with_what_the_first_config_fills(built):

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 from conftest import ROOT
 
-TESTS = ("closure", "restore", "ways_in", "code", "launchers", "pack", "deployment", "record", "decorator", "capture", "contents",
-         "loop", "interpret", "unharmed")
+TESTS = ("closure", "restore", "ways_in", "code", "launchers", "pack", "deployment", "record", "decorator", "capture", "hooks",
+         "descriptors", "contents", "loop", "interpret", "unharmed")
 
 
 def run(version, name):

@@ -127,7 +127,7 @@ class Tensor:
         return self
 
     def zero_(self):
-        pass
+        self.zeroed = True
 
     def fill_(self, value):
         pass

@@ -32,8 +32,8 @@ def server(harness, tmp_path_factory):
 
 
 def launch(server, cache, *names, **variables):
-    own = environment(cache, server, WAVETUNE_LOG="stderr", WAVETUNE_TOKEN=server.container, WAVETUNE_CAPTURE="source",
-                      WAVETUNE_ENVIRONMENT=json.dumps(FULL), **variables)
+    own = environment(cache, server, **{"WAVETUNE_LOG": "stderr", "WAVETUNE_TOKEN": server.container, "WAVETUNE_CAPTURE": "source",
+                                        "WAVETUNE_ENVIRONMENT": json.dumps(FULL), **variables})
     own["PYTHONPATH"] += f":{CAPTURING}"
     done = subprocess.run([sys.executable, "-m", "wavetune", "run", CAPTURING / "launches.py", *names], env=own,
                           capture_output=True, text=True, timeout=300)
@@ -66,6 +66,22 @@ def test_what_a_program_launched_becomes_kernels_of_the_server(harness, server, 
         shown = harness.wavetune(server, "kernel", "show", kernel).stdout
         assert "mixed_kernel" in shown
     assert build(server, "--arch", "sm_90")["built"] == 0, "all is built"
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
+def test_a_server_takes_builds_with_fills_and_descriptors(server, tmp_path, arch):
+    names = ("hooked_split", "hooked_sum", *(["described"] if not triton.__version__.startswith("3.3.") else []))
+    launch(server, tmp_path / "cache", *names, WAVETUNE_ENVIRONMENT=json.dumps({**FULL, "arch": arch}))
+    report = build(server, "--arch", arch)
+    assert (report["built"], report["refused"]) == (len(names), 0)
+    stated = set()
+    for kernel in server.items("/v1/kernels"):
+        if "package.hooked" in kernel["name"]:
+            path = f"/v1/kernels/{kernel['kernel']}/builds"
+            for one in server.items(path):
+                for variant in server.request("GET", f"{path}/{one['build']}").json["variants"]:
+                    stated.update(*variant["objects"])
+    assert {"fills", "arguments"} <= stated or len(names) == 2
 
 
 def states(harness, server, function):

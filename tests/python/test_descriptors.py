@@ -10,13 +10,13 @@ import standin
 import triton
 from conftest import TRITON, read
 from conftest import run as wavetune
-from contract_server import ENVIRONMENT
+from contract_server import ENVIRONMENT, Contract, document
 from test_capture import by_name, program
 from test_capture import folder as captured
 
 from wavetune.captured import fills
 from wavetune.captured.check import check_build
-from wavetune.captured.descriptors import kind_of
+from wavetune.captured.descriptors import elements_of, kind_of
 from wavetune.captured.documents import launch_of, tensors_of
 from wavetune.errors import PackError
 from wavetune.runtime.launch import Launch, arguments_of, configs_of, name_of
@@ -61,7 +61,7 @@ def parameters(folder, arch, stored):
         found = re.findall(r"\.param (?:\.align 64 \.b8 \w+\[(\d+)\]|\.(u\d+)[^\n]*param_)", text)
         return [int(size) if size else WIDTHS[kind] for size, kind in found]
     head = re.search(r"tt\.func public [^\n]*", (folder / "build/objects" / texts["ttgir"][7:]).read_text())[0]
-    return [8 if pointer else WIDTHS[kind] for pointer, kind in re.findall(r"%\w+: (?:(!tt\.ptr)|(i\d+))", head)]
+    return [8 if pointer else WIDTHS[kind] for pointer, kind in re.findall(r"%[\w.]+: (?:(!tt\.ptr)|(i\d+))", head)]
 
 
 def size_of(element):
@@ -109,6 +109,31 @@ def test_the_interpreter_makes_descriptors_of_the_host(built):
     folder, _, _, variant = built
     head = (folder / "build/objects" / variant["expected"][7:]).read_bytes().partition(b"\n")[0]
     assert json.loads(head)["buffers"][0]["argument"] == "c_desc"
+
+
+def test_a_restored_config_sets_its_block_shape(built, tmp_path):
+    launch = built[2]
+    with Contract() as server:
+        server.document = document([(launch["closure"], "matmul_kernel", launch["key"], launch["configs"][1]["config"])])
+        report = program("described", cache=tmp_path, server=server)
+    assert (report["counters"]["hits"], report["counters"]["failures"], report["benchmarked"]) == (1, 0, 0)
+    assert report["seen"] == {"block_shape": [64, 64]}
+
+
+def test_kernels_with_descriptors_are_compiled_ahead(built, tmp_path):
+    launch = built[2]
+    chosen = [(launch["closure"], "matmul_kernel", [m, *launch["key"][1:]], one["config"])
+              for m, one in zip(("128", "256"), launch["configs"])]
+    with Contract() as server:
+        server.document = document(chosen)
+        for name in ("first", "second"):
+            program("described_twice", cache=tmp_path / name, server=server, WAVETUNE_IMAGE="sha256:" + "1" * 64,
+                    WAVETUNE_LOG=str(tmp_path / f"{name}.log"))
+            server.wait_for(lambda: server.lists)
+        (text,) = server.lists.values()
+    assert {kind for one in json.loads(text)["kernels"] for name, kind in json.loads(one)["signature"] if name == "a_desc"} == {
+        "tensordesc<fp16[64, 32]>", "tensordesc<fp16[64, 64]>"}
+    assert "kernels: 1 were compiled ahead, 1 of them used" in (tmp_path / "second.log").read_text()
 
 
 def test_forged_arguments_are_refused(built):
@@ -222,6 +247,12 @@ def test_a_garbled_descriptor_is_refused_by_its_place(built, change):
     document["configs"][0]["block_shapes"] = {"a_desc": [0]}
     with pytest.raises(PackError, match='"block_shapes"'):
         launch_of(document, "x.json")
+
+
+def test_a_launcher_that_is_not_known_is_a_reason(built, monkeypatch):
+    monkeypatch.delattr("triton.backends.amd.driver.make_tensordesc_arg")
+    with pytest.raises(PackError, match="how this Triton passes descriptors"):
+        elements_of(built[2]["arguments"][0], None, "hip")
 
 
 def test_signatures_differ_in_block_shapes_alone():

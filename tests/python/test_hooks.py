@@ -10,14 +10,14 @@ import triton
 import triton.language as tl
 from conftest import read
 from conftest import run as wavetune
-from contract_server import ENVIRONMENT
+from contract_server import ENVIRONMENT, Contract, document
 from test_capture import by_name, program
 from test_capture import folder as captured
 
 from wavetune.captured import fills, storages
 from wavetune.captured.documents import Config, launch_of
 from wavetune.errors import PackError
-from wavetune.runtime import effects, keys
+from wavetune.runtime import effects, keys, restore
 from wavetune.runtime.launch import Launch, configs_of
 
 
@@ -195,7 +195,7 @@ def test_builds_state_the_fills_of_each_config(built):
     assert variants["split_kernel"]["case"]["arguments"]["y_ptr"]["fill"] == "normal"
     own = variants["sum_kernel"]
     assert {json.dumps(one["fills"]) for one in own["objects"]} == {'[["y_ptr", 256, %d]]' % 0x3f000000}
-    assert own["case"]["arguments"]["x_ptr"]["fill"] == {"constant": 1}
+    assert [own["case"]["arguments"][name]["fill"] for name in ("x_ptr", "y_ptr")] == [{"constant": 1}, "normal"]
 
 
 def test_the_interpreter_begins_with_what_the_first_config_fills(built):
@@ -257,3 +257,20 @@ def test_fills_that_are_no_numbers_are_refused_by_their_place(built, change):
     change(document)
     with pytest.raises(PackError, match='has a value that is no number'):
         launch_of(document, "launches/x.json")
+
+
+def test_restored_configs_are_the_programs_own_with_their_hooks(built, tmp_path):
+    launches = built[1]
+    chosen = [(one["closure"], name, one["key"], one["configs"][1]["config"]) for name in ("split_kernel", "sum_kernel")
+              for one in launches[name]]
+    with Contract() as server:
+        server.document = document(chosen)
+        report = program("hooked_split", "hooked_sum", cache=tmp_path, server=server)
+    assert (report["counters"]["hits"], report["counters"]["unfit"], report["counters"]["failures"], report["benchmarked"]) == (2, 0, 0, 0)
+    assert report["seen"] == {"split": {"SPLIT": 2, "BLOCK": 32}, "is_zeroed": True}
+
+
+def test_a_config_that_does_not_run_is_not_taken_again_whatever_makes_its_hook():
+    one, other = (triton.Config({"SPLIT": 2}, pre_hook=init_to_zero("c_ptr")) for _ in range(2))
+    assert restore.is_among(one, [other])
+    assert not restore.is_among(triton.Config({"SPLIT": 2}), [other])

@@ -57,19 +57,22 @@ def elements_of(descriptor: Descriptor, meta: Any, backend: str) -> list[Any]:
     """What is passed for one. `meta`: the compiled kernel's for this descriptor; None: it was
     lowered to a pointer."""
     driver = importlib.import_module(f"triton.backends.{_BACKENDS[backend]}.driver")
+    call = getattr(driver, "make_tensordesc_arg", None)
+    if call is None:
+        raise PackError("how this Triton passes descriptors of the host is not known here; see "
+                        "captured/descriptors.py")
     active = importlib.import_module("triton.runtime").driver.active
     own = made(descriptor, base_of(descriptor), [])
     maps = []
 
     def fill(_: Any, swizzle: int, size: int, kind: int, box: Any, shape: Any, strides: Any,
-             padding: int) -> Any:
+             padding: int = 0) -> Any:
         maps.append({"tensormap": {
             "base": descriptor["name"], "type": kind, "shape": list(shape),
             "strides": [size * step for step in strides[:-1]], "box": list(box),
             "swizzle": swizzle, "fill": padding}})
         return maps[-1]
 
-    call = driver.make_tensordesc_arg
     named = inspect.signature(call).parameters
     given = {name: meta if name in ("metadata", "tensordesc_metadata") else None for name in named}
     utils = active.utils

@@ -205,7 +205,9 @@ def case_of(kernel: CapturedKernel, launch: Launch, written: set[str], is_rounde
     """The member "case" of the launch's variant; `written`: the buffers that the compiled code may write to; `is_rounded`:
     whether it rounds 32-bit floats in dots."""
     autotune = kernel.function.autotune or {}
-    initial = {**dict.fromkeys(autotune.get("reset_to_zero") or [], "zeros"), **fills.initial_of(launch.document)}
+    has_hook = (autotune.get("hooks") or {}).get("pre")  # which Triton calls in the place of reset_to_zero
+    zeroed = [] if has_hook else autotune.get("reset_to_zero") or []
+    initial = {**dict.fromkeys(zeroed, "zeros"), **fills.initial_of(launch.document)}
     names = {stated["name"] for stated in kernel.manifest["arguments"]}
     arguments = storages.buffers_of([one for one in tensors_of(launch) if one["name"] in names], initial, written,
                                     len({one.grid for one in launch.configs}) > 1)

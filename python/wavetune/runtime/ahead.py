@@ -39,6 +39,7 @@ WAIT_S = 30.0  # of the program, for one that is being compiled
 END_S = 10.0
 _MEMBERS = {"attributes": list, "closure": str, "constants": list, "module": str, "name": str, "options": dict,
             "signature": list, "target": list}
+_DESCRIPTOR = re.compile(r"tensordesc<[a-z0-9]{1,12}\[\d{1,5}(, ?\d{1,5}){0,4}\]>")  # of the host
 _WORD = re.compile(r"[A-Za-z0-9_.:\-]{0,64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
@@ -71,7 +72,7 @@ def _checked(text: Any) -> dict[str, Any]:
         raise ValueError("it is no kernel")
     if not _PATH.fullmatch(found["module"]) or not _PATH.fullmatch(found["name"]) or len(found["target"]) != 3:
         raise ValueError("its function or target has no name")
-    check_types([kind for _, kind in found["signature"]])
+    check_types([kind for _, kind in found["signature"] if not isinstance(kind, str) or not _DESCRIPTOR.fullmatch(kind)])
     values = [value["dtype"] if isinstance(value, dict) and set(value) == {"dtype"} else value for _, value in found["constants"]]
     pairs = [pair for _, listed in found["attributes"] for pair in listed]
     if not all(_is_scalar(one) for one in (*values, *found["options"].values(), *found["target"])) or \

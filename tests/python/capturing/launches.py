@@ -118,10 +118,15 @@ def constants():
         Number.TWO, Kind.ONE, Plain.A, (4, 8), helpers.half)
 
 
+SEEN = {}  # what tests of restored keys look at
+
+
 def hooked_split():
     from package import hooked
     x, y = Tensor("float32", 64), Tensor("float32", 64)
+    y.zeroed = False
     run(hooked.split_kernel, x, y, 64, grid=lambda meta: (meta["SPLIT"],))
+    SEEN.update(split=hooked.split_kernel.best_config.kwargs, is_zeroed=y.zeroed)
 
 
 def hooked_sum():
@@ -138,6 +143,12 @@ def described(block=(1, 1), m=128, k=64):
     a, b, c, scale = (Tensor(*of) for of in (("float16", m, k), ("float16", k, 32), ("float16", m, 32), ("float32", 1)))
     a, b, c = (TensorDescriptor(one, list(one.shape), list(one.stride()), block) for one in (a, b, c))
     run(hooked.matmul_kernel, a, b, c, scale, m, 32, k, grid=lambda meta: (triton.cdiv(m, meta["BLOCK_M"]),))
+    SEEN["block_shape"] = a.block_shape
+
+
+def described_twice():
+    described()
+    described(m=256)
 
 
 def parts(n=256):
@@ -381,7 +392,7 @@ def main(names):
         recorder = sys.modules["wavetune.runtime.capture"]._recorder
         if recorder is not None:
             recorder.stop()
-    print(json.dumps({"benchmarked": DRIVER.benchmarked, "counters": counters.snapshot() if counters else None}))
+    print(json.dumps({"benchmarked": DRIVER.benchmarked, **({"seen": SEEN} if SEEN else {}), "counters": counters.snapshot() if counters else None}))
 
 
 if __name__ == "__main__":

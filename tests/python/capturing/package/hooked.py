@@ -37,9 +37,11 @@ def whole(nargs, reset_only=False):
     nargs["x_ptr"].fill_(1)
 
 
-@triton.autotune(configs=[triton.Config({"BLOCK": block}, pre_hook=half) for block in (64, 128)], key=["n"], pre_hook=whole)
+@triton.autotune(configs=[triton.Config({"BLOCK": block}, pre_hook=half) for block in (64, 128)], key=["n"], pre_hook=whole,
+                 reset_to_zero=["y_ptr"])
 @triton.jit
 def sum_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """Triton calls the autotuner's pre_hook in the place of what reset_to_zero asks for."""
     at = tl.arange(0, BLOCK)
     y = tl.load(y_ptr + at, mask=at < n) + tl.load(x_ptr + at, mask=at < n)
     tl.store(y_ptr + at, y, mask=at < n)

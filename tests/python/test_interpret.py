@@ -213,7 +213,7 @@ def test_reads_outside_of_a_buffer_get_inputs_there(tmp_path, fill, is_exact):
     kernel = types.SimpleNamespace(function=types.SimpleNamespace(document=trial.document), manifest=trial.manifest,
                                    configs=[{}])
     variant = {"key": {"n": 512}, "case": trial.case}
-    note, = interpret.add_values(kernel, [(trial.launch, variant)], tmp_path, lambda digest: None, 1)
+    (note,), _ = interpret.add_values(kernel, [(trial.launch, variant)], tmp_path, lambda digest: None, 1)
     assert note.startswith('{"n":512}: it reads outside of x_ptr'), note
     again = variant["case"]["arguments"]
     assert (again["x_ptr"]["after"], "after" in again["y_ptr"]) == (16384, False)
@@ -221,6 +221,22 @@ def test_reads_outside_of_a_buffer_get_inputs_there(tmp_path, fill, is_exact):
     index, values = trial.values("y_ptr")
     x = Contents("float32", "normal", 0, 512 + 16384, interpret.SEED, None, 1, 0, 16384)
     assert index.size == 512 and (values == x.at(index + 512)).all()
+
+
+@pytest.mark.parametrize("fill", ["zeros", {"integers": [0, 3]}])
+def test_a_launch_that_writes_outside_of_a_tensor_is_refused(tmp_path, fill):
+    """FlagGems' layer norm backward writes as many sums as a row has elements to one of the last dimension."""
+    trial = Trial("wrong", {"x_ptr": ("float32", 512, "normal", False), "y_ptr": ("float32", 512, "normal", True),
+                            "z_ptr": ("int32", 4, fill, False)}, [8, 1, 1], {"MODE": "outside", "BLOCK": 64}, n=512)
+    kernel = types.SimpleNamespace(function=types.SimpleNamespace(document=trial.document), manifest=trial.manifest,
+                                   configs=[{}])
+    variant = {"key": {"n": 512}, "case": trial.case}
+    _, wrong = interpret.add_values(kernel, [(trial.launch, variant)], tmp_path, lambda digest: None, 1)
+    if fill == "zeros":
+        assert wrong == {0: "it writes y_ptr[575], and what it was passed has 512 elements: mend the kernel or its grid, or pass "
+                            "a larger y_ptr"} and "not_interpreted" not in variant
+    else:  # made-up integers may be the reason
+        assert wrong == {} and variant["not_interpreted"] == "a program writes y_ptr[575], which has 512 elements"
 
 
 def test_what_is_read_before_a_buffer_keeps_its_alignment_and_moves_aliases():

@@ -163,8 +163,13 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
         refused += more
     if not variants:
         raise Refused(str(refused[0]["why"]))
-    notes = add_values(kernel, variants, objects, blob, processes,
-                       getattr(toolchain.backend.parse_options({}), "allowed_dot_input_precisions", ("ieee",)))
+    notes, wrong = add_values(kernel, variants, objects, blob, processes,
+                              getattr(toolchain.backend.parse_options({}), "allowed_dot_input_precisions", ("ieee",)))
+    refused += [refusal(kernel.function, one, why) for number, why in sorted(wrong.items())
+                for one in (variants[number][0], *kernel.also.get(variants[number][0].path, ()))]
+    variants = [one for number, one in enumerate(variants) if number not in wrong]
+    if not variants:
+        raise Refused(wrong[0])
     build = {**head_of(kernel, jit, toolchain), "variants": [variant for _, variant in variants]}
     return build, refused, notes
 

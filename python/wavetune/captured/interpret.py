@@ -4,7 +4,8 @@ A sample of the grid's programs is executed without a compiler and without a GPU
 program's first config. It takes a process of its own, since Triton asks for TRITON_INTERPRET when functions are defined:
 
     python3 -m wavetune.captured.interpret < REQUEST > ANSWER       a line of JSON {"scale", "around"}, then the blob; with the
-                                                                    status 3: a sentence, why there are no values
+                                                                    status 3: a sentence, why there are no values; with 4:
+                                                                    why nobody can launch it
 
 A kernel that draws random numbers by block (FlagGems' randn) has other outputs with another config: there, the other configs are
 executed, too, and each has values of its own. That it does so is seen: it multiplies for the upper half of products, as Philox
@@ -41,7 +42,11 @@ WIDENED_MAX = 4
 DRAWN_SHARE = 0.01
 CONFIGS_MAX = 256
 OTHERS_WORK_MAX = 4 * WORK_MAX  # of the other configs together
-_REFUSED = 3
+_REFUSED, _WRONG = 3, 4
+
+
+class Wrong(str):
+    """Why the launch can be made nowhere: memory.WritesOutside."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +86,19 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
         first, _, data = done.stdout.partition(b"\n")
         stated = json.loads(first)
         return Expected(data, float(stated["scale"]), {name: (before, after) for name, (before, after) in stated["around"].items()})
-    if done.returncode == _REFUSED:
-        return one_line(done.stdout.decode(errors="replace"))
+    if done.returncode in (_REFUSED, _WRONG):
+        return (str if done.returncode == _REFUSED else Wrong)(one_line(done.stdout.decode(errors="replace")))
     return one_line(f"the interpreter's process ended with the status {done.returncode}: "
                     f"{done.stderr.decode(errors='replace')[-200:]}")
 
 
 def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects: Path, blob: Callable[[str], str | None],
-               processes: int, precisions: Sequence[str] = ("ieee",)) -> list[str]:
+               processes: int, precisions: Sequence[str] = ("ieee",)) -> tuple[list[str], dict[int, str]]:
     """Adds to each launch's variant of the build {"expected": DIGEST}, with the values among the objects and their inputs'
-    scale in the case where it is not 1, or {"not_interpreted": SENTENCE}. Returns what programs do that they should not."""
+    scale in the case where it is not 1, or {"not_interpreted": SENTENCE}. Returns what programs do that they should not, and by
+    the number of a variant why its launch can be made nowhere."""
     notes: dict[int, str] = {}
+    wrong: dict[int, str] = {}
 
     def done(number: int, found: Expected | str | None, reason: str | None) -> None:
         variant = variants[number][1]
@@ -103,13 +110,15 @@ def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects:
             if found.around:
                 notes[number] = f"it reads outside of {', '.join(sorted(found.around))}: agents have inputs there, as far as it was seen"
                 variant["case"]["arguments"] = widen(variant["case"]["arguments"], found.around)
+        elif isinstance(found, Wrong):
+            wrong[number] = found
         else:
             variant["not_interpreted"] = found or reason or "the interpreter gave no answer"
 
     run_tasks([{} for _ in variants], lambda number: expected_of(kernel.function.document, variants[number][0], kernel.manifest,
                                                                  variants[number][1]["case"], blob, precisions, kernel.configs[0]),
               processes, 2 * TIMEOUT_S, done)
-    return [f"{canonical(variants[number][1]['key'])}: {note}" for number, note in sorted(notes.items())]
+    return [f"{canonical(variants[number][1]['key'])}: {note}" for number, note in sorted(notes.items())], wrong
 
 
 def programs(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
@@ -355,15 +364,15 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
     return f"{terms}\n{canonical(head)}\n".encode() + b"".join(parts)
 
 
-def _reason(error: BaseException) -> str:
-    """What the interpretation ended with, under what Triton's interpreter makes of it."""
-    from .memory import NotInterpreted
+def _reason(error: BaseException) -> tuple[str, int]:
+    """What the interpretation ended with, under what Triton's interpreter makes of it, and the status."""
+    from .memory import NotInterpreted, WritesOutside
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, NotInterpreted):
-            return str(found)
+            return str(found), _WRONG if isinstance(found, WritesOutside) else _REFUSED
         found = found.__cause__
-    return f"the interpreter cannot execute it: {one_line(error)}"
+    return f"the interpreter cannot execute it: {one_line(error)}", _REFUSED
 
 
 def main() -> None:
@@ -380,7 +389,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory(prefix="wavetune-interpret.") as folder:
                 answer = _expected(json.load(sys.stdin), Path(folder))
         except Exception as error:  # whatever the kernel or the interpreter raises is the reason
-            answer, status = _reason(error).encode(), _REFUSED
+            reason, status = _reason(error)
+            answer = reason.encode()
     with os.fdopen(output, "wb") as file:
         file.write(answer)
     sys.exit(status)

@@ -23,6 +23,10 @@ class NotInterpreted(Exception):
     """Why the interpreter's values cannot be had; a sentence."""
 
 
+class WritesOutside(NotInterpreted):
+    """The program writes outside of a tensor, with the integers and shapes that it had: nobody can launch it so."""
+
+
 class Buffer:
     """`pages`: what the program that runs has written, as (elements, which of them)."""
 
@@ -90,9 +94,13 @@ class Memory:
             index = offset // own
             low, high, elements = int(index.min()), int(index.max()), buffer.contents.elements
             if low < 0 or high >= elements:
+                element = low if low < 0 else high
+                if what == "writes" and self.is_exact:
+                    raise WritesOutside(f"it writes {buffer.name}[{element}], and what it was passed has {elements} elements: mend "
+                                        f"the kernel or its grid, or pass a larger {buffer.name}")
                 is_near = max(-low, high - elements) * own < _OUTSIDE_MAX
                 if what != "reads" or not self.is_exact or not is_near:
-                    raise NotInterpreted(f"a program {what} {buffer.name}[{low if low < 0 else high}], which has {elements} elements")
+                    raise NotInterpreted(f"a program {what} {buffer.name}[{element}], which has {elements} elements")
                 buffer.lowest, buffer.highest = min(buffer.lowest, low), max(buffer.highest, high)
             yield buffer, index, here
 

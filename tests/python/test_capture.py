@@ -294,7 +294,7 @@ def test_what_fails_in_a_recording_does_not_end_the_program(cache, tmp_path):
 
 
 def test_configs_are_not_evaluated_for_long(others):
-    assert others[80][1] == ["not all configs: its heuristics and its grid were evaluated for 2 of 4 configs in 5 ms: make "
+    assert others[80][1] == ["not all configs: its hooks, heuristics and grid were evaluated for 2 of 4 configs in 100 ms: make "
                              "them cheaper, or list fewer configs"]
 
 

@@ -226,7 +226,7 @@ def raising():
 
 def slow():
     def grid(meta):
-        time.sleep(0.03)
+        time.sleep(0.6)
         return (1,)
 
     from package import kernels

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the Debian packages, checks them with lintian, builds them again elsewhere and compares, then installs, uses, upgrades,
-# removes and purges them in a machine that systemd-nspawn boots.
+# Builds the Debian packages, checks them with lintian, builds them and the wheel again elsewhere and compares, then installs, uses,
+# upgrades, removes and purges the packages in a machine that systemd-nspawn boots.
 #
 #   deploy/test/packages.sh
 #
@@ -43,6 +43,7 @@ build_elsewhere() (
 check "they are built again in another folder" build_elsewhere
 check "both builds are the same, byte for byte" cmp "$work/old/SHA256SUMS" "$work/again/SHA256SUMS"
 check "a next version is built" env BUILD="$work/build-next" WAVETUNE_VERSION=$next deploy/release.sh "$work/next"
+check "its wheel has that version" test -s "$work/next/wavetune-$next-py3-none-any.whl"
 # Its configuration differs from the old one's, so that dpkg has to decide.
 server=$(echo "$work"/next/wavetune-server_*.deb)
 dpkg-deb -R "$server" "$work/unpacked"

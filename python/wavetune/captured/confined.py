@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from ..artifacts import installed_key, set_installed_key
+from ..binaries import path_of
 from ..canonical import canonical, digest_bytes
 from ..errors import PackError, one_line
 from ..options import KEPT
@@ -64,10 +65,11 @@ def find_launcher(is_unconfined: bool) -> str | None:
         print("wavetune build: --no-sandbox: captured text is compiled with all rights of this user: it could read this user's files "
               "and use the network", file=sys.stderr)
         return None
-    found = shutil.which(PROGRAM)
-    if found is None:
-        raise PackError(f"captured text is compiled in the sandbox of {PROGRAM}, which is not in $PATH: install it, or give "
-                        "--no-sandbox on a machine that has nothing to protect", 1)
+    try:
+        found = path_of(PROGRAM)
+    except PackError as error:
+        raise PackError(f"captured text is compiled in a sandbox, and {error}; or give --no-sandbox on a machine that has nothing "
+                        "to protect", 1) from None
     with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
         done = _run(found, Path(scratch), 4, 60, [sys.executable, "-S", "-c", ""])
     if done.returncode:

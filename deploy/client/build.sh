@@ -142,6 +142,7 @@ if [ -n "$static" ]; then
   versions+=("glibc $(dpkg-query -W -f '${Version}' libc6-dev)")
   cp /usr/share/doc/libc6/copyright "$work/LICENSES/glibc"
 fi
+cp "$source/LICENSE" "$work/LICENSES/wavetune"
 printf '%s\n' "${versions[@]}" >"$work/LICENSES/VERSIONS"
 
 unset CFLAGS CPPFLAGS LDFLAGS

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 the wavetune authors
+# SPDX-License-Identifier: MIT
 """wavetune in Python: programs that start tuned (wavetune.auto, wavetune.autotune), and the Triton bridge, which packs
 @triton.jit kernels ahead of time, with no GPU, into builds.
 

@@ -12,7 +12,7 @@
 # that it is linked against are Debian 11's, unpacked into FOLDER/sysroot. CA certificates are searched for at run time, where
 # Debian, Ubuntu and RHEL have them.
 #
-#   SOURCE_DATE_EPOCH, WAVETUNE_VERSION    as for deploy/release.sh
+#   SOURCE_DATE_EPOCH, WAVETUNE_VERSION, WAVETUNE_PROJECT_URL    as for deploy/release.sh
 #
 # Needs Debian 12, its mirror (60 MB), and for the first time five minutes; libraries that are built are kept. Installs missing
 # Debian packages by name.
@@ -149,7 +149,7 @@ unset CFLAGS CPPFLAGS LDFLAGS
 # -static-pie is behind the -pie of CMakeLists.txt, which would win otherwise.
 logged cmake -S "$source" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DWAVETUNE_CLIENT_ONLY=ON -DCMAKE_INSTALL_PREFIX=/usr \
   -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_STANDARD_LIBRARIES="-ldl${static:+ -static-pie}" \
-  -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}"
+  -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}" -DWAVETUNE_PROJECT_URL="${WAVETUNE_PROJECT_URL:-}"
 logged cmake --build "$work/build"
 install -m 755 -s "$work/build/wavetune" "$work/wavetune"
 ls -l "$work/wavetune"

@@ -6,7 +6,8 @@
 This module imports nothing: each way in looks at the environment first.
 """
 
-__version__ = "0.1.0"
+# The only place that states it: CMakeLists.txt and pyproject.toml read it here.
+__version__ = "0.2.0"
 
 
 def __getattr__(name):

@@ -5,8 +5,9 @@
 #
 #   deploy/release.sh [FOLDER]        default: build/release-VERSION
 #
-#   WAVETUNE_VERSION      another version than that of CMakeLists.txt
+#   WAVETUNE_VERSION      another version than that of the tree
 #   WAVETUNE_MAINTAINER   who answers for the packages: NAME <ADDRESS>
+#   WAVETUNE_PROJECT_URL  where bugs are reported
 #   SOURCE_DATE_EPOCH     the time in all files (default: that of the last commit). Two builds of the same files with the same
 #                         time are the same, byte for byte, wherever the source is (deploy/test/packages.sh)
 #   BUILD                 the folder to build in (default: build/package)
@@ -26,12 +27,12 @@ build=$(realpath -m "${BUILD:-build/package}")
 
 mkdir -p "$build"
 rm -f "$build"/*.deb
-cmake --preset package -B "$build" -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}" \
+cmake --preset package -B "$build" -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}" -DWAVETUNE_PROJECT_URL="${WAVETUNE_PROJECT_URL:-}" \
   ${WAVETUNE_MAINTAINER:+-DWAVETUNE_MAINTAINER="$WAVETUNE_MAINTAINER"} >"$build.log" || { cat "$build.log"; exit 1; }
 cmake --build "$build" >>"$build.log" || { tail -50 "$build.log"; exit 1; }
 (cd "$build" && cpack) >>"$build.log" || { tail -50 "$build.log"; exit 1; }
 
-version=$("$build/wavetune" --version | cut -d' ' -f2)
+version=$("$build/wavetune" --version | sed -n '1s/.* //p')
 to=$(realpath -m "${1:-build/release-$version}")
 mkdir -p "$to"
 rm -f "$to"/*.deb "$to"/*.tar.gz "$to"/*.whl

@@ -13,7 +13,7 @@
 # that programs are linked against are Debian 11's, unpacked into FOLDER/sysroot. CA certificates are searched for at run time,
 # where Debian, Ubuntu and RHEL have them.
 #
-#   SOURCE_DATE_EPOCH, WAVETUNE_VERSION    as for deploy/release.sh
+#   SOURCE_DATE_EPOCH, WAVETUNE_VERSION, WAVETUNE_PROJECT_URL    as for deploy/release.sh
 #
 # Needs Debian 12, its mirror (60 MB), and for the first time five minutes; libraries that are built are kept. Installs missing
 # Debian packages by name.
@@ -145,13 +145,14 @@ if [ -n "$static" ]; then
   versions+=("glibc $(dpkg-query -W -f '${Version}' libc6-dev)")
   cp /usr/share/doc/libc6/copyright "$work/LICENSES/glibc"
 fi
+cp "$source/LICENSE" "$work/LICENSES/wavetune"
 printf '%s\n' "${versions[@]}" >"$work/LICENSES/VERSIONS"
 
 unset CFLAGS CPPFLAGS LDFLAGS
 # -static-pie is behind the -pie of CMakeLists.txt, which would win otherwise.
 logged cmake -S "$source" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DWAVETUNE_CLIENT_ONLY=ON -DCMAKE_INSTALL_PREFIX=/usr \
   -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_STANDARD_LIBRARIES="-ldl${static:+ -static-pie}" \
-  -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}"
+  -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}" -DWAVETUNE_PROJECT_URL="${WAVETUNE_PROJECT_URL:-}"
 programs=(wavetune)
 [ -n "$static" ] || programs+=(wavetune-agent)
 logged cmake --build "$work/build" --target "${programs[@]}"

@@ -4,19 +4,22 @@
 #
 #   deploy/test/packages.sh
 #
+# Needs: root; Debian 12; Debian's mirror; 2 GB of disk. Installs missing packages by name.
+# Takes: three to ten minutes, on a busy machine half an hour.
+#
 # The machine has PostgreSQL, the server, and an agent that tunes a kernel on the CPU. It has no network but its own loopback.
-# Needs root on Debian 12, Debian's mirror, 2 GB of disk, and three to ten minutes. It is not in CI. $WORK (default
-# build/packages-test) keeps the machine's tree for the next run.
+# $WORK (default build/packages-test) keeps its tree for the next run. Not in CI.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
 . deploy/test/checks.sh
+help_asked "$@"
+needs root debian disk:2
 work=${WORK:-$PWD/build/packages-test}
 mkdir -p "$work"
 work=$(realpath "$work")
 # shellcheck disable=SC2086
 packages_install $PACKAGES_BUILD mmdebstrap systemd-container lintian git
-[ "$(id -u)" -eq 0 ] || { echo "systemd-nspawn and mmdebstrap need root" >&2; exit 2; }
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export WITHOUT_CLIENT=1 SOURCE_DATE_EPOCH CMAKE_C_COMPILER_LAUNCHER=${CMAKE_C_COMPILER_LAUNCHER:-}

@@ -87,7 +87,7 @@ def test_every_command_has_help_with_its_usage_and_each_option_once(program):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_program_prints_its_version_and_its_help(program):
     done = call("--version", program=program)
-    assert done.returncode == 0 and re.fullmatch(rf"{program} \d+\.\d+\.\d+\n", done.stdout)
+    assert done.returncode == 0 and re.fullmatch(rf"{program} \d+\.\d+\.\d+\nbugs: see CONTRIBUTING.md\n", done.stdout)
     assert call(*commands_of(program)[0].split(), "--version", program=program).stdout == done.stdout
     nothing = call(program=program)
     assert nothing.returncode == 2 and nothing.stdout == "" and nothing.stderr == call("--help", program=program).stdout

@@ -255,11 +255,10 @@ def torchao():
         a, b = (torch.randint(-128, 127, shape, device="cuda", dtype=torch.int8) for shape in ((m, k), (k, n)))
         return scaled_int8_mm_cuda(a, b, random(m).abs() / 100, random(n).abs() / 100)
 
-    def hqq(transposed):
+    def int4():
         weights = pack_2xint4(torch.randint(0, 16, (k, n), device="cuda", dtype=torch.uint8))
         scales, zeros = random(k // 64, n, dtype=torch.float16), random(k // 64, n, dtype=torch.float16)
-        inputs = random(m, n if transposed else k, dtype=torch.float16) / 100
-        return triton_mixed_mm(inputs, weights, scales, zeros, 64, transposed=transposed, kernel_type="max_autotune")
+        return triton_mixed_mm(random(m, k, dtype=torch.float16) / 100, weights, scales, zeros, 64, kernel_type="max_autotune")
 
     def by_blocks():
         (a, of_a), (b, of_b) = blockwise.fp8_blockwise_act_quant(random(m, k)), blockwise.fp8_blockwise_weight_quant(random(n, k))
@@ -294,8 +293,7 @@ def torchao():
         return triton_fp8_rope_sdpa_quantize(*(random(2, 512, 8, 64) for _ in range(3)), angles.cos(), angles.sin())[3]
 
     yield "int8", int8
-    yield "hqq", lambda: hqq(False)
-    yield "hqq transposed", lambda: hqq(True)
+    yield "int4", int4
     yield "fp8 by blocks", by_blocks
     yield "fp8 layer", layer
     yield "fp8 experts", experts

@@ -14,7 +14,7 @@ np = pytest.importorskip("numpy", reason="NumPy is not installed: tests/python-e
 sys.path.insert(0, str(ROOT / "tests/python/capturing"))
 import interpreted  # noqa: E402
 from triton._C.libtriton import ir  # noqa: E402
-from wavetune.captured import interpret, scaling, storages  # noqa: E402
+from wavetune.captured import calling, interpret, scaling, storages  # noqa: E402
 from wavetune.captured.documents import Config  # noqa: E402
 from wavetune.captured.floats import FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_widened  # noqa: E402
 from wavetune.captured.inputs import STORED, Contents  # noqa: E402
@@ -39,8 +39,8 @@ class Trial:
                                       for name, (_, n, fill, written) in buffers.items()},
                                    **{name: {"value": value} for name, value in scalars.items()}}}
 
-    def add(self, config, grid):
-        self.launch.configs.append(Config(config, grid, {}))
+    def add(self, config, grid, **constexprs):
+        self.launch.configs.append(Config(config, grid, constexprs))
 
     def run(self):
         return interpret.expected_of(self.document, self.launch, self.manifest, self.case, lambda digest: self.blob,
@@ -168,6 +168,18 @@ def test_dots_have_the_precision_that_the_program_or_its_target_states(stated, a
         a, b = ((one.view(np.uint32) & np.uint32(0xffffe000)).view(np.float32) for one in (a, b))
     wanted = a.astype(np.float64) @ b.astype(np.float64)
     assert np.abs(values - wanted.reshape(-1)).max() < 1e-5
+
+
+def test_what_heuristics_give_is_in_the_place_of_a_configs_value():
+    """As Triton has it: those of torchao's int4 product give BLOCK_N, which its configs state, too."""
+    trial = rows("scaled")
+    trial.launch.configs.clear()
+    trial.add({"MODE": "tanh", "BLOCK": 16}, [40, 1, 1], MODE="scaled", BLOCK=128)
+    index, values = trial.values("y_ptr")
+    assert np.allclose(values, trial.input("x_ptr")[index] * 0.75, rtol=1e-5, atol=1e-6) and index.size == 1200
+    launch = types.SimpleNamespace(arguments=[], options={})
+    task = calling.task_of(interpreted.rows, launch, trial.launch.configs[0], False)
+    assert (task.call["MODE"], task.call["BLOCK"]) == ("scaled", 128)
 
 
 def test_words_between_tensors_are_operators_of_elements():

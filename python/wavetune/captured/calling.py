@@ -55,7 +55,7 @@ def task_of(jit: Any, launch: Launch, one: Config, may_spill: bool) -> Task:
     call = {argument["name"]: passed(argument) for argument in launch.arguments
             if argument["kind"] != "descriptor" and not _is_default(argument, defaults)}
     call.update({name: made(own, base_of(own), block_shape_of(own, one)) for name, own in descriptors_of(launch).items()})
-    given = {**{name: decode(value) for name, value in one.constexprs.items()}, **one.config}
+    given = {**one.config, **{name: decode(value) for name, value in one.constexprs.items()}}
     call.update({name: value for name, value in given.items() if name in jit.arg_names})
     options = {**launch.options, **{name: value for name, value in given.items() if name not in jit.arg_names}}
     return Task(call, {name: value for name, value in options.items() if value is not None}, {}, may_spill)

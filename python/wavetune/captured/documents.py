@@ -41,8 +41,9 @@ class Function:
 
 @dataclass(frozen=True)
 class Config:
-    """One of the program's configs, and what the program launches with it. `constexprs`: what heuristics gave; `fills`: what
-    its hook fills before each launch, by argument; `block_shapes`: those that it sets, by descriptor."""
+    """One of the program's configs, and what the program launches with it. `constexprs`: what heuristics gave, which is in the
+    place of the config's own; `fills`: what its hook fills before each launch, by argument; `block_shapes`: those that it sets,
+    by descriptor."""
 
     config: Mapping[str, Any]
     grid: tuple[int, int, int]

@@ -226,8 +226,8 @@ class _Run:
                 given[name] = decode({"dtype": argument["value"]} if kind == "dtype" else argument["value"])
             else:
                 given[name] = None
-        given.update({name: decode(value) for name, value in config["constexprs"].items()})
         given.update(config["config"])
+        given.update({name: decode(value) for name, value in config["constexprs"].items()})
         own = {name: value for name, value in given.items() if name in jit.arg_names}
         return {name: getattr(value, "value", value) if type(value).__name__ == "constexpr" else
                 value if name in constexprs else self.emulator.argument(value) for name, value in own.items()}

@@ -30,10 +30,13 @@ PLATFORM = "manylinux_2_31_x86_64"
 SCRIPTS = {"wavetune": "wavetune.entry:client", "wavetune-agent": "wavetune.entry:agent"}
 KNOWN = {"name", "dynamic", "description", "readme", "requires-python", "license", "license-files",
          "dependencies", "optional-dependencies", "scripts", "entry-points"}
+# Of the libraries in the programs: OpenSSL, curl, zlib, libarchive, msgpack-c, libseccomp, libelf.
+LINKED = ("Apache-2.0 AND curl AND Zlib AND BSD-2-Clause AND BSL-1.0 AND LGPL-2.1-only AND "
+          "(GPL-2.0-or-later OR LGPL-3.0-or-later)")
 ZIP_BEGINS = 315532800  # 1980
 
 
-def metadata(project: dict, version: str, licences: "list[str]") -> str:
+def metadata(project: dict, version: str, licence: str, texts: "list[str]") -> str:
     """https://packaging.python.org/en/latest/specifications/core-metadata/"""
     unknown = sorted(set(project) - KNOWN) + ["dependencies"] * bool(project["dependencies"])
     if unknown:
@@ -41,10 +44,8 @@ def metadata(project: dict, version: str, licences: "list[str]") -> str:
                          f"{', '.join(unknown)}: teach it")
 
     lines = ["Metadata-Version: 2.4", f"Name: {project['name']}", f"Version: {version}",
-             f"Summary: {project['description']}"]
-    if "license" in project:
-        lines.append(f"License-Expression: {project['license']}")
-    lines += [f"License-File: {name}" for name in sorted(licences)]
+             f"Summary: {project['description']}", f"License-Expression: {licence}"]
+    lines += [f"License-File: {name}" for name in sorted(texts)]
     lines += [f"Requires-Python: {project['requires-python']}",
               "Description-Content-Type: text/markdown"]
     for extra, wanted in project["optional-dependencies"].items():
@@ -59,7 +60,8 @@ def metadata(project: dict, version: str, licences: "list[str]") -> str:
 def write(to: pathlib.Path, document: dict, version: "str | None",
           programs: "pathlib.Path | None") -> None:
     """Writes a wheel to the folder `to`: with the programs in a folder, or the pure one."""
-    project, files, licences = document["project"], {}, {}
+    project, files = document["project"], {}
+    licence = project["license"]
     platform = PLATFORM if programs else "any"
     for package in document["tool"]["setuptools"]["packages"]:
         for path in (PYTHON / package.replace(".", "/")).glob("*.py"):
@@ -71,12 +73,12 @@ def write(to: pathlib.Path, document: dict, version: "str | None",
     init = init[:stated.start(1)] + version + init[stated.end(1):]
     files["wavetune/__init__.py"] = init.encode()
 
-    for name in project.get("license-files", ()):
-        licences[name] = (PYTHON / name).read_bytes()
+    texts = {name: (PYTHON / name).read_bytes() for name in project["license-files"]}
     if programs:
         files.update({f"wavetune/bin/{name}": (programs / name).read_bytes() for name in SCRIPTS})
-        texts = (programs / "LICENSES").iterdir()
-        licences.update({path.name: path.read_bytes() for path in texts})
+        licence = f"{licence} AND {LINKED}"
+        texts.update({path.name: path.read_bytes() for path in (programs / "LICENSES").iterdir()
+                      if path.name != "wavetune"})  # whose text is in LICENSE
 
     scripts = {**project["scripts"], **(SCRIPTS if programs else {})}
     points = [f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in places.items())
@@ -84,10 +86,10 @@ def write(to: pathlib.Path, document: dict, version: "str | None",
     wheel = ("Wheel-Version: 1.0\nGenerator: deploy/wheel.py\n"
              f"Root-Is-Purelib: {'false' if programs else 'true'}\nTag: py3-none-{platform}\n")
     info = f"wavetune-{version}.dist-info"
-    files[f"{info}/METADATA"] = metadata(project, version, list(licences)).encode()
+    files[f"{info}/METADATA"] = metadata(project, version, licence, list(texts)).encode()
     files[f"{info}/WHEEL"] = wheel.encode()
     files[f"{info}/entry_points.txt"] = "\n".join(points).encode()
-    files.update({f"{info}/licenses/{name}": data for name, data in licences.items()})
+    files.update({f"{info}/licenses/{name}": data for name, data in texts.items()})
     pack(to / f"wavetune-{version}-py3-none-{platform}.whl", files, f"{info}/RECORD")
 
 

@@ -13,7 +13,7 @@ cd "$(dirname "$0")/../.."
 . deploy/test/checks.sh
 help_asked "$@"
 if [ $# -eq 0 ]; then
-  set -- deploy/test/{replica,backup,kubernetes,upgrade,slurm,cgroup,walk,packages,images,client}.sh
+  set -- deploy/test/{replica,backup,kubernetes,upgrade,slurm,cgroup,walk,packages,images,wheel,client}.sh
 fi
 logs=build/deploy-test
 mkdir -p "$logs"

@@ -13,10 +13,11 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
 . deploy/test/checks.sh
+help_asked "$@"
+needs root debian disk:4
 work=${WORK:-$PWD/build/wheel-test}
 mkdir -p "$work"
 work=$(realpath "$work")
-[ "$(id -u)" -eq 0 ] || { echo "chroot and mmdebstrap need root" >&2; exit 2; }
 packages_install mmdebstrap binutils unzip python3-venv git
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH

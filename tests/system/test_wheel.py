@@ -58,8 +58,12 @@ def test_the_same_files_make_the_same_wheels_anywhere(tmp_path, programs):
 def test_the_wheel_with_programs_has_scripts_that_execute_them(tmp_path, programs):
     assert make(tmp_path, "--version", "7.8.9", "--programs", programs).returncode == 0
     wheel, site = tmp_path / f"wavetune-7.8.9-{PLATFORM}", tmp_path / "site"
+    info = "wavetune-7.8.9.dist-info"
     with zipfile.ZipFile(wheel) as archive:
-        assert archive.read("wavetune-7.8.9.dist-info/licenses/curl") == b"curl's licence\n"
+        metadata = archive.read(f"{info}/METADATA").decode()
+        assert archive.read(f"{info}/licenses/curl") == b"curl's licence\n"
+    assert "License-Expression: MIT AND Apache-2.0 AND curl" in metadata
+    assert "License-File: LICENSE\nLicense-File: curl\n" in metadata
     installed = run(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps",
                     "--target", site, wheel)
     assert installed.returncode == 0, installed.stderr

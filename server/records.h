@@ -77,6 +77,8 @@
   RECORD_OF(capture_launch_record, "") \
   RECORD_OF(capture_lease_request_record, "") \
   RECORD_OF(capture_results_record, "") \
+  RECORD_OF(capture_tune_record, "") \
+  RECORD_OF(tunable_record, "") \
   RECORD_OF(policy_record, "policy") \
   RECORD_OF(suggestion_record, "") \
   RECORD_OF(decision_record, "") \

@@ -203,6 +203,18 @@ CaptureItem = TypedDict("CaptureItem", {
     "seen_at": Union["Time", None],
 })
 
+CaptureKeyJob = TypedDict("CaptureKeyJob", {
+    "function": Union["Id", None],
+    "name": Union[str, None],
+    "kernel": "Digest",
+    "key": Union["Key", None],
+    "environment": Union["Environment", None],
+    "state": Union[str, None],
+    "job": "Id",
+    "created": bool,
+    "why": str,
+}, total=False)
+
 CaptureLaunch = TypedDict("CaptureLaunch", {
     "id": Union["Id", None],
     "key": Union["Key", None],
@@ -250,6 +262,20 @@ CaptureResults = TypedDict("CaptureResults", {
 CaptureResultsAnswer = TypedDict("CaptureResultsAnswer", {
     "accepted": int,
     "stale": int,
+})
+
+CaptureTune = TypedDict("CaptureTune", {
+    "functions": List[Union[str, int]],
+    "name": str,
+    "keys": List["Key"],
+    "run": str,
+    "priority": int,
+    "budget": Union["Budget", None],
+}, total=False)
+
+CaptureTuneAnswer = TypedDict("CaptureTuneAnswer", {
+    "items": List["CaptureKeyJob"],
+    "left": int,
 })
 
 CapturedFunction = TypedDict("CapturedFunction", {

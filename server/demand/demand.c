@@ -319,9 +319,14 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
       .regime = wanted->regime,
       .priority = DEMAND_PRIORITY,
       .budget_s = wanted->budget_ms == FIELD_NONE ? NAN : (double)wanted->budget_ms / 1000};
+  struct job_known job;
   *ret_job = 0;
-  if (wanted->space)
-    return job_wish_submit(worker, &wish, author, ret_job, refused, error);
+  if (wanted->space) {
+    if (!job_wish_submit(worker, &wish, author, &job, refused, error))
+      return false;
+    *ret_job = job.id;
+    return true;
+  }
   error_set(refused,
             "no job of this kernel is done yet, so it is not known which space to tune: submit a "
             "job");

@@ -213,6 +213,8 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         16 * KIB, "Pull launches to build") \
   ROUTE(capture_results, "POST", "/v1/captures/results", MAY_BUILD_CAPTURES, ROUTE_DATABASE, \
         1 * MIB, "Post what became of leased launches") \
+  ROUTE(capture_tune, "POST", "/v1/captures/tune", MAY_SUBMIT, ROUTE_DATABASE, 64 * KIB, \
+        "Make jobs of captured keys that have a build") \
   ROUTE(capture_get, "GET", "/v1/captures/{id}", MAY_READ_CAPTURE, ROUTE_DATABASE, 0, \
         "Read a captured function: its owner, builders, operators") \
   ROUTE(capture_delete, "DELETE", "/v1/captures/{id}", MAY_REMOVE_CAPTURE, ROUTE_DATABASE, 0, \

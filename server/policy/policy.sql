@@ -111,3 +111,28 @@ ORDER BY l.decided_at NULLS FIRST, l.id;
 UPDATE captured_launches
 SET job_id = :job::bigint, not_queued = :refused, decided_at = now()
 WHERE id = :id::bigint;
+
+-- The captured keys of the wanted functions, those without a job first; of a key's launches the one
+-- that is least far, refused ones last.
+-- name: policy_tunable
+SELECT l.id, l.function, l.name, l.kernel, l.key, l.state, l.job, l.why, s.space,
+       (l.hardware || jsonb_strip_nulls(jsonb_build_object('triton', COALESCE(b.triton, l.triton),
+                                                           'torch', b.torch)))::json AS environment,
+       count(*) OVER () AS n
+FROM (SELECT DISTINCT ON (f.id, o.key_digest, o.triton, c.hardware)
+             o.id, f.id AS function, f.name, o.key, o.triton, o.build, o.space_digest, c.hardware,
+             c.kernel, c.state, c.job, COALESCE(c.reason, c.refused) AS why
+      FROM captured_functions f
+      JOIN captured_launches o ON o.function_id = f.id
+      JOIN capture_states c ON c.id = o.id
+      WHERE (f.id::text = ANY (:functions::text[]) OR image_fits(f.name, ARRAY[:name::text]))
+        AND (:keys::json IS NULL
+             OR EXISTS (SELECT
+                        FROM json_array_elements(:keys) k(key)
+                        WHERE o.key::jsonb @> k.key::jsonb))
+      ORDER BY f.id, o.key_digest, o.triton, c.hardware, c.state = 'refused',
+               c.state NOT IN ('waiting', 'building'), o.id) l
+LEFT JOIN builds b ON b.digest = l.build
+LEFT JOIN spaces s ON s.digest = l.space_digest AND l.state NOT IN ('waiting', 'building', 'refused')
+ORDER BY l.job IS NOT NULL, l.id
+LIMIT :limit::bigint;

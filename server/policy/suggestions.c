@@ -132,18 +132,18 @@ static bool job_make(struct worker *worker, const struct suggestion *one, double
                                 .regime = one->regime,
                                 .priority = POLICY_PRIORITY,
                                 .budget_s = budget_s};
-  int64_t job;
+  struct job_known job;
   if (!job_wish_submit(worker, &wish, author, &job, refused, error))
     return false;
-  const char *why = job ? NULL : refused->message;
+  const char *why = job.id ? NULL : refused->message;
   *ret = (struct policy_decision){.source = one->source,
                                   .name = one->name,
                                   .refused = why,
                                   .kernel = one->kernel,
                                   .key = one->key,
-                                  .job = job ? job : FIELD_NONE};
+                                  .job = job.id ? job.id : FIELD_NONE};
   if (string_equal(one->source, "demand"))
-    return demand_decide(worker->db, one->id, job, refused, error);
+    return demand_decide(worker->db, one->id, job.id, refused, error);
 
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "id", one->id);

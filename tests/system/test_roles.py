@@ -81,7 +81,7 @@ def test_older_roles_keep_their_rights(found):
     readers = {o for o, callers in found.items() if callers["reader"]}
     assert {o for o, c in found.items() if c["submitter"]} - readers == {
         "PUT /v1/blobs/{digest}", "POST /v1/kernels", "PUT /v1/kernels/{hash}/builds/{digest}", "POST /v1/jobs",
-        "DELETE /v1/jobs/{id}", "POST /v1/jobs/cancel", "POST /v1/jobs/retry", "POST /v1/releases", "POST /v1/imports", "PUT /v1/images/{digest}", "POST /v1/demand/queue",
+        "DELETE /v1/jobs/{id}", "POST /v1/jobs/cancel", "POST /v1/jobs/retry", "POST /v1/releases", "POST /v1/imports", "PUT /v1/images/{digest}", "POST /v1/demand/queue", "POST /v1/captures/tune",
         "POST /v1/kernels/{hash}/signatures", "POST /v1/kernels/{hash}/builds/{digest}/signatures"}
     of_anyone = {o for o, callers in found.items() if callers[None]} | {"GET /v1/token"}  # every token reads what it may do
     assert {o for o, c in found.items() if c["demand"]} - of_anyone == {

@@ -251,8 +251,7 @@ static void fetches_print(const char *digest, const json_t *items) {
   }
 }
 
-static bool key_read(const struct options *options, json_t **ret, struct error *error) {
-  const char *text = option_text(options, "key");
+bool key_option_read(const char *text, json_t **ret, struct error *error) {
   cleanup_key struct key key = {0};
   *ret = NULL;
   if (!text)
@@ -328,7 +327,7 @@ static int command_why(struct options *options) {
   if (!kernel)
     return EXIT_USAGE;
   if (!cli_environment(options, "environment", &environment, &error) ||
-      !key_read(options, &key, &error))
+      !key_option_read(option_text(options, "key"), &key, &error))
     return cli_fail(EXIT_USAGE, &error);
 
   const char *regime = option_text(options, "regime"), *match = option_text(options, "match");

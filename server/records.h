@@ -79,7 +79,7 @@
   RECORD_OF(capture_results_record, "") \
   RECORD_OF(capture_tune_record, "") \
   RECORD_OF(tunable_record, "") \
-  RECORD_OF(policy_record, "policy") \
+  RECORD_OF(policy_record, "policy_states") \
   RECORD_OF(suggestion_record, "") \
   RECORD_OF(decision_record, "") \
   RECORD_OF(policy_run_record, "") \

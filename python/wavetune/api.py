@@ -200,6 +200,7 @@ CaptureItem = TypedDict("CaptureItem", {
     "proposal": Union["Id", None],
     "channel": Union[str, None],
     "waits_for": Union[str, None],
+    "move": Union[Literal['builder', 'submitter', 'policy', 'agent', 'publisher', None], None],
     "seen_at": Union["Time", None],
 })
 
@@ -232,6 +233,8 @@ CaptureLaunch = TypedDict("CaptureLaunch", {
     "not_queued": str,
     "proposal": "Id",
     "channel": str,
+    "waits_for": Union[str, None],
+    "move": Union[Literal['builder', 'submitter', 'policy', 'agent', 'publisher', None], None],
 }, total=False)
 
 CaptureLease = TypedDict("CaptureLease", {
@@ -1097,6 +1100,7 @@ PoisonRelease = TypedDict("PoisonRelease", {
 })
 
 Policy = TypedDict("Policy", {
+    "id": Union["Id", None],
     "mode": Literal['off', 'suggest', 'automatic'],
     "device_seconds_per_day": Union[float, None],
     "configs_max": Union[int, None],
@@ -1108,6 +1112,7 @@ Policy = TypedDict("Policy", {
     "set_at": Union["Time", None],
     "set_by": Union[str, None],
     "set_by_id": Union["Id", None],
+    "acts": bool,
     "used_today": Union[float, None],
     "open": Union[float, None],
 }, total=False)
@@ -1123,6 +1128,11 @@ PolicyDecision = TypedDict("PolicyDecision", {
 
 PolicyDecisions = TypedDict("PolicyDecisions", {
     "items": List["PolicyDecision"],
+})
+
+PolicyList = TypedDict("PolicyList", {
+    "items": List["Policy"],
+    "next": "Next",
 })
 
 PolicyRun = TypedDict("PolicyRun", {

@@ -263,13 +263,16 @@ void route_demand_post(struct worker *worker, struct request *request) {
 
 /* Queueing */
 
-bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use,
+bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use, int64_t policy,
                         struct db_rows **ret_rows, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "limit", limit);
   bind_number(&parameters, "gain", DEMAND_GAIN);
   bind_bool(&parameters, "is_list", use == DEMAND_LIST);
-  bind_bool(&parameters, "of_policy", use == DEMAND_POLICY);
+  if (policy)
+    bind_integer(&parameters, "policy", policy);
+  else
+    bind_text(&parameters, "policy", NULL);
   return db_run(db, &sql_demand_wanted, &parameters, ret_rows, error);
 }
 
@@ -295,7 +298,7 @@ void route_demand_get(struct worker *worker, struct request *request) {
   if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
     return;
 
-  if (!demand_wanted_read(worker->db, limit, DEMAND_LIST, &rows, &error))
+  if (!demand_wanted_read(worker->db, limit, DEMAND_LIST, 0, &rows, &error))
     answer_failure(request, &error);
   else
     request_answer_json(request, 200,
@@ -339,7 +342,7 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
 static bool demand_queue(struct worker *worker, int64_t top, const struct author *author,
                          json_t **ret_answers, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  if (!demand_wanted_read(worker->db, top, DEMAND_QUEUE, &rows, error))
+  if (!demand_wanted_read(worker->db, top, DEMAND_QUEUE, 0, &rows, error))
     return false;
 
   size_t n;

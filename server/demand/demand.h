@@ -2,7 +2,7 @@
  *
  * Reports are hints that are not trusted: only registered kernels are counted, tokens of the role
  * demand can do nothing else, each token may post DEMAND_POSTS_PER_MINUTE reports, and jobs are
- * queued only where the operator says so, with --demand or the policy (server/policy/):
+ * queued only where the operator says so, with --demand, or by a policy (server/policy/):
  *
  *   off        reports are answered and dropped
  *   suggest    they are stored; GET /v1/demand ranks the untuned keys, and a submitter chooses
@@ -66,11 +66,11 @@ void demand_report_release(struct demand_report *report);
 #define cleanup_demand_report __attribute__((cleanup(demand_report_release)))
 
 /* The untuned keys that were missed and are not decided yet, those that save most GPU time first;
- * for a list also those that wait for an agent to enrol, for the policy (server/policy/) only those
- * that it covers. */
-enum demand_use { DEMAND_LIST, DEMAND_QUEUE, DEMAND_POLICY };
+ * for a list also those that wait for an agent to enrol. `policy`: only those that this policy
+ * covers (server/policy/); 0: all. */
+enum demand_use { DEMAND_LIST, DEMAND_QUEUE };
 must_check bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use,
-                                   struct db_rows **ret_rows, struct error *error);
+                                   int64_t policy, struct db_rows **ret_rows, struct error *error);
 /* Notes the job that was queued for a key, or where that is 0, why there is none (job_wish.h). */
 must_check bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *refused,
                               struct error *error);

@@ -69,8 +69,9 @@ export async function show({ main, signal }) {
         name: "waits",
         label: "waits for",
         className: "waits",
-        value: (row) => row.waits_for || "",
+        value: (row) => [row.move, row.waits_for].join(" "),
         cell: (row) => [
+          row.move && h("b", {}, `${row.move}: `),
           h("span", { class: row.waits_for ? null : "quiet" }, row.waits_for || "nothing"),
           row.job && [" ", link(["job", row.job], `job ${row.job}`)],
         ],

@@ -65,6 +65,7 @@
   RECORD_OF(demand_report_record, "") \
   RECORD_OF(demand_answer_record, "") \
   RECORD_OF(demand_item_record, "") \
+  RECORD_OF(demand_missed_record, "") \
   RECORD_OF(demand_queue_request_record, "") \
   RECORD_OF(demand_queued_record, "") \
   RECORD_OF(choices_request_record, "") \

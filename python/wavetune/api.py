@@ -450,8 +450,24 @@ DemandItem = TypedDict("DemandItem", {
 
 DemandList = TypedDict("DemandList", {
     "items": List["DemandItem"],
+    "missed": List["DemandMissed"],
     "next": None,
     "policy": Union[Literal['off', 'suggest', 'automatic'], None],
+})
+
+DemandMissed = TypedDict("DemandMissed", {
+    "function": Union["Digest", None],
+    "name": Union[str, None],
+    "key": Union[List[str], None],
+    "environment": Union["Environment", None],
+    "tag": Union[str, None],
+    "regime": Union["Regime", None],
+    "misses": Union[int, None],
+    "tuning_ms": Union[float, None],
+    "saved_ms": Union[float, None],
+    "why": Union[str, None],
+    "capture": Union["Id", None],
+    "last_at": Union["Time", None],
 })
 
 DemandQueueAnswer = TypedDict("DemandQueueAnswer", {
@@ -476,6 +492,7 @@ DemandReport = TypedDict("DemandReport", {
     "tag": str,
     "regime": "Regime",
     "items": List[Dict[str, Any]],
+    "missed": List[Dict[str, Any]],
 }, total=False)
 
 Digest = str

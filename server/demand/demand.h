@@ -1,4 +1,6 @@
-/* Demand: the keys that deployments report to use, and which untuned ones of them become jobs.
+/* Demand: the keys that deployments report to use, and which untuned ones of them become jobs; and
+ * the keys that programs which start tuned missed, whose functions become jobs when they are
+ * captured.
  *
  * Reports are hints that are not trusted: only registered kernels are counted, tokens of the role
  * demand can do nothing else, each token may post DEMAND_POSTS_PER_MINUTE reports, and jobs are
@@ -38,7 +40,8 @@
 #define DEMAND_TOTAL_MAX INT64_C(1000000000000000) /* the limit of a key's counts */
 #define DEMAND_POSTS_PER_MINUTE 60
 #define DEMAND_ROWS_MAX 100000 /* that are stored; further keys are dropped */
-#define DEMAND_QUEUE_MAX 1000  /* jobs of one request */
+#define DEMAND_MISS_DAYS 7    /* that a miss of a program stays listed after it was reported last */
+#define DEMAND_QUEUE_MAX 1000 /* jobs of one request */
 #define DEMAND_GAIN 0.1
 #define DEMAND_PRIORITY (-100)
 
@@ -53,10 +56,17 @@ struct demand_item {
   bool has_hash;               /* `name` is the hash, */
   struct digest kernel;        /* this one */
 };
+/* A key for which a program that starts tuned had no config, of any function. */
+struct demand_miss {
+  struct digest function; /* its closure */
+  char *name, *why;
+  RECORD_ARRAY(char *, n_key, key);
+};
 struct demand_report {
   char *image, *tag;
   enum regime regime;
   struct records items; /* of struct demand_item */
+  RECORD_ARRAY(struct demand_miss, n_missed, missed);
   struct environment environment;
 };
 extern const struct record demand_report_record;

@@ -46,6 +46,18 @@ def test_the_release_has_other_keys_and_each_key_is_said_once(tmp_path, server):
         assert json.loads(words[words.index("--environment") + 1]) == ENVIRONMENT
 
 
+def test_misses_are_reported_once_and_a_server_that_does_not_know_them_gets_no_more(tmp_path, server):
+    server.document = document(choices(4096))
+    misses(tmp_path, 4096, 1000, 1000, server=server)
+    sent = [one for report in server.missed for one in report["missed"]]
+    assert sorted((one["name"], one["key"][0], one["function"]) for one in sent) == [(name, "1000", closures()[name])
+                                                                                    for name in CLOSURES]
+    assert all(report["environment"] == ENVIRONMENT for report in server.missed) and "other keys" in sent[0]["why"]
+    server.trouble = lambda handler: handler.path == "/v1/demand" and (handler.answer(422, b"{}"), True)[1]
+    misses(tmp_path, 1000, 2000, server=server)
+    assert server.evidence, "what an older server takes is sent all the same"
+
+
 def test_the_release_has_nothing_of_a_function(tmp_path, server):
     server.document = document(choices(4096, names=("add_kernel",)))
     (one,) = misses(tmp_path, server=server)

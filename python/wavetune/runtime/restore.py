@@ -44,6 +44,7 @@ MODULES = ("triton.runtime.autotuner", "triton_dejavu.autotuner")
 NEAR = 1.02  # of the best time
 NEAR_MAX = 16
 NAME_MAX = 200
+WHY_MAX = 300  # bytes may be three times as many
 SETTLED = 1000
 # What Triton's autotuner skips a config for; each is raised before the kernel is launched.
 SKIPPED = {"OutOfResources", "CompileTimeAssertionFailure", "PTXASError"}
@@ -302,6 +303,8 @@ class Restorer:
         options = "".join(f" --{name} {shlex.quote(value)}" for name in ("channel", "tag", "regime")
                           if (value := getattr(settings, name)) is not None)
         environment = json.dumps(stated(settings.environment()), separators=(",", ":"))
+        if self.sender is not None:
+            self.sender.missed({"function": own, "name": _name(cache), "key": list(texts), "why": why[:WHY_MAX]})
         log(f"miss: {_name(cache)} [{', '.join(texts)}]: {why}; wavetune why {own}{options} "
             f"--environment {shlex.quote(environment)}")
 

@@ -52,8 +52,8 @@ SET seen_at = now(), seen = l.seen + 1
 RETURNING l.id;
 
 -- `tuned`: keys of which a job found a winner. The launches of a key count as the one that is
--- least far, refused ones last. Of the policies that name the function's token, and of all its images
--- together, the one that does most.
+-- least far, refused ones last. Of the policies that name the function's token, whatever the image,
+-- the one that does most.
 -- name: captures_list
 SELECT f.id, f.closure, f.name, t.name AS owner, rfc3339(f.seen_at) AS seen_at, l.*,
        p.mode AS policy, p.set_by AS policy_of, p.channel AS target

@@ -435,7 +435,10 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
     if (!job_wish_submit(worker, &wish, author, &job, refused, error))
       return false;
     *ret_job = job.id;
-    return true;
+    if (job.id || refused->kind != ERROR_RATE)
+      return true;
+    *error = *refused; /* it is the token's limit: the key stays listed for others */
+    return false;
   }
   error_set(refused,
             "no job of this kernel is done yet, so it is not known which space to tune: submit a "

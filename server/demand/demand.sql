@@ -22,8 +22,8 @@ WITH added AS (
     SELECT r.kernel, r.key_digest, min(r.key)::json, :environment_digest::bytea, :environment::json,
            :tag::text, :regime::text, sum(r.hits), sum(r.misses), COALESCE(sum(r.tuning_ms), 0),
            avg(r.kernel_ms), :author, :author_id::bigint
-    FROM unnest(:kernel::bytea[], :key_digest::bytea[], :key::text[], :hits::int8[], :misses::int8[],
-                :tuning_ms::float8[], :kernel_ms::float8[])
+    FROM unnest(:kernel::bytea[], :key_digest::bytea[], :key::text[], :hits::int8[],
+                :misses::int8[], :tuning_ms::float8[], :kernel_ms::float8[])
          AS r(kernel, key_digest, key, hits, misses, tuning_ms, kernel_ms)
     WHERE EXISTS (
               SELECT
@@ -188,7 +188,8 @@ FROM (SELECT *
 LEFT JOIN LATERAL (SELECT avg(o.tuning_ms) AS tuning_ms
                    FROM evidence o
                    WHERE (o.environment_digest, o.tag, o.regime, o.function, o.key_digest)
-                         = (m.environment_digest, m.tag, m.regime, m.function, m.key_digest)) e ON true
+                         = (m.environment_digest, m.tag, m.regime, m.function,
+                            m.key_digest)) e ON true
 LEFT JOIN (SELECT closure, min(id) AS id FROM captured_functions GROUP BY closure) c
        ON c.closure = m.function
 ORDER BY m.misses DESC, m.id;

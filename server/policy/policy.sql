@@ -87,9 +87,10 @@ FROM (SELECT w.id, j.job
         AND w.job_id IS NULL) found
 WHERE l.id = found.id;
 
--- Captured keys that the policy covers, have a build and no job, those that were not tried yet first. Of launches that
--- would have the same job, the first. Triton and torch are those of the build. Where another launch
--- of the key waits for a builder, the job waits for a build with the code of both.
+-- Captured keys that the policy covers and that have a build and no job, those that were not tried
+-- yet first. Of launches that would have the same job, the first. Triton and torch are those of the
+-- build. Where another launch of the key waits for a builder, the job waits for a build with the
+-- code of both.
 -- name: policy_captures
 WITH recent AS MATERIALIZED (
     SELECT COALESCE(recent_config_us(), :config_us::float8) AS us
@@ -155,6 +156,7 @@ FROM (SELECT DISTINCT ON (f.id, o.key_digest, o.triton, c.hardware)
       ORDER BY f.id, o.key_digest, o.triton, c.hardware, c.state = 'refused',
                c.state NOT IN ('waiting', 'building'), o.id) l
 LEFT JOIN builds b ON b.digest = l.build
-LEFT JOIN spaces s ON s.digest = l.space_digest AND l.state NOT IN ('waiting', 'building', 'refused')
+LEFT JOIN spaces s ON s.digest = l.space_digest
+                  AND l.state NOT IN ('waiting', 'building', 'refused')
 ORDER BY l.job IS NOT NULL, l.id
 LIMIT :limit::bigint;

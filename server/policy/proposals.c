@@ -6,9 +6,11 @@
 #include "server/channel/channels.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
+#include "server/http/router.h"
 #include "server/policy/proposals.sql.h"
 #include "server/records.h"
 #include "server/release/releases.h"
+#include "server/token/tokens.h"
 
 #define PROPOSAL_TAG "default"
 #define PROPOSAL_REGIME REGIME_COLD
@@ -196,11 +198,27 @@ static bool place_propose(struct worker *worker, const struct place *place, stru
          (!made.release || place_store(worker, place, served, &made, error));
 }
 
+/* Whether the policy's token may move its channel now: another token may have taken its name. One
+ * that an operator set, or that is older than policies of tokens, promotes as it always did. */
+static bool may_promote(struct db *db, const struct policy *policy, bool *ret,
+                        struct error *error) {
+  cleanup_free char *patterns = NULL;
+  unsigned roles = 0;
+  *ret = policy->token == FIELD_NONE ||
+         (roles_parse(policy->roles, &roles, error) && roles & (TOKEN_OPERATOR | TOKEN_ADMIN));
+  return *ret || token_moves_channel(db, policy->token, policy->channel, ret, &patterns, error);
+}
+
 /* Promotes what is open by the rule, where the channel needs no signature. */
 static bool open_promote(struct worker *worker, const struct policy *policy, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
+  bool may;
   if (!policy->promote || server_publisher_keys(worker->server)->n)
+    return true;
+  if (!may_promote(worker->db, policy, &may, error))
+    return false;
+  if (!may)
     return true;
   bind_text(&parameters, "channel", policy->channel);
   if (!db_run(worker->db, &sql_proposals_open, &parameters, &rows, error))

@@ -9,7 +9,8 @@ SELECT sha256(convert_to(concat_ws(' ',
            (SELECT max(id) FROM jobs), (SELECT max(at) FROM winners),
            (SELECT sum(counter) FROM channels),
            (SELECT max(id) FROM proposals), (SELECT count(*) FROM proposals WHERE state = 'open'),
-           (SELECT string_agg(concat(id, set_at, acts), ' ' ORDER BY id) FROM policy_states)),
+           (SELECT string_agg(concat_ws(' ', id, set_at, acts, token), ' ' ORDER BY id)
+            FROM policy_states)),
                          'UTF8')) AS state;
 
 -- Replaced ones are kept for a while, for people who look for them.
@@ -69,7 +70,8 @@ UPDATE proposals
 SET state = 'replaced', reason = :reason, decided_at = now(), decided_by = :author,
     decided_by_id = :author_id::bigint
 WHERE state = 'open'
-  AND CASE WHEN :environment_digest::bytea IS NULL THEN channel NOT IN (SELECT p.channel FROM policies p WHERE p.channel IS NOT NULL)
+  AND CASE WHEN :environment_digest::bytea IS NULL
+           THEN channel NOT IN (SELECT p.channel FROM policies p WHERE p.channel IS NOT NULL)
            ELSE channel = :channel AND environment_digest = :environment_digest AND tag = :tag
                 AND regime = :regime END
 RETURNING id, channel;

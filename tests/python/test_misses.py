@@ -58,6 +58,14 @@ def test_misses_are_reported_once_and_a_server_that_does_not_know_them_gets_no_m
     assert server.evidence, "what an older server takes is sent all the same"
 
 
+def test_after_so_many_misses_the_others_are_not_printed_and_the_counts_are(tmp_path, server):
+    own = environment(tmp_path / "cache", server, WAVETUNE_LOG="stderr", WAVETUNE_ON_MISS="first")
+    done = subprocess.run([sys.executable, "-m", "wavetune", "run", TUNED / "program.py", *map(str, range(1, 131))], env=own,
+                          capture_output=True, text=True, timeout=300)
+    assert done.stderr.count(" miss: ") == 200 and done.stderr.count("further misses are not printed") == 1
+    assert "misses 260" in done.stderr.splitlines()[-1]
+
+
 def test_the_release_has_nothing_of_a_function(tmp_path, server):
     server.document = document(choices(4096, names=("add_kernel",)))
     (one,) = misses(tmp_path, server=server)

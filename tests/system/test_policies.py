@@ -86,10 +86,17 @@ def test_a_channel_has_one_policy_and_only_a_publisher_lets_it_promote(server, t
     assert mayed.status == 403 and '"teams"' in mayed.json["detail"]
     both = make_token(server.database, "both", "submitter,publisher", "--channel", "teams")
     assert rule(server, by=both, channel="teams", promote=True)["promote"] is True
+    assert server.request("DELETE", "/v1/tokens/both").status == 204
+    make_token(server.database, "both", "submitter")  # which has the policy now, and may move no channel
     capture_and_build(server, 64)
     wait_until(lambda: jobs(server), 30, "the job")
     tune(server)
-    wait_until(lambda: proposals(server, "promoted") and proposals(server), 30, "a proposal to each channel")
+    wait_until(lambda: len(proposals(server)) == 2, 30, "a proposal to each channel")
+    passes(server)
+    assert proposals(server, "promoted") == []
+    assert server.request("DELETE", "/v1/tokens/both").status == 204
+    make_token(server.database, "both", "submitter,publisher", "--channel", "teams")
+    wait_until(lambda: proposals(server, "promoted"), 30, "the promotion by a token that may")
     assert [one["channel"] for one in proposals(server, "promoted")] == ["teams"]
     one = proposed(server)
     assert (one["channel"], one["waits_for"]) == ("stable", "a publisher (wavetune proposals promote)")
@@ -109,6 +116,19 @@ def test_the_limit_of_one_token_does_not_hold_up_another(server, team):  # noqa:
     assert "at most 1 open jobs" in decision["refused"]
     rule(server)
     wait_until(lambda: len(jobs(server)) == 2, 30, "that of the operator's policy")
+
+
+@pytest.mark.parametrize("options", [("--token-open-jobs", "1")])
+def test_a_token_at_its_limit_is_told_and_the_demand_stays_listed(server, team):  # noqa: F811
+    kernel = capture_and_build(server, 64, 128, 256)
+    made = server.request("POST", "/v1/captures/tune", {"name": "*", "keys": [{"n": 64}]})
+    environment = made.json["items"][0]["environment"]
+    tune(server)
+    misses = [{"kernel": kernel, "key": {"n": n}, "misses": 1} for n in (128, 256)]
+    server.request("POST", "/v1/demand", {"environment": environment, "items": misses}, token=server.demand)
+    refused = server.request("POST", "/v1/demand/queue", {"top": 10}, token=team)
+    assert refused.status == 429 and "at most 1 open jobs" in refused.json["detail"]
+    assert len(jobs(server)) == 2 and len(server.get("/v1/demand")["items"]) == 1, "it is not hidden for a day"
 
 
 def test_demand_that_two_policies_name_counts_for_both(server, team):  # noqa: F811

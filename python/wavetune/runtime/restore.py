@@ -45,6 +45,7 @@ NEAR = 1.02  # of the best time
 NEAR_MAX = 16
 NAME_MAX = 200
 WHY_MAX = 300  # bytes may be three times as many
+SAID_MAX = 200  # misses in the log, of whose lines there are at most 1,000
 SETTLED = 1000
 # What Triton's autotuner skips a config for; each is raised before the kernel is launched.
 SKIPPED = {"OutOfResources", "CompileTimeAssertionFailure", "PTXASError"}
@@ -305,6 +306,10 @@ class Restorer:
         environment = json.dumps(stated(settings.environment()), separators=(",", ":"))
         if self.sender is not None:
             self.sender.missed({"function": own, "name": _name(cache), "key": list(texts), "why": why[:WHY_MAX]})
+        if len(self._missed) > SAID_MAX:
+            if len(self._missed) == SAID_MAX + 1:
+                log("further misses are not printed")
+            return
         log(f"miss: {_name(cache)} [{', '.join(texts)}]: {why}; wavetune why {own}{options} "
             f"--environment {shlex.quote(environment)}")
 

@@ -52,7 +52,9 @@ class Document:
 
     def __init__(self, functions: Any, code: Any, origin: str, release: Any = None):
         """Raises where a part is not as it should be."""
+        self.origin = origin
         self.release = release if isinstance(release, str) else None
+        self.banned: dict[str, dict[Key, str]] = {}  # by closure and key: the override that bans what containers agree on
         self.functions: dict[str, dict[Key, Choice]] = {}
         self.code: dict[str, dict[str, str]] = {}
         self.launchers: dict[str, Any] = {}  # of functions, as the document has them
@@ -60,11 +62,17 @@ class Document:
             chosen = self.functions[closure] = {}
             for one in _list(_object(function).get("choices", [])):
                 chosen[_key(one["key"])] = Choice(_object(one["config"]), origin, _ms(one.get("tuning_ms")))
+            self.banned[closure] = {_key(one["key"]): str(one.get("override")) for one in _list(function.get("banned", []))}
             if function.get("launchers"):
                 launchers = _list(function["launchers"])[:LAUNCHERS_MAX]
                 self.launchers[closure] = {"name": function["name"], "launchers": launchers}
         for folder, files in _object(code).items():
             self.code[folder] = {name: digest for name, digest in _object(files).items() if isinstance(digest, str)}
+
+
+def stated(environment: dict[str, Any]) -> dict[str, Any]:
+    """The members of an environment that the server tells environments by."""
+    return {name: value for name, value in environment.items() if name in _MEMBERS}
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -105,6 +113,7 @@ class Choices:
         self._lock = threading.Lock()
         self._waiting_lock = threading.Lock()
         self._trusted: dict[str, bytes] | None = None
+        self._why: str | None = None  # why the server's choices are none
         self.on_launchers: Callable[[dict[str, Any]], None] | None = None  # called with the launchers of a new document
 
     def after_fork(self) -> None:
@@ -133,6 +142,21 @@ class Choices:
             with self._waiting_lock:
                 self._waiting.pop(place, None)
         return found
+
+    def why(self, closure: str, key: Key) -> str:
+        """Why find() found nothing."""
+        for document in self._documents:
+            override = document.banned.get(closure, {}).get(key)
+            if override is not None:
+                return f"override {override} bans the config on which containers agree"
+        released = next((document for document in self._all() if document.origin != "agreed"), None)
+        if released is not None:
+            others = len(released.functions.get(closure, {}))
+            has = f"{others} other keys of this function" if others else "nothing of this function"
+            return f"the release {released.release} has {has}"
+        if self._why is not None:
+            return self._why
+        return "the server did not answer" if self.wire is not None else f"{self.settings.cache}/choices.json is not there, or not used"
 
     def nearest(self, closure: str, key: Key) -> Iterator[Choice]:
         """Choices of the same function for other keys, the nearest first."""
@@ -210,7 +234,7 @@ class Choices:
 
     def _query(self) -> str:
         settings = self.settings
-        members = {name: value for name, value in settings.environment().items() if name in _MEMBERS}
+        members = stated(settings.environment())
         for name in ("tag", "channel", "regime"):
             value = getattr(settings, name)
             if value is not None and (name, value) != ("regime", "cold"):
@@ -223,6 +247,7 @@ class Choices:
             return
         settings, wire = self.settings, self.wire
         if settings.is_pinned and settings.release is None:
+            self._why = "WAVETUNE_RELEASE is no digest"
             self._may_get = self._may_post = False
             return
         if wire is None or wire.is_open() and not wire.may_try():
@@ -240,6 +265,7 @@ class Choices:
         if answer.status != 200:
             # 403, a query that this server does not take, an environment that it cannot tell from others: not again.
             log(f"GET /v1/choices: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+            self._why = f"the server refused the request for choices, status {answer.status}"
             self._may_get = answer.status == 429
             self._may_post = self._may_post and answer.status not in (403, 404)
             return
@@ -258,9 +284,12 @@ class Choices:
         if self.settings.trusted_keys and _object(document).get("version") is not None:
             why = self._refusal(entry, document.get("release"), lines[1])
             if why is not None:
-                log(f"the server's choices are not used: {why}")
+                self._why = f"the server's choices are not used: {why}"
+                log(self._why)
                 self._documents = []
                 return
+        why = entry.get("why")  # there is no release for this channel and environment
+        self._why = " ".join(why.split())[:640] if isinstance(why, str) else "the server has no release that this program may use"
         documents = [self._parse(document, "release")]
         # Nobody signs what containers agree on, and it may change between the requests of two ranks.
         if not self.settings.is_pinned and not self.settings.trusted_keys:

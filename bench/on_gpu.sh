@@ -2,7 +2,7 @@
 # The benchmarks of tuning on a machine with NVIDIA GPUs, torch and Triton, and no network.
 #
 #   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: these, in this order; and start, sandbox, unmodified,
-#                              captured, census, refused
+#                              captured, one, census, refused
 #
 # Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). With WHEEL=FILE (of
 # deploy/release.sh) client and agent are those of that wheel, installed in a new virtual environment that sees this machine's
@@ -75,13 +75,15 @@ for name in "${steps[@]}"; do
     # shellcheck disable=SC2086
     captured) step captured python3 bench/captured_gpu.py "${postgres[@]}" ${WHEELS:+--wheels "$WHEELS"} --json "$OUT/captured${CAPTURED_NAME:-}.json" ${CAPTURED:-} ;;
     # shellcheck disable=SC2086
+    one) step one python3 bench/one_command.py ${WHEELS:+--wheels "$WHEELS"} --json "$OUT/one.json" ${ONE:-} ;;
+    # shellcheck disable=SC2086
     census) step census python3 bench/census_gpu.py run ${WHEELS:+--wheels "$WHEELS"} --output "$OUT" ${CENSUS:-} ;;
     # shellcheck disable=SC2086
     refused) step refused python3 bench/refused_gpu.py ${WHEELS:+--wheels "$WHEELS"} --json "$OUT/refused.json" ${REFUSED:-} ;;
     start) step start python3 bench/gpu_start.py --gpus "$gpus" ;;
     # shellcheck disable=SC2086
     sandbox) step sandbox python3 bench/sandbox_cost.py --device cuda0 --json "$OUT/sandbox.json" ${SANDBOX:-} ;;
-    *) echo "no step \"$name\"; there are versus, campaigns, same, gpus, start, sandbox, unmodified, captured, census and refused"; status=2 ;;
+    *) echo "no step \"$name\"; there are versus, campaigns, same, gpus, start, sandbox, unmodified, captured, one, census and refused"; status=2 ;;
   esac
 done
 exit $status

@@ -17,7 +17,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . deploy/packages.sh
 umask 022
-export LC_ALL=C.UTF-8 TZ=UTC
+# A ccache with a base_dir would write other paths of sources into programs.
+export LC_ALL=C.UTF-8 TZ=UTC CCACHE_BASEDIR=
 
 # shellcheck disable=SC2086
 packages_install $PACKAGES_BUILD dpkg-dev gzip python3

@@ -21,7 +21,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
 umask 022
-export LC_ALL=C.UTF-8 TZ=UTC
+# A ccache with a base_dir would write other paths of sources into programs.
+export LC_ALL=C.UTF-8 TZ=UTC CCACHE_BASEDIR=
 packages_install build-essential cmake ninja-build pkg-config mmdebstrap dpkg-dev autoconf automake libtool gperf gettext git
 source=$PWD
 static=''

@@ -25,7 +25,7 @@ triton=3.6.0
 
 echo "== build"
 check "the programs are built" deploy/client/build.sh
-rm -rf "$work"/{made,again,elsewhere}
+rm -rf "$work"/{made,again,elsewhere,audited}
 check "the wheels are made" deploy/wheel.py "$work/made" --programs build/client
 wheel=$(echo "$work"/made/*manylinux*.whl)
 stat -c "   %n %s bytes" "$work"/made/*.whl | sed "s,$work/made/,,"

@@ -25,7 +25,9 @@ postgres=()
 programs=$scratch/programs
 mkdir "$programs"
 if [ -n "${WHEEL:-}" ]; then
+  packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))') # where torch is; python3 may be of a venv itself
   python3 -m venv --system-site-packages "$scratch/venv" &&
+    echo "import site; site.addsitedir('$packages')" >"$(echo "$scratch"/venv/lib/python3*/site-packages)/packages.pth" &&
     "$scratch/venv/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps "$WHEEL" || exit 1
   unset WAVETUNE_BUILD PYTHONPATH
   export PATH=$scratch/venv/bin:$PATH

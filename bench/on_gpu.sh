@@ -2,11 +2,13 @@
 # The benchmarks of tuning on a machine with NVIDIA GPUs, torch and Triton, and no network.
 #
 #   bench/on_gpu.sh [STEP…]     steps: versus campaigns same gpus; default: these, in this order; and start, sandbox, unmodified,
-#                              captured, census, refused
+#                              captured, one, census, refused
 #
-# Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). Uses all GPUs there are, or
-# the first $GPUS. What is printed and every JSON document also lie in $OUT (default build/gpu-results). $VERSUS (default
-# --cold), $CAMPAIGNS, $SAME, $GPUS_OPTIONS and $SANDBOX are options of the steps.
+# Programs are those of $WAVETUNE_BUILD, else of build/gpu-bundle.tar.gz (tests/gpu/bundle.sh). With WHEEL=FILE (of
+# deploy/release.sh) client and agent are those of that wheel, installed in a new virtual environment that sees this machine's
+# packages and is first in $PATH; steps with a server take that of the bundle. Uses all GPUs there are, or the first $GPUS. What is
+# printed and every JSON document also lie in $OUT (default build/gpu-results). $VERSUS (default --cold), $CAMPAIGNS, $SAME,
+# $GPUS_OPTIONS and $SANDBOX are options of the steps.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 OUT=${OUT:-build/gpu-results}
@@ -20,19 +22,28 @@ scratch=$(mktemp -d /tmp/wavetune-bench-XXXXXX)
 chmod 755 "$scratch"
 trap 'rm -rf "$scratch"' EXIT
 postgres=()
-if [ -z "${WAVETUNE_BUILD:-}" ]; then
+programs=$scratch/programs
+mkdir "$programs"
+if [ -n "${WHEEL:-}" ]; then
+  python3 -m venv --system-site-packages "$scratch/venv" &&
+    "$scratch/venv/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps "$WHEEL" || exit 1
+  unset WAVETUNE_BUILD PYTHONPATH
+  export PATH=$scratch/venv/bin:$PATH
+  ln -s "$scratch"/venv/lib/python3*/site-packages/wavetune/bin/* "$programs/"
+fi
+if [ -z "${WAVETUNE_BUILD:-}" ] && { [ -z "${WHEEL:-}" ] || [ -e build/gpu-bundle.tar.gz ]; }; then
   tar -xzf build/gpu-bundle.tar.gz --no-same-owner -C "$scratch" || exit 1
   chmod -R a+rX "$scratch"
   # The libraries are for our programs, not for this machine's torch.
   libraries=$scratch/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  mkdir "$scratch/programs"
   for program in wavetune wavetune-agent wavetune-server sandbox_verdict; do
-    printf '#!/bin/sh\nLD_LIBRARY_PATH=%q exec %q "$@"\n' "$libraries" "$scratch/bin/$program" >"$scratch/programs/$program"
-    chmod 755 "$scratch/programs/$program"
+    [ ! -e "$programs/$program" ] || continue
+    printf '#!/bin/sh\nLD_LIBRARY_PATH=%q exec %q "$@"\n' "$libraries" "$scratch/bin/$program" >"$programs/$program"
+    chmod 755 "$programs/$program"
   done
-  export WAVETUNE_BUILD=$scratch/programs
   postgres=(--postgres-bin "$(ls -d "$scratch"/postgresql/usr/lib/postgresql/*/bin)")
 fi
+export WAVETUNE_BUILD=${WAVETUNE_BUILD:-$programs}
 devices=()
 for ((i = 0; i < gpus; i++)); do devices+=(--device "cuda$i"); done
 echo "$gpus x $(nvidia-smi --query-gpu=name --format=csv,noheader | head -1), $(nproc) cores, Triton $(python3 -c 'import triton; print(triton.__version__)'), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date -u +%FT%TZ)"
@@ -64,13 +75,15 @@ for name in "${steps[@]}"; do
     # shellcheck disable=SC2086
     captured) step captured python3 bench/captured_gpu.py "${postgres[@]}" ${WHEELS:+--wheels "$WHEELS"} --json "$OUT/captured${CAPTURED_NAME:-}.json" ${CAPTURED:-} ;;
     # shellcheck disable=SC2086
+    one) step one python3 bench/one_command.py ${WHEELS:+--wheels "$WHEELS"} --json "$OUT/one.json" ${ONE:-} ;;
+    # shellcheck disable=SC2086
     census) step census python3 bench/census_gpu.py run ${WHEELS:+--wheels "$WHEELS"} --output "$OUT" ${CENSUS:-} ;;
     # shellcheck disable=SC2086
     refused) step refused python3 bench/refused_gpu.py ${WHEELS:+--wheels "$WHEELS"} --json "$OUT/refused.json" ${REFUSED:-} ;;
     start) step start python3 bench/gpu_start.py --gpus "$gpus" ;;
     # shellcheck disable=SC2086
     sandbox) step sandbox python3 bench/sandbox_cost.py --device cuda0 --json "$OUT/sandbox.json" ${SANDBOX:-} ;;
-    *) echo "no step \"$name\"; there are versus, campaigns, same, gpus, start, sandbox, unmodified, captured, census and refused"; status=2 ;;
+    *) echo "no step \"$name\"; there are versus, campaigns, same, gpus, start, sandbox, unmodified, captured, one, census and refused"; status=2 ;;
   esac
 done
 exit $status

@@ -105,7 +105,7 @@ def main():
     steps = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else 0
     shapes = SHAPES[:int(sys.argv[sys.argv.index("--shapes") + 1])] if "--shapes" in sys.argv else SHAPES
     watch()  # before wavetune, which answers for some configs itself
-    if os.environ.get("WAVETUNE_URL"):
+    if os.environ.get("WAVETUNE_URL") or os.environ.get("WAVETUNE_CACHE"):
         import wavetune.auto  # noqa: F401  as the entry point torch.backends does, where the wheel is installed
     import fla.layers  # noqa: F401
     if "--go" in sys.argv:
@@ -133,7 +133,7 @@ def main():
         step(model, x, forward_only)
         times.append((time.perf_counter() - started) * 1e3)
     counters = sys.modules.get("wavetune.runtime.counters")
-    if counters:
+    if counters and os.environ.get("WAVETUNE_URL"):
         time.sleep(3)  # real programs run for longer, and send meanwhile what they compiled
     folder = pathlib.Path(os.environ["TRITON_CACHE_DIR"])
     report |= seen | turns | {"step_ms": times, "counters": counters.snapshot() if counters else None,

@@ -6,17 +6,17 @@ static int command_captures(struct options *options) {
       {"id", "id", true},       {"function", "name"},       {"owner", "owner"},
       {"keys", "keys", true},   {"built", "built", true},   {"refused", "refused", true},
       {"tuned", "tuned", true}, {"served", "served", true}, {"channel", "channel"},
-      {"seen", "seen_at"},      {"waits for", "waits_for"}};
+      {"seen", "seen_at"},      {"move of", "move"},        {"waits for", "waits_for"}};
   return cli_print_list(options, "/v1/captures", columns, ARRAY_LENGTH(columns));
 }
 
 static int command_captures_show(struct options *options) {
   static const struct cli_column columns[] = {
-      {"key", "key"},          {"state", "state"},      {"arch", "arch"},
-      {"image", "image"},      {"times", "seen", true}, {"seen", "seen_at"},
-      {"kernel", "kernel"},    {"job", "job", true},    {"proposal", "proposal", true},
-      {"channel", "channel"},  {"refused", "refused"},  {"no job", "not_queued"},
-      {"no winner", "reason"}, {"triton", "triton"}};
+      {"key", "key"},         {"state", "state"},      {"arch", "arch"},
+      {"image", "image"},     {"times", "seen", true}, {"seen", "seen_at"},
+      {"kernel", "kernel"},   {"job", "job", true},    {"proposal", "proposal", true},
+      {"channel", "channel"}, {"move of", "move"},     {"waits for", "waits_for"},
+      {"triton", "triton"}};
   char *const *id =
       cli_arguments(options, 1, "name one function by its id, as `wavetune captures` prints it");
   if (!id)
@@ -44,6 +44,78 @@ static int command_captures_show(struct options *options) {
   return code;
 }
 
+/* The jobs of the answer, for jobs_await. */
+static json_t *jobs_of(const json_t *items) {
+  json_t *jobs = json_array(), *item;
+  size_t index;
+  json_array_foreach (items, index, item)
+    if (json_object_get(item, "job"))
+      json_array_append(jobs, item);
+  return jobs;
+}
+
+static bool tune_body(const struct options *options, const char *which, json_t *body,
+                      struct error *error) {
+  cleanup_json json_t *texts = option_list_json(options, "key"), *keys = json_array();
+  size_t index;
+  json_t *text;
+  if (strspn(which, "0123456789") == strlen(which))
+    json_put(body, "functions", json_pack("[s]", which));
+  else
+    json_put(body, "name", json_string(which));
+  json_array_foreach (texts, index, text) {
+    json_t *key = NULL;
+    if (!key_option_read(json_string_value(text), &key, error))
+      return false;
+    json_push(keys, key);
+  }
+  if (json_array_size(keys))
+    json_object_set(body, "keys", keys);
+  json_put(body, "priority", json_integer(option_integer(options, "priority")));
+  if (option_integer(options, "budget") > 0)
+    json_put(body, "budget",
+             json_pack("{s:I}", "device_seconds", (json_int_t)option_integer(options, "budget")));
+  return true;
+}
+
+static int command_captures_tune(struct options *options) {
+  static const char *const texts[][2] = {{"run", "run"}};
+  static const struct cli_column columns[] = {{"function", "name"}, {"key", "key"},
+                                              {"state", "state"},   {"job", "job", true},
+                                              {"new", "created"},   {"why", "why"}};
+  char *const *which = cli_arguments(
+      options, 1,
+      "name captured functions by an id or a pattern, as `wavetune captures` prints them");
+  struct error error;
+  if (!which)
+    return EXIT_USAGE;
+  cleanup_json json_t *body = cli_options_json(options, texts, 1), *answer = NULL;
+  if (!tune_body(options, *which, body, &error))
+    return cli_fail(EXIT_USAGE, &error);
+
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  int code = client ? cli_call(client, "POST", "/v1/captures/tune", body, &answer) : EXIT_USAGE;
+  if (code != EXIT_OK)
+    return code;
+  const json_t *items = json_object_get(answer, "items");
+  bool as_json = option_flag(options, "json"), is_waiting = option_flag(options, "wait");
+  cleanup_json json_t *jobs = jobs_of(items);
+  if (as_json && !is_waiting)
+    cli_print_json(answer);
+  else if (!as_json)
+    cli_print_table(items, columns, ARRAY_LENGTH(columns));
+  long long left = cli_integer(answer, "left");
+  if (left)
+    fprintf(stderr, "%lld more keys match; run it again when these have jobs, or name keys\n",
+            left);
+  if (!json_array_size(jobs))
+    return cli_refuse(
+        EXIT_FAILED,
+        "no key has a job: `wavetune captures` shows what each waits for, and whose move it is");
+  fflush(stdout);
+  return is_waiting ? jobs_await(client, options, jobs, "job") : EXIT_OK;
+}
+
 static int command_captures_remove(struct options *options) {
   return cli_delete(options, "/v1/captures/", "removed",
                     "name one function by its id, as `wavetune captures` prints it");
@@ -51,8 +123,29 @@ static int command_captures_remove(struct options *options) {
 
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
+static const struct option_spec tune_options[] = {
+    CLI_LIST("key", "NAME=VALUE,…|JSON",
+             "only keys that have these members; may be given several times; default: all"),
+    CLI_TEXT("run", "RUN",
+             "name of a run; a new name measures again what has a job; default: it keeps that job"),
+    CLI_INTEGER("priority", "N", "0", -1000, 1000, "jobs with a higher priority are leased first"),
+    CLI_INTEGER("budget", "SECONDS", "0", 0, 1000000000,
+                "device seconds of each new job, as with submit; 0: no limit"),
+    CLI_FLAG("wait", "follow the jobs to their end and print the winners"),
+    OPTION_PATIENCE,
+    OPTION_TIMEOUT,
+    SERVER_OPTIONS,
+};
+
+CLI_COMMAND(captures_tune, "captures tune", "ID|PATTERN", tune_options,
+            "make jobs of captured keys that have a build",
+            .description =
+                "Role submitter. A pattern, with * and ?, is of whole names, MODULE:QUALNAME. "
+                "Keys that wait for a builder are listed, and get no job. Exits with 1 when no "
+                "key has one.");
 CLI_COMMAND(captures, "captures", "", server_options,
-            "list functions whose launches programs recorded, and what each waits for",
+            "list functions whose launches programs recorded, what each waits for, and whose move "
+            "that is",
             .description =
                 "A program records launches with WAVETUNE_CAPTURE=source. A builder makes "
                 "kernels and builds of them; jobs tune their keys.");

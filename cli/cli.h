@@ -26,6 +26,9 @@ must_check int jobs_gather(struct http_client *client, const struct options *opt
 must_check int jobs_await(struct http_client *client, const struct options *options,
                           const json_t *answers, const char *member);
 
+/* Reads --key, an object or NAME=VALUE,… (why.c); NULL of NULL. */
+must_check bool key_option_read(const char *text, json_t **ret, struct error *error);
+
 /* The options that select jobs (jobs_list.c), and the members of a request that they are. */
 #define OPTIONS_OF_JOBS                                                                            \
   CLI_TEXT("tag", "TAG", "only jobs with this tag"),                                               \
@@ -93,9 +96,12 @@ extern job_code_printer *job_print_code;
   COMMAND(demand)                                                                                  \
   COMMAND(captures)                                                                                \
   COMMAND(captures_show)                                                                           \
+  COMMAND(captures_tune)                                                                           \
   COMMAND(captures_remove)                                                                         \
   COMMAND(policy)                                                                                  \
   COMMAND(policy_set)                                                                              \
+  COMMAND(policy_list)                                                                             \
+  COMMAND(policy_remove)                                                                           \
   COMMAND(policy_suggestions)                                                                      \
   COMMAND(policy_run)                                                                              \
   COMMAND(poison_list)                                                                             \

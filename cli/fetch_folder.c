@@ -4,7 +4,7 @@
  * After a crash current is the old cache or the new one, whole: everything new is written, then the
  * file system is synced once, then the release's folder, current and the state are renamed into
  * place. One syncfs costs as much as writing the files; a sync of each file would add a wait for
- * each (docs/measurements.md has both). Nothing is synced after it: a rename that is lost leaves
+ * each. Nothing is synced after it: a rename that is lost leaves
  * the old cache, which is whole.
  *
  * Memory and threads: fetch.h. */

@@ -179,6 +179,14 @@ static int command_demand(struct options *options) {
                                               {"saved s", "saved_ms", true, format_seconds},
                                               {"environment", "environment"},
                                               {"refused", "refused", false, cli_format_or_dash}};
+  static const struct cli_column missed[] = {{"function", "name"},
+                                             {"key", "key"},
+                                             {"tag", "tag"},
+                                             {"misses", "misses", true},
+                                             {"saved s", "saved_ms", true, format_seconds},
+                                             {"captured", "capture", true, cli_format_or_dash},
+                                             {"environment", "environment"},
+                                             {"why", "why"}};
   json_int_t top = option_integer(options, "queue");
   cleanup_json json_t *answer = NULL, *body = top ? json_pack("{s:I}", "top", top) : NULL;
   int code = top ? cli_request(options, "POST", "/v1/demand/queue", body, &answer)
@@ -190,9 +198,14 @@ static int command_demand(struct options *options) {
   size_t index;
   if (option_flag(options, "json"))
     cli_print_json(items);
-  else if (!top)
+  else if (!top) {
+    const json_t *misses = json_object_get(answer, "missed");
     cli_print_table(items, columns, ARRAY_LENGTH(columns));
-  else
+    if (json_array_size(misses)) {
+      printf("\nprograms that start tuned had no config for:\n");
+      cli_print_table(misses, missed, ARRAY_LENGTH(missed));
+    }
+  } else
     json_array_foreach (items, index, item) {
       const char *job = cli_member(item, "job"), *refused = cli_member(item, "refused");
       cleanup_free char *key = cli_compact(item, "key");
@@ -246,6 +259,8 @@ CLI_COMMAND(
     demand, "demand", "", demand_options,
     "list untuned keys that deployments requested, or queue jobs for them",
     .description =
-        "Sorted by the GPU time that tuning would have saved: the time that deployments spent on "
+        "Then the keys for which programs that start tuned had no config, the most missed first, "
+        "with why, and the id of the captured function (see captures tune). The former are sorted "
+        "by the GPU time that tuning would have saved: the time that deployments spent on "
         "tuning the key, plus their calls times the kernel's time times the share that its winners "
         "save on average. A job has the space of the kernel's newest done job.");

@@ -1,5 +1,5 @@
-/* wavetune policy, policy set, suggestions and run: which captures and demand become jobs.
- * wavetune proposals, proposals show, promote and reject: releases that the policy proposed. */
+/* wavetune policy, policy set, list, remove, suggestions and run: which captures and demand become
+ * jobs. wavetune proposals, proposals show, promote and reject: releases that policies proposed. */
 #include "cli/channel.h"
 
 #define NAME_ONE "name one proposal by its id, as `wavetune proposals` prints it"
@@ -13,6 +13,7 @@ static void line_print(const char *name, const json_t *policy, const char *membe
 }
 
 static void policy_print(const json_t *policy) {
+  line_print("policy of", policy, "set_by", "this token, which has set none");
   line_print("mode", policy, "mode", "");
   line_print("tokens", policy, "tokens", "none");
   line_print("images", policy, "images", "all");
@@ -57,6 +58,21 @@ static int command_policy_set(struct options *options) {
   if (policy)
     policy_print(policy);
   return code;
+}
+
+static int command_policy_list(struct options *options) {
+  static const struct cli_column columns[] = {
+      {"id", "id", true},     {"policy of", "set_by"},
+      {"mode", "mode"},       {"acts", "acts"},
+      {"tokens", "tokens"},   {"images", "images"},
+      {"channel", "channel"}, {"seconds a day", "device_seconds_per_day", true},
+      {"promote", "promote"}, {"set", "set_at"}};
+  return cli_print_list(options, "/v1/policies", columns, ARRAY_LENGTH(columns));
+}
+
+static int command_policy_remove(struct options *options) {
+  return cli_delete(options, "/v1/policies/", "removed",
+                    "name one policy by its id, as `wavetune policy list` prints it");
 }
 
 static int command_policy_suggestions(struct options *options) {
@@ -208,12 +224,16 @@ static const struct option_spec set_options[] = {
              "device seconds that its jobs may use in a day (UTC); default: no limit, which "
              "automatic does not take"),
     CLI_TEXT("configs-max", "N", "no jobs of more configs; default: any number"),
-    CLI_TEXT("channel", "NAME",
-             "propose releases to this channel when all keys of an image are done; default: none"),
+    CLI_TEXT(
+        "channel", "NAME",
+        "propose releases to this channel, which no other policy has, when all keys of an image "
+        "are done; default: none"),
     CLI_TEXT("require", "CLASS",
              "the agreement that proposed winners need: none, agrees, bitwise or interpreted; "
              "default: agrees"),
-    CLI_FLAG("promote", "promote proposals at once, where the server wants no signatures"),
+    CLI_FLAG("promote",
+             "promote proposals at once, where the server wants no signatures; needs a token that "
+             "may move the channel, or the role operator"),
     SERVER_OPTIONS,
 };
 static const struct option_spec run_options[] = {
@@ -224,15 +244,22 @@ static const struct option_spec reject_options[] = {CLI_TEXT("reason", "TEXT", "
                                                     SERVER_OPTIONS};
 
 CLI_COMMAND(policy, "policy", "", server_options,
-            "print the policy: which captures and demand become jobs");
-CLI_COMMAND(policy_set, "policy set", "", set_options, "replace the policy",
-            .description = "What is not given gets its default, not what it was before.");
-CLI_COMMAND(policy_suggestions, "policy suggestions", "", server_options,
-            "list the jobs that the policy would make, with their estimated device seconds");
+            "print the policy of this token: which captures and demand become jobs");
+CLI_COMMAND(policy_set, "policy set", "", set_options, "replace the policy of this token",
+            .description =
+                "What is not given gets its default, not what it was before. The jobs are "
+                "this token's. Of two policies that cover a key one makes its job.");
+CLI_COMMAND(policy_list, "policy list", "", server_options,
+            "list policies: operators those of all tokens, others their own");
+CLI_COMMAND(policy_remove, "policy remove", "ID", server_options,
+            "remove a policy: operators any, others their own");
+CLI_COMMAND(
+    policy_suggestions, "policy suggestions", "", server_options,
+    "list the jobs that this token's policy would make, with their estimated device seconds");
 CLI_COMMAND(policy_run, "policy run", "", run_options,
             "make the suggested jobs, as far as the budget of the day allows");
 CLI_COMMAND(proposals, "proposals", "", server_options,
-            "list releases that the policy proposed to its channel");
+            "list releases that policies proposed to their channels");
 CLI_COMMAND(proposals_show, "proposals show", "ID", server_options,
             "print what a proposal changes, and what it keeps and skips");
 CLI_COMMAND(proposals_promote, "proposals promote", "ID", promote_options,

@@ -14,7 +14,7 @@
 #define FETCHES_SHOWN 10
 
 struct question {
-  const char *kernel; /* hash or name */
+  const char *kernel; /* hash or name, or a function's closure or name */
   json_t *key;        /* NULL: all keys */
   json_t *lines;      /* what the release has, an object for each key */
   json_t *agreed;     /* what containers agree on, an object for each key and config */
@@ -139,14 +139,31 @@ static void function_print(struct question *question, const char *closure, const
   }
 }
 
-/* Prints what containers agree on, the third line of GET /v1/choices, for the question's kernel or
- * function. The autotuner's keys have no names: those of all keys are printed. */
-static int agreed_print(struct http_client *client, struct question *question, const char *query) {
+/* Keeps and prints what the release has for the function whose closure the question states. */
+static void released_print(const struct question *question, const json_t *functions) {
+  const json_t *function = json_object_get(functions, question->kernel);
+  size_t index;
+  json_t *one;
+  json_array_foreach (json_object_get(function, "choices"), index, one) {
+    cleanup_free char *key = cli_compact(one, "key"), *config = cli_compact(one, "config");
+    const char *name = cli_member(function, "name");
+    json_push(question->lines,
+              json_pack("{s:s, s:s, s:O, s:O}", "name", name, "function", question->kernel, "key",
+                        json_object_get(one, "key"), "config", json_object_get(one, "config")));
+    if (!question->as_json)
+      printf("config   %s %s: %s\n", name, key, config);
+  }
+}
+
+/* Prints, for the question's kernel or function, what the release has, the second line of
+ * GET /v1/choices, and what containers agree on, the third. The autotuner's keys have no names:
+ * those of all keys are printed. */
+static int choices_print(struct http_client *client, struct question *question, const char *query) {
   cleanup_free char *path = xasprintf("/v1/choices%s", query);
   struct http_request request = {.method = "GET", .path = path, .response_max = CHOICES_MAX};
   cleanup_http_response struct http_response response = {0};
-  cleanup_json json_t *document = NULL;
-  const char *closure, *line;
+  cleanup_json json_t *document = NULL, *released = NULL;
+  const char *closure;
   json_t *function;
   struct error error;
   int code = cli_send(client, &request, &response);
@@ -155,12 +172,14 @@ static int agreed_print(struct http_client *client, struct question *question, c
   if (response.status != 200)
     return cli_refused(&response, "the choices cannot be read");
 
-  line = response.body;
-  for (int i = 0; i < 2 && line; i++)
-    if ((line = memchr(line, '\n', response.size - (size_t)(line - response.body))))
-      line++;
-  if (!line || !json_parse(line, response.size - (size_t)(line - response.body), &document, &error))
-    return cli_refuse(EXIT_REFUSED, "GET /v1/choices has no third line of JSON");
+  const char *end = response.body + response.size, *lines[3] = {response.body};
+  for (size_t i = 1; i < ARRAY_LENGTH(lines) && lines[i - 1]; i++)
+    if ((lines[i] = memchr(lines[i - 1], '\n', (size_t)(end - lines[i - 1]))))
+      lines[i]++;
+  if (!lines[2] || !json_parse(lines[1], (size_t)(lines[2] - lines[1]), &released, &error) ||
+      !json_parse(lines[2], (size_t)(end - lines[2]), &document, &error))
+    return cli_refuse(EXIT_REFUSED, "GET /v1/choices has no three lines of JSON");
+  released_print(question, json_object_get(released, "functions"));
   json_object_foreach (json_object_get(document, "functions"), closure, function) {
     function_print(question, closure, function, "choices");
     function_print(question, closure, function, "banned");
@@ -251,8 +270,7 @@ static void fetches_print(const char *digest, const json_t *items) {
   }
 }
 
-static bool key_read(const struct options *options, json_t **ret, struct error *error) {
-  const char *text = option_text(options, "key");
+bool key_option_read(const char *text, json_t **ret, struct error *error) {
   cleanup_key struct key key = {0};
   *ret = NULL;
   if (!text)
@@ -302,6 +320,12 @@ static int nothing_served(const struct question *question, const struct release 
     meant = before ? xasprintf("%s, %s", before, names[i]) : xstrdup(names[i]);
   }
 
+  struct digest closure;
+  if (!is_there && digest_parse(question->kernel, &closure))
+    return cli_refuse(EXIT_FAILED,
+                      "the release has no config for a kernel or function %s; `wavetune captures` "
+                      "lists what programs recorded, and what it waits for",
+                      question->kernel);
   if (!is_there) {
     const char *nearest = name_nearest(question->kernel, names, release->n_kernels);
     if (!meant && nearest)
@@ -320,7 +344,8 @@ static int nothing_served(const struct question *question, const struct release 
 }
 
 static int command_why(struct options *options) {
-  char *const *kernel = cli_arguments(options, 1, "name one kernel, by its name or hash");
+  char *const *kernel = cli_arguments(
+      options, 1, "name one kernel by its name or hash, or one function by its closure");
   cleanup_json json_t *environment = NULL, *entry = NULL, *key = NULL, *lines = json_array(),
                       *agreed = json_array(), *all = NULL, *obeyed = json_object(),
                       *overrides = json_array(), *fetches = NULL;
@@ -328,7 +353,7 @@ static int command_why(struct options *options) {
   if (!kernel)
     return EXIT_USAGE;
   if (!cli_environment(options, "environment", &environment, &error) ||
-      !key_read(options, &key, &error))
+      !key_option_read(option_text(options, "key"), &key, &error))
     return cli_fail(EXIT_USAGE, &error);
 
   const char *regime = option_text(options, "regime"), *match = option_text(options, "match");
@@ -348,7 +373,7 @@ static int command_why(struct options *options) {
   cleanup_http_response struct http_response missing = {0};
   code = served_print(client, &question, query, &entry, &release, &missing);
   if (code == EXIT_OK)
-    code = agreed_print(client, &question, query);
+    code = choices_print(client, &question, query);
   if (code != EXIT_OK)
     return code;
   overrides_print(&question, release, overrides);
@@ -384,12 +409,14 @@ static const struct option_spec why_options[] = {
     SERVER_OPTIONS,
 };
 
-CLI_COMMAND(why, "why", "KERNEL", why_options,
+CLI_COMMAND(why, "why", "KERNEL|CLOSURE", why_options,
             "show which config is served, where it comes from, and to whom it is served",
             .description =
                 "Prints the rule by which the channel's entry was chosen, and the members of the "
                 "environment that differ; the release, and who moved the channel; for each key the "
-                "config, and the job that chose it; what containers agree on (serve --agreed) for "
-                "the function of that name or closure; the pins and bans that decide; and which "
+                "config, and the job that chose it; for the closure of a function, which "
+                "programs log with each key that they miss, all keys that the release has; what "
+                "containers agree on (serve --agreed) for the function of that name or closure; "
+                "the pins and bans that decide; and which "
                 "tokens fetched the release (see `wavetune releases fetches`). Exits with 1 when "
                 "nothing is served.");

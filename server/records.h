@@ -65,6 +65,7 @@
   RECORD_OF(demand_report_record, "") \
   RECORD_OF(demand_answer_record, "") \
   RECORD_OF(demand_item_record, "") \
+  RECORD_OF(demand_missed_record, "") \
   RECORD_OF(demand_queue_request_record, "") \
   RECORD_OF(demand_queued_record, "") \
   RECORD_OF(choices_request_record, "") \
@@ -77,7 +78,9 @@
   RECORD_OF(capture_launch_record, "") \
   RECORD_OF(capture_lease_request_record, "") \
   RECORD_OF(capture_results_record, "") \
-  RECORD_OF(policy_record, "policy") \
+  RECORD_OF(capture_tune_record, "") \
+  RECORD_OF(tunable_record, "") \
+  RECORD_OF(policy_record, "policy_states") \
   RECORD_OF(suggestion_record, "") \
   RECORD_OF(decision_record, "") \
   RECORD_OF(policy_run_record, "") \

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Format and static analysis of every C file. Run by ctest; by hand: tests/lint.sh format|tidy|analyze BUILD_FOLDER
+# Format and static analysis of every C file; licences of all files (https://reuse.software). Run by ctest; by hand:
+# tests/lint.sh format|licence|tidy|analyze BUILD_FOLDER
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mapfile -t sources < <(find agent bench cli common inspect server tests -path tests/data -prune -o -name '*.[ch]' -print | sort)
@@ -33,7 +34,18 @@ format)
   clang-format-19 --dry-run -Werror "${sources[@]}"
   format_without_cpp
   ;;
+licence)
+  [ -x build/reuse/bin/reuse ] || { echo "skipped: $(cat build/reuse.reason 2>/dev/null || echo "tests/python-env.sh makes build/reuse")"; exit 77; }
+  # A checker that accepts everything would show nothing: it must refuse data of which REUSE.toml does not say whose it is.
+  wrong=$(mktemp -d)
+  trap 'rm -rf "$wrong"' EXIT
+  mkdir -p "$wrong/tests/data/new"
+  cp -r REUSE.toml LICENSES "$wrong"
+  echo 1 >"$wrong/tests/data/new/table.csv"
+  ! build/reuse/bin/reuse --root "$wrong" lint --quiet || { echo "tests/lint.sh: reuse accepts data without a licence" >&2; exit 1; }
+  build/reuse/bin/reuse lint --lines
+  ;;
 tidy) tidy -p "$2" --checks='-clang-analyzer-*' ;;
 analyze) tidy -p "$2" ;; # also the path-sensitive analyzer: minutes, so by hand and not in every test run
-*) echo "usage: tests/lint.sh format | tidy BUILD_FOLDER | analyze BUILD_FOLDER" >&2; exit 2 ;;
+*) echo "usage: tests/lint.sh format | licence | tidy BUILD_FOLDER | analyze BUILD_FOLDER" >&2; exit 2 ;;
 esac

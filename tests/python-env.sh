@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Makes virtual environments with a Triton, NumPy and pytest, for the tests of python/: build/python, whose Triton the bridge packs
-# with, and one for each other Triton that programs start tuned with, build/triton-VERSION.
+# with, and one for each other Triton that programs start tuned with, build/triton-VERSION; and build/reuse, with the checker of
+# licences for tests/lint.sh (Debian 12's knows no REUSE.toml).
 #
-#   tests/python-env.sh            build/python, and those of the versions that CI runs; nothing to do where they are there
+#   tests/python-env.sh            build/python, those of the versions that CI runs, build/reuse; nothing to do where they are there
 #   tests/python-env.sh 3.4.0 …    build/triton-3.4.0 …
 #
 # Takes the packages from wherever pip is set up to take them. Where that fails, says so in a sentence and ends well: the tests
@@ -13,6 +14,7 @@ cd "$(dirname "$0")/.."
 TRITON=3.6.0
 OTHERS="3.3.1 3.9.0"
 PYTEST=8.4.2
+REUSE=6.2.0
 
 is_complete() { # FOLDER VERSION
   [ -x "$1/bin/python" ] && "$1/bin/python" - "$2" "$PYTEST" 2>/dev/null <<'PYTHON'
@@ -41,8 +43,22 @@ make_one() { # FOLDER VERSION REASON
   echo "tests/python-env.sh: $why; the tests that need it will be skipped" >&2
 }
 
+make_reuse() {
+  rm -f build/reuse.reason
+  [ "$(cat build/reuse/made-of 2>/dev/null)" = "$REUSE" ] && return
+  if python3 -m venv --clear build/reuse >build/reuse-env.log 2>&1 &&
+    build/reuse/bin/python -m pip install --quiet --disable-pip-version-check "reuse==$REUSE" >>build/reuse-env.log 2>&1; then
+    echo "$REUSE" >build/reuse/made-of
+  else
+    rm -rf build/reuse
+    echo "pip cannot install reuse $REUSE (build/reuse-env.log)" >build/reuse.reason
+    echo "tests/python-env.sh: $(cat build/reuse.reason); licences will not be checked" >&2
+  fi
+}
+
 mkdir -p build
 if [ $# -eq 0 ]; then
+  make_reuse
   make_one build/python "$TRITON" build/python-env.reason
   # shellcheck disable=SC2086
   set -- $OTHERS

@@ -69,8 +69,9 @@ export async function show({ main, signal }) {
         name: "waits",
         label: "waits for",
         className: "waits",
-        value: (row) => row.waits_for || "",
+        value: (row) => [row.move, row.waits_for].join(" "),
         cell: (row) => [
+          row.move && h("b", {}, `${row.move}: `),
           h("span", { class: row.waits_for ? null : "quiet" }, row.waits_for || "nothing"),
           row.job && [" ", link(["job", row.job], `job ${row.job}`)],
         ],
@@ -89,7 +90,7 @@ export async function show({ main, signal }) {
   const demand = table({
     label: "Untuned keys that deployments request",
     key: (row) => JSON.stringify([row.kernel, row.key, row.environment, row.tag, row.regime]),
-    empty: "No deployment misses a key.",
+    empty: "No deployment misses a key of a registered kernel.",
     columns: [
       { name: "kernel", label: "kernel", value: (row) => row.name, cell: (row) => link(["kernel", row.kernel], row.name) },
       { name: "key", label: "key", value: (row) => members(row.key), className: "code" },
@@ -101,6 +102,21 @@ export async function show({ main, signal }) {
       { name: "last", label: "last", number: true, value: (row) => -Date.parse(row.last_at), cell: (row) => when(row.last_at) },
     ],
   });
+  const missed = table({
+    label: "Keys for which programs that start tuned had no config",
+    key: (row) => JSON.stringify([row.function, row.key, row.environment, row.tag, row.regime]),
+    empty: "No program that starts tuned misses a key.",
+    columns: [
+      { name: "function", label: "function", value: (row) => row.name, cell: (row) => breakable(row.name), className: "code" },
+      { name: "key", label: "key", value: (row) => row.key.join(", "), className: "code" },
+      { name: "misses", label: "misses", number: true, value: (row) => row.misses, cell: (row) => integer(row.misses) },
+      { name: "saved", label: "tuning saves", number: true, wide: true, value: (row) => row.saved_ms || 0, cell: (row) => (row.saved_ms ? deviceTime(row.saved_ms / 1000) : "–") },
+      { name: "why", label: "why", className: "waits", value: (row) => row.why },
+      { name: "captured", label: "captured", value: (row) => (row.capture ? 1 : 0), cell: (row) => (row.capture ? `as ${row.capture}` : "no") },
+      { name: "environment", label: "environment", wide: true, value: (row) => environment(row.environment) },
+      { name: "last", label: "last", number: true, value: (row) => -Date.parse(row.last_at), cell: (row) => when(row.last_at) },
+    ],
+  });
   const count = note("Reading…"),
     colours = h("ul", { class: "legend" }),
     policy = note();
@@ -108,7 +124,7 @@ export async function show({ main, signal }) {
     main,
     h("h1", {}, "Captures and demand"),
     panel("Captured functions", count, colours, captures.element),
-    may("demand_get") && panel("Demand", policy, demand.element),
+    may("demand_get") && panel("Demand", policy, demand.element, missed.element),
   );
   const rows = [];
   for await (const items of pages("v1/captures", { limit: 1000 }, signal)) {
@@ -123,6 +139,7 @@ export async function show({ main, signal }) {
   if (!may("demand_get")) return;
   const wanted = await get("v1/demand", { limit: 1000 }, signal);
   demand.set(wanted.items);
+  missed.set(wanted.missed);
   policy.textContent =
     {
       off: "The server makes no jobs of demand.",

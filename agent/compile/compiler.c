@@ -444,6 +444,19 @@ bool hiprtc_open(const char *path, struct compiler **ret_compiler, struct error 
                : error_set(error, "there is no hiprtc of ROCm 6 or later (libhiprtc.so.6)"));
 }
 
+void nvrtc_packages_add(const char *program, struct settings *libraries) {
+  static const char own[] = "/wavetune/bin/wavetune-agent";
+  if (!string_ends(program, own))
+    return;
+
+  int packages = (int)(strlen(program) - strlen(own));
+  for (int major = 13; major >= 12; major--) {
+    cleanup_free char *pattern =
+        xasprintf("%.*s/nvidia/*/lib/libnvrtc.so.%d", packages, program, major);
+    matches_add(libraries, pattern);
+  }
+}
+
 bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *error) {
   const char *const folders[] = {"", getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
   cleanup_settings struct settings list = {0};
@@ -458,6 +471,11 @@ bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *
     settings_add(&list, xasprintf("%s%slibnvrtc.so.13", folders[i], below));
     settings_add(&list, xasprintf("%s%slibnvrtc.so.12", folders[i], below));
   }
+
+  /* torch brings one, in folders that the loader does not search. */
+  cleanup_free char *program = realpath(RTC_PROGRAM, NULL);
+  if (!path && program)
+    nvrtc_packages_add(program, &list);
 
   return rtc_open(&nvrtc_kind, &list, ret_compiler, error) ||
          (path ? false

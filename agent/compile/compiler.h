@@ -38,6 +38,10 @@ must_check bool clang_open(const char *path, struct compiler **ret_compiler, str
 must_check bool hiprtc_open(const char *path, struct compiler **ret_compiler, struct error *error);
 must_check bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *error);
 
+/* Adds the NVRTC libraries among the Python packages that `program` was installed with, newest
+ * first: those of …/nvidia/ for …/wavetune/bin/wavetune-agent. */
+void nvrtc_packages_add(const char *program, struct settings *libraries);
+
 void compiler_free(struct compiler *compiler);
 DEFINE_CLEANUP(struct compiler *, cleanup_compiler_free, compiler_free)
 #define cleanup_compiler __attribute__((cleanup(cleanup_compiler_free)))

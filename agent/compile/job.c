@@ -11,6 +11,7 @@
 #include "agent/compile/compile.h"
 #include "agent/compile/compiler.h"
 #include "common/base/file.h"
+#include "common/base/glibc.h"
 #include "common/base/log.h"
 #include "common/program/command.h"
 

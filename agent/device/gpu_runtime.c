@@ -3,7 +3,7 @@
  *
  * A runtime starts every GPU that it sees, and a worker needs one of them. With the others hidden
  * by the runtime's own variable it starts sooner (in 0.18 s instead of 0.98 on a host of four
- * H200s, docs/measurements.md) and cannot reach them. The variables: CUDA's programming guide,
+ * H200s) and cannot reach them. The variables: CUDA's programming guide,
  * "CUDA environment variables"; ROCm's documentation, "GPU isolation techniques".
  *
  * Memory: static; a process remembers for which GPUs it started a runtime. Threads: one. */

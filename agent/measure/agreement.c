@@ -235,7 +235,7 @@ static enum outcome noise_measure(struct problem *problem, size_t i, struct erro
   int64_t far = compared.far;
   agreed->noise = compared.largest;
   problem->is_noisy = true;
-  agreed->is_overflown = far >= 0 && is_large(problem->kernel, problem->set);
+  agreed->is_overflown = far >= 0 && problem->set > 0;
   if (far < 0 || agreed->is_overflown)
     return OUTCOME_CORRECT;
   error_set(error,
@@ -430,16 +430,17 @@ static bool drawn_agrees(const struct problem *problem, struct loaded_config *lo
                    argument->name, set_words(problem));
 }
 
-/* Sets *ret: output i of the default overflows with large inputs. Then where it is NaN or infinite
- * may depend on the order of operations. */
+/* Sets *ret: output i of the default overflows with these inputs, not in the same places twice, or
+ * with large ones at all. Then where it is NaN or infinite may depend on the order of operations.
+ */
 static bool overflow_find(struct problem *problem, size_t i, bool *ret, struct error *error) {
   const struct agreed *agreed = problem->operands[i].agreed;
-  *ret = false;
-  if (!is_large(problem->kernel, problem->set))
+  *ret = agreed[problem->set].is_overflown;
+  if (*ret || !is_large(problem->kernel, problem->set))
     return true;
   if (!default_sum(problem, i, LARGE_SET, error) || !default_sum(problem, i, 0, error))
     return false;
-  *ret = agreed[LARGE_SET].is_overflown || agreed[LARGE_SET].n_finite < agreed[0].n_finite;
+  *ret = agreed[LARGE_SET].n_finite < agreed[0].n_finite;
   return true;
 }
 

@@ -16,10 +16,11 @@
  * thousand may be the next value. Elements that the default does not write must not be written.
  * Where outputs differ by more, how much the default's change with inputs a unit in the last place
  * away (nudge.h), at most rms / 20, counts as noise too: recurrences over thousands of steps
- * amplify rounding. An output of which the default overflows with the large inputs is not compared
- * with these. Partial sums of blocks are compared by what they add up to (partial.h). Of a kernel
- * that draws other random numbers with other blocks, a config's output must be what Triton's
- * interpreter computed for that config, and in all sets have the distribution of the default's
+ * amplify rounding. An output of which the default overflows with the large inputs, or with the
+ * second set not in the same places twice (atomic additions of 16 bits), is not compared with
+ * these. Partial sums of blocks are compared by what they add up to (partial.h). Of a kernel that
+ * draws other random numbers with other blocks, a config's output must be what Triton's interpreter
+ * computed for that config, and in all sets have the distribution of the default's
  * (outputs_are_alike). The result is a class (enum agreement): the worst one of all outputs and
  * sets.
  *

@@ -75,7 +75,7 @@ struct agreed {
   double rms, noise; /* of the finite elements of `bytes`; the largest difference of a second run */
   double sensitivity; /* the largest difference with inputs a unit in the last place away */
   int64_t n_finite;
-  bool is_overflown; /* with large inputs only: NaN or infinity, not in the same places twice */
+  bool is_overflown; /* not of the first set: NaN or infinity, not in the same places twice */
 };
 
 /* One buffer argument; all zero for a scalar. Host buffers are the device's, except `room`. */

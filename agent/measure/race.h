@@ -30,8 +30,8 @@
 #include "agent/measure/problem.h"
 
 /* The shortest sample: a shorter kernel is called several times in it. The time of a call
- * varies by about half a microsecond, however short it is (softmax on an H200:
- * docs/measurements.md), and the work around a sample takes longer than 20 us: in samples of that
+ * varies by about half a microsecond, however short it is (softmax on an
+ * H200), and the work around a sample takes longer than 20 us: in samples of that
  * length a kernel of 5 us varied by 4 %. */
 #define SAMPLE_US 60
 #define SLOW_US 20 /* from here on a single call shows whether a config is far behind */

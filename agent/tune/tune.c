@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 
 #include "agent/commands.h"
@@ -21,6 +22,8 @@
 #define BUDGET_SECONDS_MAX 1e6
 #define KEYS_MAX 100000
 #define KEYS_FILE_MAX ((size_t)64 << 20)
+#define LINES_READ ((size_t)65536)
+#define LINES_POLL_MS 100 /* between looks at whether to stop */
 #define PROFILE_MS ((int64_t)600 * 1000)
 #define PROFILE_WORDS_MAX 32
 
@@ -30,8 +33,9 @@ struct tuning {
   const struct options *options;
   struct supervisor *supervisor;
   struct devices devices;
+  char *state, *faults; /* folders: of compiled objects; of a debug agent's output */
   struct kernel_folder *folder;
-  char *faults;            /* folder of a debug agent's output */
+  char *build_place;       /* the build's folder; NULL: none */
   json_t *build;           /* of a triton kernel; NULL else */
   struct cgroups *cgroups; /* NULL: workers have no cgroups of their own */
   struct compile_pool *pool;
@@ -41,27 +45,36 @@ struct tuning {
   size_t n_failed;
 };
 
-static void tuning_release(struct tuning *tuning) {
+/* Releases what is of one kernel; device and workers stay. */
+static void kernel_release(struct tuning *tuning) {
   struct campaign *campaign = &tuning->campaign;
-  executor_drop_workers(&tuning->executor);
   for (size_t i = 0; i < campaign->n; i++)
     key_tuning_release(&campaign->keys[i]);
   free(campaign->keys);
   free(campaign->sources);
-
-  if (campaign->samples)
-    samples_file_free(campaign->samples);
   if (campaign->build)
     build_code_free(campaign->build);
+  *campaign = (struct campaign){
+      .terms = campaign->terms, .samples = campaign->samples, .device = campaign->device};
+
+  json_decref(TAKE(tuning->build));
+  free(TAKE(tuning->build_place));
+  if (tuning->folder)
+    kernel_folder_free(TAKE(tuning->folder));
+}
+
+static void tuning_release(struct tuning *tuning) {
+  executor_drop_workers(&tuning->executor);
+  kernel_release(tuning);
+  if (tuning->campaign.samples)
+    samples_file_free(tuning->campaign.samples);
   if (tuning->pool)
     compile_pool_free(tuning->pool);
   if (tuning->cgroups)
     cgroups_free(tuning->cgroups);
 
-  json_decref(tuning->build);
+  free(tuning->state);
   free(tuning->faults);
-  if (tuning->folder)
-    kernel_folder_free(tuning->folder);
   devices_release(&tuning->devices);
 }
 
@@ -101,7 +114,7 @@ static bool device_choose(struct tuning *tuning, struct error *error) {
 }
 
 static bool build_choose(struct tuning *tuning, struct error *error) {
-  const char *folder = option_text(tuning->options, "build");
+  const char *folder = tuning->build_place;
   const struct kernel *kernel = tuning->folder->kernel;
   bool is_needed = kernel->language == LANGUAGE_TRITON;
   if (kernel->is_captured && !folder)
@@ -324,13 +337,15 @@ static bool captured_keys_read(struct tuning *tuning, struct error *error) {
 /* Reads and checks the options and the files that they name. */
 static bool tuning_read(struct tuning *tuning, struct error *error) {
   char *const *places;
-  const char *samples = option_text(tuning->options, "samples");
+  const char *samples = option_text(tuning->options, "samples"),
+             *build = option_text(tuning->options, "build");
   if (options_arguments(tuning->options, &places) != 1)
     return error_set(
         error, "name one kernel folder: wavetune-agent tune kernels/softmax --key rows=4096,…");
   if (!kernel_folder_load(places[0], &tuning->folder, error))
     return false;
 
+  tuning->build_place = build ? xstrdup(build) : NULL;
   tuning->campaign.folder = tuning->folder;
   return terms_read(tuning->options, &tuning->campaign.terms, error) && keys_read(tuning, error) &&
          build_choose(tuning, error) && captured_keys_read(tuning, error) &&
@@ -338,26 +353,19 @@ static bool tuning_read(struct tuning *tuning, struct error *error) {
          (!samples || samples_file_new(samples, &tuning->campaign.samples, error));
 }
 
-static bool tuning_prepare(struct tuning *tuning, struct error *error) {
+/* Starts what compiles and the workers, which open the device while kernels are read. */
+static bool device_open(struct tuning *tuning, struct error *error) {
   const struct options *options = tuning->options;
   const char *given = option_text(options, "state");
   struct campaign *campaign = &tuning->campaign;
-  const struct kernel *kernel = tuning->folder->kernel;
   struct spawner *spawner = tuning->supervisor->spawner;
-  struct source_reader reader = {file_of_folder, tuning->folder},
-                       build_reader = {build_folder_blob, (void *)option_text(options, "build")};
-  cleanup_free char *state = given ? xstrdup(given) : cache_folder_default();
-  cleanup_free char *objects = xasprintf("%s/objects", state),
-                    *kernels = xasprintf("%s/kernels", state);
-  if (!folder_make_private(state, error) ||
-      !sources_prepare(kernels, kernel, &reader, &campaign->sources, error) ||
-      !pool_make(options, objects, spawner_custody(spawner), &tuning->pool, error) ||
-      (tuning->build &&
-       !build_code_new(objects, tuning->build, kernel, campaign->device->environment.arch,
-                       &build_reader, &campaign->build, error)))
+  tuning->state = given ? xstrdup(given) : cache_folder_default();
+  cleanup_free char *objects = xasprintf("%s/objects", tuning->state);
+  if (!folder_make_private(tuning->state, error) ||
+      !pool_make(options, objects, spawner_custody(spawner), &tuning->pool, error))
     return false;
 
-  tuning->faults = xasprintf("%s/faults", state);
+  tuning->faults = xasprintf("%s/faults", tuning->state);
   tuning->executor =
       executor_make(options, spawner, tuning->pool, campaign->device, tuning->faults);
   bool is_exhaustive = campaign->terms.is_exhaustive;
@@ -370,12 +378,26 @@ static bool tuning_prepare(struct tuning *tuning, struct error *error) {
                             .margin = percent ? (double)percent / 100 : INFINITY};
   }
 
-  campaign->executor = &tuning->executor;
   size_t workers = (size_t)campaign->terms.processes + !is_exhaustive;
   executor_start_workers(&tuning->executor,
                          workers < EXECUTOR_WORKERS ? workers : EXECUTOR_WORKERS);
 
   return true;
+}
+
+/* Gets the kernel's sources and the code of its build. */
+static bool kernel_prepare(struct tuning *tuning, struct error *error) {
+  struct campaign *campaign = &tuning->campaign;
+  const struct kernel *kernel = tuning->folder->kernel;
+  struct source_reader reader = {file_of_folder, tuning->folder},
+                       build_reader = {build_folder_blob, tuning->build_place};
+  cleanup_free char *objects = xasprintf("%s/objects", tuning->state),
+                    *kernels = xasprintf("%s/kernels", tuning->state);
+  campaign->executor = &tuning->executor;
+  return sources_prepare(kernels, kernel, &reader, &campaign->sources, error) &&
+         (!tuning->build ||
+          build_code_new(objects, tuning->build, kernel, campaign->device->environment.arch,
+                         &build_reader, &campaign->build, error));
 }
 
 static void key_ended(const struct campaign *campaign, const struct key_tuning *key,
@@ -529,25 +551,112 @@ static bool winner_profile(const struct tuning *tuning, const char *folder, stru
   return true;
 }
 
-static int tuning_run(struct tuning *tuning) {
+/* Measures and reports the kernel that was read. */
+static bool kernel_run(struct tuning *tuning, struct error *error) {
   struct campaign *campaign = &tuning->campaign;
-  const char *profile = option_text(tuning->options, "profile");
-  struct error error;
   int64_t began_ns = clock_monotonic_ns();
   campaign->supervisor = tuning->supervisor;
   campaign->ended = key_ended;
   campaign->context = tuning;
-  if (!tuning_prepare(tuning, &error))
-    return command_failed("tune", EXIT_FAILED, &error);
+  if (!kernel_prepare(tuning, error))
+    return false;
 
-  bool ran = campaign_run(campaign, &error);
+  bool ran = campaign_run(campaign, error);
   if (tuning->is_many)
     tune_report_campaign(campaign, (double)(clock_monotonic_ns() - began_ns) * 1e-9,
                          option_flag(tuning->options, "json"));
-  if (!ran || (profile && !tuning->n_failed && !winner_profile(tuning, profile, &error)))
+  return ran;
+}
+
+static int tuning_run(struct tuning *tuning) {
+  const char *profile = option_text(tuning->options, "profile");
+  struct error error;
+  if (!device_open(tuning, &error) || !kernel_run(tuning, &error) ||
+      (profile && !tuning->n_failed && !winner_profile(tuning, profile, &error)))
     return command_failed("tune", EXIT_FAILED, &error);
 
   return tuning->n_failed ? EXIT_FAILED : EXIT_OK;
+}
+
+/* Reads what a line of --stdin names: {"folder", "build", "keys"}. */
+static bool line_read(struct tuning *tuning, const char *line, struct error *error) {
+  cleanup_json json_t *json = NULL, *seen = json_object();
+  struct reading reading = {.tuning = tuning, .seen = seen};
+  if (!json_parse(line, strlen(line), &json, error))
+    return false;
+  const char *folder = json_string_value(json_object_get(json, "folder")),
+             *build = json_string_value(json_object_get(json, "build"));
+  const json_t *keys = json_object_get(json, "keys"), *key;
+  size_t i;
+  if (!folder || !json_is_array(keys) || !json_array_size(keys))
+    return error_set(error, "a line of --stdin has \"folder\", \"build\" and \"keys\"");
+  if (!kernel_folder_load(folder, &tuning->folder, error))
+    return false;
+
+  tuning->build_place = build ? xstrdup(build) : NULL;
+  tuning->campaign.folder = tuning->folder;
+  tuning->is_many = true;
+  json_array_foreach (keys, i, key) {
+    cleanup_free char *text = json_canonical(key);
+    if (!key_add(&reading, text, i + 1, error))
+      return error_prefix(error, "key %zu: ", i);
+  }
+
+  return language_fits(tuning->folder->kernel->language, device_is_gpu(tuning->campaign.device),
+                       error) &&
+         build_choose(tuning, error) && keys_list(tuning, error);
+}
+
+/* Tunes what a line names. A line that cannot be tuned has a line {"error"} of output. False: the
+ * device cannot be used any more. */
+static bool line_tune(struct tuning *tuning, const char *line) {
+  struct error error;
+  bool ran = line_read(tuning, line, &error) && kernel_run(tuning, &error),
+       goes_on = ran || !tuning->campaign.is_broken;
+  if (!ran) {
+    cleanup_json json_t *json = json_pack("{s:s}", "error", error.message);
+    cleanup_free char *text = json ? json_canonical(json) : xstrdup("{\"error\":\"\"}");
+    puts(text);
+    fflush(stdout);
+  }
+  kernel_release(tuning);
+  return goes_on;
+}
+
+/* --stdin: kernels come as lines, until the input ends; the device stays open between them. */
+static int lines_run(struct tuning *tuning) {
+  cleanup_free char *text = NULL;
+  size_t n = 0, capacity = 0;
+  struct error error;
+  if (!terms_read(tuning->options, &tuning->campaign.terms, &error) ||
+      !devices_find(&tuning->devices, option_text(tuning->options, "device"),
+                    &tuning->campaign.device, &error))
+    return command_failed("tune", EXIT_USAGE, &error);
+  if (!device_open(tuning, &error))
+    return command_failed("tune", EXIT_FAILED, &error);
+
+  while (!supervisor_stopped(tuning->supervisor)) {
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (poll(&input, 1, LINES_POLL_MS) <= 0)
+      continue;
+    while (capacity < n + LINES_READ + 1)
+      GROW(text, capacity, capacity);
+    ssize_t size = read(STDIN_FILENO, text + n, LINES_READ);
+    if (size <= 0)
+      return tuning->n_failed ? EXIT_FAILED : EXIT_OK;
+
+    n += (size_t)size;
+    text[n] = '\0';
+    char *line = text;
+    for (char *end; (end = strchr(line, '\n')); line = end + 1) {
+      *end = '\0';
+      if (!line_tune(tuning, line))
+        return EXIT_FAILED;
+    }
+    n -= (size_t)(line - text);
+    memmove(text, line, n);
+  }
+  return EXIT_FAILED;
 }
 
 static int tune_work(struct supervisor *supervisor, void *context) {
@@ -559,6 +668,8 @@ static int tune_work(struct supervisor *supervisor, void *context) {
   else if (!devices_query(supervisor->spawner, option_text(tuning.options, "python"),
                           &tuning.devices, &error))
     code = command_failed("tune", EXIT_FAILED, &error);
+  else if (option_flag(tuning.options, "stdin"))
+    code = lines_run(&tuning);
   else if (!tuning_read(&tuning, &error))
     code = command_failed("tune", EXIT_USAGE, &error);
   else
@@ -589,6 +700,11 @@ static const struct option_spec tune_options[] = {
     {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0,
      "for a triton kernel: the folder that `python3 -m wavetune pack` wrote; without --key and "
      "--keys a captured kernel is tuned for all keys of the build",
+     true},
+    {"stdin", OPTION_FLAG, NULL, NULL, 0, 0,
+     "tune what lines of standard input name, {\"folder\", \"build\", \"keys\": [{…}]}, in their "
+     "order "
+     "until it ends; in place of DIR, --key, --keys and --build, for programs that start this one",
      true},
     {"budget", OPTION_TEXT, "SECONDS", NULL, 0, 0,
      "device time for each key, its finals included: opening the kernel, loading, checking and "

@@ -16,6 +16,7 @@
 
 #include "agent/worker/scheduling.h"
 #include "common/base/file.h"
+#include "common/base/glibc.h"
 #include "common/base/log.h"
 #include "common/program/options.h"
 #include "common/program/sandbox.h"

@@ -67,7 +67,8 @@ no_return void die(const char *format, ...) printf_like(1, 2);
 #define ALWAYS(expression)                                                                         \
   do {                                                                                             \
     if (!(expression))                                                                             \
-      die("%s:%d: ALWAYS(%s)", __FILE__, __LINE__, #expression);                                   \
+      die("%s:%d: ALWAYS(%s): a bug; report it: %s", __FILE__, __LINE__, #expression,              \
+          WAVETUNE_REPORT_TO);                                                                     \
   } while (0)
 
 /* Abort also when count * size overflows. */

@@ -1,11 +1,12 @@
-/* Functions of Linux for which the C library of Debian 11 has no name yet: the client that runs on
- * every distribution is linked against that one (deploy/client/build.sh).
+/* Functions that the C library of Debian 11 does not have yet: the client and the agent that run on
+ * every distribution are linked against that one (deploy/client/build.sh).
  *
  * Memory: none. Threads: any. */
 #ifndef WAVETUNE_COMMON_BASE_GLIBC_H
 #define WAVETUNE_COMMON_BASE_GLIBC_H
 
 #include <signal.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,6 +26,12 @@ static inline int close_range(unsigned first, unsigned last, int flags) {
 /* fork without the handlers of pthread_atfork, for a child that only calls what a signal handler
  * may call. */
 static inline pid_t _Fork(void) { return (pid_t)syscall(__NR_clone, SIGCHLD, 0, 0, 0, 0); }
+#endif
+
+#if !__GLIBC_PREREQ(2, 32)
+/* Not translated either, because no program of ours calls setlocale; and without a buffer for each
+ * number that errno may be. */
+static inline const char *strerrordesc_np(int number) { return strerror(number); }
 #endif
 
 #endif

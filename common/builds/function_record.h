@@ -10,7 +10,7 @@
  *   "tuning_key": ["n"],                     which members of the wavetune key give the values of
  *                                            key_names
  *   "argument_dtypes": ["torch.float16", …], dtypes that the autotuners append, in the order of
- *                                            arguments
+ *                                            arguments; absent: those of the manifest's buffers
  *   "configs": ["BLOCK: 256, num_warps: 4, …", …],   str(Config) of each, in the decorator's order
  *   "autotune": {…},
  *   "dejavu": {"layout": "dejavu_0.7", "autotune_config", "code_version", "tune_features",
@@ -46,7 +46,7 @@ struct function_record {
   };
   RECORD_ARRAY(char *, n_key_names, key_names);
   RECORD_ARRAY(char *, n_tuning_key, tuning_key); /* as many as key_names */
-  RECORD_ARRAY(char *, n_dtypes, dtypes);
+  RECORD_ARRAY(char *, n_dtypes, dtypes); /* NULL: not stated */
   RECORD_ARRAY(char *, n_configs, configs);
   json_t *autotune, *dejavu; /* objects or NULL */
 };

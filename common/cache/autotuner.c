@@ -151,7 +151,7 @@ bool tuning_key_bind(const struct function_record *record, const struct kernel *
   for (size_t i = 0; i < record->n_dtypes; i++)
     key.dtypes[key.n_dtypes++] = xstrdup(record->dtypes[i]);
 
-  for (size_t i = 0; !record->n_dtypes && i < n_arguments; i++)
+  for (size_t i = 0; !record->dtypes && i < n_arguments; i++) /* not stated */
     if (kernel->arguments[i].is_buffer)
       key.dtypes[key.n_dtypes++] = xasprintf("torch.%s", dtype_name(kernel->arguments[i].dtype));
 

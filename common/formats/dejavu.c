@@ -225,7 +225,7 @@ static bool function_find(const struct render_request *request, const struct dej
     record = record ? record : &function->packed;
   }
 
-  bool needs_manifest = (!record || !record->n_dtypes) && !function->manifest;
+  bool needs_manifest = (!record || !record->dtypes) && !function->manifest;
   if (record && !function_from_record(storage, record, function, error))
     return false;
   if (needs_manifest && !request_manifest(request, kernel, &function->manifest, error))

@@ -417,6 +417,10 @@ static struct flag_found flag_next(const struct options *options, int argc, char
   return found;
 }
 
+static void version_print(const char *program) {
+  printf("%s %s\nbugs: %s\n", program, WAVETUNE_VERSION, WAVETUNE_REPORT_TO);
+}
+
 /* Called twice: with `is_first` reads only --help, --version and --config, because the file's
  * values are set before the flags'; then the other flags and the arguments. Returns the file that
  * --config names, or NULL. */
@@ -442,7 +446,7 @@ static const char *flags_read(struct options *options, bool is_first, int argc, 
       if (string_equal(found.spec->name, "help"))
         help_print(options->program, options->command);
       else
-        printf("%s %s\n", options->program, WAVETUNE_VERSION);
+        version_print(options->program);
       exit(EXIT_OK);
     }
   }
@@ -634,7 +638,7 @@ static int table_run(const char *program, const char *summary, const struct comm
   }
 
   if (string_equal(argv[0], "--version")) {
-    printf("%s %s\n", program, WAVETUNE_VERSION);
+    version_print(program);
     return EXIT_OK;
   }
 
@@ -653,6 +657,8 @@ static int table_run(const char *program, const char *summary, const struct comm
       cleanup_options struct options *options = NULL;
       options_parse(program, &commands[i], argc - words, argv + words, &options);
       int code = commands[i].run(options);
+      if (code == EXIT_INTERNAL)
+        fprintf(stderr, "%s: this should not happen; report it: %s\n", program, WAVETUNE_REPORT_TO);
 
       /* Otherwise a script would use an incomplete answer when the disk of stdout is full. */
       if (fflush(stdout) == 0 && !ferror(stdout))

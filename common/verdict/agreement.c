@@ -94,7 +94,7 @@ bool agreement_refuses(const struct agreement_summary *summary, struct error *re
   else if (summary->of_default.with_default == AGREEMENT_DISAGREES)
     error_set(ret_reason, "configs disagree: the default differs from the config that won before, "
                           "with which it is compared; nothing is published");
-  else if (disagree > agree)
+  else if (disagree > agree && summary->of_default.interpreted != AGREEMENT_AGREES)
     error_set(ret_reason,
               "configs disagree: %lld of %lld differ from the default; nothing is published",
               (long long)disagree, (long long)(agree + disagree));

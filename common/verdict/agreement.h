@@ -73,8 +73,9 @@ struct agreement_summary {
   struct agreement_facts baseline, of_default; /* those of the two configs; they may be one */
   const char *example;                         /* why a config disagrees; NULL: not known */
 };
-/* Whether the job must end without a winner: more configs disagree with the default than agree with
- * it, itself included, or the default disagrees with the interpreter or with the baseline. */
+/* Whether the job must end without a winner: the default disagrees with the interpreter or with the
+ * baseline; or the interpreter does not confirm it, and more configs disagree with it than agree,
+ * itself included. */
 must_check bool agreement_refuses(const struct agreement_summary *summary,
                                   struct error *ret_reason);
 /* The facts of a config compared with the default, from those compared with the baseline. */

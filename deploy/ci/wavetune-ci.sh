@@ -1,4 +1,6 @@
 #!/bin/sh
+# SPDX-FileCopyrightText: 2026 the wavetune authors
+# SPDX-License-Identifier: MIT
 # What a CI job does with wavetune: submits jobs, waits for them, publishes the winners, and leaves a table in Markdown: in
 # GitHub's summary of the job, as a comment, and in a file. Without a secret: its tokens are the CI system's (docs/ci.md).
 #

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Builds one client, `wavetune`, that runs on any x86-64 Linux since Debian 11 (glibc 2.31): RHEL 9, Ubuntu 20.04 and later.
+# Builds one client, `wavetune`, and one agent, `wavetune-agent`, that run on any x86-64 Linux since Debian 11 (glibc 2.31): RHEL 9,
+# Ubuntu 20.04 and later.
 #
-#   deploy/client/build.sh [--static] [FOLDER]      makes FOLDER/wavetune and FOLDER/LICENSES; default: build/client
+#   deploy/client/build.sh [--static] [FOLDER]      makes FOLDER/wavetune, wavetune-agent and LICENSES; default: build/client
 #
-# --static: the C library, this machine's, is in it too (default folder: build/client-static), for images that have none: FROM
-# scratch. It finds hosts by /etc/hosts and /etc/resolv.conf. Use it nowhere else: where nsswitch.conf names other modules, it
-# would load them with a C library of another version.
+# --static: builds a client alone, with the C library, this machine's, in it too (default folder: build/client-static), for images
+# that have none: FROM scratch. It finds hosts by /etc/hosts and /etc/resolv.conf. Use it nowhere else: where nsswitch.conf names
+# other modules, it would load them with a C library of another version. An agent must load GPUs' libraries and compiled kernels.
 #
 # libcurl, OpenSSL, libarchive, zlib, jansson, libelf, msgpack-c and libseccomp are linked statically, from the sources of
 # this machine's Debian with its security updates; the only shared libraries are those of libc6. The headers and the C library
-# that it is linked against are Debian 11's, unpacked into FOLDER/sysroot. CA certificates are searched for at run time, where
-# Debian, Ubuntu and RHEL have them.
+# that programs are linked against are Debian 11's, unpacked into FOLDER/sysroot. CA certificates are searched for at run time,
+# where Debian, Ubuntu and RHEL have them.
 #
-#   SOURCE_DATE_EPOCH, WAVETUNE_VERSION    as for deploy/release.sh
+#   SOURCE_DATE_EPOCH, WAVETUNE_VERSION, WAVETUNE_PROJECT_URL    as for deploy/release.sh
 #
 # Needs Debian 12, its mirror (60 MB), and for the first time five minutes; libraries that are built are kept. Installs missing
 # Debian packages by name.
@@ -20,7 +21,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
 umask 022
-export LC_ALL=C.UTF-8 TZ=UTC
+# A ccache with a base_dir would write other paths of sources into programs.
+export LC_ALL=C.UTF-8 TZ=UTC CCACHE_BASEDIR=
 packages_install build-essential cmake ninja-build pkg-config mmdebstrap dpkg-dev autoconf automake libtool gperf gettext git
 source=$PWD
 static=''
@@ -102,8 +104,10 @@ configure_make() {
 }
 build_zlib() { ./configure --prefix="$prefix" --static && make -j"$jobs" libz.a && make install; }
 build_openssl() {
+  # What it states of its build, and where it searches for modules, is no folder of this machine.
+  export PATH=$work:$PATH CC=cc CPPFLAGS='' LDFLAGS=''
   ./Configure linux-x86_64 no-shared no-tests no-engine no-dso no-legacy no-comp no-module --prefix="$prefix" --libdir=lib \
-    --openssldir=/etc/ssl && make -j"$jobs" build_libs && make install_dev &&
+    --openssldir=/etc/ssl && make -j"$jobs" build_libs ENGINESDIR=/usr/lib/engines-3 MODULESDIR=/usr/lib/ossl-modules && make install_dev &&
     sed -i 's/-ldl//' "$prefix/lib/pkgconfig/libcrypto.pc" # it is linked as a shared library, below
 }
 build_curl() {
@@ -142,16 +146,21 @@ if [ -n "$static" ]; then
   versions+=("glibc $(dpkg-query -W -f '${Version}' libc6-dev)")
   cp /usr/share/doc/libc6/copyright "$work/LICENSES/glibc"
 fi
+cp "$source/LICENSE" "$work/LICENSES/wavetune"
 printf '%s\n' "${versions[@]}" >"$work/LICENSES/VERSIONS"
 
 unset CFLAGS CPPFLAGS LDFLAGS
 # -static-pie is behind the -pie of CMakeLists.txt, which would win otherwise.
 logged cmake -S "$source" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DWAVETUNE_CLIENT_ONLY=ON -DCMAKE_INSTALL_PREFIX=/usr \
   -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_STANDARD_LIBRARIES="-ldl${static:+ -static-pie}" \
-  -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}"
-logged cmake --build "$work/build"
-install -m 755 -s "$work/build/wavetune" "$work/wavetune"
-ls -l "$work/wavetune"
-[ -z "$static" ] || exit 0
-readelf -d "$work/wavetune" | sed -n 's/.*NEEDED.*\[\(.*\)\]/needs \1/p'
-objdump -T "$work/wavetune" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1
+  -DWAVETUNE_VERSION="${WAVETUNE_VERSION:-}" -DWAVETUNE_PROJECT_URL="${WAVETUNE_PROJECT_URL:-}"
+programs=(wavetune)
+[ -n "$static" ] || programs+=(wavetune-agent)
+logged cmake --build "$work/build" --target "${programs[@]}"
+for program in "${programs[@]}"; do
+  install -m 755 -s "$work/build/$program" "$work/$program"
+  ls -l "$work/$program"
+  [ -z "$static" ] || continue
+  readelf -d "$work/$program" | sed -n 's/.*NEEDED.*\[\(.*\)\]/needs \1/p'
+  objdump -T "$work/$program" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1
+done

@@ -1,4 +1,6 @@
 #!/bin/sh
+# SPDX-FileCopyrightText: 2026 the wavetune authors
+# SPDX-License-Identifier: MIT
 # Fetches the newest cache of tuned configs, sets the variables by which tools find it, and executes the container's program:
 # ENTRYPOINT ["wavetune-entrypoint"], with the program as CMD. docs/deployments.md explains the variables.
 #

@@ -1,4 +1,6 @@
 #!/bin/sh
+# SPDX-FileCopyrightText: 2026 the wavetune authors
+# SPDX-License-Identifier: MIT
 # Drains the agents of the nodes that `scontrol update state=drain` drained, and lets those work again whose node was resumed. Run
 # it every minute, by a timer or cron, on a host with Slurm's commands; agents are named after their nodes (tune.sbatch, --name).
 #

@@ -1,4 +1,6 @@
 #!/bin/sh
+# SPDX-FileCopyrightText: 2026 the wavetune authors
+# SPDX-License-Identifier: MIT
 # Prolog= of a cluster whose idle nodes tune: makes the agent of this node (systemd unit, `wavetune-agent run --busy-file
 # /run/wavetune-busy`) give its devices back. Any job makes all devices of the node busy: what
 # runs beside a measurement changes it. epilog.sh is its other half. Slurm drains a node whose prolog fails, so this never does.

@@ -7,20 +7,21 @@
 # Kernels: one config starts threads endlessly, one fills memory through memfds, which no rlimit bounds. A second round runs
 # without seccomp and Landlock (WAVETUNE_SANDBOX=none): there, one config also forks endlessly into new sessions, which
 # outlive a killed process group and which only the cgroup ends.
-# Needs root, a Debian machine, its packages qemu-system-x86 mmdebstrap cpio zstd kmod, Debian's mirror (250 MB; a kernel
-# among it) and 4 GiB of memory. It takes three to ten minutes and is not in CI. It leaves the machine's tree in $WORK (default
-# build/cgroup-test) for the next run. It listens on no port, and the emulated machine has no network.
+# Needs: root; Debian; its packages qemu-system-x86 mmdebstrap cpio zstd kmod; Debian's mirror (250 MB); 4 GiB of memory; BUILD.
+# Takes: three to ten minutes.
+#
+# It leaves the machine's tree in $WORK (default build/cgroup-test) for the next run. It listens on no port, and the emulated
+# machine has no network. Not in CI.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-build=$(realpath "${1:-build/dev}")
+. deploy/test/checks.sh
+help_asked "$@"
+build=$(realpath -m "${1:-build/dev}")
+needs root memory:4 qemu-system-x86_64 mmdebstrap cpio zstd depmod "$build/wavetune-agent"
 work=${WORK:-$PWD/build/cgroup-test}
 suite=bookworm
 mkdir -p "$work"
 work=$(realpath "$work")
-for program in qemu-system-x86_64 mmdebstrap cpio zstd depmod; do
-  command -v $program >/dev/null || { echo "$program is missing; see this file's first lines" >&2; exit 2; }
-done
-[ -x "$build/wavetune-agent" ] || { echo "there is no $build/wavetune-agent; build it first" >&2; exit 2; }
 
 if [ ! -e "$work/root/.made" ]; then
   rm -rf "$work/root" "$work/kernel"

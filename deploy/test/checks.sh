@@ -1,6 +1,9 @@
 # What the tests of this folder share. Sourced, not run.
 # shellcheck shell=bash
 #
+#   help_asked "$@"       prints the script's first lines and ends it, where --help was given
+#   needs WHAT…           ends with 77 and the reason where this machine lacks one of: root, debian (12), disk:GB and memory:GB that are
+#                         free, a program
 #   check WHAT COMMAND…   runs the command, and prints "ok WHAT", or "NOT OK WHAT" and the end of its output
 #   wait_until SECONDS COMMAND…
 #   programs_build LOG    the release build's programs, with the packages that they need
@@ -9,6 +12,32 @@
 # A function as COMMAND may hold several commands; its last one decides.
 
 checks_passed=0 checks_failed=0
+
+help_asked() {
+  case ${1:-} in
+  -h | --help)
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "deploy/test/${0##*/}"
+    exit 0
+    ;;
+  esac
+}
+
+needs() {
+  local what lacks=''
+  for what; do
+    case $what in
+    root) [ "$(id -u)" -eq 0 ] || lacks="it needs root" ;;
+    debian) grep -qs '^VERSION_ID="12"' /etc/os-release || lacks="it needs Debian 12" ;;
+    disk:*) [ "$(df --output=avail -BG . | tail -n 1 | tr -dc 0-9)" -ge "${what#*:}" ] || lacks="it needs ${what#*:} GB of disk" ;;
+    memory:*)
+      awk -v gb="${what#*:}" '/^MemAvailable/ { exit !($2 >= gb * 1000000) }' /proc/meminfo || lacks="it needs ${what#*:} GB of memory"
+      ;;
+    /*) [ -x "$what" ] || lacks="there is no $what: build it first" ;;
+    *) command -v "$what" >/dev/null || lacks="there is no program $what" ;;
+    esac
+    [ -z "$lacks" ] || { echo "skipped: $lacks" >&2; exit 77; }
+  done
+}
 
 check() {
   local what=$1

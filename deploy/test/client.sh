@@ -5,17 +5,20 @@
 #
 #   deploy/test/client.sh
 #
-# RHEL itself is not run: its path is, in Debian 11. Needs root on Debian 12, Debian's mirror, 1 GB of disk and fifteen minutes;
-# it is not in CI. Installs missing packages by name. $WORK (default build/client-test) keeps the three trees for the next run.
-# Everything listens on 127.0.0.1.
+# Needs: root; Debian 12; Debian's mirror; 1 GB of disk. Installs missing packages by name.
+# Takes: fifteen minutes, the first time six more for libraries.
+#
+# RHEL itself is not run: its path is, in Debian 11. $WORK (default build/client-test) keeps the three trees for the next run.
+# Everything listens on 127.0.0.1. Not in CI.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
 . deploy/test/checks.sh
+help_asked "$@"
+needs root debian disk:1
 work=${WORK:-$PWD/build/client-test}
 mkdir -p "$work"
 work=$(realpath "$work")
-[ "$(id -u)" -eq 0 ] || { echo "chroot and mmdebstrap need root" >&2; exit 2; }
 packages_install mmdebstrap openssl binutils
 programs_build "$work/build.log"
 

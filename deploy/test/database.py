@@ -238,7 +238,7 @@ def upgrade(fleet, old):
     fleet.clusters.append(postgres)
     database = postgres.database(migrated=False)
     new, harness.BUILD = harness.BUILD, old
-    versions = [subprocess.run([build / "wavetune-server", "--version"], capture_output=True, text=True).stdout.strip() for build in (old, new)]
+    versions = [subprocess.run([build / "wavetune-server", "--version"], capture_output=True, text=True).stdout.splitlines()[0] for build in (old, new)]
     print(f"== two servers of {versions[0]}, two agents, clients with both URLs")
     servers = [fleet.server(database) for _ in range(2)]
     both = Urls(*servers)

@@ -5,17 +5,20 @@
 #
 #   deploy/test/images.sh
 #
-# The containers share this machine's network; everything listens on 127.0.0.1. Needs root on Debian 12, Debian's mirror, 3 GB
-# of disk and ten minutes; it is not in CI. Installs missing packages by name. $WORK (default build/images-test) keeps images and
-# base for the next run. The agent's image is built on Debian here, not on one with ROCm.
+# Needs: root; Debian 12; Debian's mirror; 3 GB of disk. Installs missing packages by name.
+# Takes: ten minutes.
+#
+# The containers share this machine's network; everything listens on 127.0.0.1. $WORK (default build/images-test) keeps images
+# and base for the next run. The agent's image is built on Debian here, not on one with ROCm. Not in CI.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
 . deploy/test/checks.sh
+help_asked "$@"
+needs root debian disk:3
 work=${WORK:-$PWD/build/images-test}
 mkdir -p "$work"
 work=$(realpath "$work")
-[ "$(id -u)" -eq 0 ] || { echo "this test needs root" >&2; exit 2; }
 # shellcheck disable=SC2086
 packages_install $PACKAGES_BUILD $PACKAGES_RUN podman runc mmdebstrap git curl python3-venv
 postgres_bin=$(echo /usr/lib/postgresql/*/bin | awk '{ print $NF }')

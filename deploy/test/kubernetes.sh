@@ -4,17 +4,21 @@
 #
 #   deploy/test/kubernetes.sh
 #
-# Needs a Go compiler and its modules (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok and helm are
-# built from them: ten minutes on two cores, 9 GB of Go's caches, 2.5 GiB of memory) and the Debian packages openssl and curl,
-# which it installs. The programs stay in $WORK/bin (default build/kubernetes-test) for the next run, which takes a minute. It
-# listens on 127.0.0.1 only. Not in CI.
+# Needs: go, with its modules (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok and helm are built from
+# them); 9 GB of disk for Go's caches; 2.5 GiB of memory; the Debian packages openssl and curl, which it installs.
+# Takes: a minute, the first time ten more.
+#
+# The programs stay in $WORK/bin (default build/kubernetes-test) for the next run. It listens on 127.0.0.1 only. Not in CI.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/packages.sh
 . deploy/packages.sh
 . deploy/test/checks.sh
-packages_install openssl curl
+help_asked "$@"
 work=$(realpath -m "${WORK:-build/kubernetes-test}")
+needs memory:3
+[ -x "$work/bin/kubectl" ] || needs go disk:9
+packages_install openssl curl
 mkdir -p "$work/bin"
 V=1.36.3
 

@@ -1,22 +1,25 @@
 #!/usr/bin/env bash
-# Builds the Debian packages, checks them with lintian, builds them again elsewhere and compares, then installs, uses, upgrades,
-# removes and purges them in a machine that systemd-nspawn boots.
+# Builds the Debian packages, checks them with lintian, builds them and the wheel again elsewhere and compares, then installs, uses,
+# upgrades, removes and purges the packages in a machine that systemd-nspawn boots.
 #
 #   deploy/test/packages.sh
 #
+# Needs: root; Debian 12; Debian's mirror; 2 GB of disk. Installs missing packages by name.
+# Takes: three to ten minutes, on a busy machine half an hour.
+#
 # The machine has PostgreSQL, the server, and an agent that tunes a kernel on the CPU. It has no network but its own loopback.
-# Needs root on Debian 12, Debian's mirror, 2 GB of disk, and three to ten minutes. It is not in CI. $WORK (default
-# build/packages-test) keeps the machine's tree for the next run.
+# $WORK (default build/packages-test) keeps its tree for the next run. Not in CI.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
 . deploy/test/checks.sh
+help_asked "$@"
+needs root debian disk:2
 work=${WORK:-$PWD/build/packages-test}
 mkdir -p "$work"
 work=$(realpath "$work")
 # shellcheck disable=SC2086
 packages_install $PACKAGES_BUILD mmdebstrap systemd-container lintian git
-[ "$(id -u)" -eq 0 ] || { echo "systemd-nspawn and mmdebstrap need root" >&2; exit 2; }
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export WITHOUT_CLIENT=1 SOURCE_DATE_EPOCH CMAKE_C_COMPILER_LAUNCHER=${CMAKE_C_COMPILER_LAUNCHER:-}
@@ -43,6 +46,7 @@ build_elsewhere() (
 check "they are built again in another folder" build_elsewhere
 check "both builds are the same, byte for byte" cmp "$work/old/SHA256SUMS" "$work/again/SHA256SUMS"
 check "a next version is built" env BUILD="$work/build-next" WAVETUNE_VERSION=$next deploy/release.sh "$work/next"
+check "its wheel has that version" test -s "$work/next/wavetune-$next-py3-none-any.whl"
 # Its configuration differs from the old one's, so that dpkg has to decide.
 server=$(echo "$work"/next/wavetune-server_*.deb)
 dpkg-deb -R "$server" "$work/unpacked"

@@ -4,12 +4,16 @@
 #
 #   deploy/test/replica.sh
 #
-# Needs the packages of deploy/packages.sh (it installs those that are missing) and a minute besides the build; it is not in CI. PostgreSQL is
-# private and listens on sockets in a temporary folder, the servers on free ports of 127.0.0.1.
+# Needs: the packages of deploy/packages.sh (as root it installs those that are missing).
+# Takes: a minute, and the build (two cores: five minutes).
+#
+# PostgreSQL is private and listens on sockets in a temporary folder, the servers on free ports of 127.0.0.1. Not in CI.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
 . deploy/test/checks.sh
+help_asked "$@"
+needs debian
 packages_install python3
 programs_build build/replica.log
 exec python3 deploy/test/database.py replica

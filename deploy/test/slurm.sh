@@ -5,18 +5,21 @@
 #
 #   deploy/test/slurm.sh [BUILD]      default: build/dev
 #
-# Needs root and the Debian packages of $PACKAGES below, which it installs. It listens on 127.0.0.1 only (ports 16817, 16821,
-# 16822 and a free one) and takes three minutes, because Slurm's time limits are minutes. Not in CI.
+# Needs: root; Debian; its packages slurmctld slurmd slurm-client munge postgresql procps jq, which it installs; BUILD.
+# Takes: three to eight minutes, because Slurm's time limits are minutes.
+#
+# It listens on 127.0.0.1 only (ports 16817, 16821, 16822 and a free one). Not in CI.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/packages.sh
 . deploy/packages.sh
 . deploy/test/checks.sh
+help_asked "$@"
+build=$(realpath -m "${1:-build/dev}")
+needs root "$build/wavetune-agent"
 PACKAGES="slurmctld slurmd slurm-client munge postgresql procps jq"
 # shellcheck disable=SC2086
 packages_install $PACKAGES
-build=$(realpath "${1:-build/dev}")
-[ -x "$build/wavetune-agent" ] || { echo "there is no $build/wavetune-agent; build it first" >&2; exit 2; }
 source=$PWD
 export PATH=$build:$PATH
 export WAVETUNE_SHARE_DEVICE=1 # the cluster's nodes are one machine

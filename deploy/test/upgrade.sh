@@ -4,12 +4,16 @@
 #
 #   deploy/test/upgrade.sh [COMMIT]     the older version; default: the first whose agents know several URLs
 #
-# Needs the packages of deploy/packages.sh (it installs those that are missing) and a minute besides two builds; it is not in CI. PostgreSQL is
-# private and listens on sockets in a temporary folder, the servers on free ports of 127.0.0.1.
+# Needs: the packages of deploy/packages.sh (as root it installs those that are missing).
+# Takes: a minute, and two builds (two cores: five minutes each).
+#
+# PostgreSQL is private and listens on sockets in a temporary folder, the servers on free ports of 127.0.0.1. Not in CI.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
 . deploy/test/checks.sh
+help_asked "$@"
+needs debian
 packages_install python3 git
 programs_build build/upgrade.log
 old=${1:-6f1344b0}

@@ -4,21 +4,26 @@
 #
 #   deploy/test/walk.sh
 #
+# Needs: root; Debian 12; Debian's mirror; 4 GB of disk. Installs missing packages by name.
+# Takes: ten minutes, the first time twenty.
+#
 # The machines have no other network. They begin as a minimal Debian 12 with ssh; what a block installs with apt comes from a
 # folder in each machine, in which the Debian packages of $DEBIAN lie with all that they depend on. The blocks of the machine
 # `build` run on this machine, in this tree.
-# Needs root on Debian 12, Debian's mirror, 4 GB of disk, and ten minutes, the first time twenty; it is not in CI. $WORK (default build/walk) keeps
-# the base tree for the next run, and the machines' trees and consoles (machines/NAME) until then.
+# $WORK (default build/walk) keeps the base tree for the next run, and the machines' trees and consoles (machines/NAME) until
+# then. Not in CI.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/packages.sh
+. deploy/test/checks.sh
+help_asked "$@"
+needs root debian disk:4
 DEBIAN="postgresql nginx prometheus prometheus-alertmanager"
 work=${WORK:-$PWD/build/walk}
 mkdir -p "$work"
 work=$(realpath "$work")
 # shellcheck disable=SC2086
 packages_install $PACKAGES_BUILD mmdebstrap systemd-container dpkg-dev git iproute2 openssh-client python3
-[ "$(id -u)" -eq 0 ] || { echo "systemd-nspawn and mmdebstrap need root" >&2; exit 2; }
 
 # What the packages of this tree depend on, too. They are built here only for that: the walk builds them again, as the page says.
 export WITHOUT_CLIENT=1

@@ -1,8 +1,8 @@
-"""python3 -m wavetune: `run` starts a program tuned; the other commands are those of the Triton bridge (cli.py)."""
+"""python3 -m wavetune: `run` starts a program tuned, `tune` tunes it; the other commands are those of the Triton bridge (cli.py)."""
 
 import sys
 
-_PACKING = ("pack", "keys")
+_PACKING = ("pack", "keys", "tune")
 
 
 def main():
@@ -20,6 +20,9 @@ def main():
             print(f"wavetune {arguments[0]}: Triton is not installed for this Python; install wavetune[pack], or triton 3.3 "
                   "to 3.9", file=sys.stderr)
             return 2
+    if arguments[:1] == ["tune"]:
+        from .tune import main as tune
+        return tune(arguments[1:])
     from .cli import main as bridge
     return bridge()
 

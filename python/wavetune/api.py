@@ -200,8 +200,21 @@ CaptureItem = TypedDict("CaptureItem", {
     "proposal": Union["Id", None],
     "channel": Union[str, None],
     "waits_for": Union[str, None],
+    "move": Union[Literal['builder', 'submitter', 'policy', 'agent', 'publisher', None], None],
     "seen_at": Union["Time", None],
 })
+
+CaptureKeyJob = TypedDict("CaptureKeyJob", {
+    "function": Union["Id", None],
+    "name": Union[str, None],
+    "kernel": "Digest",
+    "key": Union["Key", None],
+    "environment": Union["Environment", None],
+    "state": Union[str, None],
+    "job": "Id",
+    "created": bool,
+    "why": str,
+}, total=False)
 
 CaptureLaunch = TypedDict("CaptureLaunch", {
     "id": Union["Id", None],
@@ -220,6 +233,8 @@ CaptureLaunch = TypedDict("CaptureLaunch", {
     "not_queued": str,
     "proposal": "Id",
     "channel": str,
+    "waits_for": Union[str, None],
+    "move": Union[Literal['builder', 'submitter', 'policy', 'agent', 'publisher', None], None],
 }, total=False)
 
 CaptureLease = TypedDict("CaptureLease", {
@@ -250,6 +265,20 @@ CaptureResults = TypedDict("CaptureResults", {
 CaptureResultsAnswer = TypedDict("CaptureResultsAnswer", {
     "accepted": int,
     "stale": int,
+})
+
+CaptureTune = TypedDict("CaptureTune", {
+    "functions": List[Union[str, int]],
+    "name": str,
+    "keys": List["Key"],
+    "run": str,
+    "priority": int,
+    "budget": Union["Budget", None],
+}, total=False)
+
+CaptureTuneAnswer = TypedDict("CaptureTuneAnswer", {
+    "items": List["CaptureKeyJob"],
+    "left": int,
 })
 
 CapturedFunction = TypedDict("CapturedFunction", {
@@ -421,8 +450,24 @@ DemandItem = TypedDict("DemandItem", {
 
 DemandList = TypedDict("DemandList", {
     "items": List["DemandItem"],
+    "missed": List["DemandMissed"],
     "next": None,
     "policy": Union[Literal['off', 'suggest', 'automatic'], None],
+})
+
+DemandMissed = TypedDict("DemandMissed", {
+    "function": Union["Digest", None],
+    "name": Union[str, None],
+    "key": Union[List[str], None],
+    "environment": Union["Environment", None],
+    "tag": Union[str, None],
+    "regime": Union["Regime", None],
+    "misses": Union[int, None],
+    "tuning_ms": Union[float, None],
+    "saved_ms": Union[float, None],
+    "why": Union[str, None],
+    "capture": Union["Id", None],
+    "last_at": Union["Time", None],
 })
 
 DemandQueueAnswer = TypedDict("DemandQueueAnswer", {
@@ -447,6 +492,7 @@ DemandReport = TypedDict("DemandReport", {
     "tag": str,
     "regime": "Regime",
     "items": List[Dict[str, Any]],
+    "missed": List[Dict[str, Any]],
 }, total=False)
 
 Digest = str
@@ -1071,6 +1117,7 @@ PoisonRelease = TypedDict("PoisonRelease", {
 })
 
 Policy = TypedDict("Policy", {
+    "id": Union["Id", None],
     "mode": Literal['off', 'suggest', 'automatic'],
     "device_seconds_per_day": Union[float, None],
     "configs_max": Union[int, None],
@@ -1082,6 +1129,7 @@ Policy = TypedDict("Policy", {
     "set_at": Union["Time", None],
     "set_by": Union[str, None],
     "set_by_id": Union["Id", None],
+    "acts": bool,
     "used_today": Union[float, None],
     "open": Union[float, None],
 }, total=False)
@@ -1097,6 +1145,11 @@ PolicyDecision = TypedDict("PolicyDecision", {
 
 PolicyDecisions = TypedDict("PolicyDecisions", {
     "items": List["PolicyDecision"],
+})
+
+PolicyList = TypedDict("PolicyList", {
+    "items": List["Policy"],
+    "next": "Next",
 })
 
 PolicyRun = TypedDict("PolicyRun", {

@@ -38,6 +38,8 @@ def _parser() -> argparse.ArgumentParser:
 
     commands.add_parser("run", help="run a program, or -m MODULE, as python3 does: its kernels start tuned")  # __main__.py does
 
+    commands.add_parser("tune", help="run a program, or -m MODULE, and tune what it launches on this machine's GPUs")  # so does it
+
     pack = commands.add_parser("pack", help="compile every config for some keys into a build", epilog=_EPILOG,
                                formatter_class=raw)
     pack.add_argument("place", metavar="DIR[:VERSION]|FILE.py[:FUNCTION]", help="a kernel folder, or a Python file")

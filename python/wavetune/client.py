@@ -165,18 +165,31 @@ class Client:
     def promote(self, release: str, channel: str) -> "api.ChannelEntry":
         return self.request("PUT", f"/v1/channels/{_segment(channel)}", {"release": release})
 
-    # Captures, the policy and its proposals
+    # Captures, policies and their proposals
 
     def captures(self) -> Listing:
         """api.CaptureItem of each captured function."""
         return Listing(self, "/v1/captures", {})
 
+    def tune_captures(self, *functions: Union[str, int], **more: Any) -> List["api.CaptureKeyJob"]:
+        """Makes jobs of the built keys of these functions, by their ids, or with `name` of those that fit a pattern; further
+        members as in api.CaptureTune."""
+        return self.request("POST", "/v1/captures/tune", {**({"functions": list(functions)} if functions else {}), **more})["items"]
+
     def policy(self) -> "api.Policy":
+        """That of this token."""
         return self.request("GET", "/v1/policy")
 
     def set_policy(self, mode: str, **more: Any) -> "api.Policy":
-        """Replaces the policy: what is not stated gets its default."""
+        """Replaces the policy of this token: what is not stated gets its default."""
         return self.request("PUT", "/v1/policy", {"mode": mode, **more})
+
+    def policies(self) -> Listing:
+        """api.Policy of each that this token may see: an operator's sees all."""
+        return Listing(self, "/v1/policies", {})
+
+    def remove_policy(self, policy: Union[str, int]) -> None:
+        self.request("DELETE", f"/v1/policies/{_segment(policy)}")
 
     def suggestions(self) -> List["api.PolicySuggestion"]:
         return self.request("GET", f"/v1/policy/suggestions?limit={PAGE}")["items"]

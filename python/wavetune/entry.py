@@ -1,6 +1,9 @@
-"""Entry points of the package: torch.backends and vllm.general_plugins. Each may be called several times, in any process."""
+"""Entry points of the package: torch.backends and vllm.general_plugins, each of which may be called
+several times, in any process; and the scripts of the wheel that carries programs.
+"""
 
 import os
+import sys
 
 VARIABLES = ("WAVETUNE_URL", "WAVETUNE_CACHE", "WAVETUNE_CAPTURE_TO")
 
@@ -23,3 +26,23 @@ def vllm_plugin() -> None:
     """vLLM calls this in each of its processes, before it loads a model."""
     if is_on():
         from . import auto  # noqa: F401
+
+
+def client() -> None:
+    """The script `wavetune`: the C program, which shares with this package the name alone."""
+    _execute("wavetune")
+
+
+def agent() -> None:
+    """The script `wavetune-agent`."""
+    _execute("wavetune-agent")
+
+
+def _execute(name: str) -> None:
+    from .binaries import FOLDER
+    path = os.path.join(FOLDER, name)  # what $PATH names may be this script again
+    try:
+        os.execv(path, [path, *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(f"{name}: {path} cannot be executed: {error.strerror}; install the wheel that "
+                 "carries it, or take another wavetune out of PYTHONPATH")

@@ -5,6 +5,7 @@ takes too long costs its task; another takes its place. Workers die with the par
 """
 
 import ctypes
+import math
 import multiprocessing
 import os
 import signal
@@ -14,12 +15,19 @@ from multiprocessing.connection import wait
 from typing import Any, Callable, Mapping, Sequence
 
 _PR_SET_PDEATHSIG = 1
+_POLL_S = 0.05  # while there may be more tasks
+
+
+def end_with_parent() -> None:
+    """This process is killed when the thread that started it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class _Worker:
     """A child that answers numbers of tasks, all of one environment, with their results."""
 
-    def __init__(self, environment: Mapping[str, str], run: Callable[[int], Any]):
+    def __init__(self, environment: Mapping[str, str], run: Callable[[int], Any], known: int):
+        self.known = known  # tasks; it does not see what its parent was given later
         context = multiprocessing.get_context("fork")
         self.connection, their_end = context.Pipe(duplex=False)  # a sandbox has no sockets
         tasks, self._tasks = context.Pipe(duplex=False)
@@ -48,7 +56,7 @@ class _Worker:
 
 def _work(own: tuple[Any, Any], parents: tuple[Any, Any], environment: Mapping[str, str], run: Callable[[int], Any],
           parent: int) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     if os.getppid() != parent:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -80,16 +88,23 @@ def _death(process: Any) -> str:
 
 class _Pool:
     def __init__(self, environments: Sequence[Mapping[str, str]], run: Callable[[int], Any], processes: int,
-                 timeout_s: float, done: Callable[[int, Any, str | None], None]):
+                 timeout_s: float, done: Callable[[int, Any, str | None], None], more: Callable[[], bool] | None):
         self.environments, self.run, self.processes = environments, run, processes
-        self.timeout_s, self.done = timeout_s, done
-        self.waiting = list(range(len(environments)))
+        self.timeout_s, self.done, self.more = timeout_s, done, more
+        self.n_tasks, self.waiting = 0, list[int]()
         self.workers: list[_Worker] = []
 
+    def grow(self) -> None:
+        """Takes the tasks that came since the last call."""
+        if self.more is not None and not self.more():
+            self.more = None
+        self.waiting += range(self.n_tasks, len(self.environments))
+        self.n_tasks = len(self.environments)
+
     def feed(self) -> None:
-        """Gives every idle worker a task of its environment, and starts workers as long as there may be more."""
+        """Gives every idle worker a task that it knows, of its environment, and starts workers as long as there may be more."""
         for worker in [w for w in self.workers if w.task is None]:
-            own = next((t for t in self.waiting if dict(self.environments[t]) == worker.environment), None)
+            own = next((t for t in self.waiting if t < worker.known and dict(self.environments[t]) == worker.environment), None)
             if own is None:
                 worker.stop()
                 self.workers.remove(worker)
@@ -97,7 +112,7 @@ class _Pool:
                 self.waiting.remove(own)
                 worker.start(own, self.timeout_s)
         while self.waiting and len(self.workers) < self.processes:
-            worker = _Worker(self.environments[self.waiting[0]], self.run)
+            worker = _Worker(self.environments[self.waiting[0]], self.run, self.n_tasks)
             self.workers.append(worker)
             worker.start(self.waiting.pop(0), self.timeout_s)
 
@@ -121,13 +136,15 @@ class _Pool:
 
     def run_all(self) -> None:
         try:
+            self.grow()
             self.feed()
-            while self.workers:
+            while self.workers or self.more is not None:
                 busy = {worker.connection: worker for worker in self.workers}
-                least = min(worker.deadline for worker in self.workers) - time.monotonic()
-                for connection in wait(list(busy), max(0.0, least)):
+                least = min((worker.deadline for worker in self.workers), default=math.inf) - time.monotonic()
+                for connection in wait(list(busy), max(0.0, least if self.more is None else min(least, _POLL_S))):
                     self.take(busy[connection])
                 self.expire()
+                self.grow()
                 self.feed()
         finally:
             for worker in self.workers:
@@ -135,9 +152,10 @@ class _Pool:
 
 
 def run_tasks(environments: Sequence[Mapping[str, str]], run: Callable[[int], Any], processes: int, timeout_s: float,
-              done: Callable[[int, Any, str | None], None]) -> None:
+              done: Callable[[int, Any, str | None], None], more: Callable[[], bool] | None = None) -> None:
     """Calls run(i) in a worker with environments[i] for every i, and done(i, result, reason) here; with a reason there
-    is no result. An interrupt ends all workers and goes on to the caller."""
+    is no result. `more`: called again and again, may append to the environments; False: nothing will come any more. An interrupt
+    ends all workers and goes on to the caller."""
     sys.stdout.flush()
     sys.stderr.flush()
-    _Pool(environments, run, processes, timeout_s, done).run_all()
+    _Pool(environments, run, processes, timeout_s, done, more).run_all()

@@ -1,18 +1,21 @@
-"""python3 -m wavetune run PROGRAM ARGUMENT…, or run -m MODULE ARGUMENT…: as python3 would run it, and it starts tuned."""
+"""python3 -m wavetune run [--cache FOLDER] PROGRAM ARGUMENT…, or run -m MODULE ARGUMENT…: as python3 would run it, and it starts
+tuned."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-USAGE = "usage: python3 -m wavetune run PROGRAM|-m MODULE ARGUMENT…"
+USAGE = "usage: python3 -m wavetune run [--cache FOLDER] PROGRAM|-m MODULE ARGUMENT…"
 
 
 def main(arguments: list[str]) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE)
         return 0
-    if not arguments or arguments == ["-m"]:
+    if arguments[:1] == ["--cache"] and arguments[1:]:
+        os.environ["WAVETUNE_CACHE"], arguments = arguments[1], arguments[2:]
+    if not arguments or arguments in (["-m"], ["--cache"]):
         print(USAGE, file=sys.stderr)
         return 2
 
@@ -29,7 +32,7 @@ def execute(command: str, arguments: list[str]) -> int:
     if not is_module:
         sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))  # python3 -m put the working folder there
     try:
-        why = _missing_module(arguments[1]) if is_module else _missing_program(arguments[0])
+        why = _missing_module(arguments[1]) if is_module else missing_program(arguments[0])
         if why is not None:
             print(f"{command}: {why}", file=sys.stderr)
             return 2
@@ -44,7 +47,7 @@ def execute(command: str, arguments: list[str]) -> int:
     return 0
 
 
-def _missing_program(path: str) -> str | None:
+def missing_program(path: str) -> str | None:
     try:
         if os.path.isdir(path):
             os.stat(os.path.join(path, "__main__.py"))

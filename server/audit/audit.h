@@ -37,6 +37,7 @@
   ACTION(WITHDRAW, "withdraw")                                                                     \
   ACTION(REMOVE_CAPTURE, "remove-capture")                                                         \
   ACTION(SET_POLICY, "set-policy")                                                                 \
+  ACTION(REMOVE_POLICY, "remove-policy")                                                           \
   ACTION(PROPOSE, "propose")                                                                       \
   ACTION(REPLACE, "replace")                                                                       \
   ACTION(REJECT, "reject")                                                                         \

@@ -62,13 +62,15 @@ void route_capture_post(struct worker *worker, struct request *request) {
 
 /* Reading and removing */
 
+#define SCHEMA_MOVE                                                                                \
+  "{\"enum\": [\"builder\", \"submitter\", \"policy\", \"agent\", \"publisher\", null]}"
+
 struct capture_item {
   int64_t id, keys, waiting, building, built, refused, without_job, queued, tuning, tuned,
       undecided, failed, proposed, released, served, job, proposal;
   struct digest closure;
-  char *name, *owner, *why, *channel, *waits_for, *seen_at;
-  char *policy, *target, *not_queued, *reason; /* for waits_for */
-  bool is_named, promote;
+  char *name, *owner, *why, *channel, *waits_for, *move, *seen_at;
+  char *policy, *policy_of, *target, *not_queued, *reason; /* for waits_for */
 };
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_item, member, __VA_ARGS__)
 static const struct field item_fields[] = {
@@ -95,72 +97,119 @@ static const struct field item_fields[] = {
     FIELD(ID, proposal, FIELD_ANSWER),
     FIELD(TEXT, channel, FIELD_ANSWER),
     FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "null: for nothing"),
+    FIELD(TEXT, move, FIELD_ANSWER | FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
+          .about = "whose move it is; null: nobody's"),
     FIELD(TIME, seen_at, FIELD_ANSWER),
     FIELD(TEXT, policy, FIELD_NO_JSON),
+    FIELD(TEXT, policy_of, FIELD_NO_JSON),
     FIELD(TEXT, target, FIELD_NO_JSON),
     FIELD(TEXT, not_queued, FIELD_NO_JSON),
     FIELD(TEXT, reason, FIELD_NO_JSON),
-    FIELD(BOOL, is_named, FIELD_NO_JSON),
-    FIELD(BOOL, promote, FIELD_NO_JSON),
 };
 #undef FIELD
 const struct record capture_item_record = RECORD("CaptureItem", struct capture_item, item_fields);
 
+/* How far a function or a key is, for what it waits for; borrows its texts. */
+struct way {
+  const char *state; /* as in a CaptureLaunch */
+  int64_t function, job, proposal;
+  const char *owner, *refused, *reason, *not_queued;
+  const char *policy, *policy_of, *target; /* the policy that names the owner; NULL: none does */
+};
+
 /* What built keys without a job wait for. */
-static char *job_wait(const struct capture_item *item) {
-  if (string_equal(item->policy, "off"))
-    return xstrdup("jobs: `wavetune submit`, or a policy (wavetune policy set)");
-  if (!item->is_named)
-    return xasprintf("jobs: the policy does not name the token \"%s\"",
-                     item->owner ? item->owner : "");
-  if (item->not_queued)
-    return xasprintf("jobs: %s", item->not_queued);
-  if (string_equal(item->policy, "suggest"))
-    return xstrdup("jobs, which the policy suggests (wavetune policy run)");
-  return xstrdup("the policy, which makes jobs as its filters and budget allow");
+static char *job_wait(const struct way *way, const char **ret_move) {
+  long long function = way->function;
+  *ret_move = "submitter";
+  if (!way->policy)
+    return xasprintf(
+        "a job: `wavetune captures tune %lld`, or a policy that names the token \"%s\"", function,
+        way->owner ? way->owner : "");
+  if (string_equal(way->policy, "suggest"))
+    return xasprintf("a job, which the policy of \"%s\" suggests (wavetune policy run)",
+                     way->policy_of);
+  *ret_move = "policy";
+  if (way->not_queued)
+    return xasprintf("the policy of \"%s\": %s", way->policy_of, way->not_queued);
+  return xasprintf("the policy of \"%s\", which makes jobs as its filters and budget allow",
+                   way->policy_of);
 }
 
-/* What tuned keys that are in no proposal wait for. */
-static char *release_wait(const struct capture_item *item) {
-  bool is_policys = item->target && item->is_named && !string_equal(item->policy, "off");
-  if (!is_policys)
-    return xstrdup("a release (wavetune publish)");
-  return xasprintf("a proposal for channel %s, once all keys of the image are done", item->target);
-}
-
-/* What the function waits for next: the first step that some key has not reached. The caller's;
- * NULL: nothing. */
-static char *wait_text(const struct capture_item *item) {
-  long long job = item->job;
-  if (item->waiting > item->building)
+/* What it waits for next, the caller's, and whose move that is. Both NULL: nothing. */
+static char *wait_text(const struct way *way, const char **ret_move) {
+  long long job = way->job, function = way->function;
+  const char *state = way->state;
+  *ret_move = "builder";
+  if (string_equal(state, "waiting"))
     return xstrdup("a builder (python3 -m wavetune build --url)");
-  if (item->building)
+  if (string_equal(state, "building"))
     return xstrdup("its builder");
-  if (item->without_job)
-    return job_wait(item);
-  if (item->tuning)
+  if (string_equal(state, "built"))
+    return job_wait(way, ret_move);
+
+  *ret_move = "agent";
+  if (string_equal(state, "tuning"))
     return xasprintf("job %lld", job);
-  if (item->queued)
+  if (string_equal(state, "queued"))
     return xasprintf("an agent that takes job %lld", job);
-  if (item->undecided)
-    return xasprintf("another run: job %lld found no clear winner", job);
-  if (item->tuned > item->proposed + item->released + item->served)
-    return release_wait(item);
-  if (item->proposed)
-    return xasprintf("proposal %lld (wavetune proposals promote)", (long long)item->proposal);
-  if (item->released)
+
+  *ret_move = "submitter";
+  if (string_equal(state, "undecided"))
+    return xasprintf("another run (wavetune captures tune %lld --run NAME): job %lld found no "
+                     "clear winner",
+                     function, job);
+  if (string_equal(state, "failed") || string_equal(state, "cancelled"))
+    return xasprintf("job %lld %s: %s (wavetune retry %lld)", job,
+                     string_equal(state, "failed") ? "failed" : "was cancelled",
+                     way->reason ? way->reason : "it has no winner", job);
+
+  *ret_move = string_equal(state, "tuned") && way->target ? "policy" : "publisher";
+  if (string_equal(state, "tuned"))
+    return way->target ? xasprintf("a proposal for channel %s, once all keys of the image are done",
+                                   way->target)
+                       : xstrdup("a release (wavetune publish)");
+  if (string_equal(state, "proposed"))
+    return xasprintf("proposal %lld (wavetune proposals promote)", (long long)way->proposal);
+  if (string_equal(state, "released"))
     return xstrdup("a channel (wavetune promote)");
-  if (item->failed)
-    return xasprintf("job %lld failed: %s", job, item->reason ? item->reason : "it has no winner");
-  if (item->refused && !item->served)
-    return xasprintf("refused: %s", item->why);
-  return NULL;
+
+  *ret_move = NULL;
+  return string_equal(state, "refused") ? xasprintf("refused: %s", way->refused) : NULL;
+}
+
+/* The first step that some key of a function has not reached. */
+static const char *item_state(const struct capture_item *item) {
+  const struct {
+    const char *state;
+    bool is_it;
+  } steps[] = {
+      {"waiting", item->waiting > item->building},
+      {"building", item->building},
+      {"built", item->without_job},
+      {"tuning", item->tuning},
+      {"queued", item->queued},
+      {"undecided", item->undecided},
+      {"tuned", item->tuned > item->proposed + item->released + item->served},
+      {"proposed", item->proposed},
+      {"released", item->released},
+      {"failed", item->failed},
+      {"refused", item->refused && !item->served},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(steps); i++)
+    if (steps[i].is_it)
+      return steps[i].state;
+  return "served";
 }
 
 static json_t *item_write(const void *object) {
   struct capture_item item = *(const struct capture_item *)object;
-  cleanup_free char *text = wait_text(&item);
+  const char *move;
+  const struct way way = {item_state(&item), item.id,        item.job,    item.proposal,
+                          item.owner,        item.why,       item.reason, item.not_queued,
+                          item.policy,       item.policy_of, item.target};
+  cleanup_free char *text = wait_text(&way, &move);
   item.waits_for = text;
+  item.move = (char *)move;
   return record_write(&capture_item_record, &item);
 }
 
@@ -203,6 +252,9 @@ struct capture_launch {
   int64_t id, seen, job, proposal;
   json_t *key;
   char *state, *arch, *triton, *image, *refused, *not_queued, *reason, *channel, *seen_at;
+  char *waits_for, *move;
+  int64_t function; /* for waits_for, with the following */
+  char *owner, *policy, *policy_of, *target;
   struct digest build, kernel;
 };
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct capture_launch, member, __VA_ARGS__)
@@ -226,10 +278,30 @@ static const struct field launch_fields[] = {
     FIELD(TEXT, not_queued, FIELD_ANSWER | FIELD_OMITTED, .about = "why the policy made no job"),
     FIELD(ID, proposal, FIELD_ANSWER | FIELD_OMITTED),
     FIELD(TEXT, channel, FIELD_ANSWER | FIELD_OMITTED),
+    FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "null: for nothing"),
+    FIELD(TEXT, move, FIELD_ANSWER | FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
+          .about = "whose move it is; null: nobody's"),
+    FIELD(INTEGER, function, FIELD_NO_JSON),
+    FIELD(TEXT, owner, FIELD_NO_JSON),
+    FIELD(TEXT, policy, FIELD_NO_JSON),
+    FIELD(TEXT, policy_of, FIELD_NO_JSON),
+    FIELD(TEXT, target, FIELD_NO_JSON),
 };
 #undef FIELD
 const struct record capture_launch_record =
     RECORD("CaptureLaunch", struct capture_launch, launch_fields);
+
+static json_t *launch_write(const void *object) {
+  struct capture_launch launch = *(const struct capture_launch *)object;
+  const char *move;
+  const struct way way = {launch.state,  launch.function,  launch.job,    launch.proposal,
+                          launch.owner,  launch.refused,   launch.reason, launch.not_queued,
+                          launch.policy, launch.policy_of, launch.target};
+  cleanup_free char *text = wait_text(&way, &move);
+  launch.waits_for = text;
+  launch.move = (char *)move;
+  return record_write(&capture_launch_record, &launch);
+}
 
 void route_capture_get(struct worker *worker, struct request *request) {
   struct error error;
@@ -246,7 +318,8 @@ void route_capture_get(struct worker *worker, struct request *request) {
     return;
   }
 
-  json_t *launches = db_rows_to_json(rows, &capture_launch_record);
+  json_t *launches =
+      db_first_rows_to_json(rows, db_count(rows), &capture_launch_record, launch_write);
   const struct json_text members[] = {{"function", db_get(function, 0, "document")}};
   request_answer_json_with(request, 200, json_pack("{s:o}", "launches", launches), members, 1);
 }

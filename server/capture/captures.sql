@@ -52,19 +52,18 @@ SET seen_at = now(), seen = l.seen + 1
 RETURNING l.id;
 
 -- `tuned`: keys of which a job found a winner. The launches of a key count as the one that is
--- least far, refused ones last. The policy's facts are those of the function's token and of all its
--- images together.
+-- least far, refused ones last. Of the policies that name the function's token, whatever the image,
+-- the one that does most.
 -- name: captures_list
 SELECT f.id, f.closure, f.name, t.name AS owner, rfc3339(f.seen_at) AS seen_at, l.*,
-       p.mode AS policy, COALESCE(t.name = ANY (p.tokens) AND t.revoked_at IS NULL, false) AS is_named,
-       p.channel AS target, p.promote
+       p.mode AS policy, p.set_by AS policy_of, p.channel AS target
 FROM (SELECT *
       FROM captured_functions
       WHERE id > :after::bigint
       ORDER BY id
       LIMIT :limit::bigint + 1) f
 LEFT JOIN tokens t ON t.id = f.token_id
-CROSS JOIN policy p
+LEFT JOIN LATERAL policy_of_captures(t) p ON true
 CROSS JOIN LATERAL (
     SELECT count(*) AS keys,
            count(*) FILTER (WHERE state IN ('waiting', 'building')) AS waiting,
@@ -102,10 +101,14 @@ FROM captured_functions f
 WHERE f.id = :id::bigint;
 
 -- name: captures_launches
-SELECT l.id, l.key, l.arch, l.triton, l.image, l.document, rfc3339(l.seen_at) AS seen_at, l.seen,
-       l.build, l.kernel, l.refused, l.not_queued, s.state, s.job, s.reason, s.proposal, s.channel
+SELECT l.id, l.function_id AS function, l.key, l.arch, l.triton, l.image, l.document,
+       rfc3339(l.seen_at) AS seen_at, l.seen, l.build, l.kernel, l.refused, l.not_queued, s.state,
+       s.job, s.reason, s.proposal, s.channel, t.name AS owner, p.mode AS policy,
+       p.set_by AS policy_of, p.channel AS target
 FROM captured_launches l
 JOIN capture_states s ON s.id = l.id
+LEFT JOIN tokens t ON t.id = l.token_id
+LEFT JOIN LATERAL policy_of_captures(t) p ON true
 WHERE l.function_id = :function::bigint
 ORDER BY l.id;
 

@@ -425,6 +425,7 @@ struct lookup {
   struct cache_resolved resolved;
   bool may_be_none; /* when no entry fits, sets is_none and leaves the answer to the caller */
   bool is_none;
+  struct error why; /* of is_none */
 };
 
 static void lookup_release(struct lookup *lookup) {
@@ -473,8 +474,6 @@ static const struct channel_row *row_look_up(struct worker *worker, struct reque
     return &lookup->rows.all[lookup->resolved.index];
   case CACHE_MATCH_NONE:
     lookup->is_none = true;
-    if (lookup->may_be_none)
-      return NULL;
     extra = json_pack("{s:o}", "nearest", cache_nearest(&lookup->asked, there, n, &sentence));
     if (sentence)
       error_of(&error, ERROR_MISSING,
@@ -485,6 +484,11 @@ static const struct channel_row *row_look_up(struct worker *worker, struct reque
                "channel \"%s\" has no entry with tag \"%.100s\" and regime %s; GET /v1/channels "
                "lists all",
                channel, tag, regime_name(wanted));
+    if (lookup->may_be_none) {
+      lookup->why = error;
+      json_decref(extra);
+      return NULL;
+    }
     request_add_header(request, "Wavetune-Match", "none");
     break;
   case CACHE_MATCH_SEVERAL:
@@ -544,6 +548,8 @@ bool served_entry_find(struct worker *worker, struct request *request, const cha
     channel_etag(&state, ret->etag);
   }
 
+  if (!row)
+    ret->why = xstrdup(lookup.why.message);
   ret->asked = lookup.asked;
   lookup.asked = (struct environment){0};
   return true;
@@ -552,6 +558,7 @@ bool served_entry_find(struct worker *worker, struct request *request, const cha
 void served_entry_release(struct served_entry *served) {
   json_decref(served->answer);
   free(served->match);
+  free(served->why);
   free(served->tag);
   environment_release(&served->asked);
 }

@@ -97,6 +97,7 @@ must_check enum signing_decision channel_signing_decide(const struct channel_ent
 /* The entry for a starting program: the one that the request's query means (GET /v1/cache). */
 struct served_entry {
   json_t *answer; /* the entry and "match", how it was found; NULL: there is no entry */
+  char *why;      /* why there is none, with the nearest environment; NULL: there is one */
   char *match;    /* the header Wavetune-Match */
   char etag[CHANNEL_ETAG_SIZE];
   struct fetch fetch; /* its kind is the caller's to set */

@@ -66,8 +66,8 @@ static void lines_answer(struct request *request, struct found *found) {
   const char *match = found->served.match;
   char etag[DIGEST_TEXT_SIZE];
   size_t size;
-  cleanup_json json_t *head =
-      found->served.answer ? json_copy(found->served.answer) : json_object();
+  cleanup_json json_t *head = found->served.answer ? json_copy(found->served.answer)
+                                                   : json_pack("{s:s*}", "why", found->served.why);
   if (found->signatures)
     json_put(head, "choices", json_incref(found->signatures));
   cleanup_free char *entry = json_canonical(head);

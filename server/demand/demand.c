@@ -17,6 +17,10 @@
 #include "server/server_private.h"
 
 #define QUEUE_AT_ONCE 16
+#define DEMAND_NAME_MAX 1024
+#define DEMAND_KEY_MAX 256
+#define DEMAND_KEY_BYTES_MAX 4096
+#define DEMAND_WHY_MAX 1000
 
 /* Policies */
 
@@ -45,6 +49,18 @@ static const struct field item_fields[] = {
 };
 static const struct record item_record = RECORD(NULL, struct demand_item, item_fields);
 
+static const struct field miss_fields[] = {
+    RECORD_FIELD(DIGEST, struct demand_miss, function, FIELD_REQUIRED, .about = "its closure"),
+    RECORD_FIELD(TEXT, struct demand_miss, name, FIELD_REQUIRED | FIELD_LINE, .least = 1,
+                 .most = DEMAND_NAME_MAX),
+    {"key", FIELD_TEXTS, offsetof(struct demand_miss, n_key), FIELD_REQUIRED | FIELD_NO_COLUMN,
+     .least = 1, .most = DEMAND_KEY_MAX,
+     .about = "the autotuner's key, each value as Python's repr writes it"},
+    RECORD_FIELD(TEXT, struct demand_miss, why, FIELD_REQUIRED | FIELD_LINE, .least = 1,
+                 .most = DEMAND_WHY_MAX),
+};
+static const struct record miss_record = RECORD(NULL, struct demand_miss, miss_fields);
+
 static const struct field report_fields[] = {
     RECORD_FIELD(CUSTOM, struct demand_report, environment, FIELD_REQUIRED,
                  .custom = &environment_field),
@@ -52,8 +68,11 @@ static const struct field report_fields[] = {
     RECORD_FIELD(TEXT, struct demand_report, tag, FIELD_NOT_NULL, .least = 1, .most = JOB_TEXT_MAX),
     RECORD_FIELD(ENUM, struct demand_report, regime, FIELD_NOT_NULL, .names = regime_names,
                  .schema = SCHEMA("Regime")),
-    RECORD_FIELD(RECORDS, struct demand_report, items, FIELD_REQUIRED, .least = 1,
+    RECORD_FIELD(RECORDS, struct demand_report, items, FIELD_NOT_NULL, .least = 1,
                  .most = DEMAND_ITEMS_MAX, .of = &item_record),
+    {"missed", FIELD_RECORDS, offsetof(struct demand_report, n_missed), FIELD_NOT_NULL, .least = 1,
+     .most = DEMAND_ITEMS_MAX, .of = &miss_record,
+     .about = "keys for which a program that starts tuned had no config"},
 };
 const struct record demand_report_record =
     RECORD("DemandReport", struct demand_report, report_fields);
@@ -67,6 +86,18 @@ bool demand_report_parse(const json_t *json, struct demand_report *ret, struct e
                                                        .regime = REGIME_COLD};
   if (!record_read(&demand_report_record, json, "", &report, error))
     return false;
+
+  if (!report.items.n && !report.n_missed)
+    return error_at(error, "/items", "a report must have \"items\" or \"missed\"");
+  for (size_t i = 0; i < report.n_missed; i++) {
+    char at[JSON_POINTER_SIZE];
+    size_t bytes = 0;
+    for (size_t j = 0; j < report.missed[i].n_key; j++)
+      bytes += strlen(report.missed[i].key[j]);
+    if (bytes > DEMAND_KEY_BYTES_MAX)
+      return error_at(error, json_pointer_index(at, sizeof at, "/missed", i),
+                      "the values of a key have at most %d bytes", DEMAND_KEY_BYTES_MAX);
+  }
 
   struct demand_item *items = report.items.all;
   for (size_t i = 0; i < report.items.n; i++) {
@@ -137,6 +168,35 @@ static const struct field wanted_fields[] = {
 #undef FIELD
 const struct record demand_item_record = RECORD("DemandItem", struct demand_wanted, wanted_fields);
 
+/* A key that programs missed, as it is listed. */
+struct demand_missed {
+  struct digest function;
+  enum regime regime;
+  char *name, *tag, *why, *last_at;
+  json_t *key, *environment;
+  int64_t misses, capture;
+  double tuning_ms, saved_ms;
+};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct demand_missed, member, __VA_ARGS__)
+static const struct field missed_fields[] = {
+    FIELD(DIGEST, function, FIELD_ANSWER, .about = "its closure"),
+    FIELD(TEXT, name, FIELD_ANSWER),
+    FIELD(JSON, key, FIELD_ANSWER,
+          .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}"),
+    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA("Environment")),
+    FIELD(TEXT, tag, FIELD_ANSWER),
+    FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
+    FIELD(INTEGER, misses, FIELD_ANSWER),
+    FIELD(NUMBER, tuning_ms, FIELD_ANSWER, .about = "that programs spent on the key, on average"),
+    FIELD(NUMBER, saved_ms, FIELD_ANSWER, .about = "misses times tuning_ms"),
+    FIELD(TEXT, why, FIELD_ANSWER, .about = "as a program reported it last"),
+    FIELD(ID, capture, FIELD_ANSWER, .about = "the captured function; null: it was not captured"),
+    FIELD(TIME, last_at, FIELD_ANSWER),
+};
+#undef FIELD
+const struct record demand_missed_record =
+    RECORD("DemandMissed", struct demand_missed, missed_fields);
+
 /* The answer for a key whose job was to be queued. */
 struct demand_queued {
   struct digest kernel;
@@ -159,6 +219,8 @@ const struct record demand_queued_record =
 static bool demand_keep(struct worker *worker, const struct demand_report *report,
                         const struct author *author, size_t *ret_accepted, struct error *error) {
   size_t n_items = report->items.n, n = 0;
+  if (!n_items)
+    return true;
   const struct demand_item *items = report->items.all;
   cleanup_free struct digest *hashes = xcalloc(n_items, sizeof *hashes);
   cleanup_free bool *known = xcalloc(n_items, sizeof *known);
@@ -222,6 +284,44 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
   return n == 0 || db_run(worker->db, &sql_demand_add, &parameters, NULL, error);
 }
 
+/* Adds what programs missed to the counts. *ret_stored: how many of them. */
+static bool misses_keep(struct worker *worker, const struct demand_report *report,
+                        const struct author *author, size_t *ret_stored, struct error *error) {
+  struct db_array keys, digests;
+  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *rows = NULL;
+  struct digest digest = environment_digest(&report->environment);
+  cleanup_json json_t *environment = environment_to_json(&report->environment);
+  if (!report->n_missed)
+    return true;
+
+  db_array_init(&keys);
+  db_array_init(&digests);
+  for (size_t i = 0; i < report->n_missed; i++) {
+    cleanup_json json_t *key = json_array();
+    for (size_t j = 0; j < report->missed[i].n_key; j++)
+      json_push(key, json_string(report->missed[i].key[j]));
+    cleanup_free char *text = json_canonical(key);
+    struct digest of_key = digest_of(text, strlen(text));
+    db_array_text(&keys, text);
+    db_array_digest(&digests, &of_key);
+  }
+  bind_records(&parameters, &miss_record, report->missed, report->n_missed);
+  bind_array(&parameters, "key", &keys);
+  bind_array(&parameters, "key_digest", &digests);
+  bind_digest(&parameters, "environment_digest", &digest);
+  bind_taken(&parameters, "environment", json_canonical(environment), false);
+  bind_text(&parameters, "tag", report->tag);
+  bind_text(&parameters, "regime", regime_name(report->regime));
+  bind_integer(&parameters, "rows_max", DEMAND_ROWS_MAX);
+  bind_integer(&parameters, "total_max", DEMAND_TOTAL_MAX);
+  bind_author(&parameters, author);
+  if (!db_run(worker->db, &sql_demand_misses_add, &parameters, &rows, error))
+    return false;
+  *ret_stored = (size_t)db_count(rows);
+  return true;
+}
+
 struct demand_answer {
   int64_t accepted, ignored;
   enum demand_policy policy;
@@ -238,7 +338,7 @@ void route_demand_post(struct worker *worker, struct request *request) {
   enum demand_policy policy = server_options(worker->server)->demand;
   cleanup_demand_report struct demand_report report = {0};
   struct error error;
-  size_t accepted = 0;
+  size_t accepted = 0, stored = 0;
   if (!request_query_only(request, NULL))
     return;
 
@@ -251,25 +351,30 @@ void route_demand_post(struct worker *worker, struct request *request) {
   }
 
   if (policy != DEMAND_OFF &&
-      !demand_keep(worker, &report, request_author(request), &accepted, &error)) {
+      (!demand_keep(worker, &report, request_author(request), &accepted, &error) ||
+       !misses_keep(worker, &report, request_author(request), &stored, &error))) {
     answer_failure(request, &error);
     return;
   }
 
-  const struct demand_answer answer = {(int64_t)accepted, (int64_t)(report.items.n - accepted),
-                                       policy};
+  size_t n = report.items.n + report.n_missed;
+  accepted += stored;
+  const struct demand_answer answer = {(int64_t)accepted, (int64_t)(n - accepted), policy};
   request_answer_json(request, 202, record_write(&demand_answer_record, &answer));
 }
 
 /* Queueing */
 
-bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use,
+bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use, int64_t policy,
                         struct db_rows **ret_rows, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "limit", limit);
   bind_number(&parameters, "gain", DEMAND_GAIN);
   bind_bool(&parameters, "is_list", use == DEMAND_LIST);
-  bind_bool(&parameters, "of_policy", use == DEMAND_POLICY);
+  if (policy)
+    bind_integer(&parameters, "policy", policy);
+  else
+    bind_text(&parameters, "policy", NULL);
   return db_run(db, &sql_demand_wanted, &parameters, ret_rows, error);
 }
 
@@ -289,18 +394,23 @@ bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *r
 void route_demand_get(struct worker *worker, struct request *request) {
   static const char *const arguments[] = {"limit", NULL};
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_rows struct db_rows *rows = NULL, *missed = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
   int64_t limit;
   const char *after;
   if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
     return;
 
-  if (!demand_wanted_read(worker->db, limit, DEMAND_LIST, &rows, &error))
+  bind_integer(&parameters, "limit", limit);
+  bind_integer(&parameters, "days", DEMAND_MISS_DAYS);
+  if (!demand_wanted_read(worker->db, limit, DEMAND_LIST, 0, &rows, &error) ||
+      !db_run(worker->db, &sql_demand_missed, &parameters, &missed, &error))
     answer_failure(request, &error);
   else
     request_answer_json(request, 200,
-                        json_pack("{s:o, s:n, s:s}", "items",
-                                  db_rows_to_json(rows, &demand_item_record), "next", "policy",
+                        json_pack("{s:o, s:n, s:o, s:s}", "items",
+                                  db_rows_to_json(rows, &demand_item_record), "next", "missed",
+                                  db_rows_to_json(missed, &demand_missed_record), "policy",
                                   demand_policy_names[server_options(worker->server)->demand]));
 }
 
@@ -319,9 +429,17 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
       .regime = wanted->regime,
       .priority = DEMAND_PRIORITY,
       .budget_s = wanted->budget_ms == FIELD_NONE ? NAN : (double)wanted->budget_ms / 1000};
+  struct job_known job;
   *ret_job = 0;
-  if (wanted->space)
-    return job_wish_submit(worker, &wish, author, ret_job, refused, error);
+  if (wanted->space) {
+    if (!job_wish_submit(worker, &wish, author, &job, refused, error))
+      return false;
+    *ret_job = job.id;
+    if (job.id || refused->kind != ERROR_RATE)
+      return true;
+    *error = *refused; /* it is the token's limit: the key stays listed for others */
+    return false;
+  }
   error_set(refused,
             "no job of this kernel is done yet, so it is not known which space to tune: submit a "
             "job");
@@ -334,7 +452,7 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
 static bool demand_queue(struct worker *worker, int64_t top, const struct author *author,
                          json_t **ret_answers, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  if (!demand_wanted_read(worker->db, top, DEMAND_QUEUE, &rows, error))
+  if (!demand_wanted_read(worker->db, top, DEMAND_QUEUE, 0, &rows, error))
     return false;
 
   size_t n;
@@ -395,7 +513,12 @@ void route_demand_queue(struct worker *worker, struct request *request) {
 void demand_housekeep(struct worker *worker) {
   struct error error;
   cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
   const struct server_options *options = server_options(worker->server);
+  bind_integer(&parameters, "days", DEMAND_MISS_DAYS);
+  bind_integer(&parameters, "at_once", DEMAND_ITEMS_MAX);
+  if (!db_run(worker->db, &sql_demand_misses_collect, &parameters, NULL, &error))
+    log_warning("demand: %s", error.message);
   if (options->demand != DEMAND_AUTOMATIC)
     return;
 

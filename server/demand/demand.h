@@ -1,8 +1,10 @@
-/* Demand: the keys that deployments report to use, and which untuned ones of them become jobs.
+/* Demand: the keys that deployments report to use, and which untuned ones of them become jobs; and
+ * the keys that programs which start tuned missed, whose functions become jobs when they are
+ * captured.
  *
  * Reports are hints that are not trusted: only registered kernels are counted, tokens of the role
  * demand can do nothing else, each token may post DEMAND_POSTS_PER_MINUTE reports, and jobs are
- * queued only where the operator says so, with --demand or the policy (server/policy/):
+ * queued only where the operator says so, with --demand, or by a policy (server/policy/):
  *
  *   off        reports are answered and dropped
  *   suggest    they are stored; GET /v1/demand ranks the untuned keys, and a submitter chooses
@@ -38,7 +40,8 @@
 #define DEMAND_TOTAL_MAX INT64_C(1000000000000000) /* the limit of a key's counts */
 #define DEMAND_POSTS_PER_MINUTE 60
 #define DEMAND_ROWS_MAX 100000 /* that are stored; further keys are dropped */
-#define DEMAND_QUEUE_MAX 1000  /* jobs of one request */
+#define DEMAND_MISS_DAYS 7    /* that a miss of a program stays listed after it was reported last */
+#define DEMAND_QUEUE_MAX 1000 /* jobs of one request */
 #define DEMAND_GAIN 0.1
 #define DEMAND_PRIORITY (-100)
 
@@ -53,10 +56,17 @@ struct demand_item {
   bool has_hash;               /* `name` is the hash, */
   struct digest kernel;        /* this one */
 };
+/* A key for which a program that starts tuned had no config, of any function. */
+struct demand_miss {
+  struct digest function; /* its closure */
+  char *name, *why;
+  RECORD_ARRAY(char *, n_key, key);
+};
 struct demand_report {
   char *image, *tag;
   enum regime regime;
   struct records items; /* of struct demand_item */
+  RECORD_ARRAY(struct demand_miss, n_missed, missed);
   struct environment environment;
 };
 extern const struct record demand_report_record;
@@ -66,11 +76,11 @@ void demand_report_release(struct demand_report *report);
 #define cleanup_demand_report __attribute__((cleanup(demand_report_release)))
 
 /* The untuned keys that were missed and are not decided yet, those that save most GPU time first;
- * for a list also those that wait for an agent to enrol, for the policy (server/policy/) only those
- * that it covers. */
-enum demand_use { DEMAND_LIST, DEMAND_QUEUE, DEMAND_POLICY };
+ * for a list also those that wait for an agent to enrol. `policy`: only those that this policy
+ * covers (server/policy/); 0: all. */
+enum demand_use { DEMAND_LIST, DEMAND_QUEUE };
 must_check bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use,
-                                   struct db_rows **ret_rows, struct error *error);
+                                   int64_t policy, struct db_rows **ret_rows, struct error *error);
 /* Notes the job that was queued for a key, or where that is 0, why there is none (job_wish.h). */
 must_check bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *refused,
                               struct error *error);

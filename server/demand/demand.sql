@@ -14,51 +14,53 @@ CROSS JOIN LATERAL (
 
 -- Adds to the counts. The input may have a key twice. New keys beyond :rows_max are dropped. Rows
 -- are locked in the order of (kernel, key_digest), as by all statements. What other tokens report
--- does not hide that one which the policy names reported the key.
+-- does not hide that one which a policy names reported the key.
 -- name: demand_add
-WITH named AS (
-    SELECT bool_or(:author = ANY (tokens) AND image_fits(:image, images)) AS is_named
-    FROM policy
+WITH added AS (
+    INSERT INTO demand AS d (kernel, key_digest, key, environment_digest, environment, tag, regime,
+                             hits, misses, tuning_ms, kernel_ms, last_by, last_by_id)
+    SELECT r.kernel, r.key_digest, min(r.key)::json, :environment_digest::bytea, :environment::json,
+           :tag::text, :regime::text, sum(r.hits), sum(r.misses), COALESCE(sum(r.tuning_ms), 0),
+           avg(r.kernel_ms), :author, :author_id::bigint
+    FROM unnest(:kernel::bytea[], :key_digest::bytea[], :key::text[], :hits::int8[],
+                :misses::int8[], :tuning_ms::float8[], :kernel_ms::float8[])
+         AS r(kernel, key_digest, key, hits, misses, tuning_ms, kernel_ms)
+    WHERE EXISTS (
+              SELECT
+              FROM demand o
+              WHERE (o.kernel, o.key_digest, o.environment_digest, o.tag, o.regime)
+                    = (r.kernel, r.key_digest, :environment_digest, :tag, :regime))
+       OR (SELECT count(*) FROM (SELECT FROM demand LIMIT :rows_max::bigint) kept) < :rows_max
+    GROUP BY r.kernel, r.key_digest
+    ORDER BY r.kernel, r.key_digest
+    ON CONFLICT (kernel, key_digest, environment_digest, tag, regime) DO UPDATE
+    SET hits = least(d.hits, :total_max::bigint) + excluded.hits,
+        misses = least(d.misses, :total_max) + excluded.misses,
+        tuning_ms = d.tuning_ms + excluded.tuning_ms,
+        kernel_ms = COALESCE(excluded.kernel_ms, d.kernel_ms),
+        last_at = now(), last_by = excluded.last_by, last_by_id = excluded.last_by_id
+    RETURNING d.id
 )
-INSERT INTO demand AS d (kernel, key_digest, key, environment_digest, environment, tag, regime,
-                         hits, misses, tuning_ms, kernel_ms, last_by, last_by_id, policy_token,
-                         policy_image)
-SELECT r.kernel, r.key_digest, min(r.key)::json, :environment_digest::bytea, :environment::json,
-       :tag::text, :regime::text, sum(r.hits), sum(r.misses), COALESCE(sum(r.tuning_ms), 0),
-       avg(r.kernel_ms), :author, :author_id::bigint,
-       CASE WHEN (SELECT is_named FROM named) THEN :author END,
-       CASE WHEN (SELECT is_named FROM named) THEN :image END
-FROM unnest(:kernel::bytea[], :key_digest::bytea[], :key::text[], :hits::int8[], :misses::int8[],
-            :tuning_ms::float8[], :kernel_ms::float8[])
-     AS r(kernel, key_digest, key, hits, misses, tuning_ms, kernel_ms)
-WHERE EXISTS (
-          SELECT
-          FROM demand o
-          WHERE (o.kernel, o.key_digest, o.environment_digest, o.tag, o.regime)
-                = (r.kernel, r.key_digest, :environment_digest, :tag, :regime))
-   OR (SELECT count(*) FROM (SELECT FROM demand LIMIT :rows_max::bigint) kept) < :rows_max
-GROUP BY r.kernel, r.key_digest
-ORDER BY r.kernel, r.key_digest
-ON CONFLICT (kernel, key_digest, environment_digest, tag, regime) DO UPDATE
-SET hits = least(d.hits, :total_max::bigint) + excluded.hits,
-    misses = least(d.misses, :total_max) + excluded.misses,
-    tuning_ms = d.tuning_ms + excluded.tuning_ms,
-    kernel_ms = COALESCE(excluded.kernel_ms, d.kernel_ms),
-    last_at = now(), last_by = excluded.last_by, last_by_id = excluded.last_by_id,
-    policy_token = COALESCE(excluded.policy_token, d.policy_token),
-    policy_image = CASE WHEN excluded.policy_token IS NULL THEN d.policy_image
-                        ELSE excluded.policy_image END;
+INSERT INTO demand_reporters (demand, token, image)
+SELECT id, :author, :image
+FROM added
+WHERE EXISTS (SELECT
+              FROM policy_states
+              WHERE acts AND :author = ANY (tokens) AND image_fits(:image, images))
+ORDER BY id
+ON CONFLICT (demand, token) DO UPDATE
+SET image = excluded.image;
 
 -- Untuned keys that were missed and are not decided yet, of a list (:is_list) also those that wait
 -- until an agent enrols whose hardware their environment names; with the space and the budget of the
 -- kernel's newest done job that tuned. A key is tuned when a done job has a winner for it in the
 -- deployment's environment, or in one that agrees with the members that it states. That is checked
 -- last, key by key in the order of the ranking until there are enough, by the index of jobs:
--- joining all jobs takes seconds where there are many. With :of_policy, only keys that the policy's
--- tokens and images missed, where it may make jobs, and whose kernel was tuned before.
+-- joining all jobs takes seconds where there are many. With :policy, only keys that its tokens and
+-- images missed, where it may make jobs, and whose kernel was tuned before.
 -- name: demand_wanted
 WITH open AS (
-    SELECT d.*, w.is_decided
+    SELECT d.*, w.is_decided, m.image
     FROM demand d
     CROSS JOIN LATERAL (
         SELECT d.decided_at > now() - interval '1 day'
@@ -71,16 +73,17 @@ WITH open AS (
                                       AND e.identity::jsonb
                                           @> (d.environment::jsonb - 'torch' - 'triton')))
                AS is_decided) w
+    LEFT JOIN LATERAL (
+        SELECT min(o.image) AS image
+        FROM policy_states p
+        JOIN demand_reporters o ON o.demand = d.id AND image_fits(o.image, p.images)
+        JOIN tokens t ON t.name = o.token AND t.name = ANY (p.tokens) AND t.revoked_at IS NULL
+        WHERE p.id = :policy::bigint AND p.acts) m ON true
     WHERE d.misses > 0
       AND d.job_id IS NULL
       AND (w.is_decided IS NOT TRUE OR (:is_list::boolean AND d.waits))
-      AND (NOT :of_policy::boolean
-           OR (EXISTS (SELECT
-                       FROM policy p
-                       JOIN tokens t ON t.name = ANY (p.tokens) AND t.revoked_at IS NULL
-                       WHERE p.mode <> 'off'
-                         AND t.name = d.policy_token
-                         AND image_fits(d.policy_image, p.images))
+      AND (:policy::bigint IS NULL
+           OR (m.image IS NOT NULL
                AND EXISTS (SELECT
                            FROM jobs
                            WHERE kernel = d.kernel
@@ -133,7 +136,7 @@ WITH open AS (
 SELECT r.id, r.kernel, k.name, r.tag, r.regime, r.key, r.environment, r.hits, r.misses, r.tuning_ms,
        r.kernel_ms, r.gain, r.saved_ms, rfc3339(r.last_at) AS last_at,
        CASE WHEN r.is_decided THEN r.refused END AS refused, j.space, j.budget_ms,
-       'demand' AS source, r.policy_image AS image, r.refused AS not_queued, j.configs,
+       'demand' AS source, r.image, r.refused AS not_queued, j.configs,
        j.configs * kernel_config_us(r.kernel) / 1e6 AS device_seconds
 FROM wanted r
 JOIN kernels k ON k.hash = r.kernel
@@ -147,6 +150,58 @@ LEFT JOIN LATERAL (
     ORDER BY jobs.id DESC
     LIMIT 1) j ON true
 ORDER BY r.saved_ms DESC, r.misses DESC, r.id;
+
+-- Keys that programs missed; the input may have one twice. As with demand_add, new keys beyond
+-- :rows_max are dropped.
+-- name: demand_misses_add
+INSERT INTO program_misses AS m (function, key_digest, key, name, environment_digest, environment,
+                                 tag, regime, misses, why, last_by, last_by_id)
+SELECT r.function, r.key_digest, min(r.key)::json, min(r.name), :environment_digest::bytea,
+       :environment::json, :tag::text, :regime::text, count(*), max(r.why), :author,
+       :author_id::bigint
+FROM unnest(:function::bytea[], :key_digest::bytea[], :key::text[], :name::text[], :why::text[])
+     AS r(function, key_digest, key, name, why)
+WHERE EXISTS (
+          SELECT
+          FROM program_misses o
+          WHERE (o.function, o.key_digest, o.environment_digest, o.tag, o.regime)
+                = (r.function, r.key_digest, :environment_digest, :tag, :regime))
+   OR (SELECT count(*) FROM (SELECT FROM program_misses LIMIT :rows_max::bigint) kept) < :rows_max
+GROUP BY r.function, r.key_digest
+ORDER BY r.function, r.key_digest
+ON CONFLICT (function, key_digest, environment_digest, tag, regime) DO UPDATE
+SET misses = least(m.misses, :total_max::bigint) + excluded.misses, why = excluded.why,
+    name = excluded.name, last_at = now(), last_by = excluded.last_by,
+    last_by_id = excluded.last_by_id
+RETURNING m.id;
+
+-- Those that were missed most, with what programs spent on tuning them.
+-- name: demand_missed
+SELECT m.function, m.name, m.key, m.environment, m.tag, m.regime, m.misses, m.why,
+       rfc3339(m.last_at) AS last_at, c.id AS capture, e.tuning_ms,
+       m.misses * e.tuning_ms AS saved_ms
+FROM (SELECT *
+      FROM program_misses
+      WHERE last_at > now() - make_interval(days => :days::int)
+      ORDER BY misses DESC, id
+      LIMIT :limit::bigint) m
+LEFT JOIN LATERAL (SELECT avg(o.tuning_ms) AS tuning_ms
+                   FROM evidence o
+                   WHERE (o.environment_digest, o.tag, o.regime, o.function, o.key_digest)
+                         = (m.environment_digest, m.tag, m.regime, m.function,
+                            m.key_digest)) e ON true
+LEFT JOIN (SELECT closure, min(id) AS id FROM captured_functions GROUP BY closure) c
+       ON c.closure = m.function
+ORDER BY m.misses DESC, m.id;
+
+-- Rows that a report is changing are left out, so that two statements never wait for each other.
+-- name: demand_misses_collect
+DELETE FROM program_misses
+WHERE id IN (SELECT id
+             FROM program_misses
+             WHERE last_at < now() - make_interval(days => :days::int)
+             LIMIT :at_once::bigint
+             FOR UPDATE SKIP LOCKED);
 
 -- name: demand_decided
 UPDATE demand

@@ -213,18 +213,24 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         16 * KIB, "Pull launches to build") \
   ROUTE(capture_results, "POST", "/v1/captures/results", MAY_BUILD_CAPTURES, ROUTE_DATABASE, \
         1 * MIB, "Post what became of leased launches") \
+  ROUTE(capture_tune, "POST", "/v1/captures/tune", MAY_SUBMIT, ROUTE_DATABASE, 64 * KIB, \
+        "Make jobs of captured keys that have a build") \
   ROUTE(capture_get, "GET", "/v1/captures/{id}", MAY_READ_CAPTURE, ROUTE_DATABASE, 0, \
         "Read a captured function: its owner, builders, operators") \
   ROUTE(capture_delete, "DELETE", "/v1/captures/{id}", MAY_REMOVE_CAPTURE, ROUTE_DATABASE, 0, \
         "Remove a captured function with its launches") \
-  ROUTE(policy_get, "GET", "/v1/policy", MAY_OPERATE, ROUTE_DATABASE, 0, \
-        "Read the policy that makes jobs of captures and demand") \
-  ROUTE(policy_put, "PUT", "/v1/policy", MAY_OPERATE, ROUTE_DATABASE, 64 * KIB, \
-        "Replace the policy") \
-  ROUTE(policy_suggestions, "GET", "/v1/policy/suggestions", MAY_READ, ROUTE_DATABASE, 0, \
-        "List the jobs that the policy would make, with their estimated device time") \
-  ROUTE(policy_run, "POST", "/v1/policy/run", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
-        "Make the suggested jobs, as far as the budget of the day allows") \
+  ROUTE(policy_get, "GET", "/v1/policy", MAY_SUBMIT, ROUTE_DATABASE, 0, \
+        "Read the policy of the caller's token, which makes jobs of captures and demand") \
+  ROUTE(policy_put, "PUT", "/v1/policy", MAY_SUBMIT, ROUTE_DATABASE, 64 * KIB, \
+        "Replace the policy of the caller's token") \
+  ROUTE(policy_list, "GET", "/v1/policies", MAY_SUBMIT, ROUTE_DATABASE, 0, \
+        "List the policies: operators those of all tokens, others their own") \
+  ROUTE(policy_delete, "DELETE", "/v1/policies/{id}", MAY_SUBMIT, ROUTE_DATABASE, 0, \
+        "Remove a policy: operators any, others their own") \
+  ROUTE(policy_suggestions, "GET", "/v1/policy/suggestions", MAY_SUBMIT, ROUTE_DATABASE, 0, \
+        "List the jobs that the caller's policy would make, with their estimated device time") \
+  ROUTE(policy_run, "POST", "/v1/policy/run", MAY_SUBMIT, ROUTE_DATABASE, 4 * KIB, \
+        "Make these jobs, as far as the budget of the day allows") \
   ROUTE(proposal_list, "GET", "/v1/proposals", MAY_READ, ROUTE_DATABASE, 0, \
         "List releases that the policy proposed to a channel, newest first") \
   ROUTE(proposal_get, "GET", "/v1/proposals/{id}", MAY_READ, ROUTE_DATABASE, 0, \

@@ -4,7 +4,7 @@
 #include <math.h>
 
 bool job_wish_submit(struct worker *worker, const struct job_wish *wish,
-                     const struct author *author, int64_t *ret_job, struct error *refused,
+                     const struct author *author, struct job_known *ret, struct error *refused,
                      struct error *error) {
   cleanup_catalog struct catalog catalog = {0};
   __attribute__((cleanup(submission_release))) struct submission submission = {0};
@@ -17,7 +17,7 @@ bool job_wish_submit(struct worker *worker, const struct job_wish *wish,
       "budget",
       isnan(wish->budget_s) ? NULL : json_pack("{s:f}", "device_seconds", wish->budget_s));
   ALWAYS(body != NULL);
-  *ret_job = 0;
+  *ret = (struct job_known){0};
   if (!job_request_parse(body, &submission.request, refused))
     return true;
 
@@ -30,7 +30,7 @@ bool job_wish_submit(struct worker *worker, const struct job_wish *wish,
     return false;
   }
 
-  if (json_integer_value(json_object_get(submission.agents, "matching")) == 0) {
+  if (!wish->may_wait && json_integer_value(json_object_get(submission.agents, "matching")) == 0) {
     error_of_at(refused, ERROR_UNAVAILABLE, "",
                 "no live agent matches its environment, so a job would only wait");
     return true;
@@ -41,10 +41,14 @@ bool job_wish_submit(struct worker *worker, const struct job_wish *wish,
   if (!job->known.id) {
     if (!submission_pays(job, refused) || !submission_plan(job, JOB_POINTS_MAX, refused))
       return true;
-    if (!submissions_store(worker, &job, 1, author, error))
-      return false;
+    if (!submissions_store(worker, &job, 1, author, error)) {
+      if (error->kind != ERROR_RATE)
+        return false;
+      *refused = *error; /* the author has as many open jobs as it may */
+      return true;
+    }
   }
 
-  *ret_job = job->known.id;
+  *ret = job->known;
   return true;
 }

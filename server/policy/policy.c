@@ -1,4 +1,4 @@
-/* GET and PUT /v1/policy, the policy's budget and lock, and the thread that follows the policy.
+/* Routes of policies, their budgets and lock, and the thread that follows them.
  * Memory and threads: policy.h. */
 #include "server/policy/policy.h"
 
@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/cache/signatures.h"
 #include "server/audit/audit.h"
+#include "server/channel/channels.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/lease/lease_plan.h"
@@ -16,8 +17,9 @@
 #include "server/server_private.h"
 
 #define LOOK_EVERY_MS 50
-#define POLLS 10 /* a pass is made every so many --poll-ms, */
-#define REST 10  /* and takes at most one in so many parts of the thread's time */
+#define POLLS 10          /* a pass is made every so many --poll-ms, */
+#define REST 10           /* and takes at most one in so many parts of the thread's time */
+#define POLICIES_MAX 1000 /* that are followed */
 
 static const char *const mode_names[] = {"off", "suggest", "automatic", NULL};
 
@@ -27,6 +29,7 @@ static bool pattern_check(const char *text, struct error *error) {
 
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct policy, member, __VA_ARGS__)
 static const struct field policy_fields[] = {
+    FIELD(ID, id, FIELD_ANSWER, .about = "null: the token has set none"),
     FIELD(ENUM, mode, FIELD_REQUIRED, .names = mode_names),
     FIELD(NUMBER, device_seconds_per_day, .least_number = 1e-3, .most_number = 1e9,
           .about = "of all jobs that the policy makes; null: no limit"),
@@ -43,10 +46,13 @@ static const struct field policy_fields[] = {
     FIELD(BOOL, promote, FIELD_NOT_NULL,
           .about = "promote proposals of channels that need no signature"),
     FIELD(TIME, set_at, FIELD_ANSWER),
-    FIELD(TEXT, set_by, FIELD_ANSWER),
+    FIELD(TEXT, set_by, FIELD_ANSWER, .about = "the token whose policy it is"),
     FIELD(ID, set_by_id, FIELD_ANSWER),
+    FIELD(BOOL, acts, FIELD_ANSWER, .about = "its mode is not off, and its token has not ended"),
+    FIELD(INTEGER, token, FIELD_NO_JSON),
+    FIELD(TEXT, roles, FIELD_NO_JSON),
     FIELD(NUMBER, used_today, FIELD_ANSWER | FIELD_NO_COLUMN,
-          .about = "device seconds of its jobs since midnight (UTC)"),
+          .about = "device seconds of its jobs since midnight (UTC); null in lists"),
     FIELD(NUMBER, open, FIELD_ANSWER | FIELD_NO_COLUMN,
           .about = "device seconds that its unfinished jobs are estimated to need still"),
 };
@@ -55,12 +61,43 @@ const struct record policy_record = RECORD("Policy", struct policy, policy_field
 
 void policy_release(struct policy *policy) { record_release(&policy_record, policy); }
 
-bool policy_load(struct db *db, struct policy *ret, struct error *error) {
+struct policies {
+  size_t n;
+  struct policy *all; /* the older first */
+};
+static void policies_release(struct policies *policies) {
+  db_records_free(&policy_record, policies->all, policies->n);
+}
+#define cleanup_policies __attribute__((cleanup(policies_release)))
+
+/* All, or that of one owner. */
+static bool policies_load(struct db *db, const char *owner, struct policies *ret,
+                          struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &sql_policy_load, NULL, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "owner", owner);
+  bind_integer(&parameters, "after", 0);
+  bind_integer(&parameters, "limit", POLICIES_MAX);
+  if (!db_run(db, &sql_policy_list, &parameters, &rows, error))
+    return false;
+  ret->all = db_read_all(rows, &policy_record, &ret->n);
+  return true;
+}
+
+bool policy_load(struct db *db, const char *owner, struct policy *ret, struct error *error) {
+  cleanup_policies struct policies own = {0};
+  if (!policies_load(db, owner, &own, error))
     return false;
   record_init(&policy_record, ret);
-  db_read(rows, 0, &policy_record, ret);
+  if (own.n) {
+    *ret = own.all[0];
+    record_init(&policy_record, &own.all[0]);
+    return true;
+  }
+  ret->mode = POLICY_OFF;
+  ret->require = REQUIRE_AGREES;
+  ret->tokens.all = xcalloc(1, sizeof(char *)); /* [] rather than null */
+  ret->images.all = xcalloc(1, sizeof(char *));
   return true;
 }
 
@@ -68,6 +105,7 @@ bool policy_budget(struct db *db, struct policy *policy, double *ret_left, struc
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "config_us", CONFIG_US_DEFAULT);
+  bind_text(&parameters, "owner", policy->set_by);
   if (!db_run(db, &sql_policy_usage, &parameters, &rows, error))
     return false;
 
@@ -109,10 +147,22 @@ void route_policy_get(struct worker *worker, struct request *request) {
   struct error error;
   if (!request_query_only(request, NULL))
     return;
-  if (policy_load(worker->db, &policy, &error))
+  if (policy_load(worker->db, request->token_name, &policy, &error))
     policy_answer(worker, request, &policy);
   else
     answer_failure(request, &error);
+}
+
+static bool is_of_operators(const struct request *request) {
+  return request->roles & (TOKEN_OPERATOR | TOKEN_ADMIN);
+}
+
+void route_policy_list(struct worker *worker, struct request *request) {
+  static const struct list list = {.statement = &sql_policy_list, .record = &policy_record};
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "owner", is_of_operators(request) ? NULL : request->token_name);
+  if (request_query_only(request, list_arguments))
+    answer_page(worker, request, &list, &parameters);
 }
 
 /* Refuses a policy that could never do what it says. */
@@ -139,6 +189,22 @@ static bool policy_check(struct db *db, const struct policy *policy, struct erro
                   db_get(rows, 0, "name"));
 }
 
+/* Two policies would replace each other's proposals for ever. Under policy_lock. */
+static bool channel_check(struct db *db, const struct policy *policy, const struct author *author,
+                          struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "channel", policy->channel);
+  bind_text(&parameters, "author", author->name);
+  if (!db_run(db, &sql_policy_of_channel, &parameters, &rows, error))
+    return false;
+  return !db_count(rows) ||
+         error_of_at(error, ERROR_CONFLICT, "/channel",
+                     "the policy of the token \"%.200s\" proposes to the channel \"%s\"; name "
+                     "another channel, or have an operator remove that policy",
+                     db_get(rows, 0, "set_by"), policy->channel);
+}
+
 static bool policy_store(struct db *db, const struct policy *policy, const struct author *author,
                          struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
@@ -147,7 +213,8 @@ static bool policy_store(struct db *db, const struct policy *policy, const struc
   if (!db_begin(db, error))
     return false;
   json_t *detail = record_write(&policy_record, policy);
-  static const char *const answers[] = {"set_at", "set_by", "set_by_id", "used_today", "open"};
+  static const char *const answers[] = {"id",   "set_at",     "set_by", "set_by_id",
+                                        "acts", "used_today", "open"};
   for (size_t i = 0; i < ARRAY_LENGTH(answers); i++)
     json_object_del(detail, answers[i]);
   bool ok = db_run(db, &sql_policy_set, &parameters, NULL, error);
@@ -160,43 +227,97 @@ static bool policy_store(struct db *db, const struct policy *policy, const struc
 
 void route_policy_put(struct worker *worker, struct request *request) {
   cleanup_policy struct policy wanted = {0}, policy = {0};
+  const struct author *author = request_author(request);
   struct error error;
+  bool is_locked = false;
   if (!request_query_only(request, NULL))
     return;
 
   record_init(&policy_record, &wanted);
-  if (record_read(&policy_record, request->json, "", &wanted, &error) &&
-      policy_check(worker->db, &wanted, &error) &&
-      policy_store(worker->db, &wanted, request_author(request), &error) &&
-      policy_load(worker->db, &policy, &error))
+  bool ok = record_read(&policy_record, request->json, "", &wanted, &error) &&
+            policy_check(worker->db, &wanted, &error);
+  /* What the server promotes for a policy its token could promote itself; operators may, because
+   * they could before policies belonged to tokens. */
+  if (ok && wanted.promote && !is_of_operators(request) &&
+      !channel_may_be_moved(worker, request, wanted.channel))
+    return;
+
+  ok = ok && policy_lock(worker->db, true, &is_locked, &error) &&
+       channel_check(worker->db, &wanted, author, &error) &&
+       policy_store(worker->db, &wanted, author, &error);
+  if (is_locked)
+    policy_unlock(worker->db);
+  if (ok && policy_load(worker->db, author->name, &policy, &error))
     policy_answer(worker, request, &policy);
   else
     answer_failure(request, &error);
 }
 
+static bool policy_remove(struct db *db, int64_t id, const char *owner, const struct author *author,
+                          bool *ret_removed, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "id", id);
+  bind_text(&parameters, "owner", owner);
+  if (!db_begin(db, error))
+    return false;
+  bool ok = db_run(db, &sql_policy_remove, &parameters, &rows, error);
+  *ret_removed = ok && db_count(rows);
+  if (*ret_removed)
+    ok = audit_note(db, author, AUDIT_REMOVE_POLICY, db_get(rows, 0, "set_by"), NULL, error) &&
+         proposals_end(db, "the policy that made it was removed", author, error);
+  return db_end(db, ok, error);
+}
+
+void route_policy_delete(struct worker *worker, struct request *request) {
+  const char *owner = is_of_operators(request) ? NULL : request->token_name;
+  struct error error;
+  bool is_removed;
+  int64_t id;
+  if (!request_query_only(request, NULL) || !answer_id(request, "policy", &id))
+    return;
+  if (!policy_remove(worker->db, id, owner, request_author(request), &is_removed, &error))
+    answer_failure(request, &error);
+  else if (!is_removed)
+    answer_refusal(request, ERROR_MISSING, "",
+                   "there is no policy %lld%s; GET /v1/policies lists them", (long long)id,
+                   owner ? " of this token" : "");
+  else
+    request_answer_empty(request, 204);
+}
+
 /* The thread */
 
+static bool jobs_make(struct worker *worker, struct policies *policies, struct error *error) {
+  cleanup_json json_t *answers = json_array();
+  for (size_t i = 0; i < policies->n; i++)
+    if (policies->all[i].acts && policies->all[i].mode == POLICY_AUTOMATIC &&
+        !policy_jobs_make(worker, &policies->all[i], POLICY_AT_ONCE, answers, error))
+      return false;
+  if (json_array_size(answers))
+    log_info("policy: jobs were made or refused for %zu keys", json_array_size(answers));
+  return true;
+}
+
 /* One pass. Failures are logged; the next pass tries again. */
-static void policy_follow(struct worker *worker, struct proposed_places *places) {
-  cleanup_policy struct policy policy = {0};
-  cleanup_json json_t *answers = NULL;
+static void policies_follow(struct worker *worker, struct proposed_places *places) {
+  cleanup_policies struct policies policies = {0};
   struct error error;
-  bool is_locked = false;
-  bool ok = policy_load(worker->db, &policy, &error);
-  if (ok && policy.mode == POLICY_OFF)
+  bool is_locked = false, any_acts = false;
+  bool ok = policies_load(worker->db, NULL, &policies, &error);
+  for (size_t i = 0; i < policies.n; i++)
+    any_acts = any_acts || policies.all[i].acts;
+  if (ok && !any_acts)
     return;
 
   ok = ok && policy_lock(worker->db, false, &is_locked, &error);
-  if (ok && is_locked && policy.mode == POLICY_AUTOMATIC)
-    ok = policy_jobs_make(worker, POLICY_AT_ONCE, &author_server, &answers, &error);
   if (ok && is_locked)
-    ok = proposals_make(worker, &policy, places, &error);
+    ok = jobs_make(worker, &policies, &error) &&
+         proposals_make(worker, policies.all, policies.n, places, &error);
   if (!ok)
     log_warning("policy: %s", error.message);
   if (is_locked)
     policy_unlock(worker->db);
-  if (answers && json_array_size(answers))
-    log_info("policy: jobs were made or refused for %zu keys", json_array_size(answers));
 }
 
 void *policy_main(void *worker_thread) {
@@ -210,7 +331,7 @@ void *policy_main(void *worker_thread) {
     int64_t now_ms = clock_monotonic_ms();
     if (!server_is_ready(server) || now_ms < next_ms)
       continue;
-    policy_follow(worker, &places);
+    policies_follow(worker, &places);
     int64_t end_ms = clock_monotonic_ms(), rest_ms = REST * (end_ms - now_ms),
             least_ms = POLLS * server_options(server)->poll_ms;
     next_ms = end_ms + (rest_ms > least_ms ? rest_ms : least_ms);

@@ -1,5 +1,6 @@
-/* The operator's policy: which captures and demand become jobs by themselves, and which winners are
- * proposed to a channel. There is one, in the database; all servers follow it.
+/* Policies: which captures and demand become jobs by themselves, and which winners are proposed to
+ * a channel. Each belongs to the token that set it, is in the database, and is followed by all
+ * servers until that token ends. The jobs are the token's, with its share and its limits.
  *
  *   off        nothing is made
  *   suggest    GET /v1/policy/suggestions lists the jobs that would be made, with their estimated
@@ -7,8 +8,10 @@
  *   automatic  the servers make them
  *
  * Only captures and demand of the tokens that it names count; patterns of images only leave some of
- * these out, because an image is what a container says of itself. A captured key gets one job, with
- * the run POLICY_RUN, when no job of its kernel, key and hardware exists, whoever made that.
+ * these out, because an image is what a container says of itself. Any token may be named: a
+ * submitter may make the same jobs by hand. A captured key gets one job, with the run POLICY_RUN,
+ * when no job of its kernel, key and hardware exists, whoever made that: of two policies that cover
+ * a key the older one makes it.
  *
  * Estimate of a job: its configs times the mean device time of a config in the last 16 done jobs of
  * the kernel (all their leases with their openings, divided by all their configs); where the kernel
@@ -44,6 +47,7 @@
 enum policy_mode { POLICY_OFF, POLICY_SUGGEST, POLICY_AUTOMATIC };
 
 struct policy {
+  int64_t id;
   enum policy_mode mode;
   double device_seconds_per_day; /* NaN: no limit */
   int64_t configs_max;           /* FIELD_NONE: no limit */
@@ -53,6 +57,9 @@ struct policy {
   bool promote; /* proposals of a channel that needs no signature are promoted at once */
   char *set_at, *set_by;
   int64_t set_by_id;
+  int64_t token; /* the live one of that name, FIELD_NONE: there is none; */
+  char *roles;   /* its roles */
+  bool acts;     /* its mode is not off, and its token has not ended */
   /* Of the jobs that it made, in seconds; set by policy_budget: */
   double used_today, open;
 };
@@ -60,7 +67,9 @@ extern const struct record policy_record;
 void policy_release(struct policy *policy);
 #define cleanup_policy __attribute__((cleanup(policy_release)))
 
-must_check bool policy_load(struct db *db, struct policy *ret, struct error *error);
+/* That of the token of this name: one that is off where it has none. */
+must_check bool policy_load(struct db *db, const char *owner, struct policy *ret,
+                            struct error *error);
 /* Sets used_today and open, and *ret_left, in seconds: INFINITY without a budget. */
 must_check bool policy_budget(struct db *db, struct policy *policy, double *ret_left,
                               struct error *error);
@@ -70,12 +79,12 @@ must_check bool policy_budget(struct db *db, struct policy *policy, double *ret_
 must_check bool policy_lock(struct db *db, bool waits, bool *ret_locked, struct error *error);
 void policy_unlock(struct db *db);
 
-/* Makes at most `most` of the suggested jobs, under policy_lock. *ret_answers: an array of
- * PolicyDecision, a new reference. */
-must_check bool policy_jobs_make(struct worker *worker, int64_t most, const struct author *author,
-                                 json_t **ret_answers, struct error *error);
+/* Makes at most `most` of the jobs that the policy suggests, under policy_lock. Adds to `answers` a
+ * PolicyDecision of each. */
+must_check bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most,
+                                 json_t *answers, struct error *error);
 
-/* The main function of the thread that follows the policy; takes a struct worker_thread. */
+/* The main function of the thread that follows the policies; takes a struct worker_thread. */
 void *policy_main(void *worker_thread);
 
 #endif

@@ -1,17 +1,38 @@
--- The policy, and the jobs that it makes (policy.h).
+-- Policies, and the jobs that they make (policy.h).
 
--- name: policy_load
-SELECT mode, device_seconds_per_day, configs_max, tokens, images, channel, require, promote,
-       rfc3339(set_at) AS set_at, set_by, set_by_id
-FROM policy;
+-- Those of all, or that of one owner.
+-- name: policy_list
+SELECT id, mode, device_seconds_per_day, configs_max, tokens, images, channel, require, promote,
+       rfc3339(set_at) AS set_at, set_by, set_by_id, token, roles, acts
+FROM policy_states
+WHERE (:owner::text IS NULL OR set_by = :owner)
+  AND id > :after::bigint
+ORDER BY id
+LIMIT :limit::bigint + 1;
 
 -- name: policy_set
-UPDATE policy
-SET mode = :mode, device_seconds_per_day = :device_seconds_per_day::float8,
-    configs_max = :configs_max::bigint, tokens = COALESCE(:tokens::text[], '{}'),
-    images = COALESCE(:images::text[], '{}'), channel = :channel,
-    require = COALESCE(:require, 'agrees'), promote = :promote::boolean, set_at = now(),
-    set_by = :author, set_by_id = :author_id::bigint;
+INSERT INTO policies (mode, device_seconds_per_day, configs_max, tokens, images, channel, require,
+                      promote, set_at, set_by, set_by_id)
+VALUES (:mode, :device_seconds_per_day::float8, :configs_max::bigint,
+        COALESCE(:tokens::text[], '{}'), COALESCE(:images::text[], '{}'), :channel,
+        COALESCE(:require, 'agrees'), :promote::boolean, now(), :author, :author_id::bigint)
+ON CONFLICT (set_by) DO UPDATE
+SET mode = excluded.mode, device_seconds_per_day = excluded.device_seconds_per_day,
+    configs_max = excluded.configs_max, tokens = excluded.tokens, images = excluded.images,
+    channel = excluded.channel, require = excluded.require, promote = excluded.promote,
+    set_at = excluded.set_at, set_by_id = excluded.set_by_id;
+
+-- name: policy_remove
+DELETE FROM policies
+WHERE id = :id::bigint
+  AND (:owner::text IS NULL OR set_by = :owner)
+RETURNING set_by, channel;
+
+-- name: policy_of_channel
+SELECT set_by
+FROM policies
+WHERE channel = :channel
+  AND set_by <> :author;
 
 -- name: policy_unknown_tokens
 SELECT name
@@ -30,7 +51,7 @@ SELECT pg_advisory_lock(hashtextextended('wavetune policy', 0));
 SELECT pg_advisory_unlock(hashtextextended('wavetune policy', 0));
 
 -- What leases that were granted today measured, and what unfinished jobs are estimated to need
--- still.
+-- still. Jobs of the server itself were made when policies had no owners.
 -- name: policy_usage
 WITH day AS (
     SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS began
@@ -43,6 +64,7 @@ WITH day AS (
                AS today_us
     FROM day
     JOIN jobs j ON (j.run = 'policy' OR j.run LIKE 'policy/retried-%')
+             AND j.submitted_by IN (:owner, '(server)')
              AND (j.finished_at IS NULL OR j.finished_at >= day.began)
     LEFT JOIN leases l ON l.job_id = j.id
     GROUP BY j.id
@@ -65,19 +87,20 @@ FROM (SELECT w.id, j.job
         AND w.job_id IS NULL) found
 WHERE l.id = found.id;
 
--- Captured keys that have a build and no job, those that were not tried yet first. Of launches that
--- would have the same job, the first. Triton and torch are those of the build. Where another launch
--- of the key waits for a builder, the job waits for a build with the code of both.
+-- Captured keys that the policy covers and that have a build and no job, those that were not tried
+-- yet first. Of launches that would have the same job, the first. Triton and torch are those of the
+-- build. Where another launch of the key waits for a builder, the job waits for a build with the
+-- code of both.
 -- name: policy_captures
 WITH recent AS MATERIALIZED (
     SELECT COALESCE(recent_config_us(), :config_us::float8) AS us
 ), open AS (
     SELECT DISTINCT ON (l.kernel, l.key_digest, hardware) l.*,
            environment_hardware(l.environment) AS hardware
-    FROM policy p
+    FROM policy_states p
     JOIN captured_launches l ON l.build IS NOT NULL AND l.job_id IS NULL
     JOIN tokens t ON t.id = l.token_id AND t.name = ANY (p.tokens) AND t.revoked_at IS NULL
-    WHERE p.mode <> 'off'
+    WHERE p.id = :policy::bigint AND p.acts
       AND image_fits(l.image, p.images)
       AND (p.configs_max IS NULL OR l.configs <= p.configs_max)
       AND NOT EXISTS (SELECT
@@ -111,3 +134,29 @@ ORDER BY l.decided_at NULLS FIRST, l.id;
 UPDATE captured_launches
 SET job_id = :job::bigint, not_queued = :refused, decided_at = now()
 WHERE id = :id::bigint;
+
+-- The captured keys of the wanted functions, those without a job first; of a key's launches the one
+-- that is least far, refused ones last.
+-- name: policy_tunable
+SELECT l.id, l.function, l.name, l.kernel, l.key, l.state, l.job, l.why, s.space,
+       (l.hardware || jsonb_strip_nulls(jsonb_build_object('triton', COALESCE(b.triton, l.triton),
+                                                           'torch', b.torch)))::json AS environment,
+       count(*) OVER () AS n
+FROM (SELECT DISTINCT ON (f.id, o.key_digest, o.triton, c.hardware)
+             o.id, f.id AS function, f.name, o.key, o.triton, o.build, o.space_digest, c.hardware,
+             c.kernel, c.state, c.job, COALESCE(c.reason, c.refused) AS why
+      FROM captured_functions f
+      JOIN captured_launches o ON o.function_id = f.id
+      JOIN capture_states c ON c.id = o.id
+      WHERE (f.id::text = ANY (:functions::text[]) OR image_fits(f.name, ARRAY[:name::text]))
+        AND (:keys::json IS NULL
+             OR EXISTS (SELECT
+                        FROM json_array_elements(:keys) k(key)
+                        WHERE o.key::jsonb @> k.key::jsonb))
+      ORDER BY f.id, o.key_digest, o.triton, c.hardware, c.state = 'refused',
+               c.state NOT IN ('waiting', 'building'), o.id) l
+LEFT JOIN builds b ON b.digest = l.build
+LEFT JOIN spaces s ON s.digest = l.space_digest
+                  AND l.state NOT IN ('waiting', 'building', 'refused')
+ORDER BY l.job IS NOT NULL, l.id
+LIMIT :limit::bigint;

@@ -6,9 +6,11 @@
 #include "server/channel/channels.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
+#include "server/http/router.h"
 #include "server/policy/proposals.sql.h"
 #include "server/records.h"
 #include "server/release/releases.h"
+#include "server/token/tokens.h"
 
 #define PROPOSAL_TAG "default"
 #define PROPOSAL_REGIME REGIME_COLD
@@ -37,17 +39,19 @@ static void place_release(struct place *place) {
 #define cleanup_place __attribute__((cleanup(place_release)))
 
 /* Whether the place is as it was when it was considered last; notes it as it is now. */
-static bool is_seen(struct proposed_places *places, const struct db_rows *rows, int row) {
+static bool is_seen(struct proposed_places *places, int64_t policy, const struct db_rows *rows,
+                    int row) {
   struct digest environment = db_get_digest(rows, row, "environment_digest"),
                 seen = db_get_digest(rows, row, "seen");
   for (size_t i = 0; i < places->n; i++)
-    if (digest_equal(&places->all[i].environment, &environment)) {
+    if (places->all[i].policy == policy &&
+        digest_equal(&places->all[i].environment, &environment)) {
       bool is_same = digest_equal(&places->all[i].seen, &seen);
       places->all[i].seen = seen;
       return is_same;
     }
   GROW(places->all, places->n, places->capacity);
-  places->all[places->n++] = (struct proposed_place){environment, seen};
+  places->all[places->n++] = (struct proposed_place){policy, environment, seen};
   return false;
 }
 
@@ -58,25 +62,30 @@ static bool id_note(struct db *db, const struct author *author, enum audit_actio
   return audit_note(db, author, action, text, detail, error);
 }
 
-/* Ends the open proposals of a place, or, with a NULL place, of other channels than `channel`. */
-static bool open_replace(struct db *db, const char *channel, const struct place *place,
-                         const char *reason, struct error *error) {
+/* Ends the open proposals of a place, or, with a NULL place, those to channels without a policy. */
+static bool open_replace(struct db *db, const struct place *place, const char *reason,
+                         const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "channel", channel);
+  bind_text(&parameters, "channel", place ? place->policy->channel : NULL);
   bind_digest(&parameters, "environment_digest", place ? &place->environment_digest : NULL);
   bind_text(&parameters, "tag", PROPOSAL_TAG);
   bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
   bind_text(&parameters, "reason", reason);
-  bind_author(&parameters, &author_server);
+  bind_author(&parameters, author);
   if (!db_run(db, &sql_proposals_replace, &parameters, &rows, error))
     return false;
   for (int row = 0; row < db_count(rows); row++)
-    if (!id_note(db, &author_server, AUDIT_REPLACE, db_get_integer(rows, row, "id"),
+    if (!id_note(db, author, AUDIT_REPLACE, db_get_integer(rows, row, "id"),
                  json_pack("{s:s, s:s}", "channel", db_get(rows, row, "channel"), "reason", reason),
                  error))
       return false;
   return true;
+}
+
+bool proposals_end(struct db *db, const char *reason, const struct author *author,
+                   struct error *error) {
+  return open_replace(db, NULL, reason, author, error);
 }
 
 /* The kernels that the place's release names: those of the images that are done, and those that
@@ -139,7 +148,7 @@ static bool proposal_add(struct db *db, const struct place *place, const struct 
   bind_text(&parameters, "images", place->images);
   bind_text(&parameters, "etag", etag);
   bind_json(&parameters, "changes", changes);
-  return open_replace(db, channel, place, "another release replaces it", error) &&
+  return open_replace(db, place, "another release replaces it", &author_server, error) &&
          db_run(db, &sql_proposals_add, &parameters, &rows, error) &&
          id_note(db, &author_server, AUDIT_PROPOSE, db_get_integer(rows, 0, "id"),
                  json_pack("{s:s, s:o, s:O, s:I}", "channel", channel, "release",
@@ -172,9 +181,9 @@ static bool place_store(struct worker *worker, const struct place *place,
   cleanup_json json_t *changes = changes_of(served, made);
   if (!db_begin(db, error))
     return false;
-  bool ok = is_served ? open_replace(db, place->policy->channel, place,
-                                     "the channel serves these winners", error)
-                      : proposal_add(db, place, made, etag, changes, error);
+  bool ok = is_served
+                ? open_replace(db, place, "the channel serves these winners", &author_server, error)
+                : proposal_add(db, place, made, etag, changes, error);
   return db_end(db, ok, error);
 }
 
@@ -189,11 +198,27 @@ static bool place_propose(struct worker *worker, const struct place *place, stru
          (!made.release || place_store(worker, place, served, &made, error));
 }
 
+/* Whether the policy's token may move its channel now: another token may have taken its name. One
+ * that an operator set, or that is older than policies of tokens, promotes as it always did. */
+static bool may_promote(struct db *db, const struct policy *policy, bool *ret,
+                        struct error *error) {
+  cleanup_free char *patterns = NULL;
+  unsigned roles = 0;
+  *ret = policy->token == FIELD_NONE ||
+         (roles_parse(policy->roles, &roles, error) && roles & (TOKEN_OPERATOR | TOKEN_ADMIN));
+  return *ret || token_moves_channel(db, policy->token, policy->channel, ret, &patterns, error);
+}
+
 /* Promotes what is open by the rule, where the channel needs no signature. */
 static bool open_promote(struct worker *worker, const struct policy *policy, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
+  bool may;
   if (!policy->promote || server_publisher_keys(worker->server)->n)
+    return true;
+  if (!may_promote(worker->db, policy, &may, error))
+    return false;
+  if (!may)
     return true;
   bind_text(&parameters, "channel", policy->channel);
   if (!db_run(worker->db, &sql_proposals_open, &parameters, &rows, error))
@@ -234,11 +259,9 @@ static bool old_collect(struct db *db, struct error *error) {
 }
 
 /* In a transaction, because it notes what it ends. */
-static bool others_replace(struct db *db, const struct policy *policy, struct error *error) {
+static bool others_replace(struct db *db, struct error *error) {
   return db_begin(db, error) &&
-         db_end(db,
-                open_replace(db, policy->channel, NULL, "the policy proposes to another channel",
-                             error),
+         db_end(db, proposals_end(db, "no policy proposes to this channel", &author_server, error),
                 error);
 }
 
@@ -246,13 +269,15 @@ static bool others_replace(struct db *db, const struct policy *policy, struct er
 static bool places_propose(struct worker *worker, const struct policy *policy,
                            struct proposed_places *places, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(worker->db, &sql_proposals_places, NULL, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "policy", policy->id);
+  if (!db_run(worker->db, &sql_proposals_places, &parameters, &rows, error))
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
     cleanup_place struct place place = {.policy = policy};
     cleanup_json json_t *identity = db_get_json(rows, row, "environment");
-    if (is_seen(places, rows, row))
+    if (is_seen(places, policy->id, rows, row))
       continue;
     ALWAYS(environment_parse(identity, &place.environment, error));
     place.environment_digest = db_get_digest(rows, row, "environment_digest");
@@ -270,21 +295,22 @@ static bool places_propose(struct worker *worker, const struct policy *policy,
   return true;
 }
 
-bool proposals_make(struct worker *worker, const struct policy *policy,
+bool proposals_make(struct worker *worker, const struct policy *policies, size_t n,
                     struct proposed_places *places, struct error *error) {
   bool is_new = false;
-  if (!policy->channel)
-    return true;
   if (!is_changed(worker->db, places, &is_new, error))
     return false;
   if (!is_new)
     return true;
 
-  if (old_collect(worker->db, error) && others_replace(worker->db, policy, error) &&
-      places_propose(worker, policy, places, error) && open_promote(worker, policy, error))
-    return true;
-  proposed_places_release(places); /* all is considered again */
-  return false;
+  bool ok = old_collect(worker->db, error) && others_replace(worker->db, error);
+  for (size_t i = 0; ok && i < n; i++)
+    if (policies[i].acts && policies[i].channel)
+      ok = places_propose(worker, &policies[i], places, error) &&
+           open_promote(worker, &policies[i], error);
+  if (!ok)
+    proposed_places_release(places); /* all is considered again */
+  return ok;
 }
 
 /* Reading */

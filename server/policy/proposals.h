@@ -1,6 +1,6 @@
-/* Proposals: releases that the policy made for its channel, and that wait to be promoted.
+/* Proposals: releases that a policy made for its channel, and that wait to be promoted.
  *
- * When all captured keys of an image that the policy covers are done on some hardware (refused by a
+ * When all captured keys of an image that a policy covers are done on some hardware (refused by a
  * builder, or tuned or failed by a job; none is waiting, building, untuned or undecided), the
  * winners of the image's kernels become a release: with those of other images that are done, and
  * with all that the channel serves now, which are replaced for a reason only (release_make.h). When
@@ -30,13 +30,18 @@ struct proposed_places {
   int64_t looked_ms; /* 0: never */
   size_t n, capacity;
   struct proposed_place {
+    int64_t policy;
     struct digest environment, seen;
   } *all;
 };
 void proposed_places_release(struct proposed_places *places);
 
-/* Makes, replaces and promotes proposals, under policy_lock. */
-must_check bool proposals_make(struct worker *worker, const struct policy *policy,
+/* Makes, replaces and promotes the proposals of policies, under policy_lock. */
+must_check bool proposals_make(struct worker *worker, const struct policy *policies, size_t n,
                                struct proposed_places *places, struct error *error);
+
+/* Ends the open proposals to channels that no policy has. In the caller's transaction. */
+must_check bool proposals_end(struct db *db, const char *reason, const struct author *author,
+                              struct error *error);
 
 #endif

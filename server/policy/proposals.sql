@@ -1,6 +1,6 @@
 -- Proposals (proposals.h).
 
--- Changes when a capture, build, job, winner, channel, proposal or the policy does.
+-- Changes when a capture, build, job, winner, channel, proposal or policy does.
 -- name: proposals_state
 SELECT sha256(convert_to(concat_ws(' ',
            (SELECT max(id) FROM captured_launches),
@@ -9,7 +9,9 @@ SELECT sha256(convert_to(concat_ws(' ',
            (SELECT max(id) FROM jobs), (SELECT max(at) FROM winners),
            (SELECT sum(counter) FROM channels),
            (SELECT max(id) FROM proposals), (SELECT count(*) FROM proposals WHERE state = 'open'),
-           (SELECT set_at FROM policy)), 'UTF8')) AS state;
+           (SELECT string_agg(concat_ws(' ', id, set_at, acts, token), ' ' ORDER BY id)
+            FROM policy_states)),
+                         'UTF8')) AS state;
 
 -- Replaced ones are kept for a while, for people who look for them.
 -- name: proposals_collect
@@ -17,14 +19,15 @@ DELETE FROM proposals
 WHERE state = 'replaced'
   AND decided_at < now() - make_interval(days => :days::int);
 
--- The environments for which the policy covers images that are done, with what there is to release.
+-- The environments for which a policy covers images that are done, with what there is to release.
 -- `seen` changes with it.
 -- name: proposals_places
 WITH covered AS (
     SELECT s.*
-    FROM policy p
+    FROM policies p
     JOIN tokens t ON t.name = ANY (p.tokens) AND t.revoked_at IS NULL
     JOIN capture_states s ON s.token_id = t.id AND image_fits(s.image, p.images)
+    WHERE p.id = :policy::bigint
 ), done AS (
     SELECT image, hardware
     FROM covered
@@ -44,7 +47,7 @@ SELECT e.digest AS environment_digest, e.identity AS environment, w.images,
        sha256(convert_to(concat_ws(' ', w.images, w.kernels, w.job, w.n, c.counter, c.release,
                                    p.channel, p.set_at, p.require), 'UTF8')) AS seen
 FROM places w
-CROSS JOIN policy p
+JOIN policies p ON p.id = :policy
 JOIN environments e ON e.id = w.environment_id
 LEFT JOIN channels c ON c.name = p.channel AND c.tag = 'default' AND c.regime = 'cold'
                     AND c.environment_digest = e.digest;
@@ -61,13 +64,14 @@ SELECT (SELECT id
                WHERE channel = :channel AND release = :release AND state = 'rejected')
            AS is_rejected;
 
--- Ends open proposals: those of a place, or with no place those of other channels.
+-- Ends open proposals: those of a place, or with no place those to channels without a policy.
 -- name: proposals_replace
 UPDATE proposals
 SET state = 'replaced', reason = :reason, decided_at = now(), decided_by = :author,
     decided_by_id = :author_id::bigint
 WHERE state = 'open'
-  AND CASE WHEN :environment_digest::bytea IS NULL THEN channel <> :channel
+  AND CASE WHEN :environment_digest::bytea IS NULL
+           THEN channel NOT IN (SELECT p.channel FROM policies p WHERE p.channel IS NOT NULL)
            ELSE channel = :channel AND environment_digest = :environment_digest AND tag = :tag
                 AND regime = :regime END
 RETURNING id, channel;
@@ -82,12 +86,12 @@ RETURNING id;
 -- name: proposals_list
 SELECT p.id, p.channel, p.release, p.environment, p.tag, p.regime, p.winners, p.images, p.etag,
        p.state, p.reason, rfc3339(p.made_at) AS made_at, rfc3339(p.decided_at) AS decided_at,
-       p.decided_by, p.decided_by_id, o.promote,
+       p.decided_by, p.decided_by_id, COALESCE(o.promote, false) AS promote,
        json_array_length(p.changes -> 'added') AS added,
        json_array_length(p.changes -> 'removed') AS removed,
        json_array_length(p.changes -> 'changed') AS changed, NULL AS changes
 FROM proposals p
-CROSS JOIN policy o
+LEFT JOIN policies o ON o.channel = p.channel
 WHERE p.id < :before::bigint
 ORDER BY p.id DESC
 LIMIT :limit::bigint + 1;
@@ -95,12 +99,12 @@ LIMIT :limit::bigint + 1;
 -- name: proposals_get
 SELECT p.id, p.channel, p.release, p.environment, p.tag, p.regime, p.winners, p.images, p.etag,
        p.state, p.reason, rfc3339(p.made_at) AS made_at, rfc3339(p.decided_at) AS decided_at,
-       p.decided_by, p.decided_by_id, o.promote,
+       p.decided_by, p.decided_by_id, COALESCE(o.promote, false) AS promote,
        json_array_length(p.changes -> 'added') AS added,
        json_array_length(p.changes -> 'removed') AS removed,
        json_array_length(p.changes -> 'changed') AS changed, p.changes
 FROM proposals p
-CROSS JOIN policy o
+LEFT JOIN policies o ON o.channel = p.channel
 WHERE p.id = :id::bigint;
 
 -- name: proposals_reject

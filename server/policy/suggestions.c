@@ -1,4 +1,4 @@
-/* The jobs that the policy suggests, and making them. Memory and threads: policy.h. */
+/* The jobs that a policy suggests, and making them. Memory and threads: policy.h. */
 #include <math.h>
 
 #include "server/db/db_record.h"
@@ -69,16 +69,19 @@ static void suggestions_release(struct suggestions *suggestions) {
 
 /* Captures first, then demand, at most `limit` in all. `is_listed`: also those that were tried a
  * short time ago. */
-static bool suggestions_read(struct db *db, int64_t limit, bool is_listed, struct suggestions *ret,
-                             struct error *error) {
+static bool suggestions_read(struct db *db, const struct policy *policy, int64_t limit,
+                             bool is_listed, struct suggestions *ret, struct error *error) {
   cleanup_rows struct db_rows *captures = NULL, *demand = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
+  if (policy->id == FIELD_NONE)
+    return true;
+  bind_integer(&parameters, "policy", policy->id);
   bind_integer(&parameters, "limit", limit);
   bind_integer(&parameters, "config_us", CONFIG_US_DEFAULT);
   bind_integer(&parameters, "retry_s", POLICY_RETRY_S);
   bind_bool(&parameters, "is_listed", is_listed);
   if (!db_run(db, &sql_policy_captures, &parameters, &captures, error) ||
-      !demand_wanted_read(db, limit - db_count(captures), DEMAND_POLICY, &demand, error))
+      !demand_wanted_read(db, limit - db_count(captures), DEMAND_QUEUE, policy->id, &demand, error))
     return false;
 
   ret->n = (size_t)db_count(captures) + (size_t)db_count(demand);
@@ -104,9 +107,9 @@ void route_policy_suggestions(struct worker *worker, struct request *request) {
   double left;
   if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
     return;
-  if (!policy_load(worker->db, &policy, &error) ||
+  if (!policy_load(worker->db, request->token_name, &policy, &error) ||
       !policy_budget(worker->db, &policy, &left, &error) ||
-      !suggestions_read(worker->db, limit, true, &suggestions, &error)) {
+      !suggestions_read(worker->db, &policy, limit, true, &suggestions, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -119,7 +122,8 @@ void route_policy_suggestions(struct worker *worker, struct request *request) {
                                 isinf(left) ? json_null() : json_real(left)));
 }
 
-/* Makes the job of a suggestion and notes what became of it. */
+/* Makes the job of a suggestion and notes what became of it. What the limit of one token refuses is
+ * not noted: the policy of another one may make it. */
 static bool job_make(struct worker *worker, const struct suggestion *one, double budget_s,
                      const struct author *author, struct policy_decision *ret,
                      struct error *refused, struct error *error) {
@@ -132,18 +136,20 @@ static bool job_make(struct worker *worker, const struct suggestion *one, double
                                 .regime = one->regime,
                                 .priority = POLICY_PRIORITY,
                                 .budget_s = budget_s};
-  int64_t job;
+  struct job_known job;
   if (!job_wish_submit(worker, &wish, author, &job, refused, error))
     return false;
-  const char *why = job ? NULL : refused->message;
+  const char *why = job.id ? NULL : refused->message;
   *ret = (struct policy_decision){.source = one->source,
                                   .name = one->name,
                                   .refused = why,
                                   .kernel = one->kernel,
                                   .key = one->key,
-                                  .job = job ? job : FIELD_NONE};
+                                  .job = job.id ? job.id : FIELD_NONE};
+  if (!job.id && refused->kind == ERROR_RATE)
+    return true;
   if (string_equal(one->source, "demand"))
-    return demand_decide(worker->db, one->id, job, refused, error);
+    return demand_decide(worker->db, one->id, job.id, refused, error);
 
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "id", one->id);
@@ -151,39 +157,39 @@ static bool job_make(struct worker *worker, const struct suggestion *one, double
   return db_run(worker->db, &sql_policy_decided, &parameters, NULL, error);
 }
 
-bool policy_jobs_make(struct worker *worker, int64_t most, const struct author *author,
-                      json_t **ret_answers, struct error *error) {
+bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most, json_t *answers,
+                      struct error *error) {
   cleanup_suggestions struct suggestions suggestions = {0};
-  cleanup_policy struct policy policy = {0};
-  cleanup_json json_t *answers = json_array();
+  const struct author author = {policy->token == FIELD_NONE ? 0 : policy->token, policy->set_by,
+                                policy->roles ? policy->roles : "", NULL};
   double left;
-  if (!policy_load(worker->db, &policy, error) ||
-      !db_run(worker->db, &sql_policy_attach, NULL, NULL, error) ||
-      !policy_budget(worker->db, &policy, &left, error))
+  if (!db_run(worker->db, &sql_policy_attach, NULL, NULL, error) ||
+      !policy_budget(worker->db, policy, &left, error))
     return false;
-  if (left > 0 && !suggestions_read(worker->db, most, false, &suggestions, error))
+  if (left > 0 && !suggestions_read(worker->db, policy, most, false, &suggestions, error))
     return false;
 
-  bool is_unused = policy.used_today + policy.open <= 0;
+  bool is_unused = policy->used_today + policy->open <= 0;
   for (size_t i = 0; i < suggestions.n; i++) {
     const struct suggestion *one = &suggestions.all[i];
-    double limit = policy.device_seconds_per_day;
+    double limit = policy->device_seconds_per_day;
     bool fits = one->device_seconds <= left, is_large = one->device_seconds > limit;
     struct policy_decision decision;
     struct error refused = {0};
     if ((!fits && !(is_large && is_unused)) ||
-        (policy.configs_max != FIELD_NONE && one->configs > policy.configs_max))
+        (policy->configs_max != FIELD_NONE && one->configs > policy->configs_max))
       continue;
-    if (!job_make(worker, one, fits ? NAN : limit, author, &decision, &refused, error))
+    if (!job_make(worker, one, fits ? NAN : limit, &author, &decision, &refused, error))
       return false;
 
     json_push(answers, record_write(&decision_record, &decision));
+    if (refused.kind == ERROR_RATE)
+      break; /* so are the others */
     if (decision.job != FIELD_NONE) {
       left -= fits ? one->device_seconds : limit;
       is_unused = false;
     }
   }
-  *ret_answers = TAKE(answers);
   return true;
 }
 
@@ -200,22 +206,24 @@ void route_policy_run(struct worker *worker, struct request *request) {
   struct run_request wanted = {.top = 100};
   cleanup_policy struct policy policy = {0};
   struct error error;
-  json_t *answers = NULL;
+  cleanup_json json_t *answers = json_array();
   bool is_locked = false;
   if (!request_query_only(request, NULL))
     return;
 
   bool ok = record_read(&policy_run_record, request->json, "", &wanted, &error) &&
-            policy_load(worker->db, &policy, &error);
+            policy_load(worker->db, request->token_name, &policy, &error);
   if (ok && policy.mode == POLICY_OFF)
     ok = error_of(&error, ERROR_CONFLICT,
-                  "the policy is off, so it suggests nothing; PUT /v1/policy sets another one");
+                  "the policy of the token \"%s\" is off, so it suggests nothing; PUT /v1/policy "
+                  "sets another one",
+                  request->token_name);
   ok = ok && policy_lock(worker->db, true, &is_locked, &error);
-  ok = ok && policy_jobs_make(worker, wanted.top, request_author(request), &answers, &error);
+  ok = ok && policy_jobs_make(worker, &policy, wanted.top, answers, &error);
   if (is_locked)
     policy_unlock(worker->db);
   if (ok)
-    request_answer_json(request, 200, json_pack("{s:o}", "items", answers));
+    request_answer_json(request, 200, json_pack("{s:O}", "items", answers));
   else
     answer_failure(request, &error);
 }

@@ -76,6 +76,9 @@ def populate(postgres, database, server):
     one, = lease(server, builder).json["launches"]
     assert results(server, builder, {"id": one["id"], "epoch": one["epoch"], "refused": REFUSED}).status == 200
     assert post(server, demand, [function()], [launch(64), launch(128)]).json["launches"] == 2
+    missed = {"function": OTHER, "name": "late_kernel", "key": ["64", "'torch.float16'"], "why": "the release has nothing of this function"}
+    answer = server.request("POST", "/v1/demand", {"environment": ENVIRONMENT, "missed": [missed]}, token=demand)
+    assert answer.status == 202, answer
     answer = server.request("POST", "/v1/demand", {"environment": ENVIRONMENT, "items": [{"kernel": kernel, "key": {"n": 5000}, "misses": 1234, "kernel_ms": 2.0}]}, token=demand)
     assert answer.status == 202 and answer.json["accepted"] == 1, answer
     # The API lets no such name in; a page must not rely on that.

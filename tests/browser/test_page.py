@@ -364,8 +364,10 @@ def test_a_search_goes_on_while_a_page_has_no_job(tab, world):
 def test_captures_and_demand_show_what_waits(tab, world):
     page = tab("reader").show("#/captures")
     captured = page.locator("tr", has_text="package.module:f")
+    assert "builder: a builder (python3 -m wavetune build --url)" in captured.inner_text(), "whose move it is"
     assert "0 of 2 served" in captured.inner_text() and page.get_by_role("img", name="2 wait for a builder").count() == 1
     assert "1,234" in page.locator("tr", has_text="n=5000").inner_text()
+    assert "the release has nothing of this function" in page.locator("tr", has_text="late_kernel").inner_text()
 
 
 def test_the_heatmap_shows_the_best_time_of_each_pair(tab, world):

@@ -34,6 +34,7 @@ def command(*arguments):
     """The command line, in the environment that it runs in."""
     programs = os.environ.get("WAVETUNE_BUILD", ROOT / "build/dev")
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("WAVETUNE_BUILD", None)  # it comes before $PATH, which tests change
     return [sys.executable, "-m", "wavetune", *map(str, arguments)], environment
 
 

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 ENVIRONMENT = {"cuda": "12.8", "triton": "any", "gpu": "Test GPU", "arch": "sm_90", "compute_units": 132, "partition": ""}
 TOKEN = "secret-token"
 REPORT = {"environment", "tag", "node", "regime", "items", "counters"}
+MISSED = {"environment", "tag", "regime", "missed"}
 COUNTERS = {"hits", "misses", "unfit", "failures", "saved_ms"}
 ITEM = {"function", "name", "key", "near", "configs", "ms", "tuning_ms"}
 
@@ -44,7 +45,7 @@ class Contract(http.server.ThreadingHTTPServer):
         self.requests, self.authorizations = [], []
         self.entry, self.document, self.agreed = {}, {"functions": {}}, {"functions": {}}
         self.later = {}  # (closure, key) to what only POST answers
-        self.evidence, self.counted, self.files = [], [], {}
+        self.evidence, self.counted, self.missed, self.files = [], [], [], {}
         self.lists, self.asked_for_lists = {}, []  # of starts, and the folders that were asked for
         self.trouble = None  # called with the handler; true: it has answered
         self.is_shared = True
@@ -132,6 +133,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if counted:
                 server.counted.append(counted)
             self.answer(202, canonical({"stored": len(items), "dropped": 0}))
+        elif segments == ["v1", "demand"]:
+            report = json.loads(body)
+            known = MISSED.issuperset(report) and all(set(one) == {"function", "name", "key", "why"} for one in report["missed"])
+            if known:
+                server.missed.append(report)
+            self.answer(202 if known else 422, b"{}")
         elif segments[:3] == ["v1", "remote", "triton"] and "image" in query:
             self._remote((query["image"][0], *segments[3:]), body)
         else:

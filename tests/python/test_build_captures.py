@@ -23,6 +23,7 @@ from wavetune.captured import storages
 from wavetune.captured.access import is_rounded, written_arguments
 from wavetune.captured.build import PRUNED, failures
 from wavetune.captured.confined import Progress
+from wavetune.captured.documents import launch_of
 from wavetune.cli import built_line
 from wavetune.errors import PackError
 
@@ -85,6 +86,13 @@ def test_a_case_states_the_numbers_of_the_key(world):
         "n": {"value": 512}, "scale": {"value": 0.088}, "flag": {"value": True}}
     assert {tuple(one["grid"]) for one in own["objects"]} == {(8, 8, 1), (4, 4, 1), (2, 2, 1)}
     assert own["constexprs"]["MODE"] == "plain" and "BLOCK" not in own["constexprs"]
+
+
+def test_a_config_that_a_program_lists_twice_is_built_once(world):
+    documents = map(json.loads, (path.read_text() for path in (world[0] / "launches").iterdir()))
+    document = next(one for one in documents if len(one["configs"]) > 1)
+    stated = launch_of({**document, "configs": document["configs"] + document["configs"][:1]}, "launch").configs
+    assert stated == launch_of(document, "launch").configs
 
 
 def test_constants_of_every_kind_are_made_again(tmp_path):

@@ -191,8 +191,8 @@ def test_arguments_that_cannot_be_made_again_are_refused_with_what_would_help(ot
     assert [(argument["kind"], sentences) for argument, sentences in refused] == [("refused", [sentence]) for sentence in (
         "other is a callable (function), which a capture has no text of",
         "other is a types.SimpleNamespace, which Triton has no type for",
-        "other is a TensorDescriptor of the host: pass its tensor, and make the descriptor in the kernel "
-        "(tl.make_tensor_descriptor)")]
+        "other is a descriptor of the host (types.SimpleNamespace): use triton.tools.tensor_descriptor's, or make it in the "
+        "kernel (tl.make_tensor_descriptor)")]
     inner, sentences = others[1003]
     assert sentences == ["other[0] is a tensor in the host's memory: move it to the device"]
     assert [item["kind"] for item in inner["items"]] == ["refused", "none"]
@@ -294,7 +294,7 @@ def test_what_fails_in_a_recording_does_not_end_the_program(cache, tmp_path):
 
 
 def test_configs_are_not_evaluated_for_long(others):
-    assert others[80][1] == ["not all configs: its heuristics and its grid were evaluated for 2 of 4 configs in 5 ms: make "
+    assert others[80][1] == ["not all configs: its hooks, heuristics and grid were evaluated for 2 of 4 configs in 100 ms: make "
                              "them cheaper, or list fewer configs"]
 
 

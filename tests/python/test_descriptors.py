@@ -155,6 +155,15 @@ def test_forged_arguments_are_refused(built):
         change(forged["variants"][0]["objects"][0])
         with pytest.raises(ValueError, match="not given: other arguments"):
             check_build(forged, plan)
+    # Code of further specialisations is not launched.
+    plan["objects"] += [{**one, "is_first": False} for one in plan["objects"]]
+    own = build["variants"][0]
+    own["also"] = [{"signature": own["signature"], "objects": [
+        {name: value for name, value in one.items() if name not in ("grid", "arguments")} for one in own["objects"]]}]
+    check_build(build, plan)
+    own["also"][0]["objects"][0]["arguments"] = []
+    with pytest.raises(ValueError, match="not given: other fills or arguments"):
+        check_build(build, plan)
 
 
 @triton.jit

@@ -4,11 +4,14 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
+import subprocess
 import sys
 import time
 
 import pytest
+import starting
 import test_capture
 import triton
 from conftest import ROOT, TUNED, program, run
@@ -135,6 +138,23 @@ def test_a_release_that_a_key_signed_brings_choices_and_code(harness, server, tm
     harness.wavetune(None, "key", "new", tmp_path / "other.key")
     (report,) = tuned(4096, cache=tmp_path / "other", WAVETUNE_TRUSTED_KEYS=str(tmp_path / "other.key.pub"), **variables)
     assert (report["benchmarked"], report["compiled"]) == (12, 2)
+
+
+def test_what_a_program_says_of_a_miss_can_be_pasted_and_its_misses_are_counted(harness, server, tmp_path):
+    own = starting.environment(tmp_path / "cache", server.url, WAVETUNE_TOKEN=server.container, WAVETUNE_LOG="stderr",
+                               WAVETUNE_CHANNEL="nosuch", WAVETUNE_ON_MISS="first")  # no evidence to agree on
+    done = subprocess.run([sys.executable, "-m", "wavetune", "run", TUNED / "program.py", "4096"], env=own, capture_output=True,
+                          text=True, timeout=120)
+    said = re.findall(r"miss: (\w+) \[.*\]: (.*); (wavetune why .*)", done.stderr)
+    assert [name for name, _, _ in said] == ["add_kernel", "fill_kernel"], done.stderr
+    for _, why, pasted in said:
+        assert why.startswith('channel "nosuch" has no entry with tag "default"')
+        asked = subprocess.run(["bash", "-c", pasted], capture_output=True, text=True, timeout=60, env={
+            **os.environ, "PATH": f"{harness.BUILD}:{os.environ['PATH']}", "WAVETUNE_URL": server.url,
+            "WAVETUNE_TOKEN": server.container})
+        assert asked.returncode == 1 and why in asked.stderr, asked
+    missed = harness.wait_until(lambda: server.get("/v1/demand")["missed"], 60, "the report of the misses")
+    assert sorted((one["name"], one["misses"], one["why"]) for one in missed) == sorted((name, 1, why) for name, why, _ in said)
 
 
 def test_what_a_program_records_is_kept(server, tmp_path):

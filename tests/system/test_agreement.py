@@ -93,6 +93,11 @@ def test_a_default_in_the_minority_ends_its_job_without_a_winner(server, tune):
     assert "done: configs disagree: 3 of 4" in shown and "3 correctness" in shown, shown
 
 
+def test_a_default_in_the_minority_wins_where_the_interpreter_confirms_it(server, tune):
+    job = tune(a="+i", b="-", c="-", d="-")
+    assert (job["state"], job["winner"]["config"]) == ("done", 0), job
+
+
 def test_a_job_without_a_winner_publishes_nothing(server, tune):
     tune(a="+", b="-", c="-", d="-")
     answer = publish(server)

@@ -151,6 +151,21 @@ def test_tune_runs_a_captured_kernel(tmp_path):
     assert answer["winner"]["lds_bytes"] == 1024
 
 
+def test_one_process_tunes_what_lines_of_its_input_name(tmp_path):
+    """--stdin: what cannot be tuned has a line of its own, and the next is tuned."""
+    kernel = captured_kernel(tmp_path / "kernel")
+    build = captured_build(tmp_path / "build", kernel, tmp_path, [({**KEY, "n": 1000.0}, {}), (KEY, PLAIN)])
+    good = {"folder": str(kernel), "build": str(build), "keys": [KEY]}
+    lines = [json.dumps(good), "{", json.dumps({**good, "folder": str(tmp_path)}), json.dumps({**good, "keys": []}), json.dumps(good)]
+    words = [harness.BUILD / "wavetune-agent", "tune", "--stdin", "--device", "hip0", "--json", "--state", tmp_path / "state", *QUICK]
+    done = subprocess.run([str(word) for word in words], input="".join(f"{line}\n" for line in lines), capture_output=True, text=True,
+                          timeout=600, env={**harness.os.environ, **gpu(tmp_path)})
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = ["winner" if "winner" in one else next(iter(one)) for one in said]
+    assert kinds == ["winner", "campaign", "error", "error", "error", "winner", "campaign"], done.stdout + done.stderr
+    assert "kernel.json" in said[3]["error"] and "keys" in said[4]["error"] and done.returncode == 0
+
+
 def test_a_buffer_holds_the_bytes_of_the_capture(tmp_path):
     kernel = captured_kernel(tmp_path / "kernel", "i * i % 7 + 1.0")
     blob = array.array("f", (i * i % 7 for i in range(N))).tobytes()

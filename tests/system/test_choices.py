@@ -221,8 +221,18 @@ def test_a_wrong_request_is_refused_with_its_place(server, reader, body, pointer
 
 
 def test_without_an_entry_there_is_nothing_to_use_and_no_error(server, reader):
-    assert lines(server, reader) == [{}, {"functions": {}}, {"functions": {}}]
+    why, *rest = lines(server, reader)
+    assert rest == [{"functions": {}}, {"functions": {}}] and list(why) == ["why"]
+    assert why["why"].startswith('channel "stable" has no entry with tag "default"')
     assert ask(server, reader, KEY) == {"choices": [], "code": {}}
+
+
+def test_without_an_entry_for_the_environment_the_answer_says_what_differs(server, reader, publish):
+    publish(1)
+    assert "why" not in lines(server, reader)[0]
+    why = lines(server, reader, triton="3.9.0")[0]["why"]
+    assert "has no entry for" in why and why.count("triton 3.9.0") + why.count("triton 3.6.0") >= 2, why
+    assert "no entry with tag" in lines(server, reader, channel="nosuch")[0]["why"]
 
 
 # Signatures
@@ -572,7 +582,10 @@ def test_why_says_what_containers_agree_on_and_which_override_decided(server, re
         assert ("config   add/triton" in done.stdout) == (name == "add/triton")
     answer = json.loads(why(CLOSURE, "--json").stdout)
     assert sorted(one["state"] for one in answer["agreed"]) == ["agreed", "banned", "banned", "pinned"]
-    assert [one["id"] for one in answer["overrides"]] == [pin, ban] and answer["served"] == []
+    assert [one["id"] for one in answer["overrides"]] == [pin, ban]
+    assert [(one["function"], one["key"]) for one in answer["served"]] == [(CLOSURE, KEY)], "by the closure, as programs log it"
+    unknown = why("sha256:" + "f" * 64)
+    assert unknown.returncode == 1 and "`wavetune captures` lists what programs recorded" in unknown.stderr
 
 
 @pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])

@@ -87,7 +87,7 @@ def test_every_command_has_help_with_its_usage_and_each_option_once(program):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_program_prints_its_version_and_its_help(program):
     done = call("--version", program=program)
-    assert done.returncode == 0 and re.fullmatch(rf"{program} \d+\.\d+\.\d+\n", done.stdout)
+    assert done.returncode == 0 and re.fullmatch(rf"{program} \d+\.\d+\.\d+\nbugs: see CONTRIBUTING.md\n", done.stdout)
     assert call(*commands_of(program)[0].split(), "--version", program=program).stdout == done.stdout
     nothing = call(program=program)
     assert nothing.returncode == 2 and nothing.stdout == "" and nothing.stderr == call("--help", program=program).stdout
@@ -662,7 +662,15 @@ def test_every_example_of_the_page_works(world, tmp_path, postgres):
     part = {"module": "package", "qualname": "f", "line": 1, "text": "def f(): pass\n"}
     function = {"version": 1, "closure": "sha256:" + "a" * 64, "name": "package:f", "parts": [part]}
     assert world.server.request("POST", "/v1/captures", {"functions": [function]}).json["functions"] == 1
-    # Of the channel that the page's policy proposes to: the policy's thread replaces those of all others.
+    postgres.sql("""insert into builds (digest, kernel, arch, triton, variants, build, head)
+                    select kernel, kernel, '', '', 1, '{}', '{}' from jobs order by id limit 1;
+                    insert into captured_launches (function_id, token_id, digest, key, key_digest, arch, triton, environment, image,
+                                                   document, build, kernel, space_digest, configs)
+                    select f.id, f.token_id, j.key_digest, '{"rows": 64}', j.key_digest, '', '', e.identity, '', '{}', j.kernel, j.kernel,
+                           j.space_digest, j.configs
+                    from captured_functions f, jobs j join environments e on e.id = j.environment_id
+                    order by j.id limit 1""", conninfo=world.server.database)
+    # Of the channel that the page's policy proposes to: the policies' thread replaces those of channels without one.
     postgres.sql(f"""insert into proposals (channel, release, environment_digest, environment, tag, regime, winners, images,
                                             changes)
                      select 'candidate', r.digest, environment_digest, environment, made.tag, regime, winners, '{{}}', '{{}}'

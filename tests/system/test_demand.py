@@ -495,3 +495,54 @@ def test_a_release_that_was_made_again_or_exported_is_noted_as_fetched(server, s
     wait_until(lambda: postgres.sql(taken, conninfo=database) == "1", 100, "the time of its making to be recorded")
     server.get(f"/v1/releases/{release}/export/json")
     wait_until(lambda: postgres.sql(taken, conninfo=database) == "1", 100, "the export to be recorded")
+
+
+# What programs that start tuned miss
+
+CLOSURE = "sha256:" + "b" * 64
+
+
+def missed(n=64, **more):
+    return {"function": CLOSURE, "name": "add", "key": [str(n), "'torch.float16'"], "why": "the release has nothing of it", **more}
+
+
+def report_misses(server, *items, token=None, environment=ENVIRONMENT):
+    return server.request("POST", "/v1/demand", {"environment": environment, "missed": list(items)}, token=token or server.demand)
+
+
+def listed_misses(server):
+    return server.get("/v1/demand")["missed"]
+
+
+def test_what_programs_missed_is_counted_and_listed_with_why(server):
+    assert report_misses(server, missed(), missed(65)).json == {"accepted": 2, "ignored": 0, "policy": "suggest"}
+    evidence = {"environment": ENVIRONMENT, "node": "n", "items": [
+        {"function": CLOSURE, "name": "add", "key": missed()["key"], "near": [{"BLOCK": 1}], "configs": 3, "ms": 1, "tuning_ms": 250}]}
+    assert server.request("POST", "/v1/evidence", evidence, token=server.demand).status == 202
+    assert report_misses(server, missed(why="another environment")).status == 202
+    first, second = listed_misses(server)
+    assert (first["function"], first["name"], first["key"], first["misses"]) == (CLOSURE, "add", missed()["key"], 2)
+    assert (first["why"], first["tuning_ms"], first["saved_ms"], first["capture"]) == ("another environment", 250, 500, None)
+    assert (second["misses"], second["saved_ms"]) == (1, None)
+    part = {"module": "m", "qualname": "add", "line": 1, "text": "def add(): pass\n"}
+    function = {"version": 1, "closure": CLOSURE, "name": "m:add", "parts": [part]}
+    server.request("POST", "/v1/captures", {"functions": [function]}, token=server.demand)
+    assert listed_misses(server)[0]["capture"] == server.items("/v1/captures")[0]["id"]
+    shown = wavetune(server, "demand").stdout
+    assert "programs that start tuned had no config for:" in shown and "another environment" in shown
+
+
+def test_a_miss_is_listed_for_a_week_and_then_removed(server, postgres):
+    report_misses(server, missed(66, name="old"), missed(67))
+    postgres.sql("update program_misses set last_at = now() - interval '8 days' where name = 'old'", conninfo=server.database)
+    assert {"67"} == {one["key"][0] for one in listed_misses(server)} & {"66", "67"}
+    wait_until(lambda: postgres.sql("select count(*) from program_misses where name = 'old'", conninfo=server.database) == "0", 60,
+               "the removal")
+
+
+@pytest.mark.parametrize("body,pointer", [
+    ({}, "/items"), ({"missed": []}, "/missed"), ({"missed": [missed(function="x")]}, "/missed/0/function"),
+    ({"missed": [missed(why="two\nlines")]}, "/missed/0/why"), ({"missed": [missed(), missed(key=["x" * 4097])]}, "/missed/1")])
+def test_a_wrong_report_of_misses_is_refused_with_its_place(server, body, pointer):
+    refused = server.request("POST", "/v1/demand", {"environment": ENVIRONMENT, **body}, token=server.demand)
+    assert (refused.status, refused.json["pointer"]) == (422, pointer)

@@ -82,15 +82,15 @@ def capture_and_build(server, *keys, **more):
     return build(server)
 
 
-def rule(server, mode="automatic", **more):
+def rule(server, mode="automatic", by=None, **more):
     body = {"mode": mode, "tokens": ["program"], "device_seconds_per_day": 3600} | more
-    answer = server.request("PUT", "/v1/policy", {k: v for k, v in body.items() if v is not None}, token=server.operator)
+    answer = server.request("PUT", "/v1/policy", {k: v for k, v in body.items() if v is not None}, token=by or server.operator)
     assert answer.status == 200, answer
     return answer.json
 
 
-def suggested(server):
-    return server.request("GET", "/v1/policy/suggestions", token=server.demand).json["items"]
+def suggested(server, token=None):
+    return server.request("GET", "/v1/policy/suggestions", token=token or server.operator).json["items"]
 
 
 def run(server, **more):
@@ -143,8 +143,9 @@ def test_a_new_server_has_no_policy_and_makes_nothing(server):
     capture_and_build(server, 64)
     assert suggested(server) == [] and jobs(server) == []
     refused = run(server)
-    assert refused.status == 409 and "the policy is off" in refused.json["detail"]
-    assert function_item(server)["waits_for"].startswith("jobs: `wavetune submit`")
+    assert refused.status == 409 and '"operator" is off' in refused.json["detail"]
+    item = function_item(server)
+    assert item["waits_for"].startswith(f"a job: `wavetune captures tune {item['id']}`") and item["move"] == "submitter"
 
 
 @pytest.mark.parametrize("body,pointer,words", [
@@ -195,7 +196,7 @@ def test_an_automatic_policy_makes_each_job_once_with_two_servers(server, start)
     passes(server), passes(other)
     assert sorted(jobs(server)) == list(range(1, 41))
     noted = server.items("/v1/audit?action=submit")
-    assert len(noted) == 40 and {one["token"] for one in noted} == {"(server)"}
+    assert len(noted) == 40 and {one["token"] for one in noted} == {"operator"}, "whose policy it is"
 
 
 def test_a_job_that_exists_is_not_made_again_whoever_made_it(server):
@@ -237,7 +238,7 @@ def test_the_days_budget_stops_it_and_the_next_day_goes_on(server, postgres):
     passes(server)
     assert jobs(server) == [64], "20 s were used, and the next job is estimated to take as long"
     assert "as its filters and budget allow" in function_item(server)["waits_for"]
-    assert server.request("GET", "/v1/policy/suggestions", token=server.demand).json["device_seconds_left"] == pytest.approx(5)
+    assert server.request("GET", "/v1/policy/suggestions", token=server.operator).json["device_seconds_left"] == pytest.approx(5)
     postgres.sql("update leases set granted_at = granted_at - interval '1 day';"
                  "update jobs set finished_at = finished_at - interval '1 day' where finished_at is not null",
                  conninfo=server.database)
@@ -271,7 +272,7 @@ def test_tokens_that_are_not_named_cause_no_jobs(server, postgres):
     passes(server)
     assert jobs(server) == [2]
     waits = {one["owner"]: one["waits_for"] for one in listed(server, server.demand)}
-    assert waits["stranger"] == 'jobs: the policy does not name the token "stranger"'
+    assert waits["stranger"].endswith('or a policy that names the token "stranger"')
     server.request("DELETE", "/v1/tokens/program")
     capture_and_build(server, 3, token=other)
     passes(server)
@@ -394,7 +395,8 @@ def test_an_undecided_key_holds_a_proposal_back_and_a_failed_one_does_not(server
     wait_until(lambda: function_item(server)["undecided"] == 1, 30, "the verdict")
     passes(server)
     assert proposals(server) == []
-    assert function_item(server)["waits_for"] == "another run: job 1 found no clear winner"
+    item = function_item(server)
+    assert item["waits_for"] == f"another run (wavetune captures tune {item['id']} --run NAME): job 1 found no clear winner"
     postgres.sql("delete from winners where job_id = 1", conninfo=server.database)
     rule(server, channel="stable")  # looks again
     one = proposed(server)
@@ -562,12 +564,16 @@ def test_a_script_does_the_same(server, monkeypatch):
     assert client.set_policy("suggest", tokens=["program"], channel="stable")["mode"] == client.policy()["mode"] == "suggest"
     capture_and_build(server, 64, 128)
     assert len(client.suggestions()) == 2 and len(client.run_policy()) == 2
+    assert [one["state"] for one in client.tune_captures(name="package.*")] == ["queued", "queued"]
     tune(server)
     one = proposed(server)
     assert [p["id"] for p in client.proposals()] == [one["id"]]
     assert client.reject_proposal(one["id"], "no")["state"] == client.proposal(one["id"])["state"] == "rejected"
     with pytest.raises(ApiError, match="was rejected: no"):
         client.promote_proposal(one["id"])
+    own, = client.policies()
+    client.remove_policy(own["id"])
+    assert client.policy()["mode"] == "off"
     item, = client.captures()
     assert item["released"] == 2 and item["waits_for"] == "a channel (wavetune promote)"
 

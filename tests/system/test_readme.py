@@ -91,6 +91,7 @@ def test_the_tests_that_the_page_on_security_names_exist():
 def test_the_tests_and_faults_that_the_page_on_reliability_names_exist():
     """A fragment behind `::` is of a name or an id, one behind `:` begins the name of a unit test."""
     page = (harness.SOURCE / "docs/reliability.md").read_text().split("promise | kept by", 1)[1]
+    page += (harness.SOURCE / "tests/bugs.md").read_text()
     absent = []
     for file, fragments in re.findall(r"`((?:python/|faults/)?test_\w+\.py)(?:::([\w,]+))?`", page):
         path = harness.SOURCE / "tests" / (file if "/" in file else f"system/{file}")

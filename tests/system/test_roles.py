@@ -81,7 +81,8 @@ def test_older_roles_keep_their_rights(found):
     readers = {o for o, callers in found.items() if callers["reader"]}
     assert {o for o, c in found.items() if c["submitter"]} - readers == {
         "PUT /v1/blobs/{digest}", "POST /v1/kernels", "PUT /v1/kernels/{hash}/builds/{digest}", "POST /v1/jobs",
-        "DELETE /v1/jobs/{id}", "POST /v1/jobs/cancel", "POST /v1/jobs/retry", "POST /v1/releases", "POST /v1/imports", "PUT /v1/images/{digest}", "POST /v1/demand/queue",
+        "DELETE /v1/jobs/{id}", "POST /v1/jobs/cancel", "POST /v1/jobs/retry", "POST /v1/releases", "POST /v1/imports", "PUT /v1/images/{digest}", "POST /v1/demand/queue", "POST /v1/captures/tune",
+        "GET /v1/policy", "PUT /v1/policy", "GET /v1/policies", "DELETE /v1/policies/{id}", "GET /v1/policy/suggestions", "POST /v1/policy/run",
         "POST /v1/kernels/{hash}/signatures", "POST /v1/kernels/{hash}/builds/{digest}/signatures"}
     of_anyone = {o for o, callers in found.items() if callers[None]} | {"GET /v1/token"}  # every token reads what it may do
     assert {o for o, c in found.items() if c["demand"]} - of_anyone == {
@@ -95,7 +96,8 @@ def test_older_roles_keep_their_rights(found):
         "POST /v1/agents/{id}/heartbeat", "POST /v1/agents/{id}/end", "POST /v1/agents/{id}/token", "POST /v1/leases", "POST /v1/leases/{id}/renew",
         "POST /v1/leases/{id}/results", "POST /v1/leases/{id}/release"}
     reading = {o for o in found if o.startswith("GET ")} | {"POST /v1/choices", "POST /v1/jobs/progress"}  # too long for a URL
-    assert readers - of_anyone == reading - of_anyone - {"GET /v1/tokens", "GET /v1/audit", "GET /v1/policy"}
+    assert readers - of_anyone == reading - of_anyone - {
+        "GET /v1/tokens", "GET /v1/audit", "GET /v1/policy", "GET /v1/policies", "GET /v1/policy/suggestions"}
 
 
 def test_a_token_may_have_several_roles(shared):

@@ -513,7 +513,7 @@ def test_dev_ends_when_its_postgres_does_and_makes_a_new_token_for_a_revoked_one
     postmaster = int((dev_folder / "a/data/postmaster.pid").read_text().split()[0])
     os.kill(postmaster, signal.SIGQUIT)
     assert first.wait() == 70
-    assert "PostgreSQL ended by itself" in first.messages
+    assert "PostgreSQL ended by itself" in first.messages and "report it: see CONTRIBUTING.md" in first.messages
     second = Dev(dev_folder / "a", tmp_path)
     assert second.ready()["token"] != facts["token"]
     assert request(second.facts, "/v1/kernels") == 200

@@ -117,6 +117,31 @@ TestSuite(compile_clang, .init = choose_clang);
 TestSuite(compile_hiprtc, .init = choose_hiprtc);
 TestSuite(compile_nvrtc, .init = choose_nvrtc);
 
+Test(compile_hip, nvrtc_is_found_among_the_packages_that_the_agent_was_installed_with) {
+  static const char *const places[] = {"nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+                                       "nvidia/cu13/lib/libnvrtc.so.13"};
+  char site[] = "/tmp/wavetune-test-XXXXXX";
+  struct error error;
+  cr_assert_not_null(mkdtemp(site));
+  for (size_t i = 0; i < ARRAY_LENGTH(places); i++) {
+    cleanup_free char *path = xasprintf("%s/%s", site, places[i]), *folder = xstrdup(path);
+    *strrchr(folder, '/') = '\0';
+    cr_assert(folder_make(folder, 0700, &error) && file_write_unsynced(path, "", 0, 0600, &error),
+              "%s", error.message);
+  }
+
+  cleanup_settings struct settings found = {0}, none = {0};
+  cleanup_free char *of_wheel = xasprintf("%s/wavetune/bin/wavetune-agent", site),
+                    *other = xasprintf("%s/bin/wavetune-agent", site);
+  nvrtc_packages_add(of_wheel, &found);
+  nvrtc_packages_add(other, &none);
+  nvrtc_packages_add("agent", &none);
+  cr_expect_eq(none.n, 0);
+  cr_assert_eq(found.n, 2);
+  cr_expect(string_ends(found.texts[0], places[1]) && string_ends(found.texts[1], places[0]));
+  cr_expect(folder_remove(site, &error), "%s", error.message);
+}
+
 static void expect_object(const char *source, const char *space, const char *arch,
                           int64_t wavefront_size, int64_t lds_bytes_min) {
   struct fixture fixture = hip_fixture(source, space);

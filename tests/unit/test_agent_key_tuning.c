@@ -456,6 +456,16 @@ Test(key_tuning, without_a_majority_that_agrees_with_the_default_nothing_wins) {
   trial_end(&trial);
 }
 
+Test(key_tuning, a_default_that_the_interpreter_confirms_may_be_in_the_minority) {
+  struct agreement_summary summary = {.agree = 1, .disagree = 2};
+  struct error reason;
+  summary.of_default.with_default = AGREEMENT_BITWISE;
+  summary.baseline = summary.of_default;
+  cr_expect(agreement_refuses(&summary, &reason));
+  summary.of_default.interpreted = AGREEMENT_AGREES;
+  cr_expect_not(agreement_refuses(&summary, &reason));
+}
+
 Test(key_tuning, a_default_that_the_interpreter_contradicts_is_the_reason) {
   struct trial trial = trial_new(-1);
   struct lease lease = {.space = trial.space, .baseline = trial.tuning.baseline};

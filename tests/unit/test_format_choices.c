@@ -78,6 +78,30 @@ Test(format_choices, keys_are_those_of_the_autotuner_and_code_is_named_by_digest
   shelf_release(&shelf);
 }
 
+/* Of host descriptors, which have none, an autotuner appends no dtypes. */
+Test(format_choices, a_key_without_dtypes_is_not_one_whose_dtypes_are_not_stated) {
+  static const struct {
+    const char *more, *key;
+  } cases[] = {{", \"argument_dtypes\": []", "[\"7\"]"}, {"", "[\"7\",\"'torch.float16'\"]"}};
+  for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+    struct shelf shelf = {.n_kernels = 1,
+                          .kernels = {kernel_of(MANIFEST("add/triton", "triton", "[\"n\"]", ""))}};
+    cleanup_free char *record =
+        xasprintf("{\"name\": \"add\", \"function\": {\"name\": \"add\"" WITH_CLOSURE
+                  "}, \"key_names\": [\"n\"], \"tuning_key\": [\"n\"]%s}",
+                  cases[i].more);
+    cleanup_free char *made = shelf_add_build(&shelf, 0, record);
+    cleanup_release struct release *release = release_of(
+        (struct winner[]){{shelf.kernels[0], "{\"n\": 7}", "{\"BLOCK\": 64}", made, 0, {0}}}, 1);
+    cleanup_cache_files struct cache_files files = {0};
+    struct error error;
+    cr_assert(render(release, &shelf, NULL, &files, &error), "%s", error.message);
+    cr_expect(strstr(file_text(&files, "choices.json"), cases[i].key), "%s",
+              file_text(&files, "choices.json"));
+    shelf_release(&shelf);
+  }
+}
+
 #define FOLDER_2 "MJRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
 #define FOLDER_3 "NJRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ"
 #define OBJECT(block, folder, more)                                                                \

@@ -440,8 +440,9 @@ Test(commands, help_lists_the_commands) {
 }
 
 Test(commands, version_is_printed_by_the_program_and_by_commands) {
-  cr_assert_str_eq(RUN("--version").out, "prog " WAVETUNE_VERSION "\n");
-  cr_assert_str_eq(RUN("kernel", "any", "--version").out, "prog " WAVETUNE_VERSION "\n");
+  const char *expected = "prog " WAVETUNE_VERSION "\nbugs: " WAVETUNE_REPORT_TO "\n";
+  cr_assert_str_eq(RUN("--version").out, expected);
+  cr_assert_str_eq(RUN("kernel", "any", "--version").out, expected);
 }
 
 Test(commands, the_first_word_alone_lists_its_group) {

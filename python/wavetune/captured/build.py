@@ -33,24 +33,24 @@ from .fills import fills_of
 from .interpret import add_values
 from .kernel import (PRUNED, CapturedKernel, Refused, case_of, failures, left_out, space_of, whole,
                      why_not_filled, why_refused)
-from .plan import Task, Toolchain, head_of, kernels_in, refusal, tasks_of
+from .plan import Task, Toolchain, files_of, head_of, kernels_in, refusal, tasks_of
 from .steering import steering_arguments
 
 
 ALSO_MAX = 16  # of a variant (BUILD_ALSO_MAX)
 
 
-def _compile(task: Task, jit: Any, toolchain: Toolchain, objects: Path) -> dict[str, Any]:
+def compile_one(launch: Launch, config: Config, may_spill: bool, jit: Any, toolchain: Toolchain, objects: Path) -> dict[str, Any]:
     """An object's entry in the build with what the variant states, or {"error"}."""
     try:
-        call = task_of(jit, task.launch, task.config, task.is_default)
+        call = task_of(jit, launch, config, may_spill)
         compiled, options = compile_task(call, jit, toolchain.target, toolchain.backend)
         found = store_result(compiled, options, toolchain.target, toolchain.version, objects, has_descriptors=True)
         signature, constants = signature_of(compiled.src)
         ttir = str(compiled.asm["ttir"])
         written = written_arguments(ttir)
         names = [name for name in jit.arg_names if name in signature]
-        passed = arguments_of(task.launch, names, getattr(compiled.metadata, "tensordesc_meta", None), toolchain.target.backend)
+        passed = arguments_of(launch, names, getattr(compiled.metadata, "tensordesc_meta", None), toolchain.target.backend)
         counts = passed[1] if passed else [1] * len(names)
         if sum(counts) != len(written):
             raise PackError(f"Triton passes {len(written)} arguments, and the signature has {sum(counts)}")
@@ -127,23 +127,44 @@ def _also(kernel: CapturedKernel, first: Launch, known: set[Any],
     return found, refused
 
 
-def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder: Path, processes: int,
-                 timeout_s: float, blob: Callable[[str], str | None], step: Callable[[int, int], None]
+class Compiling:
+    """How the configs of a kernel are compiled, and its values computed: here, by some processes. `blob`: where the contents with
+    a digest are, if they are here; `step`: called with how many configs are compiled, and of how many."""
+
+    def __init__(self, processes: int, timeout_s: float, blob: Callable[[str], str | None] = lambda digest: None,
+                 step: Callable[[int, int], None] = lambda done, total: None):
+        self.processes, self.timeout_s, self.blob, self.step = processes, timeout_s, blob, step
+
+    def results(self, tasks: list[Task], jit: Any, toolchain: Toolchain, objects: Path) -> dict[int, dict[str, Any]]:
+        """By the number of the task; files are in `objects`."""
+        results: dict[int, dict[str, Any]] = {}
+
+        def done(number: int, result: Any, reason: str | None) -> None:
+            results[number] = result if reason is None else {"error": reason}
+            self.step(len(results), len(tasks))
+
+        def compile_task_of(number: int) -> dict[str, Any]:
+            task = tasks[number]
+            return compile_one(task.launch, task.config, task.is_default, jit, toolchain, objects)
+
+        installed_key()  # read once, before the workers are forked
+        run_tasks([task.launch.variables for task in tasks], compile_task_of, self.processes, self.timeout_s, done)
+        return results
+
+    def values(self, kernel: CapturedKernel, variants: list[tuple[Launch, dict[str, Any]]], objects: Path,
+               toolchain: Toolchain) -> tuple[list[str], dict[int, str]]:
+        """Adds to variants what the interpreter finds; returns (what their user should know, why a variant is wrong)."""
+        precisions = getattr(toolchain.backend.parse_options({}), "allowed_dot_input_precisions", ("ieee",))
+        return add_values(kernel, variants, objects, self.blob, self.processes, precisions)
+
+
+def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder: Path, compiling: Compiling
                  ) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
-    """Compiles everything into folder/objects; returns the build, what was refused, and what its user should know. `step`:
-    called with how many configs are compiled, and of how many."""
+    """Compiles everything into folder/objects; returns the build, what was refused, and what its user should know."""
     objects = folder / "objects"
     objects.mkdir(parents=True)
     tasks, n_first = tasks_of(kernel)
-    results: dict[int, dict[str, Any]] = {}
-
-    def done(number: int, result: Any, reason: str | None) -> None:
-        results[number] = result if reason is None else {"error": reason}
-        step(len(results), len(tasks))
-
-    installed_key()  # read once, before the workers are forked
-    run_tasks([task.launch.variables for task in tasks],
-              lambda number: _compile(tasks[number], jit, toolchain, objects), processes, timeout_s, done)
+    results = compiling.results(tasks, jit, toolchain, objects)
 
     variants: list[tuple[Launch, dict[str, Any]]] = []
     refused = []
@@ -163,8 +184,7 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
         refused += more
     if not variants:
         raise Refused(str(refused[0]["why"]))
-    notes, wrong = add_values(kernel, variants, objects, blob, processes,
-                              getattr(toolchain.backend.parse_options({}), "allowed_dot_input_precisions", ("ieee",)))
+    notes, wrong = compiling.values(kernel, variants, objects, toolchain)
     refused += [refusal(kernel.function, one, why) for number, why in sorted(wrong.items())
                 for one in (variants[number][0], *kernel.also.get(variants[number][0].path, ()))]
     variants = [one for number, one in enumerate(variants) if number not in wrong]
@@ -174,19 +194,18 @@ def build_kernel(kernel: CapturedKernel, jit: Any, toolchain: Toolchain, folder:
     return build, refused, notes
 
 
-def _write(kernel: CapturedKernel, build: dict[str, Any], made: Path) -> None:
+def _write(kernel: CapturedKernel, space: dict[str, Any], build: dict[str, Any], made: Path) -> None:
+    for name, data in files_of(kernel, space).items():
+        (made / name).write_bytes(data)
     text = canonical(build)
     if len(text.encode()) > SIZE_MAX:
         raise Refused(f"build.json would have {len(text.encode())} bytes, a server takes {SIZE_MAX}")
     (made / "build" / "build.json").write_text(text)
 
 
-def build_function(function: Function, launches: list[Launch], toolchain: Toolchain, output: Path, processes: int,
-                   timeout_s: float, blob: Callable[[str], str | None] = lambda digest: None,
-                   step: Callable[[int, int], None] = lambda done, total: None
+def build_function(function: Function, launches: list[Launch], toolchain: Toolchain, output: Path, compiling: Compiling
                    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Builds the kernels of one function below `output`; returns (what was built, what was refused). `blob`: where the contents
-    with a digest are, if they are here."""
+    """Builds the kernels of one function below `output`; returns (what was built, what was refused)."""
     built: list[dict[str, Any]] = []
     if all(why_refused(launch) is not None for launch in launches):
         return built, [refusal(function, launch, str(why_refused(launch))) for launch in launches]
@@ -196,11 +215,10 @@ def build_function(function: Function, launches: list[Launch], toolchain: Toolch
         for kernel in kernels:
             made = Path(scratch) / kernel.manifest["name"].replace("/", ".")
             try:
-                space_of(kernel, constexprs)  # refuses what no space has
-                build, more, notes = build_kernel(kernel, jit, toolchain, made / "build", processes, timeout_s, blob,
-                                                  step)
+                space = space_of(kernel, constexprs)
+                build, more, notes = build_kernel(kernel, jit, toolchain, made / "build", compiling)
                 refused += more
-                _write(kernel, build, made)
+                _write(kernel, space, build, made)
             except Refused as error:
                 refused += [refusal(function, one, str(error)) for one in kernel.all_launches]
                 continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from ..artifacts import installed_key, set_installed_key
+from ..binaries import path_of
 from ..canonical import canonical, digest_bytes
 from ..errors import PackError, one_line
 from ..options import KEPT
@@ -64,10 +66,11 @@ def find_launcher(is_unconfined: bool) -> str | None:
         print("wavetune build: --no-sandbox: captured text is compiled with all rights of this user: it could read this user's files "
               "and use the network", file=sys.stderr)
         return None
-    found = shutil.which(PROGRAM)
-    if found is None:
-        raise PackError(f"captured text is compiled in the sandbox of {PROGRAM}, which is not in $PATH: install it, or give "
-                        "--no-sandbox on a machine that has nothing to protect", 1)
+    try:
+        found = path_of(PROGRAM)
+    except PackError as error:
+        raise PackError(f"captured text is compiled in a sandbox, and {error}; or give --no-sandbox on a machine that has nothing "
+                        "to protect", 1) from None
     with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
         done = _run(found, Path(scratch), 4, 60, [sys.executable, "-S", "-c", ""])
     if done.returncode:
@@ -104,8 +107,10 @@ def _tasks_of_user() -> int:
     return count
 
 
-def _run(launcher: str | None, scratch: Path, processes: int, seconds: int, argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Runs a program in the scratch folder, with nothing of this environment but what compilers need."""
+def command_of(launcher: str | None, scratch: Path, processes: int, seconds: int, argv: Sequence[str],
+               readable: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
+    """Command line and environment with which a program runs in the scratch folder, with nothing of this environment but what
+    compilers need. `readable`: folders that it may read beside those of this Python."""
     path = scratch / "path"  # the folder that this package is in may have other things, too
     path.mkdir(exist_ok=True)
     (path / _OWN.name).symlink_to(_OWN)
@@ -114,8 +119,14 @@ def _run(launcher: str | None, scratch: Path, processes: int, seconds: int, argv
     environment.update(PYTHONPATH=f"{path}:{_packages()}", PYTHONDONTWRITEBYTECODE="1", HOME=str(scratch), TMPDIR=str(scratch), LC_ALL="C.UTF-8")
     words = list(argv)
     if launcher is not None:
-        tasks = TASKS_BESIDE + TASKS_EACH * processes + _tasks_of_user()
-        words = [launcher, "confine", str(MEMORY_MAX), str(tasks), str(seconds), str(scratch), *_readable(), "--", *words]
+        tasks, most = TASKS_BESIDE + TASKS_EACH * processes + _tasks_of_user(), resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        tasks = tasks if most == resource.RLIM_INFINITY else min(tasks, most)
+        words = [launcher, "confine", str(MEMORY_MAX), str(tasks), str(seconds), str(scratch), *_readable(), *readable, "--", *words]
+    return words, environment
+
+
+def _run(launcher: str | None, scratch: Path, processes: int, seconds: int, argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    words, environment = command_of(launcher, scratch, processes, seconds, argv)
     try:
         return subprocess.run(words, env=environment, cwd=scratch, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace", timeout=None if launcher else seconds)
@@ -285,7 +296,7 @@ def _step(done: int, total: int) -> None:
 
 def main(part: str) -> int:
     """In the confined process, which plans or builds."""
-    from .build import build_function
+    from .build import Compiling, build_function
     from .plan import plan_function, toolchain_for
     request = json.loads(Path(_REQUEST).read_text())
     set_installed_key(request["triton"])
@@ -296,8 +307,8 @@ def main(part: str) -> int:
     else:
         kernels = Path.cwd() / _KERNELS
         kernels.mkdir()
-        built, refused = build_function(function, launches, toolchain, kernels, request["processes"], request["timeout_s"],
-                                        _contents, _step)
+        built, refused = build_function(function, launches, toolchain, kernels,
+                                        Compiling(request["processes"], request["timeout_s"], _contents, _step))
         answer = {"built": built, "refused": refused}
     Path(_ANSWER).write_text(canonical(answer))
     return 0

@@ -218,6 +218,15 @@ def _variables(reader: _Reader) -> Mapping[str, str]:
     return variables
 
 
+def _configs(stated: list[Any], place: str) -> tuple[Config, ...]:
+    """Each once: programs list some twice, and Triton measures them twice."""
+    found: dict[str, Config] = {}
+    for i, one in enumerate(stated):
+        config = _config(one, f"{place}, /configs/{i}")
+        found.setdefault(canonical(dict(config.config)), config)
+    return tuple(found.values())
+
+
 def launch_of(document: Any, place: str) -> Launch:
     reader = _Reader(document, place)
     _version(reader)
@@ -235,8 +244,7 @@ def launch_of(document: Any, place: str) -> Launch:
         _Reader(argument, f"{place}, /arguments/{i}").take("name", str, str.isidentifier, "is no name")
         _argument(argument, f"{place}, /arguments/{i}")
     return Launch(reader.digest("closure"), dict(zip(names, values)), tuple(map(str, reader.take("key", list))),
-                  tuple(arguments), () if refused else tuple(_config(one, f"{place}, /configs/{i}")
-                                                             for i, one in enumerate(configs)),
+                  tuple(arguments), () if refused else _configs(configs, place),
                   refused, reader.take("environment", dict), _options(reader), _variables(reader), document.get("image"),
                   reader.take("triton", str), document.get("further") is True, place, document)
 

@@ -126,6 +126,13 @@ def kernels_in(function: Function, launches: list[Launch], modules: Path
                                                for one in (first, *also[first.path])]
 
 
+def files_of(kernel: CapturedKernel, space: Mapping[str, Any]) -> dict[str, bytes]:
+    """Those of the kernel folder, without its build."""
+    document, _, version = kernel.manifest["name"].partition("/")
+    return folder_files({**kernel.manifest, "name": document}, version, dict(space),
+                        {SOURCE: kernel.source.encode()})
+
+
 def _planned(task: Task, jit: Any, toolchain: Toolchain) -> dict[str, Any]:
     try:
         source, options = source_of(task_of(jit, task.launch, task.config, task.is_default), jit)
@@ -165,9 +172,7 @@ def plan_function(function: Function, launches: list[Launch], toolchain: Toolcha
                     "grid": list(task.config.grid), "fills": fills_of(task.launch, task.config),
                     **results[number]}
                    for number, task in enumerate(tasks)]
-        document, _, version = kernel.manifest["name"].partition("/")
-        files = folder_files({**kernel.manifest, "name": document}, version, space,
-                             {SOURCE: kernel.source.encode()})
+        files = files_of(kernel, space)
         found[kernel.manifest["name"].replace("/", ".")] = {
             "name": kernel.manifest["name"], "head": head_of(kernel, jit, toolchain),
             "objects": objects, "files": {name: data.decode() for name, data in files.items()}}

@@ -16,9 +16,10 @@ import math
 import os
 import threading
 import time
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 from urllib.parse import quote
 
+from ..canonical import digest
 from . import keys
 from .log import log
 from .settings import Settings
@@ -26,12 +27,19 @@ from .wire import Wire
 
 DOCUMENT_MAX = 16 * 1024 * 1024
 VERSION = 1
+NAME, CODE = "choices.json", "code"
+ENVIRONMENTS = "environments"  # of a folder that `tune` writes: one for each
 REFRESH_S = 600.0
 POSTS_AT_START, POST_S = 2, 60.0
 KEYS_OF_A_POST = 500
 LAUNCHERS_MAX = 16  # of a function
 _MEMBERS = ("rocm", "cuda", "cpu", "torch", "triton", "gpu", "arch", "compute_units", "partition")
 Key = tuple  # texts
+
+
+def place_of(cache: str, environment: Mapping[str, Any]) -> str:
+    """Where a folder of `python3 -m wavetune tune` has what is of one environment."""
+    return os.path.join(cache, ENVIRONMENTS, digest(environment).partition(":")[2][:16])
 
 
 class Choice(NamedTuple):
@@ -41,18 +49,22 @@ class Choice(NamedTuple):
 
 
 class Code(NamedTuple):
-    """The files of a folder of Triton's cache, as a release states them."""
+    """The files of a folder of Triton's cache, as a release states them, or a folder on this machine that has them."""
 
-    release: str
+    release: str | None
     digests: dict[str, str]  # by the files' names
+    place: str | None = None  # the folder
 
 
 class Document:
     """Choices of one origin, by closure and key; and the digests of code files, by folder of Triton's cache."""
 
-    def __init__(self, functions: Any, code: Any, origin: str, release: Any = None):
-        """Raises where a part is not as it should be."""
+    def __init__(self, functions: Any, code: Any, origin: str, release: Any = None, place: str | None = None):
+        """Raises where a part is not as it should be. `place`: the folder that has code of no release."""
+        self.origin = origin
         self.release = release if isinstance(release, str) else None
+        self.place = place
+        self.banned: dict[str, dict[Key, str]] = {}  # by closure and key: the override that bans what containers agree on
         self.functions: dict[str, dict[Key, Choice]] = {}
         self.code: dict[str, dict[str, str]] = {}
         self.launchers: dict[str, Any] = {}  # of functions, as the document has them
@@ -60,11 +72,17 @@ class Document:
             chosen = self.functions[closure] = {}
             for one in _list(_object(function).get("choices", [])):
                 chosen[_key(one["key"])] = Choice(_object(one["config"]), origin, _ms(one.get("tuning_ms")))
+            self.banned[closure] = {_key(one["key"]): str(one.get("override")) for one in _list(function.get("banned", []))}
             if function.get("launchers"):
                 launchers = _list(function["launchers"])[:LAUNCHERS_MAX]
                 self.launchers[closure] = {"name": function["name"], "launchers": launchers}
         for folder, files in _object(code).items():
             self.code[folder] = {name: digest for name, digest in _object(files).items() if isinstance(digest, str)}
+
+
+def stated(environment: dict[str, Any]) -> dict[str, Any]:
+    """The members of an environment that the server tells environments by."""
+    return {name: value for name, value in environment.items() if name in _MEMBERS}
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -105,6 +123,7 @@ class Choices:
         self._lock = threading.Lock()
         self._waiting_lock = threading.Lock()
         self._trusted: dict[str, bytes] | None = None
+        self._why: str | None = None  # why the server's choices are none
         self.on_launchers: Callable[[dict[str, Any]], None] | None = None  # called with the launchers of a new document
 
     def after_fork(self) -> None:
@@ -134,6 +153,21 @@ class Choices:
                 self._waiting.pop(place, None)
         return found
 
+    def why(self, closure: str, key: Key) -> str:
+        """Why find() found nothing."""
+        for document in self._documents:
+            override = document.banned.get(closure, {}).get(key)
+            if override is not None:
+                return f"override {override} bans the config on which containers agree"
+        released = next((document for document in self._all() if document.origin != "agreed"), None)
+        if released is not None:
+            others = len(released.functions.get(closure, {}))
+            has = f"{others} other keys of this function" if others else "nothing of this function"
+            return f"{f'the release {released.release}' if released.release else self.settings.cache} has {has}"
+        if self._why is not None:
+            return self._why
+        return "the server did not answer" if self.wire is not None else f"{self.settings.cache} has no choices of this environment"
+
     def nearest(self, closure: str, key: Key) -> Iterator[Choice]:
         """Choices of the same function for other keys, the nearest first."""
         near = [(keys.distance(key, other), i, other, choice)
@@ -156,8 +190,8 @@ class Choices:
 
     def _known_code(self, folder: str) -> Code | None:
         for document in self._documents if self.settings.trusted_keys else self._all():
-            if document.release is not None and folder in document.code:
-                return Code(document.release, document.code[folder])
+            if folder in document.code and (document.release is not None or document.place is not None):
+                return Code(document.release, document.code[folder], document.place)
         return None
 
     def _all(self) -> list[Document]:
@@ -174,18 +208,22 @@ class Choices:
     def _is_of_release(self, release: Any) -> bool:
         return not self.settings.is_pinned or self.settings.release is not None and release == self.settings.release
 
-    # The file that fetch brought.
+    # The file that fetch brought, or that of `python3 -m wavetune tune` for this environment.
 
     def _read_file(self) -> None:
         if self._is_file_read or self.settings.cache is None:
             return
-        path = os.path.join(self.settings.cache, "choices.json")
+        path = os.path.join(self.settings.cache, NAME)
         try:
+            place = None
+            if not os.path.exists(path):
+                place = place_of(self.settings.cache, self.settings.environment())
+                path = os.path.join(place, NAME)
             with open(path, "rb") as file:
                 text = file.read(DOCUMENT_MAX + 1)
             if len(text) > DOCUMENT_MAX:
                 raise ValueError(f"it has more than {DOCUMENT_MAX} bytes")
-            self._file = self._parse(json.loads(text), "file")
+            self._file = self._parse(json.loads(text), "file", place and os.path.join(place, CODE))
             self._tell(self._file)
         except FileNotFoundError:
             pass
@@ -193,7 +231,7 @@ class Choices:
             log(f"{path} is not used: {type(error).__name__}: {error}")
         self._is_file_read = True  # after it was: two threads may both read it, and none goes on without
 
-    def _parse(self, found: Any, origin: str) -> Document | None:
+    def _parse(self, found: Any, origin: str, place: str | None = None) -> Document | None:
         """The document, where it is of the release and regime that are wanted. Raises where it is garbled."""
         if not _object(found).get("functions") and "version" not in found:
             return None  # the channel has no release for this environment
@@ -204,13 +242,13 @@ class Choices:
         if not self._is_of_release(found.get("release")):
             log(f"choices of release {str(found.get('release'))[:80]} are not used: WAVETUNE_RELEASE is another")
             return None
-        return Document(found["functions"], found.get("code", {}), origin, found.get("release"))
+        return Document(found["functions"], found.get("code", {}), origin, found.get("release"), place)
 
     # The server.
 
     def _query(self) -> str:
         settings = self.settings
-        members = {name: value for name, value in settings.environment().items() if name in _MEMBERS}
+        members = stated(settings.environment())
         for name in ("tag", "channel", "regime"):
             value = getattr(settings, name)
             if value is not None and (name, value) != ("regime", "cold"):
@@ -223,6 +261,7 @@ class Choices:
             return
         settings, wire = self.settings, self.wire
         if settings.is_pinned and settings.release is None:
+            self._why = "WAVETUNE_RELEASE is no digest"
             self._may_get = self._may_post = False
             return
         if wire is None or wire.is_open() and not wire.may_try():
@@ -240,6 +279,7 @@ class Choices:
         if answer.status != 200:
             # 403, a query that this server does not take, an environment that it cannot tell from others: not again.
             log(f"GET /v1/choices: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+            self._why = f"the server refused the request for choices, status {answer.status}"
             self._may_get = answer.status == 429
             self._may_post = self._may_post and answer.status not in (403, 404)
             return
@@ -258,9 +298,12 @@ class Choices:
         if self.settings.trusted_keys and _object(document).get("version") is not None:
             why = self._refusal(entry, document.get("release"), lines[1])
             if why is not None:
-                log(f"the server's choices are not used: {why}")
+                self._why = f"the server's choices are not used: {why}"
+                log(self._why)
                 self._documents = []
                 return
+        why = entry.get("why")  # there is no release for this channel and environment
+        self._why = " ".join(why.split())[:640] if isinstance(why, str) else "the server has no release that this program may use"
         documents = [self._parse(document, "release")]
         # Nobody signs what containers agree on, and it may change between the requests of two ranks.
         if not self.settings.is_pinned and not self.settings.trusted_keys:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 from . import counters
 from .log import log
@@ -66,6 +66,15 @@ def unpack(body: bytes) -> dict[str, bytes]:
         files[one[0]], rest = rest[:one[1]], rest[one[1]:]
     if rest:
         raise Bad("the group's list and its bytes do not agree")
+    return files
+
+
+def _read(place: str, names: Iterable[str]) -> dict[str, bytes]:
+    """The files of a folder on this machine."""
+    files = {}
+    for name in names:
+        with open(os.path.join(place, check_name(name)), "rb") as file:
+            files[name] = file.read()
     return files
 
 
@@ -210,11 +219,13 @@ class Folder:
         if stated is None and not self.program.gives_code():
             return None
         digests = stated.digests if stated is not None else None
-        body = self._ask("group", name, release=stated.release if stated is not None else None)
-        if body is None:
-            return None
-
-        files = unpack(body)
+        if stated is not None and stated.place is not None:
+            files = _read(os.path.join(stated.place, self.key), stated.digests)
+        else:
+            body = self._ask("group", name, release=stated.release if stated is not None else None)
+            if body is None:
+                return None
+            files = unpack(body)
         if name not in files or len(files) < 2:
             raise Bad("the group has no metadata, or nothing else")
         stem = name[:-len("json")]

@@ -20,7 +20,7 @@ from .effects import Effects, is_descriptor
 from .texts import Uncapturable, function_document
 from .values import dtype_name, encode, is_triton
 
-CONFIGS_S, CONFIG_S, WAITING = 0.005, 0.0002, 10
+CONFIGS_S, CONFIG_S, WAITING = 0.1, 0.002, 10
 ALIGNMENT_MAX = 256
 RANGE_BYTES = 2**31 - 1  # what AMD's back end reaches with 32-bit offsets (HIPBackend.is_within_2gb)
 SENTENCES_MAX = 20
@@ -258,7 +258,7 @@ def configs_of(launch: Launch, tuner: Any, jit: Any, positional: Mapping[str, An
     effects = Effects(tuner, jit, {**positional, **keywords}, configs, launch.refuse)
     found: list[dict[str, Any]] = []
     done: dict[str, Any] = {}  # what hooks do, by config
-    most_s = max(CONFIGS_S, CONFIG_S * len(configs)) + CONFIG_S * len(configs) * effects.has_hooks
+    most_s = max(CONFIGS_S, CONFIG_S * len(configs))
     end, waiting_end = time.thread_time() + most_s, time.perf_counter() + WAITING * most_s
     for config in configs:
         if found and (time.thread_time() > end or time.perf_counter() > waiting_end):

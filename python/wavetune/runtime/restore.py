@@ -23,7 +23,9 @@ The same for triton_dejavu's Autotuner, whose storage must not see keys that it 
 from __future__ import annotations
 
 import functools
+import json
 import math
+import shlex
 import sys
 import threading
 import time
@@ -32,7 +34,7 @@ import weakref
 from typing import Any, Callable, Sequence
 
 from . import counters, keys
-from .choices import Choices
+from .choices import Choices, stated
 from .closure import closure, jit_function
 from .effects import are_alike
 from .log import log
@@ -43,6 +45,8 @@ MODULES = ("triton.runtime.autotuner", "triton_dejavu.autotuner")
 NEAR = 1.02  # of the best time
 NEAR_MAX = 16
 NAME_MAX = 200
+WHY_MAX = 300  # bytes may be three times as many
+SAID_MAX = 200  # misses in the log, of whose lines there are at most 1,000
 SETTLED = 1000
 # What Triton's autotuner skips a config for; each is raised before the kernel is launched.
 SKIPPED = {"OutOfResources", "CompileTimeAssertionFailure", "PTXASError"}
@@ -232,6 +236,7 @@ class Restorer:
 
     def __init__(self, settings: Settings, choices: Choices, sender: Sender | None, start: Any):
         self.settings, self.choices, self.sender, self.start = settings, choices, sender, start
+        self._missed: set[tuple[str, Any]] = set()
 
     def restore(self, cache: Restoring, key: Any) -> bool:
         """Whether there is a config for the key now."""
@@ -266,6 +271,9 @@ class Restorer:
             counters.saved_ms += choice.tuning_ms  # type: ignore[union-attr]
         else:
             counters.misses += not refused
+            if not refused and (own, texts) not in self._missed:
+                self._missed.add((own, texts))
+                self._explain(cache, own, texts, choice)
             config = self._on_miss(cache, own, texts, refused, prunes, configs)
             is_late = isinstance(cache, RestoringStore)  # prune_configs was called already
             if not prunes and captured is not None and (config is not None or is_late):
@@ -289,6 +297,22 @@ class Restorer:
             counters.unfit += 1
             log(f"a choice for {_name(cache)} is not one config of the program: {str(choice.config)[:200]}")
         return config
+
+    def _explain(self, cache: Restoring, own: str, texts: Any, choice: Any) -> None:
+        """Says once for each function and key why there is no config for it."""
+        why = self.choices.why(own, texts) if choice is None else "its choice is not one config of the program"
+        settings = self.settings
+        options = "".join(f" --{name} {shlex.quote(value)}" for name in ("channel", "tag", "regime")
+                          if (value := getattr(settings, name)) is not None)
+        environment = json.dumps(stated(settings.environment()), separators=(",", ":"))
+        if self.sender is not None:
+            self.sender.missed({"function": own, "name": _name(cache), "key": list(texts), "why": why[:WHY_MAX]})
+        if len(self._missed) > SAID_MAX:
+            if len(self._missed) == SAID_MAX + 1:
+                log("further misses are not printed")
+            return
+        log(f"miss: {_name(cache)} [{', '.join(texts)}]: {why}; wavetune why {own}{options} "
+            f"--environment {shlex.quote(environment)}")
 
     def _on_miss(self, cache: Restoring, own: str, texts: Any, refused: Sequence[Any], prunes: bool,
                  configs: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What is sent in the background: evidence, compiled code, counters, and the attempt to reach a server that was away.
+"""What is sent in the background: evidence, misses, compiled code, counters, and the attempt to reach a server that was away.
 
 One thread, started when there is something to send. What does not fit into the queue is dropped and counted. When the program
 ends, the thread gets 0.5 s for what is left, and none where the server did not answer before.
@@ -24,6 +24,7 @@ from .log import log
 from .wire import BODY_MAX, Wire
 
 EVIDENCE_MAX = 1000  # pieces, waiting and in a request
+MISSES_MAX = 1000
 FILES_MAX, FILES_BYTES_MAX = 256, 64 * 1024 * 1024
 GATHER_S = 1.0
 COUNTERS_S = 300.0
@@ -42,10 +43,11 @@ class Sender:
     def _reset(self) -> None:
         self._condition = threading.Condition()
         self._evidence: deque[dict[str, Any]] = deque()
+        self._misses: list[dict[str, Any]] = []
         self._files: deque[tuple[str, bytes]] = deque()
         self._file_bytes = 0
         self._is_probing = self._is_ended = self._is_busy = False
-        self._may_send_evidence = self._may_send_files = True
+        self._may_send_evidence = self._may_send_misses = self._may_send_files = True
         self._thread: threading.Thread | None = None
         self._gather_until = 0.0
         self._counters_at = math.inf  # when counters are to be sent, at the latest
@@ -65,6 +67,12 @@ class Sender:
                 self._gather_until = time.monotonic() + GATHER_S  # a start measures many
             self._evidence.append(item)
             self._start()
+
+    def missed(self, item: dict[str, Any]) -> None:
+        """Is sent with the next report."""
+        with self._condition:
+            if self._may_send_misses and len(self._misses) < MISSES_MAX:
+                self._misses.append(item)
 
     def counted(self) -> None:
         """Something is in the counters, or will be at once."""
@@ -159,6 +167,7 @@ class Sender:
         elif self._files:
             self._send_file()
         else:
+            self._send_misses()
             self._send_report()
 
     def _send_file(self) -> None:
@@ -175,6 +184,23 @@ class Sender:
                 counters.dropped += len(self._files)
                 self._may_send_files, self._file_bytes = False, 0
                 self._files.clear()
+
+    def _send_misses(self) -> None:
+        with self._condition:
+            if not self._misses or self.wire.is_open():
+                return
+            missed, self._misses = self._misses, []
+        report = {name: value for name, value in self.head().items() if name != "node"}
+        body = json.dumps({**report, "missed": missed}, separators=(",", ":")).encode()
+        answer = self.wire.request("POST", "/v1/demand", body, {"Content-Type": "application/json"}, background=True)
+        if answer is None or answer.status < 300:
+            return  # without an answer they may have been counted
+        with self._condition:
+            if answer.status == 429:
+                self._misses = missed + self._misses[:MISSES_MAX - len(missed)]
+                return
+            self._may_send_misses, self._misses = False, []  # a server that is older, or a token without the role
+        log(f"POST /v1/demand: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
 
     def _send_report(self) -> None:
         with self._condition:

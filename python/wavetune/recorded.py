@@ -1,0 +1,127 @@
+"""A program that `python3 -m wavetune tune` runs: it takes the first config of each function, and
+records what it launches."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Mapping, NoReturn, Sequence
+
+POLL_S = 0.02
+OWN_S, KILL_S = 3.0, 10.0  # after Ctrl-C: until SIGTERM, until SIGKILL
+
+
+class Interrupted(Exception):
+    """The user wants to leave."""
+
+
+class RecordedProgram:
+    """Use as a context, which kills the program where it still runs. Takes the signals of this
+    process."""
+    def __init__(self, words: Sequence[str], captures: Path, environment: Mapping[str, str],
+                 is_json: bool):
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        signal.signal(signal.SIGTERM, self._on_term)
+        self.n_interrupts, self.was_stopped = 0, False
+        self.status: int | None = None
+        self.started, self.captures = time.monotonic(), captures
+        own = {
+            **environment, "WAVETUNE_CAPTURE": "source", "WAVETUNE_CAPTURE_TO": str(captures),
+            "WAVETUNE_ON_MISS": "first"
+        }
+        self._process = subprocess.Popen([sys.executable, "-m", "wavetune", "run", *words],
+                                         env=own,
+                                         stdout=sys.stderr.fileno() if is_json else None)
+
+    def __enter__(self) -> RecordedProgram:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _on_interrupt(self, number: int, frame: Any) -> None:
+        self.n_interrupts += 1
+
+    def _on_term(self, number: int, frame: Any) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    def wait(self, limit_s: float | None) -> None:
+        """Until it has ended, by itself, after the limit, or at an interrupt; a second one is
+        Interrupted."""
+        stopped_s = term_s = None
+        while True:
+            try:
+                self.status = self._process.wait(POLL_S)
+                break
+            except subprocess.TimeoutExpired:
+                pass
+            now = time.monotonic()
+            is_late = limit_s is not None and now - self.started > limit_s
+            if stopped_s is None and (is_late or self.n_interrupts):
+                self.was_stopped, stopped_s = True, now
+                # A terminal has sent its Ctrl-C to the program too, which gets a moment for it.
+                term_s = now + (OWN_S if sys.stdin.isatty() and not is_late else 0.0)
+            if term_s is not None and now >= term_s:
+                self._process.terminate()
+                term_s = None
+            if stopped_s is not None and now > stopped_s + KILL_S:
+                self._process.kill()
+            if self.n_interrupts > 1:
+                raise Interrupted
+        self.was_stopped = self.was_stopped or self.n_interrupts > 0
+        self.n_interrupts = 0  # what comes now is about tuning
+
+    def has_failed(self) -> bool:
+        """Whether it ended badly, and not because it was stopped."""
+        return self.status != 0 and not self.was_stopped
+
+    def ending(self) -> str:
+        if self.status is not None and self.status < 0:
+            return f"it was ended by signal {-self.status} ({signal.Signals(-self.status).name})"
+        return f"it ended with the status {self.status}"
+
+    def documents(self, kind: str) -> list[dict[str, Any]]:
+        """What it recorded: "functions" or "launches"."""
+        return [
+            json.loads(path.read_text())
+            for path in sorted((self.captures / kind).glob("[!.]*.json"))
+        ]
+
+
+class Progress:
+    """One line on a terminal, once the program has ended: before, the terminal is the program's.
+    Elsewhere a line for each text."""
+    def __init__(self, is_quiet: bool = True):
+        self._is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._is_quiet, self._text, self._started = is_quiet, "", time.monotonic()
+
+    def show(self, text: str) -> None:
+        if self._is_terminal:
+            self._text = text
+            line = f"wavetune tune: {text}, {time.monotonic() - self._started:.0f} s"
+            print(f"\r{line[:120]}\x1b[K", end="", file=sys.stderr, flush=True)
+        elif text != self._text and not self._is_quiet:
+            self._text = text
+            print(f"wavetune tune: {text}", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._is_terminal and self._text:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def table(rows: Sequence[Sequence[str]], wide: int) -> list[str]:
+    """Lines of columns; a cell of the column `wide` that is long goes over the next ones."""
+    widths = [
+        min(48, max(len(row[i]) for row in rows if i != wide or not row[i].startswith("none: ")))
+        for i in range(len(rows[0]))
+    ]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows
+    ]

@@ -1,0 +1,173 @@
+/* POST /v1/captures/tune: jobs of captured keys, which a submitter chooses. A key has one job,
+ * whoever made it, unless the request names another run. Memory and threads: policy.h. */
+#include <math.h>
+
+#include "server/db/db_record.h"
+#include "server/http/request.h"
+#include "server/job/job_wish.h"
+#include "server/policy/policy.h"
+#include "server/policy/policy.sql.h"
+#include "server/records.h"
+
+#define FUNCTIONS_MAX 1000
+#define KEYS_MAX 1000
+#define PATTERN_MAX 1024
+
+struct tune_request {
+  struct texts functions; /* ids */
+  char *name, *run;
+  json_t *keys;
+  int64_t priority;
+  struct job_budget budget;
+};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct tune_request, member, __VA_ARGS__)
+static const struct field request_fields[] = {
+    FIELD(TEXTS, functions, FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1, .most = FUNCTIONS_MAX,
+          .about = "ids of captured functions"),
+    FIELD(TEXT, name, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = PATTERN_MAX,
+          .about = "or a pattern of their names, with * and ?"),
+    FIELD(JSON, keys, FIELD_NOT_NULL | FIELD_ARRAY, .least = 1, .most = KEYS_MAX,
+          .schema = SCHEMA("Key"),
+          .about = "only keys that have all members of one of these; default: all"),
+    FIELD(TEXT, run, FIELD_NOT_NULL | FIELD_LINE, .most = JOB_TEXT_MAX,
+          .about = "also where the key has a job of another run; default: only where it has none"),
+    FIELD(INTEGER, priority, FIELD_NOT_NULL, .least = -1000, .most = 1000, .about = "default: 0"),
+    FIELD(RECORD, budget, .of = &job_budget_record),
+};
+#undef FIELD
+const struct record capture_tune_record =
+    RECORD("CaptureTune", struct tune_request, request_fields);
+
+/* A captured key, and its job. */
+struct tunable {
+  int64_t id; /* of the launch */
+  int64_t function, job;
+  char *name, *state, *why;
+  struct digest kernel;
+  json_t *key, *environment, *space;
+  bool created;
+};
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct tunable, member, __VA_ARGS__)
+static const struct field tunable_fields[] = {
+    FIELD(INTEGER, id, FIELD_NO_JSON),
+    FIELD(ID, function, FIELD_ANSWER),
+    FIELD(TEXT, name, FIELD_ANSWER, .about = "MODULE:QUALNAME"),
+    FIELD(DIGEST, kernel, FIELD_ANSWER | FIELD_OMITTED),
+    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
+    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
+    FIELD(TEXT, state, FIELD_ANSWER, .about = "as in a CaptureLaunch, after the request"),
+    FIELD(ID, job, FIELD_ANSWER | FIELD_OMITTED),
+    FIELD(BOOL, created, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "whether the request made it"),
+    FIELD(TEXT, why, FIELD_ANSWER | FIELD_OMITTED, .about = "why there is no job, or no winner"),
+    FIELD(JSON, space, FIELD_NO_JSON),
+};
+#undef FIELD
+const struct record tunable_record = RECORD("CaptureKeyJob", struct tunable, tunable_fields);
+
+static bool wanted_check(const struct tune_request *wanted, struct error *error) {
+  size_t index;
+  json_t *key;
+  char at[JSON_POINTER_SIZE];
+  if (!wanted->functions.n == !wanted->name)
+    return error_set(error, "state either \"functions\", by their ids, or a pattern as \"name\"");
+  json_array_foreach (wanted->keys, index, key)
+    if (!json_is_object(key))
+      return error_at(error, json_pointer_index(at, sizeof at, "/keys", index),
+                      "a key is an object, such as {\"M\": 4096}");
+  return true;
+}
+
+static bool tunable_read(struct db *db, const struct tune_request *wanted,
+                         struct db_rows **ret_rows, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_record(&parameters, &capture_tune_record, wanted);
+  bind_integer(&parameters, "limit", POLICY_JOBS_MAX);
+  if (!db_run(db, &sql_policy_tunable, &parameters, ret_rows, error))
+    return false;
+  return db_count(*ret_rows) ||
+         error_of(error, ERROR_MISSING,
+                  "no captured function%s has such a key; GET /v1/captures lists all functions",
+                  wanted->name ? " of such a name" : " of these ids");
+}
+
+/* Makes the job of a built key, and notes it. */
+static bool tunable_submit(struct worker *worker, const struct tune_request *wanted,
+                           const struct author *author, struct tunable *one, struct error *error) {
+  struct job_known job;
+  struct error refused = {0};
+  const struct job_wish wish = {.kernel = one->kernel,
+                                .key = one->key,
+                                .space = one->space,
+                                .environment = one->environment,
+                                .tag = "default",
+                                .run = wanted->run ? wanted->run : "",
+                                .regime = REGIME_COLD,
+                                .priority = wanted->priority,
+                                .budget_s = wanted->budget.device_seconds,
+                                .may_wait = true};
+  if (!job_wish_submit(worker, &wish, author, &job, &refused, error))
+    return false;
+
+  free(one->why);
+  one->why = job.id ? NULL : xstrdup(refused.message);
+  if (!job.id)
+    return true;
+  one->job = job.id;
+  one->created = job.created;
+  if (job.created) {
+    free(one->state);
+    one->state = xstrdup(job_state_names[job.state]);
+  }
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "id", one->id);
+  bind_integer(&parameters, "job", job.id);
+  bind_text(&parameters, "refused", NULL);
+  return db_run(worker->db, &sql_policy_decided, &parameters, NULL, error);
+}
+
+static bool keys_tune(struct worker *worker, const struct tune_request *wanted,
+                      const struct author *author, json_t **ret, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!tunable_read(worker->db, wanted, &rows, error))
+    return false;
+
+  size_t n;
+  struct tunable *all = db_read_all(rows, &tunable_record, &n);
+  cleanup_json json_t *items = json_array();
+  bool ok = true;
+  for (size_t i = 0; ok && i < n; i++) {
+    struct tunable *one = &all[i];
+    if (one->space && (wanted->run || one->job == FIELD_NONE))
+      ok = tunable_submit(worker, wanted, author, one, error);
+    json_push(items, record_write(&tunable_record, one));
+  }
+  if (ok)
+    *ret = json_pack("{s:O, s:I}", "items", items, "left",
+                     (json_int_t)(db_get_integer(rows, 0, "n") - (int64_t)n));
+  db_records_free(&tunable_record, all, n);
+  return ok;
+}
+
+void route_capture_tune(struct worker *worker, struct request *request) {
+  struct tune_request wanted;
+  struct error error;
+  json_t *answer = NULL;
+  bool is_locked = false;
+  if (!request_query_only(request, NULL))
+    return;
+
+  record_init(&capture_tune_record, &wanted);
+  wanted.priority = 0;
+  bool ok = record_read(&capture_tune_record, request->json, "", &wanted, &error) &&
+            wanted_check(&wanted, &error);
+  /* So that a policy does not make a job of the same key meanwhile. */
+  ok = ok && policy_lock(worker->db, true, &is_locked, &error);
+  ok = ok && keys_tune(worker, &wanted, request_author(request), &answer, &error);
+  if (is_locked)
+    policy_unlock(worker->db);
+  if (ok)
+    request_answer_json(request, 200, answer);
+  else
+    answer_failure(request, &error);
+  record_release(&capture_tune_record, &wanted);
+}

@@ -131,8 +131,8 @@ class Run:
                    ROOT / f"bench/{self.arguments.program}_model.py", model, "--go", folder / "go"]
         if self.arguments.program == "unmodified":
             command += ["--steps", str(self.arguments.steps)]
-            command += ["--shapes", str(self.arguments.shapes)] if self.arguments.shapes else []
             command += ["--forward"] if model in FORWARD else []
+        command += ["--shapes", str(self.arguments.shapes)] if self.arguments.shapes else []
         process = subprocess.Popen([str(word) for word in command], env=own, stdout=open(folder / "out", "w"),
                                    stderr=open(folder / "err", "w"))
         return model, folder, process
@@ -458,7 +458,7 @@ def main():
     parser.add_argument("--wheels", type=pathlib.Path)
     parser.add_argument("--program", choices=("unmodified", "packages"), default="unmodified")
     parser.add_argument("--models")
-    parser.add_argument("--shapes", type=int, help="only the first N shapes")
+    parser.add_argument("--shapes", type=int, help="only the first N shapes, or cases of packages")
     parser.add_argument("--steps", type=int, default=20, help="later steps of each process")
     parser.add_argument("--seconds", type=float, default=560, help="for everything")
     parser.add_argument("--reserve", type=float, default=75, help="of these, kept for the release and the restored processes")

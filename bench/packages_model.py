@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Programs as people have them, of packages that know nothing of wavetune; PROGRAMS names them.
 
-    bench/packages_model.py NAME [--go FILE] [--list]      prints one line of JSON
+    bench/packages_model.py NAME [--go FILE] [--shapes N] [--list]      prints one line of JSON
 
-With --go the program waits for FILE once everything is imported. The line has the seconds of each
+With --go the program waits for FILE once everything is imported; --shapes: only the first N cases. The line has the seconds of each
 case's first step, how it ended, a mean of what it computed, and what Triton benchmarked and
 compiled, also for packages with a tuner and a store of their own. A case that fails says why, and
 the next one runs.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -326,6 +327,8 @@ def main():
         go = pathlib.Path(sys.argv[sys.argv.index("--go") + 1])
         while not go.exists():
             time.sleep(0.01)
+    if "--shapes" in sys.argv:
+        cases = itertools.islice(cases, int(sys.argv[sys.argv.index("--shapes") + 1]) - 1)
     case = first
     while case is not None:
         what, run = case

@@ -346,6 +346,8 @@ ATOMICS = "it uses atomic operations, whose result depends on all programs"
 def test_a_sum_of_all_programs_fits_its_type_with_the_scale_that_is_found(tmp_path, largest, dtype, splits, scale):
     """gemlite's products of 8-bit integers, in parts of K, overflowed 16 bits in one run and not in the next."""
     variant, notes, wrong = added(split(largest, dtype, splits), tmp_path)
+    if variant["not_interpreted"].endswith("atomic_add does not support bf16"):
+        pytest.skip("this Triton adds no bfloat16 atomically")
     assert (variant["not_interpreted"], variant["case"].get("scale", 1), notes, wrong) == (ATOMICS, scale, [], {})
     assert "expected" not in variant and not list(tmp_path.iterdir())
 

@@ -7,6 +7,7 @@ import harness
 import pytest
 from harness import make_token, wait_until, wavetune
 from test_captures import listed
+from test_demand import while_locked
 from test_policy import (capture_and_build, function_item, jobs, options, passes, proposals, proposed, rule, run,  # noqa: F401
                          server, suggested, tune)
 
@@ -75,6 +76,15 @@ def test_a_policy_ends_with_its_token_and_another_token_of_the_name_has_it(serve
     again = make_token(server.database, "team", "submitter")
     wait_until(lambda: jobs(server) == [64, 128], 30, "the job of the policy that acts again")
     assert policies(server, again)[0]["acts"] is True
+
+
+def test_a_policy_is_not_removed_while_it_is_followed(server, team, postgres):  # noqa: F811
+    """A pass would propose, and promote, what it no longer says."""
+    mine = rule(server, "off")
+    lock = "do $$begin perform pg_advisory_xact_lock(hashtextextended('wavetune policy', 0)); end$$"
+    status = while_locked(server.database, postgres, lock, "savepoint followed",
+                          lambda: server.request("DELETE", f"/v1/policies/{mine['id']}", token=server.operator).status)
+    assert status == 204 and policies(server, server.operator) == []
 
 
 def test_a_channel_has_one_policy_and_only_a_publisher_lets_it_promote(server, team):  # noqa: F811

@@ -78,6 +78,21 @@ def test_a_policy_ends_with_its_token_and_another_token_of_the_name_has_it(serve
     assert policies(server, again)[0]["acts"] is True
 
 
+def test_an_identity_with_other_roles_for_another_claim_has_one_policy(server, team, postgres):  # noqa: F811
+    """As identities of CI have (test_oidc.py). The one that set the policy acts, while it is live."""
+    rule(server, by=team)
+    postgres.sql("""update policies set set_by = 'ci:main';
+                    update tokens set name = 'ci:main', issuer = 'https://ci', expires_at = now() + interval '1 day' where name = 'team';
+                    insert into tokens (name, role, digest, expires_at, issuer, made_by)
+                    values ('ci:main', 'reader', sha256('other'), now() + interval '1 day', 'https://ci', 'test')""",
+                 conninfo=server.database)
+    assert [(one["set_by"], one["acts"]) for one in policies(server, server.operator)] == [("ci:main", True)]
+    roles = "select string_agg(roles, ' ') from policy_states"
+    assert postgres.sql(roles, conninfo=server.database) == "submitter"
+    postgres.sql("update tokens set expires_at = now() where role = 'submitter' and issuer is not null", conninfo=server.database)
+    assert postgres.sql(roles, conninfo=server.database) == "reader"
+
+
 def test_a_policy_is_not_removed_while_it_is_followed(server, team, postgres):  # noqa: F811
     """A pass would propose, and promote, what it no longer says."""
     mine = rule(server, "off")

@@ -161,12 +161,20 @@ def test_one_process_tunes_what_lines_of_its_input_name(tmp_path):
     good = {"folder": str(kernel), "build": str(build), "keys": [KEY]}
     lines = [json.dumps(good), "{", json.dumps({**good, "folder": str(tmp_path)}), json.dumps({**good, "keys": []}), json.dumps(good)]
     words = [harness.BUILD / "wavetune-agent", "tune", "--stdin", "--device", "hip0", "--json", "--state", tmp_path / "state", *QUICK]
-    done = subprocess.run([str(word) for word in words], input="".join(f"{line}\n" for line in lines), capture_output=True, text=True,
+    done = subprocess.run([str(word) for word in words], input="\n".join(lines), capture_output=True, text=True,
                           timeout=600, env={**harness.os.environ, **gpu(tmp_path)})
     said = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = ["winner" if "winner" in one else next(iter(one)) for one in said]
     assert kinds == ["winner", "campaign", "error", "error", "error", "winner", "campaign"], done.stdout + done.stderr
     assert "kernel.json" in said[3]["error"] and "keys" in said[4]["error"] and done.returncode == 0
+
+
+@pytest.mark.parametrize("words", [["kernels/softmax"], ["--key", "n=1"], ["--keys", "file"], ["--build", "folder"], ["--samples", "file"]])
+def test_what_lines_of_its_input_name_is_named_nowhere_else(tmp_path, words):
+    words = [harness.BUILD / "wavetune-agent", "tune", "--stdin", "--device", "hip0", "--state", tmp_path / "state", *words]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL,
+                          env={**harness.os.environ, **gpu(tmp_path)})
+    assert done.returncode == 2 and "leave out" in done.stderr, done.stderr
 
 
 def test_a_buffer_holds_the_bytes_of_the_capture(tmp_path):

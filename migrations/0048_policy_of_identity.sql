@@ -1,9 +1,10 @@
 -- An identity of a provider may have several live rows of one name (0034), and a policy has one token: the row that set it,
--- or the newest.
+-- or the newest. One that may make no jobs makes none by a policy either.
 
 CREATE OR REPLACE VIEW policy_states AS
 SELECT p.*, t.id AS token, array_to_string(array_prepend(t.role, t.also), ',') AS roles,
-       p.mode <> 'off' AND (t.id IS NOT NULL OR p.set_by_id IS NULL) AS acts
+       p.mode <> 'off' AND (p.set_by_id IS NULL AND t.id IS NULL
+                            OR array_prepend(t.role, t.also) && '{submitter,operator,admin}') AS acts
 FROM policies p
 LEFT JOIN LATERAL (SELECT o.*
                    FROM tokens o

@@ -73,6 +73,9 @@ def test_a_policy_ends_with_its_token_and_another_token_of_the_name_has_it(serve
     rule(server, tokens=["team-program"])
     passes(server)
     assert jobs(server) == [64], "the pass followed the operator's policy only"
+    make_token(server.database, "team", "reader")
+    assert [one["acts"] for one in policies(server, server.operator) if one["set_by"] == "team"] == [False], "a reader makes no jobs"
+    assert server.request("DELETE", "/v1/tokens/team").status == 204
     again = make_token(server.database, "team", "submitter")
     wait_until(lambda: jobs(server) == [64, 128], 30, "the job of the policy that acts again")
     assert policies(server, again)[0]["acts"] is True

@@ -46,7 +46,7 @@ struct function_record {
   };
   RECORD_ARRAY(char *, n_key_names, key_names);
   RECORD_ARRAY(char *, n_tuning_key, tuning_key); /* as many as key_names */
-  RECORD_ARRAY(char *, n_dtypes, dtypes); /* NULL: not stated */
+  RECORD_ARRAY(char *, n_dtypes, dtypes);         /* NULL: not stated */
   RECORD_ARRAY(char *, n_configs, configs);
   json_t *autotune, *dejavu; /* objects or NULL */
 };

@@ -106,6 +106,10 @@ def test_the_release_is_pinned_to_nothing(tmp_path, server):
     assert why(tmp_path, server=server, WAVETUNE_RELEASE="stable") == "WAVETUNE_RELEASE is no digest"
 
 
+def test_a_program_that_is_only_recorded_has_no_choices(tmp_path):
+    assert why(tmp_path, WAVETUNE_CAPTURE_TO=str(tmp_path / "captures"), WAVETUNE_CAPTURE="source").startswith("there is no server")
+
+
 def test_the_file_that_fetch_brings_is_not_there(tmp_path):
     assert why(tmp_path, WAVETUNE_CACHE=str(tmp_path)) == f"{tmp_path} has no choices of this environment"
     (tmp_path / "choices.json").write_bytes(canonical(document(choices(1000))))

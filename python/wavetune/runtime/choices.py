@@ -166,7 +166,11 @@ class Choices:
             return f"{f'the release {released.release}' if released.release else self.settings.cache} has {has}"
         if self._why is not None:
             return self._why
-        return "the server did not answer" if self.wire is not None else f"{self.settings.cache} has no choices of this environment"
+        if self.wire is not None:
+            return "the server did not answer"
+        if self.settings.cache is None:
+            return "there is no server that it may ask, and no folder of choices (WAVETUNE_URL, WAVETUNE_CACHE)"
+        return f"{self.settings.cache} has no choices of this environment"
 
     def nearest(self, closure: str, key: Key) -> Iterator[Choice]:
         """Choices of the same function for other keys, the nearest first."""

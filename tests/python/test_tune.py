@@ -4,6 +4,7 @@ where it was."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,6 +106,23 @@ def test_a_second_call_tunes_what_is_new_and_nothing_else(machine):
     more = machine.tune("1000", "4096")
     assert [(one["key"], one["state"]) for one in more["keys"]] == [({"n": 4096}, "tuned")]
     assert machine.run("1000", "4096")["benchmarked"] == 0
+
+
+def test_a_call_that_was_killed_before_it_wrote_the_choices_is_made_good(machine):
+    machine.tune("1000")
+    (choices, ) = machine.cache.glob("environments/*/choices.json")
+    choices.unlink()
+    assert machine.tune("1000")["keys"] == []
+    assert machine.run("1000")["benchmarked"] == 0
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(machine):
+    machine.tune("1000")
+    (place, ) = machine.cache.glob("environments/*")
+    shutil.rmtree(place)
+    place.write_text("in the way")
+    out, err = machine.end(machine.begin("tune", "--cache", machine.cache, ACTS, "1000"), 1)
+    assert f"wavetune tune: {place}" in err and "Traceback" not in err, err
 
 
 def test_the_table_is_on_stderr_and_stdout_is_the_programs(machine):

@@ -168,8 +168,8 @@ def test_a_key_without_a_winner_is_said_once(machine):
     assert states(machine.tune("host", options=["--again"], status=1)) == [(512, "refused")]
 
 
-def begin_waiting(machine, *options):
-    process = machine.begin("tune", "--cache", machine.cache, *options, ACTS, "1000", "wait")
+def begin_waiting(machine, *options, acts=("1000", "wait")):
+    process = machine.begin("tune", "--cache", machine.cache, *options, ACTS, *acts)
     assert process.stdout.readline() == "waiting\n"
     return process
 
@@ -180,6 +180,13 @@ def test_an_interrupt_ends_the_program_and_tunes_what_it_launched(machine):
     _, err = machine.end(process)
     assert "1 key tuned" in err and "failed" not in err
     assert machine.run("1000")["benchmarked"] == 0
+
+
+def test_an_interrupt_ends_processes_that_the_program_started(machine):
+    process = begin_waiting(machine, acts=("1000", "child", "wait"))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=100)  # which waits for all that have its stdout
+    assert process.returncode == 0 and "1 key tuned" in err, out + err
 
 
 def test_a_program_is_ended_after_some_seconds(machine):

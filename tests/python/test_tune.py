@@ -253,6 +253,24 @@ def test_code_that_was_changed_is_not_used(machine):
                                                                                              1)
 
 
+def test_no_other_user_may_write_a_folder(machine):
+    mask = os.umask(0)
+    try:
+        machine.tune("1000")
+    finally:
+        os.umask(mask)
+    started = machine.run("1000")
+    assert (started["benchmarked"], started["compiled"]) == (0, 0)
+
+
+def test_code_that_every_user_may_change_is_not_used(machine):
+    machine.tune("1000")
+    machine.cache.chmod(0o777)
+    started = machine.run("1000", WAVETUNE_LOG=str(machine.folder / "log"))
+    assert (started["benchmarked"], started["compiled"]) == (0, 1)
+    assert f"chmod o-w {machine.cache}" in (machine.folder / "log").read_text()
+
+
 def test_what_is_wrong_is_said_in_a_sentence(machine):
     def refused(*words, status=2, **variables):
         out, err = machine.end(machine.begin("tune", *words, **variables), status)

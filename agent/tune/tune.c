@@ -623,12 +623,25 @@ static bool line_tune(struct tuning *tuning, const char *line) {
   return goes_on;
 }
 
+/* Refuses what --stdin would not heed. */
+static bool lines_only(const struct options *options, struct error *error) {
+  static const char *const names[] = {"key", "keys", "build", "samples"};
+  char *const *places;
+  if (options_arguments(options, &places) > 0)
+    return error_set(error, "--stdin tunes what its lines name: leave out \"%s\"", places[0]);
+  for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
+    if (option_text(options, names[i]))
+      return error_set(error, "--stdin tunes what its lines name: leave out --%s", names[i]);
+  return true;
+}
+
 /* --stdin: kernels come as lines, until the input ends; the device stays open between them. */
 static int lines_run(struct tuning *tuning) {
   cleanup_free char *text = NULL;
   size_t n = 0, capacity = 0;
   struct error error;
-  if (!terms_read(tuning->options, &tuning->campaign.terms, &error) ||
+  if (!lines_only(tuning->options, &error) ||
+      !terms_read(tuning->options, &tuning->campaign.terms, &error) ||
       !devices_find(&tuning->devices, option_text(tuning->options, "device"),
                     &tuning->campaign.device, &error))
     return command_failed("tune", EXIT_USAGE, &error);
@@ -642,8 +655,10 @@ static int lines_run(struct tuning *tuning) {
     while (capacity < n + LINES_READ + 1)
       GROW(text, capacity, capacity);
     ssize_t size = read(STDIN_FILENO, text + n, LINES_READ);
-    if (size <= 0)
-      return tuning->n_failed ? EXIT_FAILED : EXIT_OK;
+    if (size <= 0) { /* the last line need not end with a newline */
+      bool ran = n == 0 || line_tune(tuning, text);
+      return ran && !tuning->n_failed ? EXIT_OK : EXIT_FAILED;
+    }
 
     n += (size_t)size;
     text[n] = '\0';
@@ -703,8 +718,8 @@ static const struct option_spec tune_options[] = {
      true},
     {"stdin", OPTION_FLAG, NULL, NULL, 0, 0,
      "tune what lines of standard input name, {\"folder\", \"build\", \"keys\": [{…}]}, in their "
-     "order "
-     "until it ends; in place of DIR, --key, --keys and --build, for programs that start this one",
+     "order until it ends; in place of DIR, --key, --keys and --build, for programs that start "
+     "this one",
      true},
     {"budget", OPTION_TEXT, "SECONDS", NULL, 0, 0,
      "device time for each key, its finals included: opening the kernel, loading, checking and "

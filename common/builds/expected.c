@@ -42,7 +42,7 @@ static const struct field head_fields[] = {
     RECORD_FIELD(JSON, struct head, grid, FIELD_REQUIRED | FIELD_ARRAY),
     RECORD_FIELD(JSON, struct head, programs, FIELD_REQUIRED | FIELD_ARRAY),
     BUFFERS_FIELD(struct head, 0),
-    RECORD_FIELD_AS("configs", RECORDS, struct head, n_configs, 0, .most = EXPECTED_SIZE_MAX,
+    RECORD_FIELD_AS("configs", RECORDS, struct head, n_configs, 0, .most = EXPECTED_CONFIGS_MAX,
                     .of = &values_record),
 };
 static const struct record head_record = RECORD(NULL, struct head, head_fields);

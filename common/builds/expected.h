@@ -21,6 +21,7 @@
 
 #define EXPECTED_SIZE_MAX ((size_t)1 << 20)
 #define EXPECTED_PROGRAMS_MAX 64
+#define EXPECTED_CONFIGS_MAX 1024 /* that have values of their own */
 
 struct expected_run {
   int64_t start, count;

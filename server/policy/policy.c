@@ -253,6 +253,7 @@ void route_policy_put(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
 }
 
+/* Under policy_lock: a pass that read it before would propose, and promote, what it said. */
 static bool policy_remove(struct db *db, int64_t id, const char *owner, const struct author *author,
                           bool *ret_removed, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
@@ -272,11 +273,16 @@ static bool policy_remove(struct db *db, int64_t id, const char *owner, const st
 void route_policy_delete(struct worker *worker, struct request *request) {
   const char *owner = is_of_operators(request) ? NULL : request->token_name;
   struct error error;
-  bool is_removed;
+  bool is_removed, is_locked = false;
   int64_t id;
   if (!request_query_only(request, NULL) || !answer_id(request, "policy", &id))
     return;
-  if (!policy_remove(worker->db, id, owner, request_author(request), &is_removed, &error))
+
+  bool ok = policy_lock(worker->db, true, &is_locked, &error) &&
+            policy_remove(worker->db, id, owner, request_author(request), &is_removed, &error);
+  if (is_locked)
+    policy_unlock(worker->db);
+  if (!ok)
     answer_failure(request, &error);
   else if (!is_removed)
     answer_refusal(request, ERROR_MISSING, "",

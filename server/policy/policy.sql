@@ -135,8 +135,8 @@ UPDATE captured_launches
 SET job_id = :job::bigint, not_queued = :refused, decided_at = now()
 WHERE id = :id::bigint;
 
--- The captured keys of the wanted functions, those without a job first; of a key's launches the one
--- that is least far, refused ones last.
+-- The captured keys of the wanted functions, first those whose jobs can be made now, then others
+-- without a job; of a key's launches the one that is least far, refused ones last.
 -- name: policy_tunable
 SELECT l.id, l.function, l.name, l.kernel, l.key, l.state, l.job, l.why, s.space,
        (l.hardware || jsonb_strip_nulls(jsonb_build_object('triton', COALESCE(b.triton, l.triton),
@@ -158,5 +158,5 @@ FROM (SELECT DISTINCT ON (f.id, o.key_digest, o.triton, c.hardware)
 LEFT JOIN builds b ON b.digest = l.build
 LEFT JOIN spaces s ON s.digest = l.space_digest
                   AND l.state NOT IN ('waiting', 'building', 'refused')
-ORDER BY l.job IS NOT NULL, l.id
+ORDER BY l.job IS NOT NULL, s.digest IS NULL, l.id
 LIMIT :limit::bigint;

@@ -200,7 +200,8 @@ def test_arithmetic_in_bfloat16_rounds_after_each_operation():
 
 
 @pytest.mark.parametrize("mode, part", [
-    ("atomic", "atomic operations"), ("outside", "writes y_ptr["),
+    ("counter", "atomic operations"), ("greatest", "atomic operations"), ("exchange", "atomic operations"),
+    ("compare", "atomic operations"), ("outside", "writes y_ptr["), ("added", "writes y_ptr["),
     ("reading", "reads what another one writes to y_ptr"),
     ("same", "write to the same elements"), ("assembly", "inline_asm"), ("input", "writes to x_ptr, which the compiled code"),
     ("long", "takes too long in the interpreter"), ("libdevice", "libdevice.j0"), ("nothing", "writes anything")])
@@ -210,6 +211,14 @@ def test_what_cannot_be_had_has_a_reason(mode, part):
                   {"MODE": mode, "BLOCK": 64}, n=512)
     found = trial.run()
     assert isinstance(found, str) and part in found and "\n" not in found, found
+
+
+def added(trial, folder):
+    """(variant, notes, by its number why it is wrong) of the build with the trial's launch alone."""
+    kernel = types.SimpleNamespace(function=types.SimpleNamespace(document=trial.document), manifest=trial.manifest,
+                                   configs=[{}])
+    variant = {"key": {"n": 512}, "case": trial.case}
+    return variant, *interpret.add_values(kernel, [(trial.launch, variant)], folder, lambda digest: None, 1)
 
 
 @pytest.mark.parametrize("fill, is_exact", [("zeros", True), ({"ramp": [0, 1]}, True), ({"integers": [0, 3]}, False)])
@@ -222,10 +231,7 @@ def test_reads_outside_of_a_buffer_get_inputs_there(tmp_path, fill, is_exact):
         assert found == "a program reads x_ptr[575], which has 512 elements"
         return
     assert found.around == {"x_ptr": (0, 16384)}
-    kernel = types.SimpleNamespace(function=types.SimpleNamespace(document=trial.document), manifest=trial.manifest,
-                                   configs=[{}])
-    variant = {"key": {"n": 512}, "case": trial.case}
-    (note,), _ = interpret.add_values(kernel, [(trial.launch, variant)], tmp_path, lambda digest: None, 1)
+    variant, (note,), _ = added(trial, tmp_path)
     assert note.startswith('{"n":512}: it reads outside of x_ptr'), note
     again = variant["case"]["arguments"]
     assert (again["x_ptr"]["after"], "after" in again["y_ptr"]) == (16384, False)
@@ -235,15 +241,12 @@ def test_reads_outside_of_a_buffer_get_inputs_there(tmp_path, fill, is_exact):
     assert index.size == 512 and (values == x.at(index + 512)).all()
 
 
-@pytest.mark.parametrize("fill", ["zeros", {"integers": [0, 3]}])
-def test_a_launch_that_writes_outside_of_a_tensor_is_refused(tmp_path, fill):
+@pytest.mark.parametrize("mode, fill", [("outside", "zeros"), ("added", "zeros"), ("outside", {"integers": [0, 3]})])
+def test_a_launch_that_writes_outside_of_a_tensor_is_refused(tmp_path, mode, fill):
     """FlagGems' layer norm backward writes as many sums as a row has elements to one of the last dimension."""
     trial = Trial("wrong", {"x_ptr": ("float32", 512, "normal", False), "y_ptr": ("float32", 512, "normal", True),
-                            "z_ptr": ("int32", 4, fill, False)}, [8, 1, 1], {"MODE": "outside", "BLOCK": 64}, n=512)
-    kernel = types.SimpleNamespace(function=types.SimpleNamespace(document=trial.document), manifest=trial.manifest,
-                                   configs=[{}])
-    variant = {"key": {"n": 512}, "case": trial.case}
-    _, wrong = interpret.add_values(kernel, [(trial.launch, variant)], tmp_path, lambda digest: None, 1)
+                            "z_ptr": ("int32", 4, fill, False)}, [8, 1, 1], {"MODE": mode, "BLOCK": 64}, n=512)
+    variant, _, wrong = added(trial, tmp_path)
     if fill == "zeros":
         assert wrong == {0: "it writes y_ptr[575], and what it was passed has 512 elements: mend the kernel or its grid, or pass "
                             "a larger y_ptr"} and "not_interpreted" not in variant
@@ -319,6 +322,47 @@ def test_only_what_the_size_of_inputs_makes_large_is_scaled(mode, scale):
     assert index.size == 4096 and (np.abs(values[is_finite]).max() > 1e9) == (mode in ("masked", "powers"))
     assert is_finite.all() == (mode in ("masked", "powers", "exp")) and is_finite.sum() > 1000
     assert len(json.loads(trial.run().blob.partition(b"\n")[0])["programs"]) == 4
+
+
+def split(largest, dtype, splits, is_atomic=True):
+    """C = A B with integers up to `largest`: 32 x 64 sums of 1024 products."""
+    integers = {"integers": [-largest, largest]}
+    return Trial("split", {"a_ptr": ("int8", 32 * 1024, integers, False), "b_ptr": ("int8", 1024 * 64, integers, False),
+                           "s_ptr": ("float32", 64, "normal", False), "c_ptr": (dtype, 32 * 64, "zeros", True)},
+                 [2, 4, splits], {"ATOMIC": is_atomic, "SPLITS": splits, "BLOCK": 16}, M=32, N=64, K=1024)
+
+
+def adding(mode):
+    return Trial("adding", {"x_ptr": ("float32", 256, "normal", False), "y_ptr": ("float16", 256, "zeros", True),
+                            "z_ptr": ("float16", 256, "zeros", True)}, [4, 1, 1], {"MODE": mode, "BLOCK": 64})
+
+
+ATOMICS = "it uses atomic operations, whose result depends on all programs"
+
+
+@pytest.mark.parametrize("largest, dtype, splits, scale", [
+    (3, "float16", 4, 1), (31, "float16", 4, 1 / 16), (127, "float16", 4, 1 / 256), (12, "float16", 1, 1),
+    (12, "float16", 16, 1 / 16), (127, "bfloat16", 4, 1), (127, "float32", 4, 1)])
+def test_a_sum_of_all_programs_fits_its_type_with_the_scale_that_is_found(tmp_path, largest, dtype, splits, scale):
+    """gemlite's products of 8-bit integers, in parts of K, overflowed 16 bits in one run and not in the next."""
+    variant, notes, wrong = added(split(largest, dtype, splits), tmp_path)
+    if variant["not_interpreted"].endswith("atomic_add does not support bf16"):
+        pytest.skip("this Triton adds no bfloat16 atomically")
+    assert (variant["not_interpreted"], variant["case"].get("scale", 1), notes, wrong) == (ATOMICS, scale, [], {})
+    assert "expected" not in variant and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("dtype, scale", [("float16", 1 / 16), ("bfloat16", 1), ("float32", 1)])
+def test_a_value_fits_its_type_with_the_scale_that_is_found(dtype, scale):
+    index, values = split(127, dtype, 1, False).values("c_ptr", scale)
+    assert index.size == 32 * 64 and np.isfinite(values).all()
+
+
+@pytest.mark.parametrize("mode, scale", [("once", 1), ("masked", 1), ("again", 1 / 16), ("lanes", 1 / 16), ("scalar", 1 / 16),
+                                         ("old", 1 / 16)])
+def test_atomic_additions_of_a_program_are_made(mode, scale):
+    found = adding(mode).run()
+    assert (found.scale, found.blob, found.reason) == (scale, b"", ATOMICS)
 
 
 def written(*values):

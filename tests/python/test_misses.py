@@ -20,12 +20,15 @@ def server():
 
 
 def misses(tmp_path, *arguments, server=None, **variables):
-    """The lines that start with `miss:`, by function: what is between the key and the command."""
+    """The lines that start with `miss:`: function, key, why, and the command, which only a server answers."""
     done = subprocess.run([sys.executable, "-m", "wavetune", "run", TUNED / "program.py", *map(str, arguments or (4096,))],
                           env=environment(tmp_path / "cache", server, WAVETUNE_LOG="stderr", **variables),
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    return re.findall(r"miss: (\w+) \[(\d+), [^]]*\]: (.*); (wavetune why .*)", done.stderr)
+    found = re.findall(r"miss: (\w+) \[(\d+), [^]]*\]: (.*?)(?:; (wavetune why .*))?\n", done.stderr)
+    assert all(bool(one[3]) == (server is not None) for one in found)
+    assert re.search(r"the program ends: hits \d+, misses [1-9]", done.stderr) or found == []
+    return found
 
 
 def why(tmp_path, **more):
@@ -112,5 +115,14 @@ def test_a_program_that_is_only_recorded_has_no_choices(tmp_path):
 
 def test_the_file_that_fetch_brings_is_not_there(tmp_path):
     assert why(tmp_path, WAVETUNE_CACHE=str(tmp_path)) == f"{tmp_path} has no choices of this environment"
+    assert why(tmp_path, WAVETUNE_CACHE=f"{tmp_path}/nothing") == f"there is no folder {tmp_path}/nothing"
+    for other in ({"gpu": "Other", "triton": "3.6.0"}, {"gpu": "Other"}):
+        place = tmp_path / "environments" / str(len(other))
+        place.mkdir(parents=True)
+        (place / "choices.json").write_text(json.dumps({"environment": {**ENVIRONMENT, **other}}))
+    (place.parent / "garbled").mkdir()
+    (place.parent / "garbled/choices.json").write_text("[]")
+    assert why(tmp_path, WAVETUNE_CACHE=str(tmp_path), WAVETUNE_ENVIRONMENT=json.dumps(ENVIRONMENT)).endswith(
+        f"; the nearest is of gpu Other (here {ENVIRONMENT['gpu']})")
     (tmp_path / "choices.json").write_bytes(canonical(document(choices(1000))))
     assert why(tmp_path, WAVETUNE_CACHE=str(tmp_path)).endswith("has 1 other keys of this function")

@@ -103,9 +103,10 @@ def test_a_default_that_the_interpreter_contradicts_ends_the_tuning(tmp_path):
     assert "y[7] is 16, Triton's interpreter has 17" in done.stdout + done.stderr, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("scale, returncode", [(1 / 16, 0), (None, 1)])
-def test_inputs_have_the_scale_that_the_case_states(tmp_path, scale, returncode):
-    """What was computed for inputs of 1/16 is what configs compute only if the case states it."""
+@pytest.mark.parametrize("scale, has_values, returncode", [(1 / 16, True, 0), (None, True, 1), (1 / 16, False, 0)])
+def test_inputs_have_the_scale_that_the_case_states(tmp_path, scale, has_values, returncode):
+    """What was computed for inputs of 1/16 is what configs compute only if the case states it. Of kernels with atomics only the
+    scale is known."""
     kernel = without_reference(captured_kernel(tmp_path / "kernel"))
     arguments = {**PLAIN, "x": {"elements": N, "access": "read", "fill": "normal"}}
     build = captured_build(tmp_path / "build", kernel, tmp_path, [(KEY, arguments)])
@@ -117,8 +118,10 @@ def test_inputs_have_the_scale_that_the_case_states(tmp_path, scale, returncode)
 
     if scale:
         document["variants"][0]["case"] = case
-        (build / "build.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
-    done = tuned(tmp_path, kernel, with_expected(build, expected_blob([value + 1 for value in x])))
+    if not has_values:
+        document["variants"][0]["not_interpreted"] = "it uses atomic operations"
+    (build / "build.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+    done = tuned(tmp_path, kernel, with_expected(build, expected_blob([value + 1 for value in x])) if has_values else build)
     assert (done.returncode != 0) == returncode, done.stderr
     assert ("Triton's interpreter has" in done.stdout + done.stderr) == bool(returncode), done.stdout + done.stderr
 
@@ -158,12 +161,20 @@ def test_one_process_tunes_what_lines_of_its_input_name(tmp_path):
     good = {"folder": str(kernel), "build": str(build), "keys": [KEY]}
     lines = [json.dumps(good), "{", json.dumps({**good, "folder": str(tmp_path)}), json.dumps({**good, "keys": []}), json.dumps(good)]
     words = [harness.BUILD / "wavetune-agent", "tune", "--stdin", "--device", "hip0", "--json", "--state", tmp_path / "state", *QUICK]
-    done = subprocess.run([str(word) for word in words], input="".join(f"{line}\n" for line in lines), capture_output=True, text=True,
+    done = subprocess.run([str(word) for word in words], input="\n".join(lines), capture_output=True, text=True,
                           timeout=600, env={**harness.os.environ, **gpu(tmp_path)})
     said = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = ["winner" if "winner" in one else next(iter(one)) for one in said]
     assert kinds == ["winner", "campaign", "error", "error", "error", "winner", "campaign"], done.stdout + done.stderr
     assert "kernel.json" in said[3]["error"] and "keys" in said[4]["error"] and done.returncode == 0
+
+
+@pytest.mark.parametrize("words", [["kernels/softmax"], ["--key", "n=1"], ["--keys", "file"], ["--build", "folder"], ["--samples", "file"]])
+def test_what_lines_of_its_input_name_is_named_nowhere_else(tmp_path, words):
+    words = [harness.BUILD / "wavetune-agent", "tune", "--stdin", "--device", "hip0", "--state", tmp_path / "state", *words]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL,
+                          env={**harness.os.environ, **gpu(tmp_path)})
+    assert done.returncode == 2 and "leave out" in done.stderr, done.stderr
 
 
 def test_a_buffer_holds_the_bytes_of_the_capture(tmp_path):

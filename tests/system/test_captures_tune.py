@@ -65,6 +65,18 @@ def test_keys_that_a_builder_has_not_done_say_so_and_get_no_job(server, submitte
     assert jobs(server) == [] and not any("job" in one for one in found.values())
 
 
+def test_more_keys_without_a_build_than_a_request_lists_hold_up_no_built_one(server, submitter, postgres):  # noqa: F811
+    capture_and_build(server, 64)
+    postgres.sql("""insert into captured_launches (id, function_id, token_id, digest, key, key_digest, arch, triton, document, environment,
+                                                   image)
+                    overriding system value
+                    select -i, function_id, token_id, sha256(i::text::bytea), json_build_object('n', -i), sha256(i::text::bytea), arch,
+                           triton, document, environment, image
+                    from captured_launches, generate_series(1, 1000) i""", conninfo=server.database)
+    answer = ask(server, submitter, name="*").json
+    assert jobs(server) == [64] and (len(answer["items"]), answer["left"]) == (1000, 1)
+
+
 def test_a_job_may_wait_for_an_agent_that_is_not_there_yet(server, submitter, postgres):  # noqa: F811
     capture_and_build(server, 64, 128)
     postgres.sql("update agents set last_seen = now() - interval '1 day'", conninfo=server.database)

@@ -7,6 +7,7 @@ import harness
 import pytest
 from harness import make_token, wait_until, wavetune
 from test_captures import listed
+from test_demand import while_locked
 from test_policy import (capture_and_build, function_item, jobs, options, passes, proposals, proposed, rule, run,  # noqa: F401
                          server, suggested, tune)
 
@@ -72,9 +73,36 @@ def test_a_policy_ends_with_its_token_and_another_token_of_the_name_has_it(serve
     rule(server, tokens=["team-program"])
     passes(server)
     assert jobs(server) == [64], "the pass followed the operator's policy only"
+    make_token(server.database, "team", "reader")
+    assert [one["acts"] for one in policies(server, server.operator) if one["set_by"] == "team"] == [False], "a reader makes no jobs"
+    assert server.request("DELETE", "/v1/tokens/team").status == 204
     again = make_token(server.database, "team", "submitter")
     wait_until(lambda: jobs(server) == [64, 128], 30, "the job of the policy that acts again")
     assert policies(server, again)[0]["acts"] is True
+
+
+def test_an_identity_with_other_roles_for_another_claim_has_one_policy(server, team, postgres):  # noqa: F811
+    """As identities of CI have (test_oidc.py). The one that set the policy acts, while it is live."""
+    rule(server, by=team)
+    postgres.sql("""update policies set set_by = 'ci:main';
+                    update tokens set name = 'ci:main', issuer = 'https://ci', expires_at = now() + interval '1 day' where name = 'team';
+                    insert into tokens (name, role, digest, expires_at, issuer, made_by)
+                    values ('ci:main', 'reader', sha256('other'), now() + interval '1 day', 'https://ci', 'test')""",
+                 conninfo=server.database)
+    assert [(one["set_by"], one["acts"]) for one in policies(server, server.operator)] == [("ci:main", True)]
+    roles = "select string_agg(roles, ' ') from policy_states"
+    assert postgres.sql(roles, conninfo=server.database) == "submitter"
+    postgres.sql("update tokens set expires_at = now() where role = 'submitter' and issuer is not null", conninfo=server.database)
+    assert postgres.sql(roles, conninfo=server.database) == "reader"
+
+
+def test_a_policy_is_not_removed_while_it_is_followed(server, team, postgres):  # noqa: F811
+    """A pass would propose, and promote, what it no longer says."""
+    mine = rule(server, "off")
+    lock = "do $$begin perform pg_advisory_xact_lock(hashtextextended('wavetune policy', 0)); end$$"
+    status = while_locked(server.database, postgres, lock, "savepoint followed",
+                          lambda: server.request("DELETE", f"/v1/policies/{mine['id']}", token=server.operator).status)
+    assert status == 204 and policies(server, server.operator) == []
 
 
 def test_a_channel_has_one_policy_and_only_a_publisher_lets_it_promote(server, team):  # noqa: F811

@@ -23,7 +23,7 @@ def run(command, environment, timeout=900):
 
 
 def test_the_readme_names_the_tokens_and_fetches_what_deployments_read():
-    day = README.split("## Five minutes with it")[1].split("## ")[0]
+    day = README.split("## Five minutes with a server")[1].split("## ")[0]
     assert "WAVETUNE_TOKEN" in day and "`agent`" in day and "`submitter`" in day and "`publisher`" in day
     assert "--format triton" in next(line for line in day.splitlines() if line.startswith("wavetune fetch "))
     assert "today a cache is JSON" not in README

@@ -148,6 +148,22 @@ Test(expected, what_is_wrong_with_the_head_is_refused) {
   }
 }
 
+/* Each is compared with all before it. */
+Test(expected, more_configs_than_a_builder_interprets_are_refused) {
+  cleanup_kernel struct kernel *kernel = kernel_new();
+  cleanup_json json_t *configs = json_array();
+  for (json_int_t i = 0; i <= EXPECTED_CONFIGS_MAX; i++)
+    json_push(configs, json_pack("{s:{s:I}, s:[]}", "config", "B", i, "buffers"));
+  cleanup_free char *list = json_canonical(configs),
+                    *head = xasprintf("{\"version\": 2, \"seed\": 5, \"grid\": [1, 1, 1], "
+                                      "\"programs\": [[0, 0, 0]], \"configs\": %s}\n",
+                                      list);
+  cleanup_expected struct expected *expected = NULL;
+  struct error error;
+  cr_assert(!expected_parse(head, strlen(head), kernel, &expected, &error));
+  cr_expect(strstr(error.message, "at most 1024"), "%s", error.message);
+}
+
 Test(expected, a_blob_ends_with_its_last_value) {
   struct blob blob = blob_of(HEAD(Y), runs);
   append(&blob, "x", 1);

@@ -1,8 +1,9 @@
 """Triton's interpreter, made to compute what a GPU does: in a process that has TRITON_INTERPRET=1, before kernels are defined.
 
 The interpreter takes tensors of torch, and bfloat16 and 8-bit floats for integers of their bits. Here memory is memory.py, and
-values of these types are held as float32 and rounded to nearest wherever the program makes one of them. What depends on the
-order of programs, and what has no meaning without a GPU, ends the interpretation. Threads: one.
+values of these types are held as float32 and rounded to nearest wherever the program makes one of them. Atomic additions of
+floats are made, as if the program were alone. What else depends on the order of programs, and what has no meaning without a GPU,
+ends the interpretation. Threads: one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ..runtime.values import TRITON_NAMES
 from .floats import bfloat16_of, bfloat16_widened, float8_of, float8_widened
 from .memory import Memory, NotInterpreted
 
+ATOMICS = "it uses atomic operations, whose result depends on all programs"
 _FLOAT8 = {"fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp8e4b8": "float8_e4m3fnuz", "fp8e5b16": "float8_e5m2fnuz",
            "fp8e4b15": "float8e4b15"}
 _WIDENED = {"bf16", *_FLOAT8}
@@ -87,7 +89,8 @@ class _Logic(ast.NodeTransformer):
 class Emulator:
     """Replaces parts of triton.runtime.interpreter, for the rest of the process. `work_max`: how much a launch may do; an
     operation counts 1, and 1 more for each 4,096 elements that it makes. `precisions`: that dots may have on
-    the target; tf32, where it is one of them, has a dot that states none."""
+    the target; tf32, where it is one of them, has a dot that states none. `has_atomics`: whether a program added atomically;
+    what was written then is not what the launch computes."""
 
     def __init__(self, memory: Memory, work_max: int, precisions: Sequence[str] = ("ieee",)):
         from triton.runtime import interpreter
@@ -98,6 +101,7 @@ class Emulator:
         self.interpreter, self.tl, self.memory = interpreter, tl, memory
         self.builder, self.np_dtype = interpreter.interpreter_builder, interpreter._get_np_dtype
         self.work, self.work_max = 0, work_max
+        self.has_atomics = False
         self.has_drawn = False  # as far as is known: Philox and the like multiply for the upper half
         object.__setattr__(self.builder.options, "allowed_dot_input_precisions", tuple(precisions))  # they are frozen
         self._rewritten: dict[Any, Any] = {}
@@ -153,6 +157,22 @@ class Emulator:
             values = _to_memory(kind, values).astype(_memory_type(kind, self.interpreter._get_np_dtype(dtype)))
             self.memory.store(pointers.data, mask_of(mask, shape), values)
 
+        def atomic(builder: Any, operation: Any, pointers: Any, value: Any, mask: Any, *_: Any, **__: Any) -> Any:
+            """Adds what all lanes add to an element, rounded once; each of them gets what was there before."""
+            if operation.name != "FADD":
+                raise NotInterpreted(ATOMICS)
+            self.has_atomics = True
+            dtype, own = pointers.get_element_ty(), mask_of(mask, pointers.data.shape)
+            before = load(builder, pointers, own, None)
+            _, first, number = np.unique(pointers.data[own], return_index=True, return_inverse=True)
+            sums = before.data[own][first].astype(np.float64)
+            np.add.at(sums, number, np.broadcast_to(np.asarray(value.data), own.shape)[own])
+            after = np.array(before.data)
+            after[own] = sums[number]
+            after = _to_memory(dtype.name, after).astype(_memory_type(dtype.name, self.interpreter._get_np_dtype(dtype)))
+            self.memory.store(pointers.data, own, after, is_sum=True)
+            return before
+
         def cast(builder: Any, source: Any, target: Any) -> Any:
             return handle(np.asarray(source.data).astype(self.interpreter._get_np_dtype(target)), target.scalar)
 
@@ -195,14 +215,13 @@ class Emulator:
             data = function(*(one.data for one in arguments))
             return handle(np.asarray(data).astype(self.interpreter._get_np_dtype(kind)), kind.scalar)
 
-        atomics = refuse("it uses atomic operations, whose result depends on all programs")
         own = self.interpreter.InterpreterBuilder
         multiply = own.create_umulhi
         for name, function in {
                 "create_masked_load": load, "create_masked_store": store, "cast_impl": cast, "create_fp_to_fp": convert,
                 "create_bitcast": bitcast, "create_umulhi": upper_half, "create_int_to_ptr": bitcast, "create_ptr_to_int": bitcast, "create_dot": dot,
                 "create_fabs": lambda builder, one: handle(np.abs(one.data), one.dtype.scalar),
-                "create_extern_elementwise": extern, "create_atomic_cas": atomics, "create_atomic_rmw": atomics,
+                "create_extern_elementwise": extern, "create_atomic_cas": refuse(ATOMICS), "create_atomic_rmw": atomic,
                 "create_dot_scaled": refuse("a program multiplies with block scales"),
                 "create_print": lambda *_, **__: None}.items():
             setattr(own, name, function)

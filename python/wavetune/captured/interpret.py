@@ -3,9 +3,11 @@
 A sample of the grid's programs is executed without a compiler and without a GPU, on the inputs that agents make, with the
 program's first config. It takes a process of its own, since Triton asks for TRITON_INTERPRET when functions are defined:
 
-    python3 -m wavetune.captured.interpret < REQUEST > ANSWER       a line of JSON {"scale", "around"}, then the blob; with the
-                                                                    status 3: a sentence, why there are no values; with 4:
-                                                                    why nobody can launch it
+    python3 -m wavetune.captured.interpret < REQUEST > ANSWER       a line of JSON {"scale", "around"}, then the blob, or with
+                                                                    "reason" in it nothing; with the status 3: a sentence,
+                                                                    why there are no values; with 4: why nobody can launch it
+
+Of a kernel that adds atomically, what the sampled programs add is no value of an output, but tells the inputs' scale.
 
 A kernel that draws random numbers by block (FlagGems' randn) has other outputs with another config: there, the other configs are
 executed, too, and each has values of its own. That it does so is seen: it multiplies for the upper half of products, as Philox
@@ -19,6 +21,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
+import math
 import os
 import signal
 import subprocess
@@ -52,11 +55,13 @@ class Wrong(str):
 @dataclass(frozen=True)
 class Expected:
     """`scale`: of the inputs (scaling.py), and `around`: by buffer, how many elements more there must be before and behind it,
-    because programs read them (storages.widen); for the case to state."""
+    because programs read them (storages.widen); for the case to state. `reason`: why there are no values; then `blob` is
+    empty."""
 
     blob: bytes
     scale: float
     around: Mapping[str, tuple[int, int]]
+    reason: str | None
 
 
 def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str, Any], case: Mapping[str, Any],
@@ -85,7 +90,8 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
     if done.returncode == 0:
         first, _, data = done.stdout.partition(b"\n")
         stated = json.loads(first)
-        return Expected(data, float(stated["scale"]), {name: (before, after) for name, (before, after) in stated["around"].items()})
+        around = {name: (before, after) for name, (before, after) in stated["around"].items()}
+        return Expected(data, float(stated["scale"]), around, stated.get("reason"))
     if done.returncode in (_REFUSED, _WRONG):
         return (str if done.returncode == _REFUSED else Wrong)(one_line(done.stdout.decode(errors="replace")))
     return one_line(f"the interpreter's process ended with the status {done.returncode}: "
@@ -94,17 +100,20 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
 
 def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects: Path, blob: Callable[[str], str | None],
                processes: int, precisions: Sequence[str] = ("ieee",)) -> tuple[list[str], dict[int, str]]:
-    """Adds to each launch's variant of the build {"expected": DIGEST}, with the values among the objects and their inputs'
-    scale in the case where it is not 1, or {"not_interpreted": SENTENCE}. Returns what programs do that they should not, and by
-    the number of a variant why its launch can be made nowhere."""
+    """Adds to each launch's variant of the build {"expected": DIGEST}, with the values among the objects, or
+    {"not_interpreted": SENTENCE}, and to its case the inputs' scale where one was found that is not 1. Returns what programs do
+    that they should not, and by the number of a variant why its launch can be made nowhere."""
     notes: dict[int, str] = {}
     wrong: dict[int, str] = {}
 
     def done(number: int, found: Expected | str | None, reason: str | None) -> None:
         variant = variants[number][1]
         if isinstance(found, Expected):
-            variant["expected"] = digest_bytes(found.blob)
-            (objects / variant["expected"].removeprefix("sha256:")).write_bytes(found.blob)
+            if found.reason:
+                variant["not_interpreted"] = found.reason
+            else:
+                variant["expected"] = digest_bytes(found.blob)
+                (objects / variant["expected"].removeprefix("sha256:")).write_bytes(found.blob)
             if found.scale != 1:
                 variant["case"]["scale"] = found.scale
             if found.around:
@@ -232,6 +241,30 @@ class _Run:
         return {name: getattr(value, "value", value) if type(value).__name__ == "constexpr" else
                 value if name in constexprs else self.emulator.argument(value) for name, value in own.items()}
 
+    def _take(self, programs: int) -> list[tuple[Any, Any, Any]]:
+        """What a program did with each buffer. To an element of a sum add as many programs as they all add elements, if each
+        adds as many as this one, for each element that there is."""
+        from .scaling import largest_sums
+        taken = []
+        for buffer in self.memory.buffers:
+            read, index, values = buffer.take()
+            if buffer.is_sum:
+                values = largest_sums(values, -(-programs * index.size // buffer.contents.own))
+            taken.append((read, index, values))
+        return taken
+
+    def _largest(self, found: list[list[tuple[Any, Any, Any]]]) -> dict[str, tuple[Any, Any]]:
+        """By buffer, the largest float that a program wrote to each element."""
+        import numpy as np
+        largest = {}
+        for buffer, own in zip(self.memory.buffers, zip(*found)):
+            if buffer.contents.is_float:
+                index, values = (np.concatenate([one[part] for one in own]) for part in (1, 2))
+                order = np.lexsort((np.abs(buffer.contents.widened(values)), index))
+                last = np.flatnonzero(np.diff(index[order], append=-1))
+                largest[buffer.name] = index[order][last], values[order][last]
+        return largest
+
     def _is_moderate(self, taken: list[tuple[Any, Any, Any]]) -> bool:
         from .scaling import is_moderate
         return all(is_moderate(buffer.contents.widened(values)) for buffer, (_, _, values) in zip(self.memory.buffers, taken)
@@ -253,7 +286,8 @@ class _Run:
     def execute(self, fn: Any, arguments: dict[str, Any], grid: Sequence[int], scale: float, is_trial: bool
                 ) -> tuple[list[Any], dict[str, tuple[Any, Any]], bool]:
         """(programs, what they wrote by buffer, whether it is moderate), with normal deviates of that scale. A program that
-        does not write is not counted. A trial ends with the first whose values are not moderate."""
+        does not write is not counted. A trial ends with the first whose values are not moderate. With atomics, what they wrote
+        is for the scale alone."""
         import numpy as np
 
         from .memory import NotInterpreted
@@ -271,7 +305,7 @@ class _Run:
                 if done and self.emulator.work > self.emulator.work_max:  # those before it suffice
                     break
                 raise
-            taken = [buffer.take() for buffer in self.memory.buffers]
+            taken = self._take(math.prod(grid))
             if any(index.size for _, index, _ in taken):
                 done.append(list(program))
                 found.append(taken)
@@ -280,6 +314,8 @@ class _Run:
                 break
         if not done:
             raise NotInterpreted("none of the programs that were executed writes anything")
+        if self.emulator.has_atomics:
+            return done, self._largest(found), is_good
 
         written = {}
         for number, buffer in enumerate(self.memory.buffers):
@@ -320,6 +356,7 @@ def _others(run: _Run, request: Mapping[str, Any], fn: Any, folder: Path, scale:
 
 def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
     run = _Run(request)
+    from .emulator import ATOMICS
     from .memory import NotInterpreted
     from .module import make_again
     from .scaling import find_scale
@@ -347,6 +384,9 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
         return (done, written), floats, is_good
 
     scale, (done, written) = find_scale(execute)
+    terms: dict[str, Any] = {"scale": scale, "around": around}
+    if run.emulator.has_atomics:
+        return f"{canonical({**terms, 'reason': ATOMICS})}\n".encode()
     head: dict[str, Any] = {"version": 1, "seed": SEED, "grid": own["grid"], "programs": done}
     others = _others(run, request, function.fn, folder, scale, written) if run.emulator.has_drawn else []
     stated, parts = [], []
@@ -360,8 +400,7 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
                                           "runs": len(runs), "values": own_values.size})
             parts += [runs.tobytes(), own_values.tobytes()]
     head.update({"version": 2, "configs": stated} if others else {"buffers": stated[0]["buffers"]})
-    terms = canonical({"scale": scale, "around": around})
-    return f"{terms}\n{canonical(head)}\n".encode() + b"".join(parts)
+    return f"{canonical(terms)}\n{canonical(head)}\n".encode() + b"".join(parts)
 
 
 def _reason(error: BaseException) -> tuple[str, int]:

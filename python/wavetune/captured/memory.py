@@ -28,12 +28,14 @@ class WritesOutside(NotInterpreted):
 
 
 class Buffer:
-    """`pages`: what the program that runs has written, as (elements, which of them)."""
+    """`pages`: what the program that runs has written, as (elements, which of them). `is_sum`: whether programs add to it
+    atomically."""
 
     def __init__(self, name: str, contents: Contents, is_written: bool):
         self.name, self.contents, self.is_written = name, contents, is_written
         self.pages: dict[int, tuple[Any, Any]] = {}
         self.read: list[Any] = []
+        self.is_sum = False
         self.lowest, self.highest = 0, contents.elements - 1  # that a program read
 
     def load(self, index: Any) -> Any:
@@ -111,9 +113,10 @@ class Memory:
             found[here] = buffer.load(index).view(found.dtype)
         return found.reshape(addresses.shape)
 
-    def store(self, addresses: Any, mask: Any, values: Any) -> None:
+    def store(self, addresses: Any, mask: Any, values: Any, is_sum: bool = False) -> None:
         values = np.ascontiguousarray(values).ravel()
         for buffer, index, here in self._parts("writes", addresses.ravel(), mask.ravel(), values.itemsize):
             if not buffer.is_written:
                 raise NotInterpreted(f"a program writes to {buffer.name}, which the compiled code does not")
+            buffer.is_sum = buffer.is_sum or is_sum
             buffer.store(index, values[here].view(buffer.contents.at([0]).dtype))

@@ -12,6 +12,9 @@ first with which what the programs write is stable:
 
 A kernel that diverges with 1 must shrink so with 1/16, too: over 128 chunks of 64 a delta rule of 1/16 grows to 700, and the
 order of sums alone makes it differ by three times what is allowed.
+
+Of a buffer that programs add to atomically, what is looked at is largest_sums() of what one of them added: a sum that overflows
+16 bits does so in one order of the programs and not in another.
 """
 
 from __future__ import annotations
@@ -29,6 +32,15 @@ POWER = 2 * STEP**4
 
 Written = Mapping[str, tuple[Any, Any]]  # by buffer: rising indices, values
 Found = TypeVar("Found")
+
+
+def largest_sums(values: Any, programs: int) -> Any:
+    """Twice what as many programs add up to that each add `values`, in the elements' type; infinite where that overflows.
+    bfloat16, which has the range of float32, is left as it is."""
+    if values.dtype.kind != "f":
+        return values
+    with np.errstate(over="ignore"):
+        return (values.astype(np.float64) * (2.0 * programs)).astype(values.dtype)
 
 
 def is_moderate(values: Any) -> bool:

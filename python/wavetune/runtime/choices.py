@@ -11,6 +11,7 @@ that wait meanwhile go into one request.
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import os
@@ -171,7 +172,24 @@ class Choices:
             return "the server did not answer"
         if self.settings.cache is None:
             return "there is no server that it may ask, and no folder of choices (WAVETUNE_URL, WAVETUNE_CACHE)"
-        return f"{self.settings.cache} has no choices of this environment"
+        return self._why_not_here()
+
+    def _why_not_here(self) -> str:
+        """Why the folder has no choices."""
+        cache = str(self.settings.cache)
+        if not os.path.isdir(cache):
+            return f"there is no folder {cache}"
+        own, differences = self.settings.environment(), []
+        for path in glob.glob(os.path.join(glob.escape(cache), ENVIRONMENTS, "*", NAME)):
+            try:
+                with open(path, "rb") as file:
+                    other = _object(json.loads(file.read(DOCUMENT_MAX)))["environment"]
+                differences.append([f"{name} {other.get(name)} (here {own.get(name)})" for name in sorted({*own, *other})
+                                    if own.get(name) != other.get(name)])
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                continue
+        nearest = min(differences, key=len, default=[])
+        return f"{cache} has no choices of this environment" + (f"; the nearest is of {', '.join(nearest)}" if nearest else "")
 
     def nearest(self, closure: str, key: Key) -> Iterator[Choice]:
         """Choices of the same function for other keys, the nearest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from threading import Thread
@@ -14,7 +15,7 @@ from .hooks import when_imported
 from .launchers import Launchers
 from .log import log
 from .restore import Restorer
-from .sender import Sender
+from .sender import Sender, log_counters
 from .settings import Settings, settings
 from .start import Start
 from .wire import Wire
@@ -31,6 +32,8 @@ class Program:
             wire = Wire(found.url, found.token, ca_file=found.ca_file, insecure=found.insecure, budget_s=found.budget_s)
             if wire.is_allowed:
                 self.wire, self.sender = wire, Sender(wire, self._head)
+        if self.sender is None and found.cache is not None:
+            atexit.register(log_counters)  # a sender does that itself
         self.is_code_refused = False  # the token may not have it
         self.launchers, self.start = Launchers(), Start(self)
         self.launchers.on_made = self.start.noticed

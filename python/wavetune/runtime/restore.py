@@ -321,18 +321,23 @@ class Restorer:
     def _explain(self, cache: Restoring, own: str, texts: Any, choice: Any) -> None:
         """Says once for each function and key why there is no config for it."""
         why = self.choices.why(own, texts) if choice is None else "its choice is not one config of the program"
-        settings = self.settings
-        options = "".join(f" --{name} {shlex.quote(value)}" for name in ("channel", "tag", "regime")
-                          if (value := getattr(settings, name)) is not None)
-        environment = json.dumps(stated(settings.environment()), separators=(",", ":"))
         if self.sender is not None:
             self.sender.missed({"function": own, "name": _name(cache), "key": list(texts), "why": why[:WHY_MAX]})
         if len(self._missed) > SAID_MAX:
             if len(self._missed) == SAID_MAX + 1:
                 log("further misses are not printed")
             return
-        log(f"miss: {_name(cache)} [{', '.join(texts)}]: {why}; wavetune why {own}{options} "
-            f"--environment {shlex.quote(environment)}")
+        log(f"miss: {_name(cache)} [{', '.join(texts)}]: {why}{self._asks(own)}")
+
+    def _asks(self, own: str) -> str:
+        """The command that asks the server, where there is one."""
+        settings = self.settings
+        if settings.url is None:
+            return ""
+        options = "".join(f" --{name} {shlex.quote(value)}" for name in ("channel", "tag", "regime")
+                          if (value := getattr(settings, name)) is not None)
+        environment = json.dumps(stated(settings.environment()), separators=(",", ":"))
+        return f"; wavetune why {own}{options} --environment {shlex.quote(environment)}"
 
     def _on_miss(self, cache: Restoring, own: str, texts: Any, refused: Sequence[Any], prunes: bool,
                  configs: Sequence[Any]) -> Any:

@@ -31,6 +31,11 @@ COUNTERS_S = 300.0
 LAST_S = 0.5
 
 
+def log_counters() -> None:
+    """When the program ends."""
+    log("the program ends: " + ", ".join(f"{name} {value:.6g}" for name, value in counters.snapshot().items()))
+
+
 class Sender:
     """`head`: what every report of evidence states beside its items."""
 
@@ -117,7 +122,7 @@ class Sender:
             started = time.monotonic()
             thread.join(LAST_S)
             counters.lost_ms += (time.monotonic() - started) * 1000
-        log("the program ends: " + ", ".join(f"{name} {value:.6g}" for name, value in counters.snapshot().items()))
+        log_counters()
 
     def _has_counters(self) -> bool:
         return self._may_send_evidence and counters.is_pending()

@@ -63,6 +63,44 @@ def product(a_ptr, b_ptr, c_ptr, M, N, K, BLOCKS: tl.constexpr, BLOCK: tl.conste
 
 
 @triton.jit
+def split(a_ptr, b_ptr, s_ptr, c_ptr, M, N, K, ATOMIC: tl.constexpr, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
+    """C = A B of integers, times a factor for each column; the programs of the last axis add up parts of K."""
+    m, n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK, BLOCK], tl.int32)
+    for k in range(tl.program_id(2) * BLOCK, K, SPLITS * BLOCK):
+        depth = k + tl.arange(0, BLOCK)
+        total += tl.dot(tl.load(a_ptr + m[:, None] * K + depth[None, :]), tl.load(b_ptr + depth[:, None] * N + n[None, :]))
+    c = (total.to(tl.float32) * tl.load(s_ptr + n)[None, :]).to(c_ptr.dtype.element_ty)
+    if ATOMIC:
+        tl.atomic_add(c_ptr + m[:, None] * N + n[None, :], c, sem="relaxed")
+    else:
+        tl.store(c_ptr + m[:, None] * N + n[None, :], c)
+
+
+@triton.jit
+def adding(x_ptr, y_ptr, z_ptr, MODE: tl.constexpr, BLOCK: tl.constexpr):
+    """Atomic additions of up to about 8,000, whose sums and what they return overflow 16 bits in some modes."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = (tl.abs(tl.load(x_ptr + at)) * 2000).to(y_ptr.dtype.element_ty)
+    if MODE == "once":
+        tl.atomic_add(y_ptr + at, x)
+    elif MODE == "masked":
+        tl.atomic_add(y_ptr + at, x * 0 + 60000.0, mask=x < 0)
+        tl.store(z_ptr + at, x)
+    elif MODE == "again":
+        for i in range(16):
+            tl.atomic_add(y_ptr + at, x)
+    elif MODE == "lanes":
+        tl.atomic_add(y_ptr + at - tl.arange(0, BLOCK), x)
+    elif MODE == "scalar":
+        for i in range(16):
+            tl.atomic_add(y_ptr + tl.program_id(0), tl.max(x, axis=0))
+    elif MODE == "old":
+        tl.atomic_add(y_ptr + at, x)
+        tl.store(z_ptr + at, tl.atomic_add(y_ptr + at, x) * 100)
+
+
+@triton.jit
 def narrow(x_ptr, y_ptr, BLOCK: tl.constexpr):
     """Arithmetic in the type of the buffer, and its bits."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -117,10 +155,18 @@ def logic(x_ptr, y_ptr, n, FLAG: tl.constexpr, BLOCK: tl.constexpr):
 def wrong(x_ptr, y_ptr, z_ptr, n, MODE: tl.constexpr, BLOCK: tl.constexpr):
     program = tl.program_id(0)
     at = program * BLOCK + tl.arange(0, BLOCK)
-    if MODE == "atomic":
-        tl.atomic_add(y_ptr, 1.0)
+    if MODE == "counter":
+        tl.atomic_add(y_ptr.to(tl.pointer_type(tl.int32)), 1)
+    elif MODE == "greatest":
+        tl.atomic_max(y_ptr + at, tl.load(x_ptr + at))
+    elif MODE == "exchange":
+        tl.atomic_xchg(y_ptr + at, tl.load(x_ptr + at))
+    elif MODE == "compare":
+        tl.atomic_cas(y_ptr, 0.0, 1.0)
     elif MODE == "outside":
         tl.store(y_ptr + at + n, tl.load(x_ptr + at))
+    elif MODE == "added":
+        tl.atomic_add(y_ptr + at + n, tl.load(x_ptr + at))
     elif MODE == "behind":
         tl.store(y_ptr + at, tl.load(x_ptr + at + n))
     elif MODE == "reading":

@@ -21,13 +21,13 @@ class Interrupted(Exception):
 
 
 class RecordedProgram:
-    """Use as a context, which kills the program where it still runs. Takes the signals of this
-    process."""
+    """Use as a context, which kills the program where it still runs, with the processes that it
+    started. Takes the signals of this process."""
     def __init__(self, words: Sequence[str], captures: Path, environment: Mapping[str, str],
                  is_json: bool):
+        self.n_interrupts, self.was_stopped = 0, False
         signal.signal(signal.SIGINT, self._on_interrupt)
         signal.signal(signal.SIGTERM, self._on_term)
-        self.n_interrupts, self.was_stopped = 0, False
         self.status: int | None = None
         self.started, self.captures = time.monotonic(), captures
         own = {
@@ -45,6 +45,20 @@ class RecordedProgram:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+            self._signal_left(signal.SIGKILL)
+
+    def _signal_left(self, number: int) -> bool:
+        """Whether there are processes that the program started, which get the signal. They are
+        known by their environment."""
+        own, found = b"WAVETUNE_CAPTURE_TO=" + os.fsencode(self.captures), False
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if own in Path("/proc", name, "environ").read_bytes().split(b"\0"):
+                    os.kill(int(name), number)
+                    found = True
+            except OSError:
+                continue  # of another user, or it has ended
+        return found
 
     def _on_interrupt(self, number: int, frame: Any) -> None:
         self.n_interrupts += 1
@@ -76,7 +90,17 @@ class RecordedProgram:
             if self.n_interrupts > 1:
                 raise Interrupted
         self.was_stopped = self.was_stopped or self.n_interrupts > 0
+        if self.was_stopped:
+            self._end_left()
         self.n_interrupts = 0  # what comes now is about tuning
+
+    def _end_left(self) -> None:
+        """Processes of a program that was stopped would use the GPU while it is measured."""
+        end = time.monotonic() + OWN_S
+        if self._signal_left(signal.SIGTERM):
+            while time.monotonic() < end and self._signal_left(0):
+                time.sleep(POLL_S)
+            self._signal_left(signal.SIGKILL)
 
     def has_failed(self) -> bool:
         """Whether it ended badly, and not because it was stopped."""

@@ -1,5 +1,5 @@
-"""python3 -m wavetune tune PROGRAM ARGUMENT…: from a program to a folder with which it starts tuned
-(docs/start-tuned.md).
+"""python3 -m wavetune tune PROGRAM ARGUMENT…: from a program to a folder with which it starts
+tuned (docs/start-tuned.md).
 
 The program runs as `run` has it, takes the first config of each function, and records what it
 launches (recorded.py). Meanwhile a process compiles what is recorded (captured/following.py). When
@@ -224,6 +224,7 @@ class _Tuning:
         stated, recorded = launches[0]["environment"], {(one["closure"], tuple(one["key"]))
                                                         for one in launches}
         self.environment = self.folder.environment(stated)
+        self.environment.write_choices()  # a call that was killed may not have
         waiting = self.environment.built()  # of an earlier call
         known = {(closure, tuple(texts))
                  for closure, texts in self.settled().get(self.environment.digest, ())}
@@ -376,3 +377,7 @@ def main(argv: list[str]) -> int:
         return error.status
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        print(f"wavetune tune: {error.filename or arguments.cache}: {error.strerror}; what was "
+              "decided before is kept, and another call goes on", file=sys.stderr)
+        return 1

@@ -27,6 +27,7 @@ from .errors import PackError
 from .runtime.choices import CODE, ENVIRONMENTS, LAUNCHERS_MAX, NAME, VERSION, place_of
 
 _OF, _RUN = "of.json", ".run."
+_MODE = 0o755  # whatever the umask: programs take no code from where every user may write
 
 
 class TunedFolder:
@@ -45,7 +46,8 @@ class TunedFolder:
                 "--cache"
             )
         try:
-            (path / ENVIRONMENTS).mkdir(parents=True, exist_ok=True)
+            for made in (path, path / ENVIRONMENTS):
+                made.mkdir(mode=_MODE, parents=True, exist_ok=True)
             self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -105,7 +107,7 @@ class Environment:
         self._take(result)
 
     def _make(self) -> None:
-        self.place.mkdir(parents=True, exist_ok=True)
+        self.place.mkdir(mode=_MODE, parents=True, exist_ok=True)
         _replace(self.place / "environment.json", canonical(self.stated).encode())
 
     # Kernel folders with builds.

@@ -452,6 +452,16 @@ def test_a_forked_child_records_its_own_launches(cache, tmp_path):
     assert report["counters"]["captures"] == 1
 
 
+def test_what_was_launched_last_is_written_at_the_end(cache, tmp_path):
+    report = program("late", cache=cache, to=tmp_path)
+    assert (report["counters"]["captures"], report["counters"]["captures_lost"]) == (1, 0)
+
+
+def test_a_child_of_multiprocessing_records_its_own_launches(cache, tmp_path):
+    program("late_child", cache=cache, to=tmp_path)
+    assert [one["key_values"][0] for one in folder(tmp_path)["launches"]] == [256]
+
+
 def test_a_folder_that_cannot_be_written_is_logged_and_the_program_goes_on(cache, tmp_path):
     (tmp_path / "file").write_text("")
     report = program("mixed", "biased", cache=cache, to=tmp_path / "file", WAVETUNE_LOG=str(tmp_path / "log"))

@@ -99,6 +99,18 @@ def test_what_agents_cannot_repeat_is_refused_by_name(hook, what):
     assert why.startswith(f"the pre_hook of added's configs {what}") and "which agents cannot repeat: they fill arguments" in why
 
 
+def test_modules_that_a_hook_names_import_nothing(monkeypatch):
+    """Those of some packages import what their members need, which may be missing here."""
+    def missing(name):
+        raise ImportError(f"{name} needs another package")
+
+    module = types.ModuleType("lazy")
+    module.__getattr__ = missing
+    monkeypatch.setitem(globals(), "lazy", module)
+    found, launch = of_hooks(lambda nargs: nargs["c_ptr"].zero_() if lazy else lazy.kernel)  # noqa: F821
+    assert launch.refused == [] and [one["fills"] for one in found] == [{"c_ptr": 0}]
+
+
 def test_equal_configs_must_have_hooks_that_do_the_same():
     configs = [triton.Config({"SPLIT": 1}, pre_hook=hook) for hook in (init_to_zero("c_ptr"), init_to_zero("c_ptr"), None)]
     for own, is_refused in ((configs[:2], False), (configs, True)):

@@ -1,11 +1,15 @@
 """Tuners of a package's own, and pruning that makes configs, are recorded by what they ask and restored without a benchmark."""
 
+import collections
 import json
+import types
 
 import pytest
 from conftest import TUNED
 from contract_server import ENVIRONMENT, Contract, document
 from starting import python
+
+from wavetune.runtime import restore
 
 PROGRAM = TUNED.parent / "owned/program.py"
 NAMES = ("own_kernel", "own_pruned_kernel", "pruned_kernel")
@@ -94,3 +98,11 @@ def test_the_first_config_by_policy_is_not_stored_either(tmp_path, server):
     report = program(1000, cache=tmp_path, server=server, WAVETUNE_ON_MISS="first")
     assert report["benchmarked"] == 0 and set(report["stored"].values()) == {0}
     assert list(report["used"].values()) == [[[256, 4]]] * 3
+
+
+def test_a_store_above_which_choices_are_has_what_it_had():
+    rows = collections.UserDict({("1",): "one", ("2",): "two"})
+    cache = restore.RestoringStore(types.SimpleNamespace(), rows)
+    assert (len(cache), list(cache), bool(cache)) == (2, [("1",), ("2",)], True)
+    assert (list(cache.keys()), list(cache.values()), dict(cache.items())) == (list(rows), ["one", "two"], dict(rows))
+    assert restore.RestoringStore(types.SimpleNamespace(), object()), "an object is true"

@@ -4,6 +4,7 @@ where it was."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -107,6 +108,23 @@ def test_a_second_call_tunes_what_is_new_and_nothing_else(machine):
     assert machine.run("1000", "4096")["benchmarked"] == 0
 
 
+def test_a_call_that_was_killed_before_it_wrote_the_choices_is_made_good(machine):
+    machine.tune("1000")
+    (choices, ) = machine.cache.glob("environments/*/choices.json")
+    choices.unlink()
+    assert machine.tune("1000")["keys"] == []
+    assert machine.run("1000")["benchmarked"] == 0
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(machine):
+    machine.tune("1000")
+    (place, ) = machine.cache.glob("environments/*")
+    shutil.rmtree(place)
+    place.write_text("in the way")
+    out, err = machine.end(machine.begin("tune", "--cache", machine.cache, ACTS, "1000"), 1)
+    assert f"wavetune tune: {place}" in err and "Traceback" not in err, err
+
+
 def test_the_table_is_on_stderr_and_stdout_is_the_programs(machine):
     out, err = machine.end(machine.begin("tune", "--cache", machine.cache, ACTS, "1000"))
     assert json.loads(out)["benchmarked"] == 0
@@ -150,8 +168,8 @@ def test_a_key_without_a_winner_is_said_once(machine):
     assert states(machine.tune("host", options=["--again"], status=1)) == [(512, "refused")]
 
 
-def begin_waiting(machine, *options):
-    process = machine.begin("tune", "--cache", machine.cache, *options, ACTS, "1000", "wait")
+def begin_waiting(machine, *options, acts=("1000", "wait")):
+    process = machine.begin("tune", "--cache", machine.cache, *options, ACTS, *acts)
     assert process.stdout.readline() == "waiting\n"
     return process
 
@@ -162,6 +180,13 @@ def test_an_interrupt_ends_the_program_and_tunes_what_it_launched(machine):
     _, err = machine.end(process)
     assert "1 key tuned" in err and "failed" not in err
     assert machine.run("1000")["benchmarked"] == 0
+
+
+def test_an_interrupt_ends_processes_that_the_program_started(machine):
+    process = begin_waiting(machine, acts=("1000", "child", "wait"))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=100)  # which waits for all that have its stdout
+    assert process.returncode == 0 and "1 key tuned" in err, out + err
 
 
 def test_a_program_is_ended_after_some_seconds(machine):
@@ -226,6 +251,24 @@ def test_code_that_was_changed_is_not_used(machine):
     started = machine.run("1000")
     assert (started["benchmarked"], started["compiled"], started["counters"]["refused"]) == (0, 1,
                                                                                              1)
+
+
+def test_no_other_user_may_write_a_folder(machine):
+    mask = os.umask(0)
+    try:
+        machine.tune("1000")
+    finally:
+        os.umask(mask)
+    started = machine.run("1000")
+    assert (started["benchmarked"], started["compiled"]) == (0, 0)
+
+
+def test_code_that_every_user_may_change_is_not_used(machine):
+    machine.tune("1000")
+    machine.cache.chmod(0o777)
+    started = machine.run("1000", WAVETUNE_LOG=str(machine.folder / "log"))
+    assert (started["benchmarked"], started["compiled"]) == (0, 1)
+    assert f"chmod o-w {machine.cache}" in (machine.folder / "log").read_text()
 
 
 def test_what_is_wrong_is_said_in_a_sentence(machine):

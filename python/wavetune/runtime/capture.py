@@ -42,7 +42,7 @@ KEYS_MAX = 4096  # launches of one function, those of all its keys and their spe
 SPECIALISATIONS_MAX = 16  # launches of one key
 LEFT_OUT_MAX = 4096  # launches that were not recorded, each of which is counted once
 QUEUE_MAX, QUEUE_BYTES_MAX = 256, 64 << 20
-LAST_S = 0.5
+FOLDER_S, LAST_S = 10.0, 0.5  # at the program's end, for the folder, and then for the server
 POST_MAX = 64  # documents in a request
 GATHER_S, RETRY_S = 10.0, 30.0
 _JIT, _COMPILER = "triton.runtime.jit", "triton.compiler.compiler"
@@ -66,7 +66,7 @@ class Recorder:
         self._queue: deque[tuple[Any, ...]] = deque()
         self._bytes = 0
         self._thread: threading.Thread | None = None
-        self._is_ended = self._is_busy = False
+        self._is_ended = self._is_busy = self._is_writing = False
         self._seen: dict[str, set[str]] = {}  # names of launches by closure
         self._keys: dict[tuple[str, tuple[str, ...]], list[Any]] = {}  # number of launches, and configs of the first one
         self._left_out: set[tuple[str, str]] = set()  # launches that are counted as lost
@@ -206,18 +206,21 @@ class Recorder:
                 self._thread = threading.Thread(target=self._work, name="wavetune-capture", daemon=True)
                 try:
                     self._thread.start()
+                    _when_child_ends(self.stop)
                 except RuntimeError:
                     self._thread = None
             self._condition.notify_all()
 
     def stop(self) -> None:
-        """Writes what is left, in at most LAST_S; the rest is lost and counted."""
+        """Writes what is left, in at most FOLDER_S, and posts in at most LAST_S; the rest is lost and counted."""
         unmet, self.unmet = self.unmet, set()
         for pattern in sorted(unmet):
             log(f"WAVETUNE_CAPTURE_FUNCTIONS: {pattern[:200]} matches no function; names are MODULE:FUNCTION, and * stands for any text")
         with self._condition:
             self._is_ended = True
             self._condition.notify_all()
+            if self._thread is not None and self.folder is not None:
+                self._condition.wait_for(lambda: not self._queue and not self._is_writing, FOLDER_S)
             has_work = bool(self._queue or self._unposted or self._is_busy)
         if self._thread is not None and has_work:
             started = time.monotonic()
@@ -244,7 +247,7 @@ class Recorder:
                     condition.wait(max(0.0, self._post_after - time.monotonic()) if is_posting else None)
                 if self._is_ended and not self._queue and not (self._unposted and self._may_post):
                     return
-                items, self._is_busy = list(self._queue), True
+                items, self._is_busy, self._is_writing = list(self._queue), True, True
                 self._queue.clear()
                 self._bytes = 0
             for item in items:
@@ -253,6 +256,9 @@ class Recorder:
                 except Exception as error:
                     counters.captures_lost += 1
                     restore.surprised("writing a capture", error)
+            with condition:
+                self._is_writing = False
+                condition.notify_all()
             try:
                 self._post()
             except Exception as error:
@@ -366,6 +372,13 @@ class Recorder:
                 log(f"POST /v1/captures: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
             del self._unposted[:batch]
             batch = POST_MAX
+
+
+def _when_child_ends(stop: Callable[[], None]) -> None:
+    """In a process that multiprocessing has forked: before Python 3.13 it ends without atexit."""
+    process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
+    if process is not None and util is not None and process.parent_process() is not None:
+        util.Finalize(None, stop, exitpriority=0)
 
 
 def body_of(documents: Sequence[tuple[str, Any]]) -> bytes:

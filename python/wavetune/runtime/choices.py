@@ -15,6 +15,7 @@ import glob
 import json
 import math
 import os
+import stat
 import threading
 import time
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
@@ -167,7 +168,11 @@ class Choices:
             return f"{f'the release {released.release}' if released.release else self.settings.cache} has {has}"
         if self._why is not None:
             return self._why
-        return "the server did not answer" if self.wire is not None else self._why_not_here()
+        if self.wire is not None:
+            return "the server did not answer"
+        if self.settings.cache is None:
+            return "there is no server that it may ask, and no folder of choices (WAVETUNE_URL, WAVETUNE_CACHE)"
+        return self._why_not_here()
 
     def _why_not_here(self) -> str:
         """Why the folder has no choices."""
@@ -241,13 +246,22 @@ class Choices:
                 text = file.read(DOCUMENT_MAX + 1)
             if len(text) > DOCUMENT_MAX:
                 raise ValueError(f"it has more than {DOCUMENT_MAX} bytes")
-            self._file = self._parse(json.loads(text), "file", place and os.path.join(place, CODE))
+            code = os.path.join(place, CODE) if place is not None and self._is_private(place) else None
+            self._file = self._parse(json.loads(text), "file", code)
             self._tell(self._file)
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             log(f"{path} is not used: {type(error).__name__}: {error}")
         self._is_file_read = True  # after it was: two threads may both read it, and none goes on without
+
+    def _is_private(self, place: str) -> bool:
+        """Whether code may come from the folder, which nobody signed."""
+        for path in (str(self.settings.cache), place):
+            if os.stat(path).st_mode & stat.S_IWOTH:
+                log(f"no code is taken from {path}, which every user may write: chmod o-w {path}")
+                return False
+        return True
 
     def _parse(self, found: Any, origin: str, place: str | None = None) -> Document | None:
         """The document, where it is of the release and regime that are wanted. Raises where it is garbled."""

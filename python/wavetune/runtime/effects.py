@@ -166,7 +166,7 @@ def _named(function: Any, depth: int = 0) -> Iterator[Any]:
     if not isinstance(function, types.FunctionType):
         return
     found = [function.__globals__.get(name) for name in function.__code__.co_names]
-    found += [getattr(module, name, None) for module in found
+    found += [vars(module).get(name) for module in found  # a module's __getattr__ may import
               if isinstance(module, types.ModuleType) for name in function.__code__.co_names]
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # not bound yet

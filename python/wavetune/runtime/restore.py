@@ -205,6 +205,26 @@ class RestoringStore(Restoring):
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "store"), name)
 
+    # What a dict has of its own, which __getattr__ is not asked for.
+
+    def __bool__(self) -> bool:
+        return bool(self.store)
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def __iter__(self) -> Any:
+        return iter(self.store)
+
+    def keys(self) -> Any:
+        return self.store.keys()
+
+    def values(self) -> Any:
+        return self.store.values()
+
+    def items(self) -> Any:
+        return self.store.items()
+
 
 def _itself(store: Any) -> Any:
     return store

@@ -5,6 +5,7 @@ are stand-ins with memory of the host behind them.
 """
 import enum
 import json
+import multiprocessing
 import os
 import sys
 import time
@@ -341,8 +342,29 @@ def other_keys():
 
 def stuck():
     capture = sys.modules["wavetune.runtime.capture"]
-    capture.LAST_S = 0.0
+    capture.FOLDER_S = capture.LAST_S = 0.0
     capture._recorder._write = lambda *_: time.sleep(60)
+
+
+def late():
+    """The thread that writes gets no time before the program's end."""
+    capture = sys.modules["wavetune.runtime.capture"]
+    capture.LAST_S, made = 0.0, capture.function_document
+
+    def function_document(*args):
+        while not capture._recorder._is_ended:
+            time.sleep(0.01)
+        return made(*args)
+
+    capture.function_document = function_document
+    mixed()
+
+
+def late_child():
+    """A process of multiprocessing, which ends without atexit before Python 3.13."""
+    child = multiprocessing.get_context("fork").Process(target=late)
+    child.start()
+    child.join()
 
 
 def full_disk():

@@ -6,6 +6,7 @@ end it prints a line of JSON.
     host    launches that with tensors of the host                         fail    raises an
     exception
     wait    waits until what it launched is recorded, says so, and then for a signal
+    child   starts a process that stays, and does not end at SIGTERM
 """
 import json
 import os
@@ -39,6 +40,13 @@ def wait():
     signal.pause()
 
 
+def child():
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.alarm(200)
+        signal.pause()
+
+
 for word in sys.argv[1:]:
     if word.isdigit():
         launch(ops.fake_add, int(word))
@@ -48,6 +56,8 @@ for word in sys.argv[1:]:
         launch(ops.fake_add, 512, device="cpu")
     elif word == "wait":
         wait()
+    elif word == "child":
+        child()
     elif word == "fail":
         raise ValueError("as it was told")
 counters = sys.modules.get("wavetune.runtime.counters")

@@ -188,8 +188,9 @@ def test_ranks_that_name_a_release_take_that_one(server, run, publish):
 
 def test_the_commands_of_the_page_on_starting_tuned_work(server, database, publish, tmp_path):
     publish()
-    blocks = re.findall(r"```sh\n(.*?)```", (harness.SOURCE / "docs/start-tuned.md").read_text(), re.S)
+    tuning, *blocks = re.findall(r"```sh\n(.*?)```", (harness.SOURCE / "docs/start-tuned.md").read_text(), re.S)
     assert len(blocks) == 3
+    assert "wavetune tune train.py" in tuning and "run --cache wavetune-cache" in tuning  # python/test_tune.py has a GPU for these
     bin_folder, site = tmp_path / "bin", tmp_path / "site"
     bin_folder.mkdir()
     for name, command in (("python3", f'exec {INTERPRETER} "$@"'),

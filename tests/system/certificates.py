@@ -33,7 +33,8 @@ class Pair:
 class Authority(Pair):
     def __init__(self, folder, name="ca"):
         super().__init__(folder / f"{name}.crt", folder / f"{name}.key")
-        self.folder, self.n = folder, 0
+        self.folder, self.n = folder / f"{name}-issued", 0  # of its own: servers read changed files again
+        self.folder.mkdir()
         openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 30, "-keyout", self.key,
                 "-out", self.certificate, "-subj", f"/CN={name}", "-addext", "basicConstraints=critical,CA:TRUE",
                 "-addext", "keyUsage=critical,keyCertSign,cRLSign")

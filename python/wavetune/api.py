@@ -200,7 +200,7 @@ CaptureItem = TypedDict("CaptureItem", {
     "proposal": Union["Id", None],
     "channel": Union[str, None],
     "waits_for": Union[str, None],
-    "move": Union[Literal['builder', 'submitter', 'policy', 'agent', 'publisher', None], None],
+    "move": Union[Literal['builder', 'submitter', 'policy', 'agent', 'publisher'], None],
     "seen_at": Union["Time", None],
 })
 
@@ -234,7 +234,7 @@ CaptureLaunch = TypedDict("CaptureLaunch", {
     "proposal": "Id",
     "channel": str,
     "waits_for": Union[str, None],
-    "move": Union[Literal['builder', 'submitter', 'policy', 'agent', 'publisher', None], None],
+    "move": Union[Literal['builder', 'submitter', 'policy', 'agent', 'publisher'], None],
 }, total=False)
 
 CaptureLease = TypedDict("CaptureLease", {

@@ -62,8 +62,7 @@ void route_capture_post(struct worker *worker, struct request *request) {
 
 /* Reading and removing */
 
-#define SCHEMA_MOVE                                                                                \
-  "{\"enum\": [\"builder\", \"submitter\", \"policy\", \"agent\", \"publisher\", null]}"
+#define SCHEMA_MOVE "{\"enum\": [\"builder\", \"submitter\", \"policy\", \"agent\", \"publisher\"]}"
 
 struct capture_item {
   int64_t id, keys, waiting, building, built, refused, without_job, queued, tuning, tuned,
@@ -98,7 +97,7 @@ static const struct field item_fields[] = {
     FIELD(TEXT, channel, FIELD_ANSWER),
     FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "null: for nothing"),
     FIELD(TEXT, move, FIELD_ANSWER | FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
-          .about = "whose move it is; null: nobody's"),
+          .about = "who has to act next; null: nobody"),
     FIELD(TIME, seen_at, FIELD_ANSWER),
     FIELD(TEXT, policy, FIELD_NO_JSON),
     FIELD(TEXT, policy_of, FIELD_NO_JSON),
@@ -280,7 +279,7 @@ static const struct field launch_fields[] = {
     FIELD(TEXT, channel, FIELD_ANSWER | FIELD_OMITTED),
     FIELD(TEXT, waits_for, FIELD_ANSWER | FIELD_NO_COLUMN, .about = "null: for nothing"),
     FIELD(TEXT, move, FIELD_ANSWER | FIELD_NO_COLUMN, .schema = SCHEMA_MOVE,
-          .about = "whose move it is; null: nobody's"),
+          .about = "who has to act next; null: nobody"),
     FIELD(INTEGER, function, FIELD_NO_JSON),
     FIELD(TEXT, owner, FIELD_NO_JSON),
     FIELD(TEXT, policy, FIELD_NO_JSON),

@@ -24,7 +24,7 @@ class NotInterpreted(Exception):
 
 
 class WritesOutside(NotInterpreted):
-    """The program writes outside of a tensor, with the integers and shapes that it had: nobody can launch it so."""
+    """The program writes outside of a tensor, with the integers and shapes that it was passed: no agent can launch that."""
 
 
 class Buffer:

@@ -256,7 +256,7 @@ class Choices:
         self._is_file_read = True  # after it was: two threads may both read it, and none goes on without
 
     def _is_private(self, place: str) -> bool:
-        """Whether code may come from the folder, which nobody signed."""
+        """Whether code may come from the folder, which has no signature."""
         for path in (str(self.settings.cache), place):
             if os.stat(path).st_mode & stat.S_IWOTH:
                 log(f"no code is taken from {path}, which every user may write: chmod o-w {path}")

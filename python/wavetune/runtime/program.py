@@ -65,7 +65,7 @@ class Program:
 
     def takes_code(self) -> bool:
         """Whether compiled code may come from the server: with a trusted key, or where the operator opened a namespace; never
-        where it could be changed on its way. Or from the folder of `python3 -m wavetune tune`, which nobody signed."""
+        where it could be changed on its way. Or from the folder of `python3 -m wavetune tune`, which has no signature."""
         own = self.settings
         is_tuned_here = own.cache is not None and not own.trusted_keys and os.path.isdir(os.path.join(own.cache, ENVIRONMENTS))
         return is_tuned_here or self.wire is not None and (bool(own.trusted_keys) or self.gives_code())

@@ -21,7 +21,7 @@ def main():
                   "to 3.9", file=sys.stderr)
             return 2
     if arguments[:1] == ["tune"]:
-        from .tune import main as tune
+        from .tuning.command import main as tune
         return tune(arguments[1:])
     from .cli import main as bridge
     return bridge()

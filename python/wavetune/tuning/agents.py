@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
-from .binaries import path_of
-from .errors import PackError, one_line
-from .pool import end_with_parent
-from .tuned_folder import Built
+from ..binaries import path_of
+from ..errors import PackError, one_line
+from ..pool import end_with_parent
+from .folder import Built
 
 PROGRAM = "wavetune-agent"
 ROUNDS = {

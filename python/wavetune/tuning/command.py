@@ -2,9 +2,9 @@
 tuned (docs/start-tuned.md).
 
 The program runs as `run` has it, takes the first config of each function, and records what it
-launches (recorded.py). Meanwhile a process compiles what is recorded (captured/following.py). When
+launches (program.py). Meanwhile a process compiles what is recorded (captured/following.py). When
 the program is over, what was compiled is tuned on this machine's GPUs (agents.py), and each winner
-goes into the folder at once (tuned_folder.py). With a server that is its part (served.py).
+goes into the folder at once (folder.py). With a server that is its part (served.py).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, NoReturn, Sequence
 
-from . import running
+from .. import running
+from ..binaries import path_of
+from ..captured.confined import find_launcher
+from ..captured.following import Follower
+from ..errors import PackError
+from ..interpreter import describe
 from .agents import PROGRAM, Agents, Probe
-from .binaries import path_of
-from .captured.confined import find_launcher
-from .captured.following import Follower
-from .errors import PackError
-from .interpreter import describe
-from .recorded import POLL_S, Interrupted, Progress, RecordedProgram, table
-from .tuned_folder import Built, Environment, TunedFolder
+from .folder import Built, Environment, TunedFolder
+from .program import POLL_S, Interrupted, Progress, RecordedProgram, table
 
 INTERRUPTED = 130
 _OF_SERVER = ("WAVETUNE_URL", "WAVETUNE_TOKEN", "WAVETUNE_TOKEN_FILE")

@@ -22,9 +22,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from .canonical import canonical, digest, digest_bytes
-from .errors import PackError
-from .runtime.choices import CODE, ENVIRONMENTS, LAUNCHERS_MAX, NAME, VERSION, place_of
+from ..canonical import canonical, digest, digest_bytes
+from ..errors import PackError
+from ..runtime.choices import CODE, ENVIRONMENTS, LAUNCHERS_MAX, NAME, VERSION, place_of
 
 _OF, _RUN = "of.json", ".run."
 _MODE = 0o755  # whatever the umask: programs take no code from where every user may write

@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from .canonical import canonical
-from .client import ApiError, Client
-from .errors import PackError
-from .recorded import Interrupted, Progress, RecordedProgram, table
-from .runtime.capture import POST_MAX, body_of
-from .runtime.wire import BODY_MAX
+from ..canonical import canonical
+from ..client import ApiError, Client
+from ..errors import PackError
+from ..runtime.capture import POST_MAX, body_of
+from ..runtime.wire import BODY_MAX
+from .program import Interrupted, Progress, RecordedProgram, table
 
 _ASK_S = (0.5, 5.0)  # between looks, the first and at most
 _GOES_ON = ("waiting", "building", "queued", "tuning")

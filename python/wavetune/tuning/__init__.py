@@ -1,0 +1,1 @@
+"""`python3 -m wavetune tune`: command.py has its steps."""

@@ -151,7 +151,7 @@ int main(int argc, char **argv) {
                                 .space = bench.folder->space,
                                 .baseline = bench.folder->space->default_ordinal,
                                 .seed = 1,
-                                .is_cold = true,
+                                .regime = REGIME_COLD,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   struct problem *problem = NULL;
   if (!reference_load(host.object, &setup.reference, &error) ||

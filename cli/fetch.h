@@ -21,6 +21,7 @@
 #include "cli/source.h"
 #include "common/cache/release.h"
 #include "common/cache/signatures.h"
+#include "common/regime/regime.h"
 
 #define RELEASE_NAME_LENGTH 64
 #define RELEASE_NAME_SIZE (RELEASE_NAME_LENGTH + 1)

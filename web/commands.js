@@ -16,7 +16,7 @@ export const COMMANDS = {
       "wavetune submit KERNEL_FOLDER",
       `--key ${word(keyOption(job.key))}`,
       job.tag !== "default" && `--tag ${word(job.tag)}`,
-      job.regime !== "cold" && `--regime ${job.regime}`,
+      `--regime ${job.regime}`,
       "--run again --wait",
     ]
       .filter(Boolean)

@@ -270,7 +270,7 @@ export async function show({ main, segments: [digest], query, signal, said }) {
     here = entries.filter((each) => each.release === digest);
   const matching = entries.filter(
     (each) =>
-      each.tag === release.tag && same(each.environment, release.environment) && (each.regime || "cold") === (release.regime || "cold"),
+      each.tag === release.tag && same(each.environment, release.environment) && each.regime === release.regime,
   );
   const listed = [];
   for await (const items of pages("v1/releases", { limit: 1000 }, signal)) listed.push(...items);

@@ -10,6 +10,14 @@
 /* GPUs first: a command takes the first device where none is named. */
 static const struct device_ops *const back_ends[] = {&hip_ops, &cuda_ops, &cpu_ops};
 
+bool device_launches(const struct device_ops *ops, enum regime_launch launch) {
+  switch (launch) {
+  case REGIME_LAUNCH_DIRECT:
+    return ops->launch != NULL;
+  }
+  die("no such launch");
+}
+
 bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error) {
   cleanup_json json_t *all = json_array(), *absent = json_array();
   for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++) {

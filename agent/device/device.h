@@ -17,6 +17,7 @@
 #include "agent/device/fingerprint.h"
 #include "common/base/json.h"
 #include "common/builds/launch_arguments.h"
+#include "common/regime/regime.h"
 
 struct device_ops;
 
@@ -225,8 +226,9 @@ struct device_ops {
                                struct error *error);
 };
 
-/* Every device of every back end of this machine, GPUs first. A back end without a runtime or a GPU
- * has none, which is no error; *ret_absent (a new reference) says why: [{"backend", "reason"}]. */
+/* Every device of every back end of this machine, GPUs first, with "runs" (run_of_regime). A back
+ * end without a runtime or a GPU has none, which is no error; *ret_absent (a new reference) says
+ * why: [{"backend", "reason"}]. */
 must_check bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error);
 
 /* Opens a device by the name that probe gave it ("cpu0"). A process that opens a GPU and has not
@@ -235,6 +237,8 @@ must_check bool device_open(const char *name, struct device **ret_device, struct
 /* device_ops.user_find for the device of that name. */
 must_check bool device_user_find(const char *name, const json_t *facts,
                                  struct device_user *ret_user, struct error *error);
+/* Whether the back end can launch the calls of a sample like this. */
+bool device_launches(const struct device_ops *ops, enum regime_launch launch);
 /* Whether kernels for the device of that name run in the process that opens it. */
 bool device_is_host(const char *name);
 static inline void device_close(struct device *device) { device->ops->close(device); }

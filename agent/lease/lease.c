@@ -148,7 +148,7 @@ bool lease_read(const json_t *json, bool is_gpu, struct lease *ret, struct error
   struct lease lease = {0};
   struct lease_grant grant;
   record_init(&lease_grant_record, &grant);
-  grant.regime = REGIME_COLD; /* of servers that do not state it */
+  grant.regime = REGIME_IMPLIED; /* of servers that do not state it */
   bool ok = record_read_answer(&lease_grant_record, json, "", &grant, error) &&
             lease_fill(&grant, is_gpu, &lease, error);
   record_release(&lease_grant_record, &grant);

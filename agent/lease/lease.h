@@ -12,6 +12,7 @@
 #include "agent/lease/builds.h"
 #include "common/kernel/kernel.h"
 #include "common/measurement/measurement.h"
+#include "common/regime/regime.h"
 
 struct lease {
   char *id, *job; /* of tune: "", and a text that identifies the key */

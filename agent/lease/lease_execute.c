@@ -242,11 +242,11 @@ static enum step baseline_take(struct execution *execution) {
   if (step != STEP_ON)
     return step;
 
-  /* Without the flush a cold measurement finds its code in the instruction caches; its conditions
-   * say so. */
+  /* Without the flush a measurement finds its code in the instruction caches; its conditions say
+   * so. */
   if (execution->executor->is_gpu) {
     helper_take(execution, HELPER_FINGERPRINT);
-    if (lease->regime == REGIME_COLD)
+    if (regime_facts(lease->regime)->flushes)
       helper_take(execution, HELPER_INSTRUCTION_FLUSH);
   }
 

@@ -26,10 +26,11 @@ static size_t stride_of(size_t bytes) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/* Chooses how a cold regime is reached where `taken` bytes of the device's memory are used already,
- * and returns how many more it takes. */
+/* Chooses how calls find no operand in a cache where `taken` bytes of the device's memory are used
+ * already, and returns how many more it takes. */
 static size_t rotation_choose(struct problem *problem, const struct problem_setup *setup,
                               size_t taken) {
+  const struct regime_facts *regime = regime_facts(setup->regime);
   struct device_rotation *rotation = &problem->rotation;
   size_t memory = problem->device->memory_bytes, displacement = problem->device->displacement_bytes,
          total = 0;
@@ -37,10 +38,10 @@ static size_t rotation_choose(struct problem *problem, const struct problem_setu
   for (size_t i = 0; i < problem->kernel->n_arguments; i++)
     total += stride_of(problem->operands[i].bytes);
   rotation->n_copies = 1;
-  if (!setup->is_cold || !total)
+  rotation->flush_instructions = regime->flushes && setup->instruction_flush != NULL;
+  if (!regime->rotates || !total)
     return 0;
 
-  rotation->flush_instructions = setup->instruction_flush != NULL;
   size_t needed = (displacement + total - 1) / total;
   needed = needed < 2 ? 2 : needed;
   bool has_room = !memory || (taken < memory && needed <= (memory - taken) / total);
@@ -216,7 +217,11 @@ bool problem_new(const struct problem_setup *setup, struct problem **ret_problem
                               .reference = setup->reference,
                               .expected = setup->reference ? NULL : setup->expected,
                               .n_sets = setup->reference ? 0 : 1};
-  const char *flush = setup->is_cold ? setup->instruction_flush : NULL;
+  const struct regime_facts *regime = regime_facts(setup->regime);
+  const char *flush = regime->flushes ? setup->instruction_flush : NULL;
+  if (!device_launches(device->ops, regime->launch))
+    return error_set(error, "the back end %s cannot launch calls as the regime %s does",
+                     device->ops->backend, regime->name);
   if (flush && !device->ops->instruction_flush_set)
     return error_set(error,
                      "the back end %s cannot flush instruction caches; leave "

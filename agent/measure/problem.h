@@ -55,6 +55,7 @@
 #include "agent/measure/reference.h"
 #include "common/builds/expected.h"
 #include "common/kernel/kernel.h"
+#include "common/regime/regime.h"
 #include "common/verdict/verdict.h"
 
 #define ROTATION_BYTES_MAX ((size_t)1 << 30)
@@ -114,10 +115,10 @@ struct problem_setup {
   const struct expected *expected; /* values of the first set of inputs; NULL: none */
   uint64_t baseline;               /* the config whose scalars the reference gets */
   uint64_t seed;
-  bool is_cold;
+  enum regime regime;
   size_t rotation_bytes_max;
-  /* Paths of the objects of agent/compile/helper_kernels.h; NULL: none. The first: cold only.
-   * Without the second outputs are copied to the host and compared there. */
+  /* Paths of the objects of agent/compile/helper_kernels.h; NULL: none. The first: only where the
+   * regime flushes. Without the second outputs are copied to the host and compared there. */
   const char *instruction_flush, *fingerprint;
 };
 

@@ -7,6 +7,7 @@
 
 #include "agent/lease/lease.h"
 #include "common/campaign/campaign.h"
+#include "common/regime/regime.h"
 
 #define KEY_CONFIGS_MAX 1000000u
 

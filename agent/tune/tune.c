@@ -15,6 +15,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/program/command.h"
+#include "common/regime/regime.h"
 #include "common/verdict/budget.h"
 
 #define MARGIN_ROUNDS 20       /* before a config leaves --exhaustive by its margin */
@@ -747,7 +748,7 @@ static const struct option_spec tune_options[] = {
      "at the end, run the winner once under rocprof, which writes to this folder", true},
     {"processes", OPTION_INTEGER, "N", "3", VERDICT_PROCESSES_MIN, 1000,
      "least number of fresh processes that measure the finalists", false},
-    {"regime", OPTION_TEXT, "cold|warm", "cold", 0, 0,
+    {"regime", OPTION_TEXT, REGIME_ALTERNATIVES, REGIME_IMPLIED_NAME, 0, 0,
      "whether kernels find their data in memory (cold) or in the caches (warm)", false},
     {"seed", OPTION_INTEGER, "N", "1", 0, INT32_MAX,
      "seed of the input data, of the order of trials and of --search", false},

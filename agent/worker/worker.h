@@ -8,7 +8,7 @@
  *
  *   {"do": "probe"}
  *     -> {"devices": [{"backend": "cpu", "device": "cpu0", "name": "…", "environment": {…},
- *                      "facts": {…}}],
+ *                      "facts": {…}, "runs": ["measure:cold", …]}],
  *         "absent": [{"backend": "hip", "reason": "…"}]}
  *   {"do": "look", "devices": [{"device": "hip0", "facts": {…}}]}
  *     finds processes on the devices other than the agent's workers, and opens none of them

@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/kernel/kernel_case.h"
 #include "common/node/environment.h"
+#include "common/regime/regime.h"
 
 #define BLOB_BYTES_MAX ((size_t)256 << 20)
 #define SETTINGS_NS ((int64_t)60 * 1000000000) /* how long the machine's settings are cached */
@@ -240,7 +241,7 @@ static bool problem_open(struct worker *worker, struct open_request *open, struc
       .expected = worker->expected,
       .baseline = (uint64_t)open->baseline.config,
       .seed = worker->seed,
-      .is_cold = open->regime == REGIME_COLD,
+      .regime = open->regime,
       .rotation_bytes_max = ROTATION_BYTES_MAX,
       .instruction_flush = open->instruction_flush,
       .fingerprint = open->fingerprint,

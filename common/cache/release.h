@@ -10,21 +10,20 @@
  *                                 "spent_device_seconds": 1.25}],
  *                 "winners": [[[4096, 4096, 4096], 0, 0, [0.2031], 12], …]}],
  *    "regime": "warm", "tag": "default", "version": 2}
- * "regime" is there only when it is warm, so that cold releases keep the digests that they had
- * before there were regimes. A winner is [key values in the order of "key", index in configs, index
- * in provenance, milliseconds, job]: milliseconds: [] (not known), [median], or [median, 20th
- * percentile, 80th percentile], as measured or imported; job: the id of the job that chose it, 0
- * when none did (a pin without a job, an import). ordinal and space are those of a config in a
- * job's space; imported configs have neither. Provenance is a flat object (members are null,
- * booleans, numbers, strings). "origin" is one of tuned, pinned, imported; "build" is the digest of
- * the build that was measured, where there was one; "kernel_key" and "build_key" are the ids of the
- * keys whose signatures every agent that measured the winner's final demanded (several with a space
- * between); "spent_device_seconds" of what was tuned is the device time of the job that chose the
- * winner, with three digits; imports add "format", "source" and what the format needs to
- * restore the file. Kernels are sorted by (name, kernel); configs and provenance by their canonical
- * text, and each occurs once and is used; winners by the canonical text of their key, one for each
- * key. A release states neither a time nor a channel. The same winners with the same provenance
- * give the same bytes and so the same digest, on every server.
+ * "regime" is there unless it is the implied one (regime_member). A winner is [key values in the
+ * order of "key", index in configs, index in provenance, milliseconds, job]: milliseconds: [] (not
+ * known), [median], or [median, 20th percentile, 80th percentile], as measured or imported; job:
+ * the id of the job that chose it, 0 when none did (a pin without a job, an import). ordinal and
+ * space are those of a config in a job's space; imported configs have neither. Provenance is a flat
+ * object (members are null, booleans, numbers, strings). "origin" is one of tuned, pinned,
+ * imported; "build" is the digest of the build that was measured, where there was one; "kernel_key"
+ * and "build_key" are the ids of the keys whose signatures every agent that measured the winner's
+ * final demanded (several with a space between); "spent_device_seconds" of what was tuned is the
+ * device time of the job that chose the winner, with three digits; imports add "format", "source"
+ * and what the format needs to restore the file. Kernels are sorted by (name, kernel); configs and
+ * provenance by their canonical text, and each occurs once and is used; winners by the canonical
+ * text of their key, one for each key. A release states neither a time nor a channel. The same
+ * winners with the same provenance give the same bytes and so the same digest, on every server.
  *
  * A container waits at its start until up to 50,000 winners are read, so keys are not parsed: they
  * stay text in the release's bytes.
@@ -35,6 +34,7 @@
 #define WAVETUNE_COMMON_CACHE_RELEASE_H
 
 #include "common/node/environment.h"
+#include "common/regime/regime.h"
 #include "common/space/key.h"
 
 #define RELEASE_SIZE_MAX ((size_t)256 << 20)

@@ -603,7 +603,7 @@ static bool release_read(struct reader *reader) {
     return refuse(reader, "',' or ']'");
 
   reader->member = NULL;
-  if (scan_literal(scan, ",\"regime\":")) { /* a cold release has no such member */
+  if (scan_literal(scan, ",\"regime\":")) { /* not of the implied one */
     cleanup_free char *regime = NULL;
     reader->member = "regime";
     if (!text_read(reader, &regime))

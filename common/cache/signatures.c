@@ -152,7 +152,7 @@ const struct record channel_entry_record =
 bool channel_entry_parse(const json_t *json, struct channel_entry *ret, struct error *error) {
   cleanup_channel_entry struct channel_entry entry;
   record_init(&channel_entry_record, &entry);
-  entry.regime = REGIME_COLD;
+  entry.regime = REGIME_IMPLIED;
   if (!record_read_answer(&channel_entry_record, json, "", &entry, error))
     return false;
   if (!channel_name_check(entry.channel, error))
@@ -172,7 +172,7 @@ void channel_entry_release(struct channel_entry *entry) {
 static json_t *entry_write(const struct channel_entry *entry, size_t n) {
   const struct record first = {NULL, entry_fields, n, sizeof *entry};
   struct channel_entry written = *entry;
-  if (written.regime == REGIME_COLD) /* absent, as in entries from before there were regimes */
+  if (!regime_member(written.regime)) /* the implied one is absent */
     written.regime = (enum regime) - 1;
   return record_write(&first, &written);
 }

@@ -12,14 +12,15 @@
 #include "common/cache/signing_key.h"
 #include "common/node/environment.h"
 #include "common/record/record.h"
+#include "common/regime/regime.h"
 
 /* A channel entry: what a (channel, environment, tag, regime) points to.
  *
  * JSON: {"channel": "stable", "counter": 4, "environment": {…}, "expires": "2026-12-24T00:00:00Z",
  *        "release": "sha256:…", "regime": "warm", "tag": "default"}
- * with "expires" optional and "regime" only when it is warm. What is signed: the line
- * "wavetune channel entry 1\n" and these members. Answers add "signatures": [{"key": "sha256:…",
- * "signature": base64}], "updated_at", in a history "moved_by", and "match".
+ * with "expires" optional and "regime" unless it is the implied one (regime_member). What is
+ * signed: the line "wavetune channel entry 1\n" and these members. Answers add "signatures":
+ * [{"key": "sha256:…", "signature": base64}], "updated_at", in a history "moved_by", and "match".
  * The counter starts at 1 and only grows; a rollback is a higher counter with an older release. */
 #define CHANNEL_NAME_MAX 64
 #define CHANNEL_SIGNATURES_MAX 8

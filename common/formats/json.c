@@ -2,8 +2,9 @@
  *
  * {"environment": {…},
  *  "kernels": {"softmax/fused": {"entries": [{"config": {…}, "key": {…}}], "kernel": "sha256:…"}},
- *  "regime": "warm", "release": "sha256:…", "tag": "default"}, canonical; "regime" is there only
- * when it is warm. Kernels that share a name are NAME@ and the first 12 hex digits of their hash.
+ *  "regime": "warm", "release": "sha256:…", "tag": "default"}, canonical; "regime" is there unless
+ * it is the implied one. Kernels that share a name are NAME@ and the first 12 hex digits of their
+ * hash.
  *
  * A container's start waits for it: texts are concatenated, not built as a tree, and a config's
  * text is written once. An import knows kernels by their hashes; names and the release only

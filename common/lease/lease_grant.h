@@ -6,6 +6,7 @@
 
 #include "common/node/environment.h"
 #include "common/record/record.h"
+#include "common/regime/regime.h"
 #include "common/space/space.h"
 #include "common/verdict/verdict.h"
 

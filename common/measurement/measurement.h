@@ -9,6 +9,7 @@
 
 #include "common/node/environment.h"
 #include "common/record/record.h"
+#include "common/regime/regime.h"
 #include "common/verdict/verdict.h"
 
 #define MEASUREMENT_SAMPLES_MAX 10000

@@ -1,4 +1,4 @@
-/* Reading, comparing and digesting environments; regimes. */
+/* Reading, comparing and digesting environments. */
 #include "common/node/environment.h"
 
 #include "common/record/record.h"
@@ -191,42 +191,6 @@ static size_t minor_length(const char *version) {
 bool version_minors_equal(const char *a, const char *b) {
   size_t length = minor_length(a);
   return length && length == minor_length(b) && memcmp(a, b, length) == 0;
-}
-
-#define X(id, name) name,
-const char *const regime_names[] = {REGIMES(X) NULL};
-#undef X
-
-const char *regime_name(enum regime regime) {
-  ALWAYS((unsigned)regime < REGIME_COUNT);
-  return regime_names[regime];
-}
-
-const char *regime_member(enum regime regime) {
-  return regime == REGIME_COLD ? NULL : regime_name(regime);
-}
-
-bool regime_parse(const char *name, enum regime *ret, struct error *error) {
-  for (int i = 0; i < REGIME_COUNT; i++)
-    if (strcmp(name, regime_names[i]) == 0) {
-      *ret = (enum regime)i;
-      return true;
-    }
-
-  error_set(error, "the regime must be");
-  for (int i = 0; i < REGIME_COUNT; i++)
-    error_append(error, "%s %s", i ? " or" : "", regime_names[i]);
-  error_append(error, ", not \"%.40s\"", name);
-  return false;
-}
-
-bool regime_get(const json_t *json, const char *pointer, enum regime *ret, struct error *error) {
-  char at[JSON_POINTER_SIZE];
-  const char *name = regime_names[REGIME_COLD];
-  if (!json_get_string(json, pointer, "regime", JSON_NOT_NULL, &name, error))
-    return false;
-  return regime_parse(name, ret, error) ||
-         error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "regime"));
 }
 
 static bool custom_read(const json_t *value, void *to, struct error *error) {

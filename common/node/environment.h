@@ -1,5 +1,5 @@
 /* Environments: the hardware and software for which a measurement is valid, identified by the
- * members below that are stated. Regimes: whether a call finds its operands in the caches.
+ * members below that are stated.
  *
  * A full environment states exactly one of rocm, cuda, cpu. On the CPU back end `cpu` is the
  * compiler with its version, `gpu` the CPU's model name, `arch` the machine (x86_64),
@@ -69,22 +69,6 @@ bool environment_names_gpu(const struct environment *environment);
  * compute_units and partition is for a whole GPU, because the parts of a partitioned GPU have its
  * name: `requested` must then state the whole GPU as partition (SPX, or "": not partitionable). */
 bool environment_can_use(const struct environment *served, const struct environment *requested);
-
-/* Cold: no call finds its operands in a cache. Warm: caches stay as the call before left them.
- * Jobs, releases and channel entries have one regime, cold if their JSON has no member "regime". */
-#define REGIMES(X) X(COLD, "cold") X(WARM, "warm")
-#define X(id, name) REGIME_##id,
-enum regime { REGIMES(X) REGIME_COUNT };
-#undef X
-extern const char *const regime_names[]; /* by value, ended by NULL */
-/* Aborts on any other value. */
-const char *regime_name(enum regime regime);
-/* The member "regime" of releases and entries: NULL for cold, which has none. */
-const char *regime_member(enum regime regime);
-must_check bool regime_parse(const char *name, enum regime *ret, struct error *error);
-/* The member "regime" of an object; cold where it is absent. */
-must_check bool regime_get(const json_t *json, const char *pointer, enum regime *ret,
-                           struct error *error);
 
 /* Whether two versions have the same major and minor, like "6.4.1" and "6.4.0-7". Neither is NULL.
  */

@@ -239,7 +239,7 @@ json_t *cli_options_json(const struct options *options, const char *const (*memb
 }
 
 const char *cli_regime_member(const char *regime) {
-  return string_equal(regime, "cold") ? NULL : "regime";
+  return string_equal(regime, regime_name(REGIME_IMPLIED)) ? NULL : "regime";
 }
 
 /* Appends a pair and frees `query`. */

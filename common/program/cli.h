@@ -9,6 +9,7 @@
 
 #include "common/program/http_client.h"
 #include "common/program/options.h"
+#include "common/regime/regime.h"
 
 /* clang-format off */
 /* Rows of a command's options that neither a variable nor the configuration file sets. Further
@@ -46,7 +47,8 @@
   {.name = "tag", .type = OPTION_TEXT, .argument = "TAG", .default_text = "default", \
    .help = "deployment scenario"}
 #define OPTION_REGIME \
-  {.name = "regime", .type = OPTION_TEXT, .argument = "cold|warm", .default_text = "cold", \
+  {.name = "regime", .type = OPTION_TEXT, .argument = REGIME_ALTERNATIVES, \
+   .default_text = REGIME_IMPLIED_NAME, \
    .help = "whether calls find their operands in the caches (warm) or never do (cold)"}
 #define OPTION_PATIENCE \
   CLI_INTEGER("patience", "SECONDS", "60", 0, 86400, \
@@ -160,8 +162,7 @@ must_check bool cli_environment(const struct options *options, const char *optio
 must_check json_t *cli_options_json(const struct options *options, const char *const (*members)[2],
                                     size_t n);
 
-/* "regime", or NULL for cold, which servers assume: servers that do not know regimes refuse the
- * member. */
+/* "regime", or NULL for the implied one. */
 const char *cli_regime_member(const char *regime);
 
 /* "?rocm=6.4.1&…" of the members of an object (NULL: none) and of further pairs (name, value, …,

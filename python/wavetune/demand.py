@@ -99,9 +99,8 @@ class Watcher:
     def __init__(self, identity: dict[str, Any], url: str, token: str, environment: dict[str, Any], image: str | None,
                  interval_s: float = INTERVAL_S, tag: str | None = None, regime: str | None = None):
         self.url, self.token, self.interval_s = url.rstrip("/"), token, interval_s
-        self.head = {"environment": environment, "image": image} | ({"tag": tag} if tag else {})
-        if regime and regime != "cold":  # what every server takes for granted, and old ones do not know
-            self.head["regime"] = regime
+        self.head = {"environment": environment, "image": image} | ({"tag": tag} if tag else {}) | \
+            ({"regime": regime} if regime else {})
         self.records = {}
         for record in identity.get("functions") or []:
             function = record["function"]

@@ -447,7 +447,7 @@ static const struct channel_row *row_look_up(struct worker *worker, struct reque
                                              struct lookup *lookup) {
   struct error error;
   const char *tag = request_query(request, "tag"), *regime = request_query(request, "regime");
-  enum regime wanted = REGIME_COLD;
+  enum regime wanted = REGIME_IMPLIED;
   tag = tag ? tag : "default";
   if (!channel_name_check(channel, &error) || (regime && !regime_parse(regime, &wanted, &error)) ||
       !environment_from_texts(query_get, request, &lookup->asked, &error)) {

@@ -84,7 +84,7 @@ const struct record channel_signing_record =
 
 bool channel_signing_parse(const json_t *json, struct channel_signing *ret, struct error *error) {
   cleanup_channel_signing struct channel_signing signing = {.tag = xstrdup("default"),
-                                                            .regime = REGIME_COLD};
+                                                            .regime = REGIME_IMPLIED};
   if (!record_read(&channel_signing_record, json, "", &signing, error))
     return false;
 

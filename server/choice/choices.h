@@ -16,6 +16,7 @@
 
 #include "common/node/environment.h"
 #include "common/record/record.h"
+#include "common/regime/regime.h"
 #include "server/server.h"
 
 #define CHOICES_FUNCTIONS_MAX 1000 /* of a request */

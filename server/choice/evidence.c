@@ -95,7 +95,7 @@ static bool near_check(const json_t *near, const char *at, struct error *error) 
 
 bool evidence_report_parse(const json_t *json, struct evidence_report *ret, struct error *error) {
   cleanup_evidence_report struct evidence_report report = {.tag = xstrdup("default"),
-                                                           .regime = REGIME_COLD};
+                                                           .regime = REGIME_IMPLIED};
   if (!record_read(&evidence_report_record, json, "", &report, error))
     return false;
   if (!json_object_get(json, "items") && !json_object_get(json, "counters"))

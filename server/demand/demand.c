@@ -83,7 +83,7 @@ void demand_report_release(struct demand_report *report) {
 
 bool demand_report_parse(const json_t *json, struct demand_report *ret, struct error *error) {
   cleanup_demand_report struct demand_report report = {.tag = xstrdup("default"),
-                                                       .regime = REGIME_COLD};
+                                                       .regime = REGIME_IMPLIED};
   if (!record_read(&demand_report_record, json, "", &report, error))
     return false;
 

@@ -29,6 +29,7 @@
 #include "common/base/base.h"
 #include "common/node/environment.h"
 #include "common/record/record.h"
+#include "common/regime/regime.h"
 #include "server/db/db.h"
 #include "server/server.h"
 

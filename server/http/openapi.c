@@ -4,6 +4,7 @@
 #include "common/node/environment.h"
 #include "server/records.h"
 
+#include "common/regime/regime.h"
 #include "server/http/request_private.h"
 
 extern const char openapi_json[];
@@ -158,8 +159,8 @@ static json_t *paths_make(const json_t *all) {
   return paths;
 }
 
-/* A schema {"page_of": "Item"} is that of a page of a list of items. The names of regimes are
- * added. */
+/* A schema {"page_of": "Item"} is that of a page of a list of items. That of a regime is
+ * made of their table. */
 static json_t *schemas_make(json_t *schemas) {
   const char *name;
   json_t *schema;
@@ -172,9 +173,12 @@ static json_t *schemas_make(json_t *schemas) {
                          schema_reference(item), "next", schema_reference("Next")));
   }
 
-  json_t *regimes = json_object_get(json_object_get(schemas, "Regime"), "enum");
-  for (int i = 0; i < REGIME_COUNT; i++)
+  json_t *regimes = json_array();
+  for (size_t i = 0; regime_names[i]; i++)
     json_push(regimes, json_string(regime_names[i]));
+  json_put(schemas, "Regime",
+           json_pack("{s:s, s:o, s:s}", "type", "string", "enum", regimes, "default",
+                     regime_name(REGIME_IMPLIED)));
 
   for (const struct server_record *each = server_records; each->record; each++)
     if (each->record->name) {

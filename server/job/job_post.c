@@ -76,7 +76,7 @@ bool job_request_parse(const json_t *json, struct job_request *ret, struct error
   record_init(&job_request_record, &request);
   request.tag = xstrdup("default");
   request.run = xstrdup("");
-  request.regime = REGIME_COLD;
+  request.regime = REGIME_IMPLIED;
   request.purpose = PURPOSE_TUNE;
   request.priority = 0;
   request.finals.devices = 1;

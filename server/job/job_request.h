@@ -7,6 +7,7 @@
 
 #include "common/node/environment.h"
 #include "common/record/record.h"
+#include "common/regime/regime.h"
 #include "common/search/search.h"
 
 #define JOBS_PER_REQUEST_MAX 1000

@@ -5,6 +5,7 @@
 #ifndef WAVETUNE_SERVER_JOB_JOB_WISH_H
 #define WAVETUNE_SERVER_JOB_JOB_WISH_H
 
+#include "common/regime/regime.h"
 #include "server/job/submit.h"
 
 struct job_wish {

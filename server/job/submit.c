@@ -39,7 +39,7 @@ static void columns_set(struct submission *submission, const struct build *build
   if (build)
     submission->build = build->digest;
 
-  const char *regime = regime_name(request->regime);
+  const char *regime = regime_member(request->regime);
   struct digest_stream *stream = digest_stream_new();
   digest_stream_add(stream, &request->kernel, sizeof request->kernel);
   digest_stream_add(stream, &submission->key_digest, sizeof submission->key_digest);
@@ -47,7 +47,7 @@ static void columns_set(struct submission *submission, const struct build *build
   digest_stream_add(stream, &submission->environment_digest, sizeof submission->environment_digest);
   digest_stream_add(stream, request->tag, strlen(request->tag) + 1);
   digest_stream_add(stream, request->run, strlen(request->run) + 1);
-  if (request->regime != REGIME_COLD) /* cold jobs keep the seeds that they had before regimes */
+  if (regime) /* jobs without one keep the seeds that they had before there were regimes */
     digest_stream_add(stream, regime, strlen(regime) + 1);
   submission->identity = digest_stream_finish(stream);
   for (size_t i = 0; i < SEED_BYTES; i++)

@@ -8,6 +8,7 @@
 
 #include "common/campaign/campaign.h"
 #include "common/measurement/measurement.h"
+#include "common/regime/regime.h"
 #include "server/lease/lease_state.h"
 #include "server/measurement/drift.h"
 

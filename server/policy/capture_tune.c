@@ -101,7 +101,7 @@ static bool tunable_submit(struct worker *worker, const struct tune_request *wan
                                 .environment = one->environment,
                                 .tag = "default",
                                 .run = wanted->run ? wanted->run : "",
-                                .regime = REGIME_COLD,
+                                .regime = REGIME_IMPLIED,
                                 .priority = wanted->priority,
                                 .budget_s = wanted->budget.device_seconds,
                                 .may_wait = true};

@@ -118,7 +118,7 @@ WITH recent AS MATERIALIZED (
     LIMIT :limit::bigint
 )
 SELECT l.id, 'capture' AS source, f.name, l.kernel, l.key, l.image, l.configs, s.space,
-       'default' AS tag, 'cold' AS regime, l.not_queued,
+       'default' AS tag, :regime::text AS regime, l.not_queued,
        (l.hardware || jsonb_strip_nulls(jsonb_build_object('triton', b.triton, 'torch', b.torch)))
            ::json AS environment,
        l.configs * COALESCE(kernel_config_us(l.kernel), (SELECT us FROM recent)) / 1e6

@@ -13,7 +13,7 @@
 #include "server/token/tokens.h"
 
 #define PROPOSAL_TAG "default"
-#define PROPOSAL_REGIME REGIME_COLD
+#define PROPOSAL_REGIME REGIME_IMPLIED
 #define ID_SIZE 24
 
 void proposed_places_release(struct proposed_places *places) {
@@ -271,6 +271,7 @@ static bool places_propose(struct worker *worker, const struct policy *policy,
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "policy", policy->id);
+  bind_text(&parameters, "regime", regime_name(PROPOSAL_REGIME));
   if (!db_run(worker->db, &sql_proposals_places, &parameters, &rows, error))
     return false;
 

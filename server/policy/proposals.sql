@@ -49,7 +49,7 @@ SELECT e.digest AS environment_digest, e.identity AS environment, w.images,
 FROM places w
 JOIN policies p ON p.id = :policy
 JOIN environments e ON e.id = w.environment_id
-LEFT JOIN channels c ON c.name = p.channel AND c.tag = 'default' AND c.regime = 'cold'
+LEFT JOIN channels c ON c.name = p.channel AND c.tag = 'default' AND c.regime = :regime
                     AND c.environment_digest = e.digest;
 
 -- Of the place, the open proposal, and whether the release was rejected.

@@ -80,6 +80,7 @@ static bool suggestions_read(struct db *db, const struct policy *policy, int64_t
   bind_integer(&parameters, "config_us", CONFIG_US_DEFAULT);
   bind_integer(&parameters, "retry_s", POLICY_RETRY_S);
   bind_bool(&parameters, "is_listed", is_listed);
+  bind_text(&parameters, "regime", regime_name(REGIME_IMPLIED));
   if (!db_run(db, &sql_policy_captures, &parameters, &captures, error) ||
       !demand_wanted_read(db, limit - db_count(captures), DEMAND_QUEUE, policy->id, &demand, error))
     return false;

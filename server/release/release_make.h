@@ -42,6 +42,7 @@
 
 #include "common/cache/release.h"
 #include "common/record/record.h"
+#include "common/regime/regime.h"
 #include "common/space/space.h"
 #include "common/verdict/verdict.h"
 #include "server/release/override_rules.h"

@@ -124,7 +124,9 @@ static bool pins_finish(struct release_request *request, struct error *error) {
 
 bool release_request_parse(const json_t *json, struct release_request *ret, struct error *error) {
   cleanup_release_request struct release_request request = {
-      .tag = xstrdup("default"), .regime = REGIME_COLD, .replaces = {.min_gain = VERDICT_MIN_GAIN}};
+      .tag = xstrdup("default"),
+      .regime = REGIME_IMPLIED,
+      .replaces = {.min_gain = VERDICT_MIN_GAIN}};
   if (!record_read(&release_request_record, json, "", &request, error))
     return false;
   if (request.as_of && !time_parse(request.as_of, &request.as_of_us))

@@ -100,7 +100,7 @@ def post(watcher):
 
 
 def test_a_report_names_the_tag_and_regime_of_the_cache(watching, server):
-    for more, stated in (({"tag": "chat", "regime": "warm"}, {"tag": "chat", "regime": "warm"}), ({"regime": "cold"}, {})):
+    for more, stated in (({"tag": "chat", "regime": "warm"}, {"tag": "chat", "regime": "warm"}), ({"regime": "cold"}, {"regime": "cold"})):
         watcher = watching(**more)
         make_tuner().run(7, 7)
         post(watcher)

@@ -74,7 +74,7 @@ static inline struct tile *tile_open(struct device *gpu) {
                                 .key = &tile->key,
                                 .space = tile->space,
                                 .seed = 1,
-                                .is_cold = true,
+                                .regime = REGIME_COLD,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   cr_assert(problem_new(&setup, &tile->problem, &error), "%s", error.message);
   tile->object = xasprintf("/tmp/wavetune-gpu-tile-%d", (int)getpid());

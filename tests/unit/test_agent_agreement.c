@@ -84,6 +84,7 @@ static struct trial *trial_scaled(const char *source, struct fixture_options opt
                                 .space = trial->fixture.space,
                                 .expected = expected_values,
                                 .seed = 1,
+                                .regime = REGIME_WARM,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   cr_assert(device_open("cpu0", &trial->device, &error));
   setup.device = trial->device;

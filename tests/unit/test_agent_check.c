@@ -28,6 +28,7 @@ static struct checked check(const char *source, struct fixture_options options) 
                                 .space = fixture.space,
                                 .reference = reference,
                                 .seed = 1,
+                                .regime = REGIME_WARM,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   cr_assert(problem_new(&setup, &problem, &checked.error), "%s", checked.error.message);
   struct launch_spec launch = launch_spec_default();
@@ -237,6 +238,7 @@ static void several_open(struct several *several, const char *source,
                                 .key = &several->fixture.key,
                                 .space = several->fixture.space,
                                 .seed = 1,
+                                .regime = REGIME_WARM,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   char *object = fixture_object(&several->fixture, 0, true);
   cr_assert(device_open("cpu0", &several->device, &error));

@@ -71,7 +71,7 @@ static void problem_open(struct opened *opened, int setup) {
                                   .reference = reference,
                                   .seed = 1,
                                   .rotation_bytes_max = ROTATION_BYTES_MAX,
-                                  .is_cold = setup & COLD,
+                                  .regime = setup & COLD ? REGIME_COLD : REGIME_WARM,
                                   .instruction_flush = setup & COLD ? opened->object : NULL,
                                   .fingerprint = setup & FINGERPRINTS ? opened->object : NULL};
   cr_assert(problem_new(&problem, &opened->problem, &error), "%s", error.message);

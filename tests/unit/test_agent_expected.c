@@ -147,6 +147,7 @@ static void trial_open(struct trial *trial, float twentieth) {
                                 .space = trial->fixture.space,
                                 .expected = &trial->expected,
                                 .seed = 1,
+                                .regime = REGIME_WARM,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   cr_assert(problem_new(&setup, &trial->problem, &error), "%s", error.message);
   const float *x = trial->problem->operands[1].given;

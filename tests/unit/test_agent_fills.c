@@ -42,6 +42,7 @@ static void trial_start(struct trial *trial, bool has_reference) {
                                 .space = trial->fixture.space,
                                 .reference = reference,
                                 .seed = 1,
+                                .regime = REGIME_WARM,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   cr_assert(problem_new(&setup, &trial->problem, &error), "%s", error.message);
 }

@@ -69,6 +69,7 @@ static void check_key(struct checker *checker, const char *key_text) {
                                 .reference = reference,
                                 .baseline = space->default_ordinal,
                                 .seed = 1,
+                                .regime = REGIME_WARM,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   cr_assert(problem_new(&setup, &problem, &error), "%s", error.message);
   check_config(checker, problem, space->default_ordinal);

@@ -5,9 +5,10 @@
 
 enum { N = 100000, BYTES = 4 * N };
 
-static const struct problem_setup warm = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX};
+static const struct problem_setup warm = {
+    .seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX, .regime = REGIME_WARM};
 static const struct problem_setup cold = {
-    .seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX, .is_cold = true};
+    .seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX, .regime = REGIME_COLD};
 
 struct opened {
   struct fixture fixture;
@@ -52,6 +53,7 @@ Test(problem, a_key_that_does_not_fit_into_memory_is_refused_before_anything_is_
                                 .kernel = fixture.kernel,
                                 .key = &fixture.key,
                                 .space = fixture.space,
+                                .regime = REGIME_WARM,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   cr_expect_not(problem_new(&setup, &problem, &error));
   cr_expect_not_null(strstr(error.message, "its buffers need 24576.00 GiB of memory and "), "%s",
@@ -131,7 +133,7 @@ Test(regime, instruction_caches_that_a_device_cannot_flush_are_an_error_of_a_col
   cr_expect_not_null(strstr(opened.error.message, "cpu cannot flush instruction caches"), "%s",
                      opened.error.message);
   problem_close(&opened);
-  setup.is_cold = false;
+  setup.regime = REGIME_WARM;
   problem_open(&opened, &setup, 1 << 20, 0);
   cr_assert_not_null(opened.problem, "%s", opened.error.message);
   cr_expect_not(opened.problem->rotation.flush_instructions);

@@ -15,6 +15,7 @@ static void expect_refused(const char *arguments, const char *space, const char 
                                 .key = &fixture.key,
                                 .space = fixture.space,
                                 .seed = 1,
+                                .regime = REGIME_WARM,
                                 .rotation_bytes_max = ROTATION_BYTES_MAX};
   cr_expect_not(problem_new(&setup, &problem, &error));
   cr_expect_not_null(strstr(error.message, expected), "%s", error.message);

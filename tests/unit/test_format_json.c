@@ -227,7 +227,7 @@ Test(format_json, an_unknown_regime_ends_the_program, .signal = SIGABRT) {
       release_of_text(RELEASE(KERNEL("a", KERNEL_A, "", BLOCK("1"), "[[],0,0,[],0]")));
   cleanup_cache_files struct cache_files out = {0};
   struct kernels none = {0};
-  release->regime = REGIME_COUNT;
+  release->regime = (enum regime)100;
   cr_expect(render_with("json", release, &none, NULL, &out, &error));
 }
 

@@ -24,7 +24,7 @@ from urllib.parse import quote
 from ..canonical import digest
 from . import keys
 from .log import log
-from .settings import Settings
+from .settings import IMPLIED_REGIME, Settings
 from .wire import Wire
 
 DOCUMENT_MAX = 16 * 1024 * 1024
@@ -269,7 +269,7 @@ class Choices:
             return None  # the channel has no release for this environment
         if found.get("version") != VERSION:
             raise ValueError(f"its version is {found.get('version')!r}, and {VERSION} is what this wavetune reads")
-        if found.get("regime", "cold") != (self.settings.regime or "cold"):
+        if found.get("regime", IMPLIED_REGIME) != (self.settings.regime or IMPLIED_REGIME):
             raise ValueError("it is of another regime")
         if not self._is_of_release(found.get("release")):
             log(f"choices of release {str(found.get('release'))[:80]} are not used: WAVETUNE_RELEASE is another")
@@ -283,7 +283,7 @@ class Choices:
         members = stated(settings.environment())
         for name in ("tag", "channel", "regime"):
             value = getattr(settings, name)
-            if value is not None and (name, value) != ("regime", "cold"):
+            if value is not None:
                 members[name] = value
         return "&".join(f"{name}={quote(str(value), safe='')}" for name, value in members.items())
 

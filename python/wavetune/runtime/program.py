@@ -47,7 +47,7 @@ class Program:
         head = {"environment": own.environment(), "node": own.node}
         if own.tag is not None:
             head["tag"] = own.tag
-        if own.regime is not None and own.regime != "cold":
+        if own.regime is not None:
             head["regime"] = own.regime
         return head
 

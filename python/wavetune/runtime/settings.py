@@ -13,6 +13,7 @@ from typing import Any, Mapping, MutableMapping
 from .log import log
 
 ON_MISS = ("tune", "first", "nearest")
+IMPLIED_REGIME = "cold"  # of what states none; the first of common/regime/regime.h
 CAPTURE = ("off", "shapes", "source", "raw")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _FILE_MAX = 1 << 20

@@ -16,6 +16,7 @@ from typing import Any, Mapping, Sequence
 
 from ..canonical import canonical
 from .log import log
+from .settings import IMPLIED_REGIME
 
 _SIGNED = ("channel", "counter", "environment", "expires", "regime", "release", "tag")
 _DER_OF_ED25519 = bytes.fromhex("302a300506032b6570032100")
@@ -40,7 +41,7 @@ def read_keys(paths: Sequence[str]) -> dict[str, bytes]:
 
 def signed_bytes(entry: Mapping[str, Any]) -> bytes:
     members = {name: entry[name] for name in _SIGNED if name in entry}
-    if members.get("regime") == "cold":
+    if members.get("regime") == IMPLIED_REGIME:
         del members["regime"]
     return b"wavetune channel entry 1\n" + canonical(members).encode()
 
@@ -81,7 +82,7 @@ def refusal(entry: Mapping[str, Any], keys: Mapping[str, bytes], wanted: Mapping
         if expires is not None and calendar.timegm(time.strptime(expires, "%Y-%m-%dT%H:%M:%SZ")) <= \
                 (time.time() if now_s is None else now_s):
             return f"the channel's entry expired at {expires}"
-        for name, default in (("channel", "stable"), ("tag", "default"), ("regime", "cold")):
+        for name, default in (("channel", "stable"), ("tag", "default"), ("regime", IMPLIED_REGIME)):
             if entry.get(name, default) != (wanted.get(name) or default):
                 return f"the entry is for another {name} than was asked for"
         environment, own = entry["environment"], wanted["environment"]

@@ -162,7 +162,7 @@ class Environment:
                 self.place / NAME,
                 canonical({
                     "version": VERSION, "environment": self.stated, "functions": functions,
-                    "code": code, "regime": "cold"
+                    "code": code
                 }).encode())
 
 

@@ -114,7 +114,7 @@ static void unmatched_warn(const json_t *answer) {
 
   fprintf(stderr, "wavetune: no live agent matches job %s", cli_member(answer, "job"));
   if (refusing) {
-    fprintf(stderr, "; %" JSON_INTEGER_FORMAT " would, but take only signed kernels: %s\n",
+    fprintf(stderr, "; %" JSON_INTEGER_FORMAT " would, but are not given it: %s\n",
             cli_integer(refusing, "agents"), cli_member(refusing, "reason"));
     return;
   }

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "agent/device/gpu.h"
+#include "common/enrolment/enrolment.h"
 
 #define LARGE_PAGE ((size_t)2 << 20)
 
@@ -18,16 +19,33 @@ bool device_launches(const struct device_ops *ops, enum regime_launch launch) {
   die("no such launch");
 }
 
+/* Adds to devices what they run. */
+static void runs_state(const struct device_ops *ops, json_t *devices) {
+  json_t *runs = json_array(), *device;
+  size_t i;
+  for (i = 0; regime_names[i]; i++) {
+    cleanup_free char *run = run_of_regime((enum regime)i);
+    if (device_launches(ops, regime_facts((enum regime)i)->launch))
+      json_push(runs, json_string(run));
+  }
+
+  json_array_foreach (devices, i, device)
+    json_put(device, "runs", json_incref(runs));
+  json_decref(runs);
+}
+
 bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error) {
   cleanup_json json_t *all = json_array(), *absent = json_array();
   for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++) {
     cleanup_json json_t *devices = NULL;
     struct error reason;
-    if (back_ends[i]->probe(&devices, &reason))
+    if (back_ends[i]->probe(&devices, &reason)) {
+      runs_state(back_ends[i], devices);
       ALWAYS(json_array_extend(all, devices) == 0);
-    else
+    } else {
       ALWAYS(json_array_append_new(absent, json_pack("{s:s, s:s}", "backend", back_ends[i]->backend,
                                                      "reason", reason.message)) == 0);
+    }
   }
 
   if (!json_array_size(all)) {

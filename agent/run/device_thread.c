@@ -38,7 +38,8 @@ struct granted {
   size_t n_measured; /* configs */
   size_t n_pending, pending_capacity;
   struct pending_record *pending;
-  bool has_failed; /* a record could not be spooled */
+  bool has_failed;    /* a record could not be spooled */
+  bool is_unreadable; /* the lease, perhaps because the server is newer */
   struct backoff backoff;
 };
 
@@ -261,6 +262,7 @@ static bool lease_prepare(struct granted *granted, const json_t *json, struct le
   cleanup_json json_t *read =
       trusted->n ? lease_of_signed_members(json) : json_incref((json_t *)json);
   bool ok = lease_read(read, thread->executor.is_gpu, ret, error);
+  granted->is_unreadable = !ok;
   if (ok && trusted->n)
     ok = (lease_is_signed(json, trusted, ret, error) || error_become(error, ERROR_UNTRUSTED)) &&
          kernel_space_is_plain(ret->kernel, ret->space, error);
@@ -300,7 +302,8 @@ static bool end_append(struct granted *granted, enum lease_end end, const struct
   const char *reason = "the agent could not renew it in time";
   cleanup_free char *who = device_yield_reason(granted->thread);
   if (end == LEASE_FAILED) {
-    cause = error->kind == ERROR_UNTRUSTED         ? LEASE_CAUSE_UNSIGNED
+    cause = granted->is_unreadable                 ? LEASE_CAUSE_UNREADABLE
+            : error->kind == ERROR_UNTRUSTED       ? LEASE_CAUSE_UNSIGNED
             : granted->thread->executor.is_suspect ? LEASE_CAUSE_DEVICE
                                                    : LEASE_CAUSE_FAILED;
     reason = error->message;

@@ -196,11 +196,15 @@ static json_t *enrol_body(struct agent *agent) {
 
   for (size_t i = 0; i < agent->n_threads; i++) {
     const struct device_seen *device = agent->threads[i].device;
-    json_t *facts = json_object_get(device->json, "facts");
+    json_t *facts = json_object_get(device->json, "facts"), *run;
+    size_t k;
     devices[i].device = xstrdup(device->name);
     devices[i].backend = xstrdup(device->backend);
     devices[i].environment_json = environment_to_json(&device->environment);
     devices[i].facts = facts ? json_incref(facts) : json_object();
+    devices[i].runs.all = xcalloc(json_array_size(device->runs), sizeof(char *));
+    json_array_foreach (device->runs, k, run)
+      devices[i].runs.all[devices[i].runs.n++] = xstrdup(json_string_value(run));
   }
 
   if (agent->trusted.n)

@@ -97,6 +97,7 @@ static bool devices_read(const json_t *answer, struct devices *devices, struct e
     if (!json_get_string(item, "", "device", JSON_REQUIRED, &seen->name, error) ||
         !json_get_string(item, "", "backend", JSON_REQUIRED, &seen->backend, error) ||
         !json_get_object(item, "", "environment", JSON_REQUIRED, &environment, error) ||
+        !json_get_array(item, "", "runs", JSON_REQUIRED, &seen->runs, error) ||
         !environment_parse(environment, &seen->environment, error))
       return false;
     seen->json = json_incref(item);

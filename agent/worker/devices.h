@@ -13,6 +13,7 @@ struct device_seen {
   const char *name;    /* "cpu0"; borrowed from json */
   const char *backend; /* "cpu" */
   struct environment environment;
+  json_t *runs; /* an array of strings (run_of_regime); borrowed from json */
   json_t *json; /* as the worker reported it, with the Python versions */
 };
 

@@ -25,6 +25,13 @@ static bool agent_id_check(const char *id, struct error *error) {
                    AGENT_ID_MAX);
 }
 
+static bool run_check(const char *run, struct error *error) {
+  return strlen(run) <= TEXT_MAX ||
+         error_set(error, "what a device runs has at most %d bytes", TEXT_MAX);
+}
+
+char *run_of_regime(enum regime regime) { return xasprintf("measure:%s", regime_name(regime)); }
+
 #define LINE(object, member, flags)                                                                \
   RECORD_FIELD(TEXT, object, member, FIELD_LINE | (flags), .least = 1, .most = TEXT_MAX)
 
@@ -36,6 +43,9 @@ static const struct field device_fields[] = {
     RECORD_FIELD_AS("environment", JSON, struct enrolment_device, environment_json,
                     FIELD_REQUIRED | FIELD_NO_COLUMN, .schema = SCHEMA("Environment")),
     RECORD_FIELD(JSON, struct enrolment_device, facts, FIELD_OBJECT),
+    RECORD_FIELD(TEXTS, struct enrolment_device, runs, FIELD_NOT_NULL | FIELD_OMITTED | FIELD_LINE,
+                 .least = 1, .most = ENROLMENT_RUNS_MAX, .check = run_check,
+                 .about = "what it runs: \"measure:\" and a regime; it gets no other leases"),
     RECORD_FIELD(DIGEST, struct enrolment_device, environment_digest, FIELD_NO_JSON),
 };
 const struct record enrolment_device_record = RECORD(NULL, struct enrolment_device, device_fields);

@@ -8,9 +8,11 @@
 
 #include "common/node/environment.h"
 #include "common/record/record.h"
+#include "common/regime/regime.h"
 
 #define ENROLMENT_DEVICES_MAX 64
 #define ENROLMENT_KEYS_MAX 64
+#define ENROLMENT_RUNS_MAX 64
 #define HEARTBEAT_MS_DEFAULT 5000 /* if the server states none */
 
 /* The body of POST /v1/agents. */
@@ -18,6 +20,7 @@ struct enrolment_device {
   char *device, *backend;
   char *name; /* not stored */
   json_t *environment_json, *facts;
+  struct texts runs; /* run_of_regime; none: as older agents, the first REGIMES_UNSTATED */
   struct environment environment; /* full; set by the server */
   struct digest environment_digest;
 };
@@ -29,6 +32,9 @@ struct enrolment {
   struct records devices;    /* struct enrolment_device */
 };
 extern const struct record enrolment_record, enrolment_device_record;
+
+/* What a device states that it runs: "measure:" and the name of a regime. The caller's. */
+must_check char *run_of_regime(enum regime regime);
 
 /* The answer to it. */
 struct enrolment_answer {

@@ -11,6 +11,7 @@
 #define LEASE_CAUSES(X) \
   X(SPENT, "spent", "the device time is spent")         /* its device_us; not leased again */ \
   X(UNSIGNED, "unsigned", "not signed for this agent: ") /* by no key that the agent trusts */ \
+  X(UNREADABLE, "unreadable", "the lease cannot be executed: ") /* as by an older agent */ \
   X(YIELDED, "yielded", "the device was given back: ")  /* another process needs the device */ \
   X(DEVICE, "device", "the device failed: ")            /* it does not pass its sentinel */ \
   X(FAILED, "failed", NULL)                             /* the agent cannot execute it */ \

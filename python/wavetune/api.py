@@ -631,7 +631,7 @@ GcRequest = TypedDict("GcRequest", {
 
 HandBackRequest = TypedDict("HandBackRequest", {
     "epoch": int,
-    "cause": Union[Literal['spent', 'unsigned', 'yielded', 'device', 'failed', 'stopped', 'expired', 'unstored'], None],
+    "cause": Union[Literal['spent', 'unsigned', 'unreadable', 'yielded', 'device', 'failed', 'stopped', 'expired', 'unstored'], None],
     "reason": Union[str, None],
     "opening_us": int,
 }, total=False)

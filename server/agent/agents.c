@@ -192,6 +192,7 @@ struct agent {
   "\"backend\", \"environment\"],"                                                                 \
   " \"properties\": {\"device\": {\"type\": \"string\"}, \"backend\": {\"type\": \"string\"},"     \
   " \"environment\": " SCHEMA_ENVIRONMENT ", \"facts\": {\"type\": [\"object\", \"null\"]},"       \
+  " \"runs\": {\"type\": \"array\", \"items\": {\"type\": \"string\"}},"                           \
   " \"drain_reason\": {\"type\": [\"string\", \"null\"]}, \"drained_by\": " SCHEMA_BY              \
   ", \"drained_by_id\": " SCHEMA_BY_ID ", \"yielded_since\": {\"type\": [\"string\", \"null\"],"   \
   " \"format\": \"date-time\"}, \"yield_reason\": {\"type\": [\"string\", \"null\"]}}}}"

@@ -99,7 +99,8 @@ SELECT a.id, a.name, a.version,
        (SELECT array_agg(digest_text(k)) FROM unnest(a.trusted_keys) k) AS trusted_keys,
        (SELECT COALESCE(json_agg(json_build_object(
                    'device', d.device, 'backend', d.backend, 'environment', e.identity,
-                   'facts', d.facts::jsonb - 'yielded', 'drain_reason', d.drain_reason,
+                   'facts', d.facts::jsonb - 'yielded', 'runs', d.runs,
+                   'drain_reason', d.drain_reason,
                    'yielded_since', d.facts -> 'yielded' ->> 'since',
                    'yield_reason', d.facts -> 'yielded' ->> 'reason',
                    'drained_by', d.drained_by, 'drained_by_id', d.drained_by_id::text)

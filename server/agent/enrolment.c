@@ -38,6 +38,12 @@ static bool device_check(struct enrolment *enrolment, size_t i, struct error *er
 
   device->environment_digest = environment_digest(&device->environment);
 
+  if (!device->runs.all) {
+    device->runs.all = xcalloc(REGIMES_UNSTATED, sizeof(char *));
+    for (; device->runs.n < REGIMES_UNSTATED; device->runs.n++)
+      device->runs.all[device->runs.n] = run_of_regime((enum regime)device->runs.n);
+  }
+
   for (size_t other = 0; other < i; other++)
     if (strcmp(devices[other].device, device->device) == 0)
       return error_set(error, "device \"%.60s\" is listed twice", device->device);

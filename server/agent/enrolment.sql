@@ -64,19 +64,22 @@ WHERE a.token_id = :token::bigint
 -- Replaces the agent's devices. The member "yielded" of their facts is the server's (agents.sql).
 -- name: agent_devices
 WITH device AS MATERIALIZED (
-    SELECT i.device, i.backend, (i.facts::jsonb - 'yielded')::json AS facts, e.id AS environment_id
-    FROM unnest(:device::text[], :backend::text[], :environment_digest::bytea[], :facts::text[])
-         AS i(device, backend, environment, facts)
+    SELECT i.device, i.backend, (i.facts::jsonb - 'yielded')::json AS facts,
+           i.runs::text[] AS runs, e.id AS environment_id
+    FROM unnest(:device::text[], :backend::text[], :environment_digest::bytea[], :facts::text[],
+                :runs::text[])
+         AS i(device, backend, environment, facts, runs)
     JOIN environments e ON e.digest = i.environment
 ), gone AS (
     DELETE FROM devices
     WHERE agent = :agent AND device <> ALL (:device::text[])
 )
-INSERT INTO devices (agent, device, backend, environment_id, facts)
-SELECT :agent, device, backend, environment_id, facts
+INSERT INTO devices (agent, device, backend, environment_id, facts, runs)
+SELECT :agent, device, backend, environment_id, facts, runs
 FROM device
 ON CONFLICT (agent, device) DO UPDATE
-SET backend = excluded.backend, environment_id = excluded.environment_id, facts = excluded.facts;
+SET backend = excluded.backend, environment_id = excluded.environment_id, facts = excluded.facts,
+    runs = excluded.runs;
 
 -- Ends the agent's tokens. With :replaces, the token of the request, it ends only the unused ones
 -- that were made earlier to replace that token. One of them may have been made after this transaction

@@ -48,7 +48,7 @@ void known_environments_release(struct known_environments *known) {
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct known_environment, member, __VA_ARGS__)
 static const struct field known_fields[] = {
     FIELD(DIGEST, hardware_digest), FIELD(INTEGER, agents), FIELD(INTEGER, devices),
-    FIELD(BOOL, wants_signatures),  FIELD(TEXT, agent),     FIELD(TEXT, agent_name),
+    FIELD(BOOL, is_selective),      FIELD(TEXT, agent),     FIELD(TEXT, agent_name),
 };
 #undef FIELD
 static const struct record known_record = RECORD(NULL, struct known_environment, known_fields);
@@ -58,6 +58,7 @@ bool environments_known(struct db *db, int64_t live_ms, struct known_environment
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "live_ms", live_ms);
+  bind_all_runs(&parameters);
   if (!db_run(db, &sql_environments_known, &parameters, &rows, error))
     return false;
 
@@ -318,11 +319,11 @@ int64_t match_devices(const struct environment *environment,
   return n;
 }
 
-bool match_wants_signatures(const struct environment *environment,
-                            const struct known_environments *known) {
+bool match_is_selective(const struct environment *environment,
+                        const struct known_environments *known) {
   struct digest hardware = environment_hardware_digest(environment);
   for (size_t i = 0; i < known->n; i++)
-    if (known->all[i].wants_signatures && digest_equal(&known->all[i].hardware_digest, &hardware))
+    if (known->all[i].is_selective && digest_equal(&known->all[i].hardware_digest, &hardware))
       return true;
   return false;
 }

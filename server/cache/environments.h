@@ -16,7 +16,8 @@ struct known_environment {
   struct digest hardware_digest;
   int64_t agents;           /* live ones that are not draining, with such a device */
   int64_t devices;          /* such devices of theirs */
-  bool wants_signatures;    /* some of them take only kernels that their trusted keys signed */
+  bool is_selective;        /* some of them take only kernels that their trusted keys signed, or do
+                               not run every regime */
   char *agent, *agent_name; /* an agent that has it, if possible one that is counted in agents */
 };
 struct known_environments {
@@ -62,14 +63,13 @@ must_check bool match_build(const struct environment *environment, const struct 
 int64_t match_devices(const struct environment *environment,
                       const struct known_environments *known);
 
-/* Whether a live device with the environment's hardware accepts only kernels that certain keys
- * signed. */
-bool match_wants_signatures(const struct environment *environment,
-                            const struct known_environments *known);
+/* Whether a live device with the environment's hardware does not take every job. */
+bool match_is_selective(const struct environment *environment,
+                        const struct known_environments *known);
 
 /* {"matching": n, "nearest": null or {"agent", "name", "differences"}}: the answer's "agents"; a
- * new reference. `refusing` of those that match want signed kernels and would not be given the job:
- * they are not counted as matching, but as "refusing": {"agents": n, "reason": text}. */
+ * new reference. `refusing` of those that match would not be given the job: they are not counted as
+ * matching, but as "refusing": {"agents": n, "reason": text}. */
 must_check json_t *match_agents(const struct environment *environment,
                                 const struct known_environments *known, int64_t refusing,
                                 const char *reason);

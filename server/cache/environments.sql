@@ -13,7 +13,8 @@ ON CONFLICT (digest) DO NOTHING;
 -- there is one.
 -- name: environments_known
 WITH candidate AS (
-    SELECT d.environment_id, a.id, a.name, a.trusted_keys IS NOT NULL AS wants_signatures,
+    SELECT d.environment_id, a.id, a.name,
+           a.trusted_keys IS NOT NULL OR NOT d.runs @> :all_runs::text[] AS is_selective,
            agent_is_live(a, :live_ms::bigint)
              AND a.drain_reason IS NULL AND d.drain_reason IS NULL AS works
     FROM devices d
@@ -22,7 +23,7 @@ WITH candidate AS (
 SELECT e.hardware_digest, e.identity,
        count(DISTINCT c.id) FILTER (WHERE works) AS agents,
        count(*) FILTER (WHERE works) AS devices,
-       bool_or(works AND wants_signatures) AS wants_signatures,
+       bool_or(works AND is_selective) AS is_selective,
        (array_agg(c.id ORDER BY works DESC, c.id))[1] AS agent,
        (array_agg(c.name ORDER BY works DESC, c.id))[1] AS agent_name
 FROM candidate c

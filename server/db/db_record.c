@@ -1,5 +1,6 @@
 /* Values and records as texts of SQL, and back. */
 #include "server/db/db_record.h"
+#include "common/enrolment/enrolment.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -225,6 +226,16 @@ void bind_ranges(struct db_parameters *parameters, const char *name,
 
 void bind_json(struct db_parameters *parameters, const char *name, const json_t *json) {
   bind_taken(parameters, name, json ? json_format(json) : NULL, false);
+}
+
+void bind_all_runs(struct db_parameters *parameters) {
+  struct db_array runs;
+  db_array_init(&runs);
+  for (int i = 0; regime_names[i]; i++) {
+    cleanup_free char *run = run_of_regime((enum regime)i);
+    db_array_text(&runs, run);
+  }
+  bind_array(parameters, "all_runs", &runs);
 }
 
 struct digest db_get_digest(const struct db_rows *rows, int row, const char *column) {

@@ -37,6 +37,9 @@ void bind_json(struct db_parameters *parameters, const char *name,
 void bind_integers(struct db_parameters *parameters, const char *name, const int64_t *integers,
                    size_t n); /* bigint[] */
 
+/* Binds :all_runs, all that a device may run (common/enrolment/enrolment.h), as text[]. */
+void bind_all_runs(struct db_parameters *parameters);
+
 /* Sets every field that has a column; the result must have that column. Values that the object held
  * before are lost, not freed. Release the object. */
 void db_read(const struct db_rows *rows, int row, const struct record *record, void *ret_object);

@@ -100,6 +100,7 @@ SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_
             THEN 'no device that could measure it is live and takes leases'
                 || COALESCE('; drained: ' || nullif(d.drained, 0), '')
                 || COALESCE('; yielded to other programs: ' || nullif(d.yielded, 0), '')
+                || COALESCE('; without the regime ' || j.regime || ': ' || nullif(d.unable, 0), '')
         WHEN q.is_over
             THEN 'the quota of ' || j.submitted_by || ' (' || q.device_seconds_per_day
                 || ' device seconds a day) is used; it gets no leases until midnight (UTC)'
@@ -118,14 +119,18 @@ JOIN spaces s ON s.digest = j.space_digest
 LEFT JOIN winners w ON w.job_id = j.id
 CROSS JOIN LATERAL job_progress(j.id) t
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NULL
-                              AND dv.facts -> 'yielded' IS NULL) AS taking,
-        count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NOT NULL) AS drained,
-        count(*) FILTER (WHERE COALESCE(a.drain_reason, dv.drain_reason) IS NULL
-                           AND dv.facts -> 'yielded' IS NOT NULL) AS yielded
+    SELECT count(*) FILTER (WHERE able AND NOT drains AND NOT yields) AS taking,
+        count(*) FILTER (WHERE able AND drains) AS drained,
+        count(*) FILTER (WHERE able AND NOT drains AND yields) AS yielded,
+        count(*) FILTER (WHERE NOT able) AS unable
     FROM environments o
     JOIN devices dv ON dv.environment_id = o.id
     JOIN agents a ON a.id = dv.agent
+    CROSS JOIN LATERAL (
+        SELECT may_measure(dv.runs, j.regime) AS able,
+            COALESCE(a.drain_reason, dv.drain_reason) IS NOT NULL AS drains,
+            dv.facts -> 'yielded' IS NOT NULL AS yields
+    ) s
     WHERE (o.digest = j.device_class OR o.hardware_digest = j.device_class)
       AND agent_is_live(a, :live_ms::bigint)
       AND j.state IN ('queued', 'running')

@@ -61,17 +61,22 @@ static bool agents_find(struct worker *worker, const struct catalog *catalog,
   const struct environment *environment = &submission->environment;
   struct error reason;
   int64_t refusing = 0;
+  bool is_able = true;
   submission->is_plain = kernel_space_is_plain(kernel, submission->space, &reason);
   const struct code_of_job code = {&submission->device_class, &kernel->hash,
-                                   build ? &build->digest : NULL, submission->is_plain};
+                                   build ? &build->digest : NULL, submission->is_plain,
+                                   submission->request.regime};
   if (submission->is_plain)
     error_set(&reason,
               "%s is not signed by a key that they trust; sign it with `wavetune kernel sign`",
               build ? "the kernel or the build that it runs" : "the kernel");
-  if (match_wants_signatures(environment, &catalog->environments) &&
+  if (match_is_selective(environment, &catalog->environments) &&
       !agents_refusing(worker->db, &code, agent_live_ms(server_options(worker->server)), &refusing,
-                       error))
+                       &is_able, error))
     return false;
+  if (!is_able)
+    error_set(&reason, "they do not measure in the regime %s, as older agents may not",
+              regime_name(code.regime));
 
   submission->agents = match_agents(environment, &catalog->environments, refusing, reason.message);
   return true;

@@ -161,15 +161,18 @@ SELECT EXISTS (SELECT FROM stored) AS is_new,
 -- name: code_signatures_load
 SELECT signatures_of(:digest::bytea) AS signatures;
 
+-- is_able: all of them measure in the regime.
 -- name: agents_refusing
-SELECT count(DISTINCT a.id) AS n
+SELECT count(DISTINCT a.id) AS n,
+       bool_and(may_measure(d.runs, :regime)) AS is_able
 FROM environments e
 JOIN devices d ON d.environment_id = e.id
 JOIN agents a ON a.id = d.agent
 WHERE e.hardware_digest = :hardware::bytea
   AND COALESCE(a.drain_reason, d.drain_reason) IS NULL
   AND agent_is_live(a, :live_ms::bigint)
-  AND a.trusted_keys IS NOT NULL
-  AND NOT (:is_plain::bool
-           AND is_signed(:kernel::bytea, a.trusted_keys)
-           AND (:build::bytea IS NULL OR is_signed(:build, a.trusted_keys)));
+  AND (NOT may_measure(d.runs, :regime)
+       OR (a.trusted_keys IS NOT NULL
+           AND NOT (:is_plain::bool
+                    AND is_signed(:kernel::bytea, a.trusted_keys)
+                    AND (:build::bytea IS NULL OR is_signed(:build, a.trusted_keys)))));

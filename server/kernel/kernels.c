@@ -105,18 +105,20 @@ bool build_load(struct db *db, const struct digest *kernel, const struct digest 
 }
 
 bool agents_refusing(struct db *db, const struct code_of_job *code, int64_t live_ms, int64_t *ret_n,
-                     struct error *error) {
+                     bool *ret_able, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "hardware", code->hardware);
   bind_digest(&parameters, "kernel", code->kernel);
   bind_digest(&parameters, "build", code->build);
   bind_bool(&parameters, "is_plain", code->is_plain);
+  bind_text(&parameters, "regime", regime_name(code->regime));
   bind_integer(&parameters, "live_ms", live_ms);
   if (!db_run(db, &sql_agents_refusing, &parameters, &rows, error))
     return false;
 
   *ret_n = db_get_integer(rows, 0, "n");
+  *ret_able = *ret_n == 0 || db_get_bool(rows, 0, "is_able");
   return true;
 }
 

@@ -5,6 +5,7 @@
 #define WAVETUNE_SERVER_KERNEL_KERNELS_H
 
 #include "common/builds/build.h"
+#include "common/regime/regime.h"
 #include "server/db/db.h"
 
 /* The manifest of each of n kernels, a new reference; NULL where there is no such kernel. */
@@ -22,10 +23,12 @@ struct code_of_job {
   const struct digest *hardware, *kernel;
   const struct digest *build; /* NULL: none */
   bool is_plain;              /* kernel_space_is_plain */
+  enum regime regime;
 };
 /* How many live agents with this hardware would not be granted the job: they accept only code that
- * is signed by a key that they trust and has a plain space. */
+ * is signed by a key that they trust and has a plain space, or do not measure in the regime.
+ * *ret_able: all of them do that. */
 must_check bool agents_refusing(struct db *db, const struct code_of_job *code, int64_t live_ms,
-                                int64_t *ret_n, struct error *error);
+                                int64_t *ret_n, bool *ret_able, struct error *error);
 
 #endif

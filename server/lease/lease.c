@@ -203,10 +203,10 @@ bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct erro
   return true;
 }
 
-char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures,
+char *lease_park_key(const struct digest *hardware_digest, bool is_selective,
                      char text[PARK_KEY_SIZE]) {
   char digest[DIGEST_TEXT_SIZE];
-  snprintf(text, PARK_KEY_SIZE, "lease%s:%s", wants_signatures ? " signed" : "",
+  snprintf(text, PARK_KEY_SIZE, "lease%s:%s", is_selective ? " selective" : "",
            digest_format(hardware_digest, digest));
   return text;
 }

@@ -77,11 +77,11 @@ must_check bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n,
 /* Counts open and held leases for /metrics. With many it reads many rows: run it rarely. */
 must_check bool leases_count(struct worker *worker, struct error *error);
 
-/* The keys under which requests are parked (server/http/request.h). Devices that accept only signed
- * work have another key than the rest: otherwise one of them could consume the wake-up of a device
- * that may have the work. */
+/* The keys under which requests are parked (server/http/request.h). Selective devices (struct
+ * lease_wish) have another key than the rest: otherwise one of them could consume the wake-up of a
+ * device that may have the work. */
 #define PARK_KEY_SIZE 96
-char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures,
+char *lease_park_key(const struct digest *hardware_digest, bool is_selective,
                      char text[PARK_KEY_SIZE]);
 char *job_park_key(int64_t job, char text[PARK_KEY_SIZE]);
 

@@ -36,8 +36,9 @@ RETURNING l.device_class, l.owner_id, l.priority, l.job_id, l.id;
 -- agent or device. A device may have leases of two classes: those of its hardware, and in older
 -- databases those of its whole environment. Each queue is searched from its front. The queues are
 -- read in their order, so that the search ends at the first lease; and the inner LIMIT is a number,
--- so that the planner reads the index in order. An agent with trusted keys gets only code that one
--- of them signed. No agent gets a lease that avoids it. Until apart_until no device gets a final of
+-- so that the planner reads the index in order. No device gets a lease of a regime that it does not
+-- run. An agent with trusted keys gets only code that one of them signed. No agent gets a lease that
+-- avoids it. Until apart_until no device gets a final of
 -- a job if it holds, or has completed, another final of that job. The UPDATE does not check again
 -- that the lease is open, because the subquery locked it.
 -- name: lease_take
@@ -73,11 +74,12 @@ WHERE id = (
           AND o.state = 'open'
           AND (o.job_id, o.id) >= (f.job, f.lease)
           AND NOT o.avoid_agents @> ARRAY[a.id]
-          AND (a.trusted_keys IS NULL
-               OR (SELECT j.is_plain AND is_signed(j.kernel, a.trusted_keys)
-                          AND (j.build IS NULL OR is_signed(j.build, a.trusted_keys))
-                   FROM jobs j
-                   WHERE j.id = o.job_id))
+          AND (SELECT may_measure(d.runs, j.regime)
+                      AND (a.trusted_keys IS NULL
+                           OR j.is_plain AND is_signed(j.kernel, a.trusted_keys)
+                              AND (j.build IS NULL OR is_signed(j.build, a.trusted_keys)))
+               FROM jobs j
+               WHERE j.id = o.job_id)
           AND (o.apart_until IS NULL OR o.apart_until < now()
                OR NOT EXISTS (SELECT FROM leases x
                               WHERE x.job_id = o.job_id
@@ -105,11 +107,13 @@ JOIN environments e ON e.id = j.environment_id
 WHERE l.id = :lease::bigint
 FOR UPDATE OF l;
 
--- The state of an agent and of one of its devices.
+-- The state of an agent and of one of its devices. A selective one does not take every lease of its
+-- hardware.
 -- name: lease_asker
 SELECT a.drain_reason IS NULL AS only_device_drains,
        COALESCE(a.drain_reason, d.drain_reason) AS drain_reason,
-       a.trusted_keys IS NOT NULL AS wants_signatures, e.hardware_digest,
+       a.trusted_keys IS NOT NULL OR NOT d.runs @> :all_runs::text[] AS is_selective,
+       e.hardware_digest,
        e.digest AS environment_digest
 FROM agents a
 LEFT JOIN devices d ON d.agent = a.id AND d.device = :device

@@ -124,6 +124,7 @@ SELECT r.n, count(*) AS losses, count(DISTINCT (o.agent, o.device)) AS devices,
         JOIN agents a ON a.id = d.agent
         WHERE j.id = r.job
           AND COALESCE(a.drain_reason, d.drain_reason) IS NULL
+          AND may_measure(d.runs, j.regime)
           AND agent_is_live(a, :live_ms::bigint)
           AND NOT EXISTS (SELECT FROM losses x
                           WHERE x.job_id = r.job AND x.config = r.config AND x.agent = a.id))
@@ -235,6 +236,7 @@ JOIN LATERAL (
     JOIN agents a ON a.id = d.agent
     WHERE (e.digest = l.device_class OR e.hardware_digest = l.device_class)
       AND COALESCE(a.drain_reason, d.drain_reason) IS NULL
+      AND may_measure(d.runs, j.regime)
       AND (a.trusted_keys IS NULL
            OR (j.is_plain AND is_signed(j.kernel, a.trusted_keys)
                AND (j.build IS NULL OR is_signed(j.build, a.trusted_keys))))

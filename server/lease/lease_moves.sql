@@ -39,6 +39,7 @@ CROSS JOIN LATERAL (
       AND f.configs >= :split_configs_min::bigint
       AND predicted.us > :left_us::bigint
       AND (h.agent <> a.id OR h.device <> d.device)
+      AND may_measure(d.runs, j.regime)
       AND (a.trusted_keys IS NULL
            OR (j.is_plain AND is_signed(j.kernel, a.trusted_keys)
                AND (j.build IS NULL OR is_signed(j.build, a.trusted_keys))))

@@ -19,10 +19,11 @@ nonces = (f"n{n}" for n in itertools.count())
 class Hand:
     """An agent that the test plays."""
 
-    def __init__(self, server, name, boot="b1", agent=None, devices=("cpu0",), environment=ENVIRONMENT):
+    def __init__(self, server, name, boot="b1", agent=None, devices=("cpu0",), environment=ENVIRONMENT, runs=None):
+        """`runs`: what its devices state that they run; None: nothing, as of older agents."""
         self.server, self.boot = server, boot
-        body = {"boot": boot, "name": name, "version": "0.1.0",
-                "devices": [{"device": d, "backend": "cpu", "environment": environment, "facts": {}} for d in devices]}
+        device = {"backend": "cpu", "environment": environment, "facts": {}} | ({"runs": runs} if runs else {})
+        body = {"boot": boot, "name": name, "version": "0.1.0", "devices": [{"device": d} | device for d in devices]}
         self.enrolment = server.request("POST", "/v1/agents", body | ({"agent": agent} if agent else {})).json
         self.id = self.enrolment["agent"]
         self.seqs = itertools.count(1)

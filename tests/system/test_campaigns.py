@@ -540,6 +540,13 @@ def splits(patient, postgres):
     return Tails(patient, postgres, submit_to)
 
 
+def test_a_lease_is_not_split_for_a_device_that_does_not_measure_in_its_regime(splits):
+    splits.age()
+    assert Hand(splits.server, "warm", runs=["measure:warm"]).pull().status == 204
+    assert "configs" not in splits.renewed()
+    assert splits.two.pull().status == 200
+
+
 def test_an_idle_device_takes_over_the_later_half_of_a_lease_that_has_long_to_go(splits):
     assert "configs" not in splits.renewed()
     splits.age()

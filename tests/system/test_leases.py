@@ -161,6 +161,18 @@ def test_a_lease_that_is_handed_back_for_several_reasons_is_given_up_with_the_la
     assert [kind for kind, _ in events(server, job)].count("handed_back") == 2, "an event for each"
 
 
+@pytest.mark.parametrize("why", [{"cause": "unreadable"}, {}], ids=["cause", "old agent"])
+def test_a_lease_that_agents_cannot_read_waits_for_one_that_can(server, hands, submit, why):
+    older, job, reason = hands("older"), submit(SMALL), "the lease cannot be executed: /space: no such member"
+    for _ in range(12):
+        lease = older.pull().json
+        body = {"epoch": lease["epoch"], "reason": reason} | why
+        assert server.request("POST", f"/v1/leases/{lease['lease']}/release", body).json == {"state": "open"}
+    summary = server.get(f"/v1/jobs/{job}")
+    assert (summary["state"], summary["handed_back"]) == ("running", reason)
+    assert hands("newer").work() and server.get(f"/v1/jobs/{job}")["state"] == "done"
+
+
 def test_a_reason_is_forgotten_when_the_configs_are_measured_and_those_of_other_programs_are_none(server, hands, submit):
     hand, job = hands("node7"), submit(SMALL)
     hand_back(server, hand.pull().json, "the device was given back: another program")

@@ -1,6 +1,8 @@
 """Cold and warm: a regime is part of a job, of the release that its winner is in, of the channel entry that names the release,
 and of the request of a deployment. Documents without a regime are cold, and have the same bytes as before regimes existed."""
 
+import concurrent.futures
+import contextlib
 import json
 import os
 import shutil
@@ -8,8 +10,9 @@ import subprocess
 
 import harness
 import pytest
-from hands import ENVIRONMENT, SMALL, Hand, hands, kernel, register, server, submit  # noqa: F401 (fixtures)
+from hands import ENVIRONMENT, SMALL, Hand, events, expire, hands, kernel, register, server, submit  # noqa: F401 (fixtures)
 from harness import wavetune
+from test_faults import metric
 
 FAST = {0: 1.0, 1: 0.5, 2: 2.0}
 SLOW = {0: 0.5, 1: 1.0, 2: 2.0}
@@ -26,6 +29,20 @@ def publish(server, *options):
 
 def release_of(server, digest):
     return json.loads(server.request("GET", f"/v1/releases/{digest}").body)
+
+
+@pytest.fixture
+def parked(server):
+    """Waits for a lease in a thread, from when the server has parked the request."""
+    @contextlib.contextmanager
+    def parked(hand):
+        before = metric(server, "wavetune_parked")
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            answer = threads.submit(hand.pull, wait=60)
+            harness.wait_until(lambda: metric(server, "wavetune_parked") > before, 30, "the request to be parked")
+            yield answer
+
+    return parked
 
 
 @pytest.fixture
@@ -69,6 +86,50 @@ def test_a_measurement_has_its_jobs_regime_stated_or_not_and_no_other(server, ha
     assert [post(0).status, post(1, regime=None).status, post(2, regime="warm").status] == [200] * 3
     stored = server.items(f"/v1/jobs/{job}/measurements")
     assert [one["regime"] for one in stored] == ["warm"] * 3
+
+
+def test_a_device_gets_only_leases_of_regimes_that_it_states(server, hands, submit):
+    warm_only, older = hands("warm", runs=["measure:warm", "dream:lucid"]), hands("older")
+    stated = {agent["name"]: agent["devices"][0]["runs"] for agent in server.items("/v1/agents")}
+    assert stated == {"warm": ["measure:warm", "dream:lucid"], "older": ["measure:cold", "measure:warm"]}
+    cold = submit(SMALL)
+    assert warm_only.pull().status == 204
+    warm = submit(SMALL, regime="warm")
+    assert warm_only.pull().json["job"] == warm, "behind the other"
+    assert older.pull().json["job"] == cold
+
+
+def test_a_job_that_no_device_may_measure_says_so(server, hands, kernel):
+    hands("warm", runs=["measure:warm"])
+    answer = server.request("POST", "/v1/jobs", job_body(kernel)).json
+    assert answer["agents"]["matching"] == 0
+    assert answer["agents"]["refusing"] == {
+        "agents": 1, "reason": "they do not measure in the regime cold, as older agents may not"}
+    waiting = "no device that could measure it is live and takes leases; without the regime cold: 1"
+    assert server.get(f"/v1/jobs/{answer['job']}")["waiting"] == waiting
+    assert f"waiting: {waiting}\n" in wavetune(server, "show", answer["job"]).stdout
+    able = hands("able")
+    assert server.get(f"/v1/jobs/{answer['job']}")["waiting"] is None
+    assert able.work(ratios=FAST) and server.get(f"/v1/jobs/{answer['job']}")["state"] == "done"
+
+
+def test_a_device_that_may_not_have_a_lease_takes_no_wake_up_from_one_that_may(server, hands, submit, parked):
+    warm_only, able = hands("warm", runs=["measure:warm"]), hands("able")
+    with parked(warm_only) as first, parked(able) as second:
+        job = submit(SMALL)
+        assert second.result(60).json["job"] == job
+        warm = submit(SMALL, regime="warm")
+        assert first.result(60).json["job"] == warm
+
+
+def test_agents_that_do_not_measure_in_the_regime_are_no_others_to_try_a_config(server, hands, submit, expire):
+    hands("warm", runs=["measure:warm"])
+    job, hand = submit(SMALL), hands("hand")
+    for _ in range(2):
+        lease = hand.pull().json
+        hand.renew(lease, 1)
+        expire(lease)
+    assert ("poisoned", 1) in events(server, job), "nobody else is waited for"
 
 
 def test_an_unknown_regime_is_refused_where_it_is_stated(server, kernel):

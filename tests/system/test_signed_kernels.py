@@ -149,7 +149,7 @@ def test_an_unsigned_kernel_waits_until_it_is_signed(world):
     answer, output = world.submit(folder)
     refusing = answer["agents"].pop("refusing")
     assert answer["agents"] == {"matching": 0, "nearest": None} and refusing["agents"] == 1
-    assert "`wavetune kernel sign`" in refusing["reason"] and "1 would, but take only signed kernels" in output
+    assert "`wavetune kernel sign`" in refusing["reason"] and "1 would, but are not given it: " in output
     polls = len(re.findall("lease", agent.messages))
     assert world.server.get(f"/v1/jobs/{answer['job']}")["state"] == "queued" and untouched(agent)
     done = world.run("kernel", "sign", folder, "--sign-key", path)

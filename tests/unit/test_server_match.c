@@ -263,9 +263,9 @@ Test(match, agents_that_refuse_unsigned_kernels_do_not_match) {
   cleanup_known_environments struct known_environments known = {0};
   known_add(&known, "{" MI300X "}", 3);
   cleanup_environment struct environment environment = environment_of("{" MI300X "}");
-  cr_expect_not(match_wants_signatures(&environment, &known));
-  known.all[0].wants_signatures = true;
-  cr_expect(match_wants_signatures(&environment, &known));
+  cr_expect_not(match_is_selective(&environment, &known));
+  known.all[0].is_selective = true;
+  cr_expect(match_is_selective(&environment, &known));
   cleanup_json json_t *agents = match_agents(&environment, &known, 2, "because");
   const json_t *refusing = json_object_get(agents, "refusing");
   cr_expect_eq(json_integer_value(json_object_get(agents, "matching")), 1);

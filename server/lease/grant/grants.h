@@ -25,7 +25,8 @@ struct lease_wish {
   bool agent_known, device_known;
   char *drain_reason;      /* NULL: not draining */
   bool only_device_drains; /* only the device is draining, not the whole agent */
-  bool wants_signatures;   /* its agent accepts only code that is signed by a key that it trusts */
+  bool is_selective;       /* it does not take every lease of its hardware: its agent wants signed
+                              code, or it does not run every regime */
   bool is_idle;            /* no device of this hardware would get a lease now */
   struct digest hardware_digest, environment_digest; /* set when the device is known */
 };

@@ -44,6 +44,7 @@ static bool device_read(struct db *db, struct lease_wish *wish, struct error *er
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_record(&parameters, &lease_wish_record, wish);
+  bind_all_runs(&parameters);
   if (!db_run(db, &sql_lease_asker, &parameters, &rows, error))
     return false;
 
@@ -55,7 +56,7 @@ static bool device_read(struct db *db, struct lease_wish *wish, struct error *er
   if (!db_is_null(rows, 0, "drain_reason"))
     wish->drain_reason = xstrdup(db_get(rows, 0, "drain_reason"));
   wish->only_device_drains = db_get_bool(rows, 0, "only_device_drains");
-  wish->wants_signatures = db_get_bool(rows, 0, "wants_signatures");
+  wish->is_selective = db_get_bool(rows, 0, "is_selective");
   wish->hardware_digest = db_get_digest(rows, 0, "hardware_digest");
   wish->environment_digest = db_get_digest(rows, 0, "environment_digest");
   return true;
@@ -283,9 +284,9 @@ static bool grant_in(struct worker *worker, struct lease_wish *wish, struct leas
     if (!lease_split(worker->db, wish, ret_split, &split, error))
       return false;
 
-    /* Which leases an agent with trusted keys may have does not follow from their class alone. */
+    /* Which leases a selective device may have does not follow from their class alone. */
     if (!*ret_split)
-      return wish->wants_signatures || idleness_read(worker->db, wish, error);
+      return wish->is_selective || idleness_read(worker->db, wish, error);
 
     /* A better lease may have been opened meanwhile. Or another thread may have moved the front of
      * the new one on, as it is not committed. */

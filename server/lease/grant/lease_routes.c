@@ -95,9 +95,8 @@ static void no_lease_answer(struct worker *worker, struct request *request,
   else if (clock_monotonic_ms() >= deadline_ms)
     request_answer_empty(request, 204);
   else
-    request_park(worker, request,
-                 lease_park_key(&wish->hardware_digest, wish->wants_signatures, key), wish->is_idle,
-                 deadline_ms);
+    request_park(worker, request, lease_park_key(&wish->hardware_digest, wish->is_selective, key),
+                 wish->is_idle, deadline_ms);
 }
 
 void route_lease_post(struct worker *worker, struct request *request) {
@@ -249,6 +248,7 @@ const struct record handback_record = RECORD("HandBackRequest", struct handback,
 /* Opens the lease again or, when it has spent its share of the job's budget, cancels it and adds
  * the event. Adds the time that opening the kernel took. The grant does not count as fruitless when
  * the agent trusts no key that signed the code, or gave its device back; any other reason is kept.
+ * Grants to agents that cannot read the lease count as one: a newer agent may read it.
  * A device that failed is a loss of the config that it measured. *ret_state: LEASE_STATE_COUNT when
  * the lease was not held at this epoch. */
 static bool lease_hand_back(struct db *db, const struct handback *handback, struct lease *lease,
@@ -265,12 +265,14 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
   bool is_over =
       handback->cause == LEASE_CAUSE_SPENT && lease->has_budget && lease->stage != STAGE_FINAL;
   int64_t more_us = handback->opening_us - lease->epoch_opening_us; /* 0 for a repeated request */
+  bool is_uncounted =
+      is_innocent || (handback->cause == LEASE_CAUSE_UNREADABLE && lease->fruitless > 1);
   struct lease_change change = {.lease = lease->id,
                                 .from = LEASE_HELD,
                                 .to = is_over ? LEASE_CANCELLED : LEASE_OPEN,
-                                .fruitless_less = is_innocent,
+                                .fruitless_less = is_uncounted,
                                 .opening_us = more_us > 0 ? more_us : 0};
-  lease->fruitless -= is_innocent && lease->fruitless > 0;
+  lease->fruitless -= is_uncounted && lease->fruitless > 0;
 
   cleanup_parameters struct db_parameters failed = {0}, note = {0};
   bool has_reason = handback->reason && handback->reason[0] &&

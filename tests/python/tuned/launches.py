@@ -53,7 +53,7 @@ def launch_tuned():
 
 
 def runtime():
-    module = sys.modules.get("wavetune.runtime.program")
+    module = sys.modules.get("wavetune._runtime.program")
     return module.program() if module else None
 
 

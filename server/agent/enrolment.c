@@ -453,7 +453,7 @@ static void enrolled_answer(struct worker *worker, struct request *request,
   const struct agent_brief agent = {
       .id = enrolling->id, .boot = enrolling->enrolment->boot, .owner = enrolling->owner};
   agent_table_put(server_agents(worker->server), &agent, clock_monotonic_ms());
-  fleet_enrolled(server_fleet(worker->server));
+  fleet_enrolled(worker->server);
   leases_settle_losses(worker, &enrolling->losses);
   char address[ADDRESS_SIZE];
   log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%zu token=%s address=%s",

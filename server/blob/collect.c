@@ -17,7 +17,6 @@
 #include "server/http/request.h"
 #include "server/measurement/retention.h"
 #include "server/records.h"
-#include "server/server_private.h"
 
 #define COLLECT_ENTRIES 8
 #define COLLECT_AT_ONCE 1000 /* releases, and files, of one call */
@@ -231,12 +230,11 @@ static bool all_collect(struct worker *worker, struct error *error) {
   return true;
 }
 
-void *collect_main(void *worker_thread) {
-  struct worker_thread *thread = worker_thread;
-  struct worker *worker = &thread->worker;
+void *collect_main(void *context) {
+  struct worker *worker = context;
   struct server *server = worker->server;
   int64_t next_ms = 0;
-  MAGIC_CHECK(server, SERVER_MAGIC);
+  MAGIC_CHECK(worker, WORKER_MAGIC);
   db_set_run_ms(worker->db, THREAD_RUN_MS);
   while (server_pause(server, LOOK_EVERY_MS)) {
     struct error error;

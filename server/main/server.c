@@ -1,8 +1,10 @@
 /* Starts and stops the coordinator: daemon, workers, housekeeper. */
-#include "server/server.h"
+#include "server/main/start.h"
 
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "common/base/log.h"
@@ -11,24 +13,22 @@
 #include "server/blob/collect.h"
 #include "server/cache/fetches.h"
 #include "server/capture/captures.h"
+#include "server/channel/channels.h"
 #include "server/choice/choices.h"
 #include "server/choice/documents.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
 #include "server/fleet/fleet.h"
-#include "server/http/bodies.h"
-#include "server/http/connections.h"
-#include "server/http/flights.h"
-#include "server/http/page.h"
+#include "server/gauges.h"
+#include "server/health/health.h"
+#include "server/http/http.h"
 #include "server/http/rates.h"
-#include "server/http/response_cache.h"
-#include "server/http/sign_in.h"
-#include "server/http/tls.h"
 #include "server/http/tokens.h"
+#include "server/lease/grant/grants.h"
+#include "server/lease/shares.h"
 #include "server/oidc/oidc.h"
 #include "server/policy/policy.h"
-#include "server/records.h"
-#include "server/server_private.h"
+#include "server/remote/remote.h"
 
 #define HOUSEKEEP_EVERY_MS 250
 #define READY_EVERY_MS 1000
@@ -43,10 +43,63 @@
 #define STOP_GRACE_S 3
 #define STOP_S 8
 #define FILES_EVERY_MS 1000
-#define RESPONSE_CACHE_BYTES_MAX (128 * (size_t)MIB)
 #define BLOB_CACHE_BYTES_MAX (128 * (size_t)MIB)
-/* How long sending the last answers may take. */
-#define LAST_ANSWERS_MS 2000
+#define NOT_READY_SIZE 256
+
+/* OBJECT(type, name, how it is made): the objects of the subjects, which start empty. The header of
+ * the subject declares server_NAME(), so an object is reached only from where tests/includes.py
+ * allows that header. */
+/* clang-format off */
+#define OBJECTS(OBJECT) \
+  OBJECT(gauges, gauges, gauges_new()) \
+  OBJECT(fetches, fetches, fetches_new()) \
+  OBJECT(http, http, http_new(options, fetches_of_cached, server->fetches)) \
+  OBJECT(oidc, oidc, oidc_new(server_auth(server))) \
+  OBJECT(agent_table, agents, agent_table_new()) \
+  OBJECT(blob_cache, blobs, blob_cache_new(BLOB_CACHE_BYTES_MAX)) \
+  OBJECT(documents, documents, documents_new()) \
+  OBJECT(documents, agreed, documents_new()) \
+  OBJECT(token_rates, evidence_rates, token_rates_new(EVIDENCE_POSTS_PER_MINUTE)) \
+  OBJECT(token_rates, counters_rates, token_rates_new(COUNTERS_POSTS_PER_MINUTE)) \
+  OBJECT(token_rates, capture_rates, token_rates_new(CAPTURE_POSTS_PER_MINUTE)) \
+  OBJECT(token_rates, demand_rates, token_rates_new(DEMAND_POSTS_PER_MINUTE)) \
+  OBJECT(fleet, fleet, fleet_new())
+/* clang-format on */
+
+struct worker_thread {
+  struct worker worker;
+  pthread_t thread;
+};
+
+#define SERVER_MAGIC 0x53525631u
+struct server {
+  uint32_t magic;
+  struct server_options options;
+#define X(type, name, make) struct type *name;
+  OBJECTS(X)
+#undef X
+  struct trusted_keys publisher_keys;
+  int n_threads;                 /* that were started */
+  struct worker_thread *threads; /* the workers' and up to four more (threads_start) */
+  pthread_mutex_t stop_lock;
+  pthread_cond_t stop_signal;
+  bool is_stopping;
+  /* The housekeeper's: */
+  struct migrations *migrations;
+  bool is_migrated;               /* by this process, with options.migrate */
+  int64_t migrate_at_ms;          /* the next attempt, at the earliest */
+  pthread_mutex_t reason_lock;    /* for not_ready, which other threads read */
+  char not_ready[NOT_READY_SIZE]; /* the reason that was logged last */
+  int64_t not_ready_logged_ms;
+  atomic_bool is_ready;         /* at its last check */
+  atomic_bool has_lease_secret; /* written once */
+  uint8_t lease_secret[SERVER_SECRET_SIZE];
+};
+
+#define X(type, name, make)                                                                        \
+  struct type *server_##name(const struct server *server) { return server->name; }
+OBJECTS(X)
+#undef X
 
 static void reason_set(struct server *server, const char *why_not) {
   pthread_mutex_lock(&server->reason_lock);
@@ -161,16 +214,15 @@ static void *housekeep_main(void *context) {
                 {remote_housekeep, 60000}, {captures_housekeep, 60000}, {health_housekeep, 5000},
                 {fleet_housekeep, 0},      {files_housekeep, 0}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
-  struct worker_thread *thread = context;
-  struct worker *worker = &thread->worker;
+  struct worker *worker = context;
   struct server *server = worker->server;
   int64_t ready_at_ms = 0, files_at_ms = 0;
   bool is_stopping = false;
-  MAGIC_CHECK(server, SERVER_MAGIC);
+  MAGIC_CHECK(worker, WORKER_MAGIC);
   while (!is_stopping) {
     int64_t now_ms = clock_monotonic_ms();
-    if (server->tls && now_ms >= files_at_ms) {
-      tls_reload_changed(server->tls);
+    if (now_ms >= files_at_ms) {
+      http_reload_changed(server->http);
       files_at_ms = now_ms + FILES_EVERY_MS;
     }
     if (now_ms >= ready_at_ms) {
@@ -209,10 +261,11 @@ static bool threads_start(struct server *server, struct error *error) {
     struct worker_thread *thread = &server->threads[server->n_threads];
     void *(*run)(void *) =
         server->n_threads < n_workers ? work_main : others[server->n_threads - n_workers + first];
-    thread->worker.server = server;
-    thread->worker.db = db_new(server->options.database, "wavetune-server");
+    thread->worker = (struct worker){.magic = WORKER_MAGIC,
+                                     .server = server,
+                                     .db = db_new(server->options.database, "wavetune-server")};
     db_set_run_ms(thread->worker.db, server->options.database_timeout_ms);
-    int reason = pthread_create(&thread->thread, NULL, run, thread);
+    int reason = pthread_create(&thread->thread, NULL, run, &thread->worker);
     if (reason) {
       db_free(thread->worker.db);
       return error_set(error, "cannot start a thread: %s", strerror(reason));
@@ -228,35 +281,12 @@ static struct server *server_new(const struct server_options *options) {
   pthread_condattr_t attributes;
   server->magic = SERVER_MAGIC;
   server->options = *options;
-  server->options.listen = xstrdup(options->listen);
-  server->options.database = xstrdup(options->database);
-  server->options.oidc = options->oidc ? xstrdup(options->oidc) : NULL;
+#define X(type, name, make) server->name = make;
+  OBJECTS(X)
+#undef X
 
-  server->queue = queue_new(options->queue_max, options->poll_ms);
-  server->auth = auth_new();
-  server->fetches = fetches_new();
-  server->demand_rates = token_rates_new(DEMAND_POSTS_PER_MINUTE);
-  server->evidence_rates = token_rates_new(EVIDENCE_POSTS_PER_MINUTE);
-  server->capture_rates = token_rates_new(CAPTURE_POSTS_PER_MINUTE);
-  server->counters_rates = token_rates_new(COUNTERS_POSTS_PER_MINUTE);
-  server->request_rates = request_rates_new();
-  server->bodies = bodies_new((size_t)options->bodies_bytes);
-  server->documents = documents_new();
-  server->agreed = documents_new();
-  server->response_cache =
-      response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_cached, server->fetches);
-  server->flights = flights_new();
-  server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
-  server->agents = agent_table_new();
-  server->fleet = fleet_new();
-  server->openapi = openapi_text();
-  server->page = page_new();
-
-  server->started_ms = clock_monotonic_ms();
-  pthread_rwlock_init(&server->oidc_lock, NULL);
   pthread_mutex_init(&server->stop_lock, NULL);
   pthread_mutex_init(&server->reason_lock, NULL);
-  pthread_mutex_init(&server->health_lock, NULL);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&server->stop_signal, &attributes);
@@ -264,45 +294,15 @@ static struct server *server_new(const struct server_options *options) {
   return server;
 }
 
-/* Reads the files that the options name. The options' lists and paths are the caller's, and are not
- * kept. */
-static bool files_read(struct server *server, const struct server_options *options,
-                       struct error *error) {
-  const struct tls_files files = {options->tls_certificate, options->tls_key,
-                                  options->tls_client_ca};
-  server->options.publisher_keys = server->options.trusted_proxies = NULL;
-  server->options.remote_shares = server->options.sign_in = NULL;
-  server->options.sign_in_secret = NULL;
-  server->options.sign_in_user_header = server->options.sign_in_groups_header = NULL;
-  server->options.tls_certificate = server->options.tls_key = server->options.tls_client_ca = NULL;
-
+/* Reads the files and rules that the options name. */
+static bool files_read(struct server *server, struct error *error) {
+  const struct server_options *options = &server->options;
   for (size_t i = 0; i < options->n_publisher_keys; i++)
     if (!trusted_keys_add(&server->publisher_keys, options->publisher_keys[i], error))
       return error_prefix(error, "--publisher-key: ");
-
-  server->remote_shares = xcalloc(options->n_remote_shares + 1, sizeof(char *));
-  for (; server->n_remote_shares < options->n_remote_shares; server->n_remote_shares++) {
-    const char *share = options->remote_shares[server->n_remote_shares];
-    if (!strchr(share, '/'))
-      return error_set(error,
-                       "--remote-share \"%.100s\" is not TOKEN/IMAGE: the name of a token, and the "
-                       "image as its containers state it",
-                       share);
-    server->remote_shares[server->n_remote_shares] = xstrdup(share);
-  }
-
-  if (!networks_parse(options->trusted_proxies, options->n_trusted_proxies,
-                      &server->trusted_proxies, error))
-    return error_prefix(error, "--trusted-proxy: ");
-  if (!sign_in_new(options, &server->sign_in, error))
-    return false;
-  if (files.client_ca && !files.certificate && !server->trusted_proxies.n)
-    return error_set(
-        error, "--tls-client-ca needs --tls-certificate and --tls-key, or the --trusted-proxy that "
-               "forwards clients' certificates");
-  if (options->oidc && !oidc_new(options->oidc, server->auth, &server->oidc, error))
+  if (options->oidc && !oidc_read(server->oidc, options->oidc, error))
     return error_prefix(error, "--oidc: ");
-  return tls_new(&files, &server->tls, error);
+  return remote_shares_check(options, error) && http_configure(server->http, options, error);
 }
 
 bool server_start(const struct server_options *options, struct server **ret_server,
@@ -317,13 +317,12 @@ bool server_start(const struct server_options *options, struct server **ret_serv
   struct server *server = server_new(options);
   server->migrations = TAKE(migrations);
 
-  if (!files_read(server, options, error) || !daemon_start(server, &server->daemon, error) ||
-      !threads_start(server, error)) {
+  if (!files_read(server, error) || !http_listen(server, error) || !threads_start(server, error)) {
     server_stop(server);
     return false;
   }
 
-  if (!server_has_tls(server) && !string_starts(options->listen, "127.") &&
+  if (!http_has_tls(server->http) && !string_starts(options->listen, "127.") &&
       !string_equal(options->listen, "::1"))
     log_warning(
         "server: listening on %s: tokens travel unencrypted unless clients connect through a proxy "
@@ -334,24 +333,12 @@ bool server_start(const struct server_options *options, struct server **ret_serv
   return true;
 }
 
-/* Requests that wait for keys of the old ones are looked up again. */
-static void oidc_replace(struct server *server, struct oidc *oidc) {
-  pthread_rwlock_wrlock(&server->oidc_lock);
-  struct oidc *old = server->oidc;
-  server->oidc = oidc;
-  pthread_rwlock_unlock(&server->oidc_lock);
-  auth_forget_sessions(server->auth);
-  oidc_free(old);
-}
-
 /* The order matters: libmicrohttpd aborts the process when it is stopped with a suspended
- * connection. After queue_stop requests are suspended only until they are refused; the running ones
- * are answered by the workers that are joined. */
+ * connection. After http_quiesce requests are suspended only until they are refused; the running
+ * ones are answered by the workers that are joined. */
 void server_stop(struct server *server) {
   MAGIC_CHECK(server, SERVER_MAGIC);
-  if (server->daemon)
-    daemon_quiesce(server->daemon);
-  queue_stop(server->queue);
+  http_quiesce(server->http);
   pthread_mutex_lock(&server->stop_lock);
   server->is_stopping = true;
   pthread_cond_broadcast(&server->stop_signal);
@@ -376,72 +363,37 @@ void server_stop(struct server *server) {
     db_free(thread->worker.db);
   }
 
-  oidc_replace(server, NULL); /* requests that wait for keys are refused by the queue */
-  int64_t until_ms = clock_monotonic_ms() + LAST_ANSWERS_MS;
-  while (server->daemon && atomic_load(&server->n_open) && clock_monotonic_ms() < until_ms)
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-  if (server->daemon)
-    daemon_stop(server->daemon);
+  struct error error;
+  (void)!oidc_read(server->oidc, NULL, &error); /* requests that wait for keys are refused */
+  http_stop(server->http);
 
-  connections_free(server->connections);
-  queue_free(server->queue);
-  auth_free(server->auth);
-  response_cache_free(server->response_cache);
-  flights_free(server->flights);
-  fetches_free(server->fetches);
-  token_rates_free(server->demand_rates);
-  token_rates_free(server->evidence_rates);
-  token_rates_free(server->capture_rates);
-  token_rates_free(server->counters_rates);
-  request_rates_free(server->request_rates);
-  bodies_free(server->bodies);
-  documents_free(server->documents);
-  documents_free(server->agreed);
-  blob_cache_free(server->blobs);
-  agent_table_free(server->agents);
-  fleet_free(server->fleet);
-  free(server->fleet_metrics);
-  pthread_rwlock_destroy(&server->oidc_lock);
+#define X(type, name, make) type##_free(server->name);
+  OBJECTS(X)
+#undef X
   pthread_mutex_destroy(&server->stop_lock);
   pthread_mutex_destroy(&server->reason_lock);
-  pthread_mutex_destroy(&server->health_lock);
   pthread_cond_destroy(&server->stop_signal);
   trusted_keys_release(&server->publisher_keys);
-  for (size_t i = 0; i < server->n_remote_shares; i++)
-    free(server->remote_shares[i]);
-  free(server->remote_shares);
-  networks_release(&server->trusted_proxies);
-  sign_in_free(server->sign_in);
-  tls_free(server->tls);
   migrations_free(server->migrations);
-  free(server->openapi);
-  page_free(server->page);
   free(server->threads);
-  free((char *)server->options.listen);
-  free((char *)server->options.database);
-  free((char *)server->options.oidc);
   server->magic = 0;
   free(server);
 }
 
 void server_reload(struct server *server) {
-  struct oidc *oidc;
+  const char *oidc = server->options.oidc;
+  bool has_tls = http_reload(server->http);
   struct error error;
-  if (server->tls)
-    tls_reload(server->tls);
-  if (server->options.oidc && oidc_new(server->options.oidc, server->auth, &oidc, &error)) {
-    oidc_replace(server, oidc);
-    log_info("server: read --oidc %s again", server->options.oidc);
-  } else if (server->options.oidc) {
+  if (oidc && oidc_read(server->oidc, oidc, &error)) {
+    log_info("server: read --oidc %s again", oidc);
+  } else if (oidc) {
     log_error("server: --oidc stays as it was: %s", error.message);
-  }
-  if (!server->tls && !server->options.oidc)
+  } else if (!has_tls) {
     log_info("server: SIGHUP: there are no files of --tls-certificate, --tls-key, "
              "--tls-client-ca or --oidc to read again");
+  }
 }
 
-bool server_has_tls(const struct server *server) { return server->tls && tls_serves(server->tls); }
-int server_port(const struct server *server) { return daemon_port(server->daemon); }
 const struct server_options *server_options(const struct server *server) {
   return &server->options;
 }
@@ -450,54 +402,4 @@ const struct trusted_keys *server_publisher_keys(const struct server *server) {
 }
 const uint8_t *server_lease_secret(const struct server *server) {
   return atomic_load(&server->has_lease_secret) ? server->lease_secret : NULL;
-}
-struct agent_table *server_agents(struct server *server) { return server->agents; }
-struct fleet *server_fleet(struct server *server) { return server->fleet; }
-
-void server_set_fleet_metrics(struct server *server, char *text) {
-  pthread_mutex_lock(&server->health_lock);
-  free(server->fleet_metrics);
-  server->fleet_metrics = text;
-  server->fleet_metrics_ms = clock_monotonic_ms();
-  pthread_mutex_unlock(&server->health_lock);
-}
-
-char *server_fleet_metrics(struct server *server, int64_t known_ms) {
-  bool is_ready = server_is_ready(server);
-  pthread_mutex_lock(&server->health_lock);
-  bool is_known = is_ready && server->fleet_metrics &&
-                  clock_monotonic_ms() - server->fleet_metrics_ms < known_ms;
-  char *text = xstrdup(is_known ? server->fleet_metrics : "");
-  pthread_mutex_unlock(&server->health_lock);
-  return text;
-}
-
-void server_set_live_agents(struct server *server, size_t n) {
-  atomic_store(&server->n_live_agents, n);
-}
-
-void server_set_database_health(struct server *server, const struct database_health *health) {
-  pthread_mutex_lock(&server->health_lock);
-  server->health = *health;
-  pthread_mutex_unlock(&server->health_lock);
-}
-
-struct database_health server_database_health(struct server *server) {
-  pthread_mutex_lock(&server->health_lock);
-  struct database_health health = server->health;
-  pthread_mutex_unlock(&server->health_lock);
-  return health;
-}
-
-void server_set_lease_counts(struct server *server, const struct lease_counts *counts) {
-  pthread_mutex_lock(&server->health_lock);
-  server->lease_counts = *counts;
-  pthread_mutex_unlock(&server->health_lock);
-}
-
-struct lease_counts server_lease_counts(struct server *server) {
-  pthread_mutex_lock(&server->health_lock);
-  struct lease_counts counts = server->lease_counts;
-  pthread_mutex_unlock(&server->health_lock);
-  return counts;
 }

@@ -1,5 +1,5 @@
 /* Makes, starts and stops a private PostgreSQL. */
-#include "server/cluster.h"
+#include "server/main/cluster.h"
 
 #include <errno.h>
 #include <fcntl.h>

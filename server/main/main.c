@@ -9,10 +9,12 @@
 #include "common/base/log.h"
 #include "common/program/options.h"
 #include "server/choice/choices.h"
-#include "server/cluster.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
+#include "server/http/http.h"
 #include "server/http/tokens.h"
+#include "server/main/cluster.h"
+#include "server/main/start.h"
 #include "server/token/tokens.h"
 
 #define DEV_TOKEN_NAME "dev"
@@ -236,8 +238,8 @@ static char *server_url(const struct server *server) {
   if (string_equal(address, "::"))
     address = "::1";
   bool is_six = strchr(address, ':') != NULL;
-  return xasprintf("http%s://%s%s%s:%d", server_has_tls(server) ? "s" : "", is_six ? "[" : "",
-                   address, is_six ? "]" : "", server_port(server));
+  return xasprintf("http%s://%s%s%s:%d", http_has_tls(server_http(server)) ? "s" : "",
+                   is_six ? "[" : "", address, is_six ? "]" : "", http_port(server_http(server)));
 }
 
 static char *dev_folder(void) {

@@ -4,8 +4,8 @@
  * that socket only. PostgreSQL refuses to run as root: under root it runs as another user, which
  * owns data and run. Memory: a cluster owns everything. Threads: main's, which must live as long as
  * PostgreSQL, because the kernel stops PostgreSQL when the thread that started it ends. */
-#ifndef WAVETUNE_SERVER_CLUSTER_H
-#define WAVETUNE_SERVER_CLUSTER_H
+#ifndef WAVETUNE_SERVER_MAIN_CLUSTER_H
+#define WAVETUNE_SERVER_MAIN_CLUSTER_H
 
 #include "common/base/error.h"
 

@@ -104,14 +104,14 @@ def test_no_other_code_names_a_regime():
     named = re.compile(r"""["'](cold|warm)["']|REGIME_(COLD|WARM)""")
     comment = re.compile(r"\s*(\*|/\*|//|--)")
     folders = ("agent", "cli", "common", "inspect", "server", "web", "python/wavetune")
-    allowed = {"common/regime/regime.h", "python/wavetune/runtime/settings.py", "python/wavetune/api.py"}
+    allowed = {"common/regime/regime.h", "python/wavetune/_runtime/settings.py", "python/wavetune/api.py"}
     for path in (path for folder in folders for path in (harness.SOURCE / folder).rglob("*")):
         where = str(path.relative_to(harness.SOURCE))
         if path.suffix not in (".c", ".h", ".sql", ".json", ".js", ".py") or where in allowed:
             continue
         for line in path.read_text().splitlines():
             assert comment.match(line) or not named.search(line), f"{where}: {line}"
-    assert 'IMPLIED_REGIME = "cold"' in (harness.SOURCE / "python/wavetune/runtime/settings.py").read_text()
+    assert 'IMPLIED_REGIME = "cold"' in (harness.SOURCE / "python/wavetune/_runtime/settings.py").read_text()
 
 
 def test_tune_without_a_server_measures_in_it(tmp_path):

@@ -48,6 +48,14 @@ mutant lease-failed-device server/lease/grant/lease_routes.c 'handback->cause !=
   poison::test_a_device_that_fails_blames_the_last_config_that_its_worker_did_not_survive
 mutant lease-avoids server/lease/lease.sql $'\n          AND NOT o.avoid_agents @> ARRAY[a.id]' '' \
   leases::test_a_config_lost_twice_by_one_agent_goes_to_another_one_alone
+mutant lease-runs server/lease/lease.sql 'may_measure(d.runs, j.regime)' 'true' \
+  regimes::test_a_device_gets_only_leases_of_regimes_that_it_states
+mutant lease-runs-split server/lease/lease_moves.sql $'\n      AND may_measure(d.runs, j.regime)' '' \
+  campaigns::test_a_lease_is_not_split_for_a_device_that_does_not_measure_in_its_regime
+mutant lease-selective server/lease/lease.sql ' OR NOT d.runs @> :all_runs::text[]' '' \
+  regimes::test_a_device_that_may_not_have_a_lease_takes_no_wake_up_from_one_that_may
+mutant lease-unreadable server/lease/grant/lease_routes.c 'handback->cause == LEASE_CAUSE_UNREADABLE' 'false' \
+  leases::test_a_lease_that_agents_cannot_read_waits_for_one_that_can
 mutant lease-share-held server/lease/fair_share.c 'a->owner->used_us + a->owner->held * a->owner->lease_us' \
   'a->owner->used_us' server_fair_share
 mutant lease-size server/lease/lease_plan.c 'size < share ? size : share' 'size < share ? share : size' server_lease_plan

@@ -22,6 +22,9 @@ Test(device, probe_reports_a_full_environment) {
   json_t *cpu = json_array_get(devices, json_array_size(devices) - 1);
   cr_expect_str_eq(json_string_value(json_object_get(cpu, "device")), "cpu0");
   cr_expect_str_eq(json_string_value(json_object_get(cpu, "backend")), "cpu");
+  const json_t *runs = json_object_get(cpu, "runs");
+  cr_assert_eq(json_array_size(runs), (size_t)2);
+  cr_expect_str_eq(json_string_value(json_array_get(runs, 0)), "measure:cold");
   struct environment environment;
   cr_assert(environment_parse(json_object_get(cpu, "environment"), &environment, &error), "%s",
             error.message);

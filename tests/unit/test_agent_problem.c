@@ -124,6 +124,28 @@ Test(regime, memory_for_displacing_is_counted) {
   problem_close(&opened);
 }
 
+Test(regime, calls_that_a_device_cannot_launch_so_are_an_error) {
+  struct error error;
+  struct device *device;
+  struct problem *problem;
+  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.n = N});
+  cr_assert(device_open("cpu0", &device, &error));
+  const struct device_ops *ops = device->ops;
+  struct device_ops without = *ops;
+  without.launch = NULL;
+  device->ops = &without;
+  struct problem_setup setup = {.device = device,
+                                .kernel = fixture.kernel,
+                                .key = &fixture.key,
+                                .space = fixture.space,
+                                .rotation_bytes_max = ROTATION_BYTES_MAX};
+  cr_expect_not(problem_new(&setup, &problem, &error));
+  cr_expect_str_eq(error.message, "the back end cpu cannot launch calls as the regime cold does");
+  device->ops = ops;
+  device_close(device);
+  fixture_free(&fixture);
+}
+
 Test(regime, instruction_caches_that_a_device_cannot_flush_are_an_error_of_a_cold_problem_only) {
   struct problem_setup setup = cold;
   setup.instruction_flush = "/nowhere/flush.co";

@@ -57,6 +57,31 @@ Test(enrolment, wrong_members_are_refused_with_their_pointer) {
           "/devices/0/device");
 }
 
+#define DEVICE_RUNS(runs)                                                                          \
+  "{\"device\": \"d\", \"backend\": \"cpu\", \"environment\": " ENVIRONMENT ", \"runs\": " runs "}"
+
+static void runs(const char *device, size_t n, const char *last) {
+  cleanup_json json_t *json = NULL;
+  cleanup_enrolment struct enrolment enrolment = {0};
+  cleanup_free char *text = xasprintf(AGENT("", "%s"), device);
+  struct error error;
+  cr_assert(parsed(text, &json, &enrolment, &error), "%s", error.message);
+  const struct texts *stated = &enrolment_device(&enrolment, 0)->runs;
+  cr_assert_eq(stated->n, n);
+  cr_expect_str_eq(stated->all[n - 1], last);
+}
+
+Test(enrolment, a_device_runs_what_it_states_and_without_a_statement_what_older_agents_did) {
+  runs(DEVICE_RUNS("[\"command\"]"), 1, "command");
+  runs(DEVICE("cpu0"), 2, "measure:warm");
+  refuses(AGENT("", DEVICE_RUNS("[]")), "/devices/0/runs");
+  refuses(AGENT("", DEVICE_RUNS("null")), "/devices/0/runs");
+  refuses(AGENT("", DEVICE_RUNS("[\"a\", 7]")), "/devices/0/runs/1");
+  refuses(AGENT("", DEVICE_RUNS("[\"a\\u0001\"]")), "/devices/0/runs/0");
+  cleanup_free char *long_run = xasprintf(AGENT("", DEVICE_RUNS("[\"%0201d\"]")), 1);
+  refuses(long_run, "/devices/0/runs/0");
+}
+
 #define KEY(digit)                                                                                 \
   "\"sha256:" digit "000000000000000000000000000000000000000000000000000000000000000\""
 

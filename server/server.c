@@ -155,11 +155,11 @@ static void *housekeep_main(void *context) {
   static const struct {
     void (*run)(struct worker *);
     int64_t every_ms; /* 0: the duty decides when it is due */
-  } duties[] = {{tokens_housekeep, 2000},  {channels_housekeep, 0},     {agents_look_up, 0},
-                {agents_housekeep, 1000},  {leases_housekeep, 0},       {shares_housekeep, 0},
-                {demand_housekeep, 10000}, {fetches_housekeep, 0},      {evidence_housekeep, 60000},
-                {remote_housekeep, 60000}, {captures_housekeep, 60000}, {health_housekeep, 5000},
-                {fleet_housekeep, 0},      {files_housekeep, 0}};
+  } duties[] = {{tokens_housekeep, 2000},    {channels_housekeep, 0},  {agents_look_up, 0},
+                {agents_housekeep, 1000},    {leases_housekeep, 0},    {shares_housekeep, 0},
+                {demand_housekeep, 10000},   {fetches_housekeep, 0},   {remote_housekeep, 60000},
+                {captures_housekeep, 60000}, {health_housekeep, 5000}, {fleet_housekeep, 0},
+                {files_housekeep, 0}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
@@ -236,13 +236,11 @@ static struct server *server_new(const struct server_options *options) {
   server->auth = auth_new();
   server->fetches = fetches_new();
   server->demand_rates = token_rates_new(DEMAND_POSTS_PER_MINUTE);
-  server->evidence_rates = token_rates_new(EVIDENCE_POSTS_PER_MINUTE);
   server->capture_rates = token_rates_new(CAPTURE_POSTS_PER_MINUTE);
   server->counters_rates = token_rates_new(COUNTERS_POSTS_PER_MINUTE);
   server->request_rates = request_rates_new();
   server->bodies = bodies_new((size_t)options->bodies_bytes);
   server->documents = documents_new();
-  server->agreed = documents_new();
   server->response_cache =
       response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_cached, server->fetches);
   server->flights = flights_new();
@@ -390,13 +388,11 @@ void server_stop(struct server *server) {
   flights_free(server->flights);
   fetches_free(server->fetches);
   token_rates_free(server->demand_rates);
-  token_rates_free(server->evidence_rates);
   token_rates_free(server->capture_rates);
   token_rates_free(server->counters_rates);
   request_rates_free(server->request_rates);
   bodies_free(server->bodies);
   documents_free(server->documents);
-  documents_free(server->agreed);
   blob_cache_free(server->blobs);
   agent_table_free(server->agents);
   fleet_free(server->fleet);

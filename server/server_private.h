@@ -45,11 +45,11 @@ struct server {
   struct flights *flights;
   struct blob_cache *blobs;
   struct fetches *fetches;
-  /* Of the POSTs of demand, evidence (and of evidence with counters alone), captures. */
-  struct token_rates *demand_rates, *evidence_rates, *counters_rates, *capture_rates;
+  /* Of the POSTs of demand, counters, captures. */
+  struct token_rates *demand_rates, *counters_rates, *capture_rates;
   struct request_rates *request_rates;
   struct bodies *bodies;
-  struct documents *documents, *agreed; /* of releases; of what containers agree on */
+  struct documents *documents;
   struct agent_table *agents;
   struct fleet *fleet;
   atomic_size_t n_live_agents; /* those of all servers, as last read from the database */

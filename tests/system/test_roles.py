@@ -86,7 +86,7 @@ def test_older_roles_keep_their_rights(found):
         "POST /v1/kernels/{hash}/signatures", "POST /v1/kernels/{hash}/builds/{digest}/signatures"}
     of_anyone = {o for o, callers in found.items() if callers[None]} | {"GET /v1/token"}  # every token reads what it may do
     assert {o for o, c in found.items() if c["demand"]} - of_anyone == {
-        "POST /v1/demand", "POST /v1/evidence", "PUT /v1/remote/triton/{folder}/group/{file}",
+        "POST /v1/demand", "POST /v1/counters", "PUT /v1/remote/triton/{folder}/group/{file}",
         "PUT /v1/remote/triton/{folder}/{file}", "PUT /v1/remote/inductor/{key}", "PUT /v1/remote/helion/{key}",
         "POST /v1/captures", "GET /v1/captures/{id}", "DELETE /v1/captures/{id}"}
     assert {o for o, c in found.items() if c["enrol"]} - of_anyone == {"POST /v1/agents"}

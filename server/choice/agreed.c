@@ -10,7 +10,6 @@
 #include "server/choice/function_overrides.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
-#include "server/server_private.h"
 
 #define PLACES_MAX 32 /* that are counted before they are requested */
 /* Of a place's choices, further ones are left out: programs read at most 16 MiB in all, so that one
@@ -182,7 +181,7 @@ static bool agreed_make(struct worker *worker, const struct place *place, struct
   cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_function_rules struct function_rules rules = {0};
-  uint64_t since = documents_dropped(worker->server->agreed); /* when overrides change */
+  uint64_t since = documents_dropped(server_agreed(worker->server)); /* when overrides change */
   if (!function_rules_load(worker->db, place->environment, place->tag, &rules, error))
     return false;
 
@@ -199,7 +198,7 @@ static bool agreed_make(struct worker *worker, const struct place *place, struct
   struct making making = {.rows = rows, .rules = &rules, .functions = functions};
   functions_write(&making);
   cleanup_json json_t *json = json_pack("{s:O}", "functions", functions);
-  *ret = documents_add(worker->server->agreed, &id, json_canonical(json), false, since);
+  *ret = documents_add(server_agreed(worker->server), &id, json_canonical(json), false, since);
   return true;
 }
 
@@ -208,7 +207,7 @@ bool evidence_agreed(struct worker *worker, const struct environment *environmen
   const struct place place = {environment, environment_digest(environment), tag,
                               regime_name(regime)};
   const struct digest id = place_id(&place);
-  struct documents *agreed = worker->server->agreed;
+  struct documents *agreed = server_agreed(worker->server);
   *ret = NULL;
   if (!server_options(worker->server)->agreed_nodes)
     return true;
@@ -235,7 +234,7 @@ bool evidence_agreed(struct worker *worker, const struct environment *environmen
 }
 
 bool agreed_prepare(struct worker *worker, double seconds, struct error *error) {
-  struct documents *agreed = worker->server->agreed;
+  struct documents *agreed = server_agreed(worker->server);
   cleanup_parameters struct db_parameters parameters = {0};
   cleanup_rows struct db_rows *rows = NULL;
   bind_number(&parameters, "seconds", seconds > 0 ? seconds : EVIDENCE_DAYS * 86400.0);

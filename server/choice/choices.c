@@ -9,7 +9,6 @@
 #include "server/choice/documents.h"
 #include "server/http/request.h"
 #include "server/records.h"
-#include "server/server_private.h"
 
 static const char no_functions[] = "{\"functions\":{}}";
 
@@ -25,9 +24,9 @@ struct found {
 static void found_release(struct found *found) {
   served_entry_release(&found->served);
   if (found->document)
-    document_put(found->server->documents, found->document);
+    document_put(server_documents(found->server), found->document);
   if (found->agreed)
-    document_put(found->server->agreed, found->agreed);
+    document_put(server_agreed(found->server), found->agreed);
   json_decref(found->signatures);
 }
 #define cleanup_found __attribute__((cleanup(found_release)))
@@ -225,11 +224,11 @@ void route_choices_post(struct worker *worker, struct request *request) {
     struct chooser chooser = {.choices = json_array(), .code = json_object(), .names = names};
     json_t *key;
     if (document) {
-      chooser.of_release = document_index(worker->server->documents, document);
+      chooser.of_release = document_index(server_documents(worker->server), document);
       chooser.all_code = json_object_get(document->json, "code");
     }
     if (found.agreed)
-      chooser.agreed = document_index(worker->server->agreed, found.agreed);
+      chooser.agreed = document_index(server_agreed(worker->server), found.agreed);
 
     for (size_t i = 0; i < wanted.n; i++) {
       char closure[DIGEST_TEXT_SIZE];

@@ -62,6 +62,11 @@ must_check bool evidence_report_parse(const json_t *json, struct evidence_report
 void evidence_report_release(struct evidence_report *report);
 #define cleanup_evidence_report __attribute__((cleanup(evidence_report_release)))
 
+struct token_rates *server_evidence_rates(const struct server *server);
+struct token_rates *server_counters_rates(const struct server *server); /* without evidence */
+/* Removes old evidence. The housekeeper's. */
+void evidence_housekeep(struct worker *worker);
+
 /* "3/4": at least 3 nodes of at least 4. "off": 0 and 0. */
 must_check bool agreed_parse(const char *text, int64_t *ret_nodes, int64_t *ret_measured);
 

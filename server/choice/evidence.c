@@ -9,7 +9,6 @@
 #include "server/db/db_record.h"
 #include "server/http/rates.h"
 #include "server/records.h"
-#include "server/server_private.h"
 
 #define SCHEMA_CONFIGS                                                                             \
   "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 16, "                                      \
@@ -197,8 +196,8 @@ void route_evidence_post(struct worker *worker, struct request *request) {
     return;
 
   bool has_items = json_object_get(request->json, "items") != NULL;
-  if (!request_may_report(request, has_items ? worker->server->evidence_rates
-                                             : worker->server->counters_rates))
+  if (!request_may_report(request, has_items ? server_evidence_rates(worker->server)
+                                             : server_counters_rates(worker->server)))
     return;
 
   if (!evidence_report_parse(request->json, &report, &error) ||

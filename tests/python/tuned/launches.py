@@ -45,7 +45,7 @@ def launch_tuned():
 
 
 def runtime():
-    module = sys.modules.get("wavetune.runtime.program")
+    module = sys.modules.get("wavetune._runtime.program")
     return module.program() if module else None
 
 

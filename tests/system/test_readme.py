@@ -115,6 +115,20 @@ def test_links_between_pages_lead_to_a_file_and_a_heading():
     assert links > 100 and astray == []
 
 
+WORDS = ("agent", "baseline", "builder", "campaign", "capture", "channel", "choice", "closure", "config", "demand", "evidence", "kernel",
+         "lease", "measurement", "regime", "regret", "release", "sentinel", "winner")  # those that pages use in one sense alone
+
+
+@pytest.mark.parametrize("page", [page for page in ("README.md", *sorted(f"docs/{path.name}" for path in harness.SOURCE.glob("docs/*.md")))
+                                  if page != "docs/glossary.md"])
+def test_words_of_the_glossary_are_linked_where_a_page_has_them_first(page):
+    """Not in code, in headings, and in links to where more is said."""
+    text = (harness.SOURCE / page).read_text()
+    text = re.sub(r"```.*?```|`[^`]*`|^#.*?$|\[[^\]]*\]\((?!(?:docs/)?glossary\.md#)[^)]*\)", "", text, flags=re.S | re.M)
+    first = {word: re.search(rf"(?<![\w-]){word}[sd]?(?![\w-])([^\[\]]*\]\([^)]*)?", text, re.I) for word in WORDS}
+    assert [word for word, found in first.items() if found and not (found[1] or "").endswith(f"glossary.md#{word}")] == []
+
+
 def test_each_block_of_the_page_on_production_names_its_machines_and_is_bash(monkeypatch):
     """deploy/test/walk.sh runs them, for which it needs machines."""
     folder = str(harness.SOURCE / "deploy/test/walk")

@@ -18,7 +18,7 @@ from typing import Any
 from .entry import is_on
 from ._runtime import counters
 from ._runtime.found import BYTES_MAX, Bad, check_name, check_scalar, found, is_hash, refuse
-from ._runtime.restore import surprised
+from ._runtime.log import surprised
 
 TOOL = "helion"
 VARIABLE, BACKEND = "HELION_AUTOTUNE_CACHE", "HELION_REMOTE_CACHE_BACKEND"

@@ -16,8 +16,7 @@ import re
 from typing import Any, Iterable, Mapping
 
 from . import counters
-from .log import log
-from .restore import surprised
+from .log import log, surprised
 from .sender import path_of
 
 GROUP_FILES_MAX = 64

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from .._token_url import refusal
 from . import counters
 from .log import log
+from .worker import Worker
 
 FIRST_BYTE_S = 0.5
 BACKGROUND_S = 5.0
@@ -93,7 +94,8 @@ class _Resolver:
         self.host, self.port = host, port
         self.found: list[Any] = []
         self.until = 0.0
-        self.thread: threading.Thread | None = None
+        self.worker = Worker("resolver", lambda: self._resolve if self.is_asked else None)
+        self.is_asked = False
 
     def addresses(self, deadline: float) -> list[Any]:
         if time.monotonic() < self.until:
@@ -102,15 +104,11 @@ class _Resolver:
             return socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except OSError:
             pass  # a name
-        if self.thread is None or not self.thread.is_alive():
-            self.thread = threading.Thread(target=self._resolve, name="wavetune-resolver", daemon=True)
-            try:
-                self.thread.start()
-            except RuntimeError:  # the interpreter is ending, and only the sender's thread still asks
-                self.thread = None
-                self._resolve()
-        if self.thread is not None:
-            self.thread.join(max(0.0, deadline - time.monotonic()))
+        with self.worker.condition:
+            self.is_asked = True
+            if not self.worker.wake():
+                self._resolve()  # the interpreter is ending, and only the sender's thread still asks
+            self.worker.condition.wait_for(lambda: not self.is_asked, max(0.0, deadline - time.monotonic()))
         if time.monotonic() >= self.until:
             raise OSError(f"the name {self.host} was not resolved")
         return self.found
@@ -119,8 +117,11 @@ class _Resolver:
         try:
             self.found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
             self.until = time.monotonic() + ADDRESSES_S
-        except Exception:
+        except (OSError, UnicodeError):
             pass  # the program's thread says so
+        with self.worker.condition:
+            self.is_asked = False
+            self.worker.condition.notify_all()
 
 
 class Wire:

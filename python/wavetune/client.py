@@ -24,6 +24,8 @@ from ._runtime.wire import BYTES_PER_S, Answer, Transport
 from ._token_url import insecure_http, refusal
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from . import api
 
 PAGE = 1000
@@ -90,9 +92,8 @@ class Client:
 
     # Jobs
 
-    def submit(self, **job: Any) -> "api.JobAnswer":
-        """Submits a job: kernel, key, space, environment, and what api.JobRequest has beside them. One that is known already is
-        answered with its id."""
+    def submit(self, **job: "Unpack[api.JobRequest]") -> "api.JobAnswer":
+        """Submits a job. One that is known already is answered with its id."""
         return self.request("POST", "/v1/jobs", job)
 
     def submit_all(self, jobs: Sequence["api.JobRequest"]) -> List["api.JobAnswer"]:
@@ -145,7 +146,8 @@ class Client:
     def release(self, digest: str) -> Dict[str, Any]:
         return self.request("GET", f"/v1/releases/{_segment(digest)}")
 
-    def publish(self, environment: "api.Environment", channel: Optional[str] = None, **more: Any) -> "api.ReleaseAnswer":
+    def publish(self, environment: "api.Environment", /, channel: Optional[str] = None,
+                **more: "Unpack[api.ReleaseRequest]") -> "api.ReleaseAnswer":
         """Makes a release of the winners, and points a channel at it. Signed entries are made with `wavetune publish`."""
         answer = self.request("POST", "/v1/releases", {"environment": environment, **more})
         if channel is not None:
@@ -161,7 +163,8 @@ class Client:
         """api.CaptureItem of each captured function."""
         return Listing(self, "/v1/captures", {})
 
-    def tune_captures(self, *functions: Union[str, int], **more: Any) -> List["api.CaptureKeyJob"]:
+    def tune_captures(self, *functions: Union[str, int],
+                      **more: "Unpack[api.CaptureTune]") -> List["api.CaptureKeyJob"]:
         """Makes jobs of the built keys of these functions, by their ids, or with `name` of those that fit a pattern; further
         members as in api.CaptureTune."""
         return self.request("POST", "/v1/captures/tune", {**({"functions": list(functions)} if functions else {}), **more})["items"]
@@ -170,7 +173,7 @@ class Client:
         """That of this token."""
         return self.request("GET", "/v1/policy")
 
-    def set_policy(self, mode: str, **more: Any) -> "api.Policy":
+    def set_policy(self, mode: str, /, **more: "Unpack[api.Policy]") -> "api.Policy":
         """Replaces the policy of this token: what is not stated gets its default."""
         return self.request("PUT", "/v1/policy", {"mode": mode, **more})
 

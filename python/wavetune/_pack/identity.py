@@ -119,7 +119,7 @@ def dejavu_runtime(torch: dict[str, str | None]) -> str | None:
         stated = os.environ.get(f"_TRITON_DEJAVU_DETERMINED_{kind.upper()}_VERSION")
         try:
             return f"{kind}_{stated or find()}"
-        except Exception:
+        except Exception:  # no such program, or one that says something else: as triton-dejavu does
             return f"{kind}_torch_{version}"
     return None
 

@@ -153,7 +153,7 @@ def _gpu_of_torch() -> str | None:
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     try:
         return cuda.get_device_name() if cuda is not None and cuda.is_initialized() else None
-    except Exception:
+    except Exception:  # whatever torch raises for a device that is lost: its model is not known
         return None
 
 

@@ -479,11 +479,9 @@ def _wrapped_prune(prune: Any) -> Any:
             return found  # to a class that has a word in it
         if hasattr(found, "__next__"):
             found = list(found)  # which is read once
-        try:
+        with quietly("choosing"):
             return _pruned(tuner, found, args[0] if args else kwargs.get("kwargs"))
-        except Exception as error:
-            surprised("choosing", error)
-            return found
+        return found
 
     return prune_configs
 
@@ -515,7 +513,7 @@ def _launched(cache: Restoring, own: Any) -> tuple[Any, Any]:
 
 def _may_repeat(tuner: Any, error: BaseException, repeats: int) -> bool:
     """After a launch that failed: whether it is made again, without the config that was chosen for it."""
-    try:
+    with quietly("repeating a launch"):
         cache = cache_of(tuner)
         if cache is None:
             return False
@@ -543,9 +541,7 @@ def _may_repeat(tuner: Any, error: BaseException, repeats: int) -> bool:
         log(f"a config of {_name(cache)} that was chosen does not run: {keys.members(config)}: {text_of(error)}; "
             f"{'the program tunes' if key in cache.own else 'the next one is tried'}")
         return True
-    except Exception as surprise:
-        surprised("repeating a launch", surprise)
-        return False
+    return False
 
 
 def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
@@ -580,7 +576,7 @@ def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
 
 def adopt(tuner: Any) -> Restoring | None:
     """Gives the autotuner a cache that restores."""
-    try:
+    with quietly("an autotuner"):
         if cache_of(tuner) is not None:
             return cache_of(tuner)
         kind = RestoringDejavu if type(tuner).__module__.startswith("triton_dejavu") else Restoring
@@ -594,9 +590,7 @@ def adopt(tuner: Any) -> Restoring | None:
             _wrap_own(type(tuner))
         adopted.add(tuner)
         return cache_of(tuner)
-    except Exception as error:
-        surprised("an autotuner", error)
-        return None
+    return None
 
 
 def _adopt_existing(tuners: Any) -> None:

@@ -45,7 +45,7 @@ class Program:
 
     def _head(self) -> dict[str, Any]:
         own = self.settings
-        head = {"environment": own.environment(), "node": own.node}
+        head = {"environment": own.environment()}
         if own.tag is not None:
             head["tag"] = own.tag
         if own.regime is not None and own.regime != "cold":

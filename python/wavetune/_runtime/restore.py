@@ -2,7 +2,7 @@
 
 Two things of Triton's Autotuner are used, the same in 3.3 to 3.9: `cache`, a dict of which it asks `key in cache`, and
 `prune_configs`, which it calls when the key was not there. `cache` becomes a dict whose misses look for a choice; only one of
-the program's own configs is ever put into it. `_bench` is watched for evidence: what tuning measured here.
+the program's own configs is ever put into it. `_bench` is watched for what tuning takes.
 
 A cache that has had all of the last SETTLED keys does no longer look for choices, so that a warm look-up costs what it costs
 without wavetune: `in` is the dict's own then. On the next miss prune_configs looks for one, and the cache does so again.
@@ -42,8 +42,6 @@ from .sender import Sender
 from .settings import Settings
 
 MODULES = ("triton.runtime.autotuner", "triton_dejavu.autotuner")
-NEAR = 1.02  # of the best time
-NEAR_MAX = 16
 NAME_MAX = 200
 WHY_MAX = 300  # bytes may be three times as many
 SAID_MAX = 200  # misses in the log, of whose lines there are at most 1,000
@@ -56,7 +54,7 @@ _INFINITE = [math.inf] * 3
 class Miss:
     """A key that is being tuned, or for which one config was chosen after all."""
 
-    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "timings", "seconds", "needs", "keeps", "refused",
+    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "seconds", "needs", "keeps", "refused",
                  "wanted", "key")
 
     def __init__(self, texts: Any, stated: Any, refused: Sequence[Any] = (), wanted: Any = None, key: Any = None):
@@ -65,8 +63,7 @@ class Miss:
         self.chosen: Any = None  # the config that is to win without being benchmarked
         self.is_hit = False  # counted as one
         self.is_pruned = False
-        self.timings: list[tuple[Any, float]] = []
-        self.seconds = 0.0
+        self.seconds = 0.0  # of benchmarks
         self.needs: dict[int, list[Any]] = {}  # files of Triton's cache, by the id of the config
         self.keeps = False  # whether the autotuner would store what was not measured
         self.refused = refused  # configs that do not run for the key
@@ -115,10 +112,10 @@ class Restoring(dict):
                 self.tuner.cache_results = True
             if miss is not None and miss.chosen is not None and miss.chosen is config:
                 self.choose(key, config, miss.is_hit)
-            if miss is not None and miss.texts is not None and miss.chosen is None and miss.timings and _restorer is not None:
+            if miss is not None and miss.texts is not None and miss.chosen is None and miss.seconds and _restorer is not None:
                 _restorer.measured(self, miss, config)
         except Exception as error:
-            surprised("evidence", error)
+            surprised("what was tuned", error)
 
     def choose(self, key: Any, config: Any, is_hit: bool) -> None:
         self.chosen[key], self.latest[threading.get_ident()] = (config, is_hit), key
@@ -243,7 +240,7 @@ class Restorer:
 
     def __init__(self, settings: Settings, choices: Choices, sender: Sender | None, start: Any):
         self.settings, self.choices, self.sender, self.start = settings, choices, sender, start
-        self._missed: set[tuple[str, Any]] = set()
+        self._missed: dict[tuple[str, Any], dict[str, Any]] = {}  # what is reported of each key
 
     def restore(self, cache: Restoring, key: Any) -> bool:
         """Whether there is a config for the key now."""
@@ -279,7 +276,6 @@ class Restorer:
         else:
             counters.misses += not refused
             if not refused and (own, texts) not in self._missed:
-                self._missed.add((own, texts))
                 self._explain(cache, own, texts, choice)
             config = self._on_miss(cache, own, texts, refused, prunes, configs)
             is_late = isinstance(cache, RestoringStore)  # prune_configs was called already
@@ -308,8 +304,9 @@ class Restorer:
     def _explain(self, cache: Restoring, own: str, texts: Any, choice: Any) -> None:
         """Says once for each function and key why there is no config for it."""
         why = self.choices.why(own, texts) if choice is None else "its choice is not one config of the program"
+        item = self._missed[own, texts] = {"function": own, "name": _name(cache), "key": list(texts), "why": why[:WHY_MAX]}
         if self.sender is not None:
-            self.sender.missed({"function": own, "name": _name(cache), "key": list(texts), "why": why[:WHY_MAX]})
+            self.sender.missed(item)
         if len(self._missed) > SAID_MAX:
             if len(self._missed) == SAID_MAX + 1:
                 log("further misses are not printed")
@@ -340,25 +337,13 @@ class Restorer:
         return None  # else prune_configs says which is the first
 
     def measured(self, cache: Restoring, miss: Miss, best: Any) -> None:
-        """The program tuned a key: what it found is sent."""
+        """The program tuned a key: how long that took is reported with its miss."""
         if self.sender is None:
             return
         self.start.used(miss.needs.get(id(best), []))
-        ranked = sorted(((ms, i, config) for i, (config, ms) in enumerate(miss.timings) if 0 < ms < math.inf),
-                        key=lambda one: (one[2] is not best, one[:2]))
-        if not ranked or ranked[0][2] is not best:
-            return
-        near, seen = [], set()
-        for ms, _, config in ranked:
-            flat = keys.plain(config)
-            text = repr(sorted(flat.items())) if flat is not None else None
-            if flat is None and config is best:
-                return
-            if ms <= ranked[0][0] * NEAR and text is not None and text not in seen and len(near) < NEAR_MAX:
-                seen.add(text)
-                near.append(flat)
-        self.sender.evidence({"function": cache.closure(), "name": _name(cache), "key": list(miss.texts), "near": near,
-                              "configs": len(miss.timings), "ms": ranked[0][0], "tuning_ms": miss.seconds * 1000})
+        item = self._missed.get((cache.closure(), miss.texts))
+        if item is not None:
+            self.sender.tuned(item, miss.seconds * 1000)
 
     def after_fork(self) -> None:
         self.choices.after_fork()
@@ -439,9 +424,6 @@ def patch(module: Any) -> None:
             if start is not None:
                 start.set_apart(None)
         miss.seconds += time.perf_counter() - started
-        ms = timing[0] if isinstance(timing, (list, tuple)) and timing else timing
-        if isinstance(ms, (int, float)) and kwargs.get("config") is not None:
-            miss.timings.append((kwargs["config"], float(ms)))
         return timing
 
     _wrap(tuners, "__init__", __init__)

@@ -230,7 +230,6 @@ def test_unsigned_choices_are_not_taken_where_a_key_is_trusted(server, key, tmp_
     for entry in ({}, {**signed(document()), "counter": 5}, signed(document(), release="sha256:" + "b" * 64)):
         server.document, server.entry = document(choices(4096)), entry
         server.later = {(closure, tuple(own)): config for closure, _, own, config in choices(4096)}
-        server.agreed = {"functions": {c: {"choices": [{"key": k, "config": f}]} for c, _, k, f in choices(4096)}}
         (report,) = tuned(4096, cache=tmp_path / "cache", server=server, WAVETUNE_TRUSTED_KEYS=str(key))
         assert report["benchmarked"] == 12
 

@@ -2,8 +2,8 @@
 
 A start that hits makes one request, GET /v1/choices, for all that there is; a key that neither document has is asked for with
 POST /v1/choices, of which there are two at most in the first minute and one a minute later. Other choices that a later GET
-brings take the place of all answers before it: an operator may have banned a config. With $WAVETUNE_RELEASE only that
-release's document counts, so that all ranks of a job have the same choices.
+brings take the place of all answers before it: the channel has moved. With $WAVETUNE_RELEASE only that release's document
+counts, so that all ranks of a job have the same choices.
 
 A document that is not as it should be is left alone as a whole. Threads: one asks the server at a time, and the keys of those
 that wait meanwhile go into one request.
@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from .._canonical import digest
 from . import keys
-from .log import log
+from .log import log, quietly
 from .settings import IMPLIED_REGIME, Settings
 from .wire import Wire
 
@@ -46,7 +46,6 @@ def place_of(cache: str, environment: Mapping[str, Any]) -> str:
 
 class Choice(NamedTuple):
     config: dict[str, Any]
-    origin: str  # file, release, agreed
     tuning_ms: float
 
 
@@ -59,22 +58,19 @@ class Code(NamedTuple):
 
 
 class Document:
-    """Choices of one origin, by closure and key; and the digests of code files, by folder of Triton's cache."""
+    """The choices of a release, by closure and key; and the digests of code files, by folder of Triton's cache."""
 
-    def __init__(self, functions: Any, code: Any, origin: str, release: Any = None, place: str | None = None):
+    def __init__(self, functions: Any, code: Any, release: Any = None, place: str | None = None):
         """Raises where a part is not as it should be. `place`: the folder that has code of no release."""
-        self.origin = origin
         self.release = release if isinstance(release, str) else None
         self.place = place
-        self.banned: dict[str, dict[Key, str]] = {}  # by closure and key: the override that bans what containers agree on
         self.functions: dict[str, dict[Key, Choice]] = {}
         self.code: dict[str, dict[str, str]] = {}
         self.launchers: dict[str, Any] = {}  # of functions, as the document has them
         for closure, function in _object(functions).items():
             chosen = self.functions[closure] = {}
             for one in _list(_object(function).get("choices", [])):
-                chosen[_key(one["key"])] = Choice(_object(one["config"]), origin, _ms(one.get("tuning_ms")))
-            self.banned[closure] = {_key(one["key"]): str(one.get("override")) for one in _list(function.get("banned", []))}
+                chosen[_key(one["key"])] = Choice(_object(one["config"]), _ms(one.get("tuning_ms")))
             if function.get("launchers"):
                 launchers = _list(function["launchers"])[:LAUNCHERS_MAX]
                 self.launchers[closure] = {"name": function["name"], "launchers": launchers}
@@ -112,7 +108,7 @@ def _ms(value: Any) -> float:
 class Choices:
     def __init__(self, settings: Settings, wire: Wire | None):
         self.settings, self.wire = settings, wire
-        self._documents: list[Document] = []  # the first that has a key decides
+        self._released: Document | None = None  # by the server
         self._asked_for: dict[tuple[str, Key], Choice | None] = {}  # of POST
         self._file: Document | None = None
         self._is_file_read = False
@@ -157,11 +153,7 @@ class Choices:
 
     def why(self, closure: str, key: Key) -> str:
         """Why find() found nothing."""
-        for document in self._documents:
-            override = document.banned.get(closure, {}).get(key)
-            if override is not None:
-                return f"override {override} bans the config on which containers agree"
-        released = next((document for document in self._all() if document.origin != "agreed"), None)
+        released = next(iter(self._all()), None)
         if released is not None:
             others = len(released.functions.get(closure, {}))
             has = f"{others} other keys of this function" if others else "nothing of this function"
@@ -212,14 +204,16 @@ class Choices:
         return found
 
     def _known_code(self, folder: str) -> Code | None:
-        for document in self._documents if self.settings.trusted_keys else self._all():
+        for document in self._all():
+            if document is self._file and self.settings.trusted_keys:
+                continue
             if folder in document.code and (document.release is not None or document.place is not None):
                 return Code(document.release, document.code[folder], document.place)
         return None
 
     def _all(self) -> list[Document]:
         self._read_file()
-        return [*([self._file] if self._file else []), *self._documents]
+        return [document for document in (self._file, self._released) if document is not None]
 
     def _known(self, closure: str, key: Key) -> Choice | None:
         for document in self._all():
@@ -247,7 +241,7 @@ class Choices:
             if len(text) > DOCUMENT_MAX:
                 raise ValueError(f"it has more than {DOCUMENT_MAX} bytes")
             code = os.path.join(place, CODE) if place is not None and self._is_private(place) else None
-            self._file = self._parse(json.loads(text), "file", code)
+            self._file = self._parse(json.loads(text), code)
             self._tell(self._file)
         except FileNotFoundError:
             pass
@@ -263,7 +257,7 @@ class Choices:
                 return False
         return True
 
-    def _parse(self, found: Any, origin: str, place: str | None = None) -> Document | None:
+    def _parse(self, found: Any, place: str | None = None) -> Document | None:
         """The document, where it is of the release and regime that are wanted. Raises where it is garbled."""
         if not _object(found).get("functions") and "version" not in found:
             return None  # the channel has no release for this environment
@@ -274,7 +268,7 @@ class Choices:
         if not self._is_of_release(found.get("release")):
             log(f"choices of release {str(found.get('release'))[:80]} are not used: WAVETUNE_RELEASE is another")
             return None
-        return Document(found["functions"], found.get("code", {}), origin, found.get("release"), place)
+        return Document(found["functions"], found.get("code", {}), found.get("release"), place)
 
     # The server.
 
@@ -324,32 +318,27 @@ class Choices:
 
     def _take(self, body: bytes) -> None:
         lines = body.split(b"\n")
-        if len(lines) < 3:
-            raise ValueError("three lines are missing")
-        entry, document, agreed = _object(json.loads(lines[0])), json.loads(lines[1]), json.loads(lines[2])
+        if len(lines) < 2:
+            raise ValueError("a line is missing")
+        entry, document = _object(json.loads(lines[0])), json.loads(lines[1])
         if self.settings.trusted_keys and _object(document).get("version") is not None:
             why = self._refusal(entry, document.get("release"), lines[1])
             if why is not None:
                 self._why = f"the server's choices are not used: {why}"
                 log(self._why)
-                self._documents = []
+                self._released = None
                 return
         why = entry.get("why")  # there is no release for this channel and environment
         self._why = " ".join(why.split())[:640] if isinstance(why, str) else "the server has no release that this program may use"
-        documents = [self._parse(document, "release")]
-        # Nobody signs what containers agree on, and it may change between the requests of two ranks.
-        if not self.settings.is_pinned and not self.settings.trusted_keys:
-            documents.append(Document(_object(agreed).get("functions", {}), {}, "agreed"))
-        self._documents = [found for found in documents if found is not None]
+        found = self._parse(document)
+        self._released = found
         self._asked_for = {}
-        self._tell(documents[0])
+        self._tell(found)
 
     def _tell(self, document: Document | None) -> None:
-        try:
-            if document is not None and document.launchers and self.on_launchers is not None:
+        if document is not None and document.launchers and self.on_launchers is not None:
+            with quietly("compiling launchers ahead"):
                 self.on_launchers(document.launchers)
-        except Exception as error:
-            log(f"launchers are not compiled ahead: {type(error).__name__}: {str(error)[:200]}")
 
     def _refusal(self, entry: dict[str, Any], release: Any, text: bytes) -> str | None:
         """Why a document is not used where keys are trusted; None: one of them signed it, and the entry that names its
@@ -393,8 +382,7 @@ class Choices:
             for one in _list(_object(json.loads(answer.body)).get("choices")):
                 place = (one["function"], _key(one["key"]))
                 if place in places:
-                    self._asked_for[place] = Choice(_object(one["config"]), str(one.get("origin", "release")),
-                                                    _ms(one.get("tuning_ms")))
+                    self._asked_for[place] = Choice(_object(one["config"]), _ms(one.get("tuning_ms")))
             for place in places:
                 self._asked_for.setdefault(place, None)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

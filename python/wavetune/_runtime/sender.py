@@ -1,10 +1,10 @@
-"""What is sent in the background: evidence, misses, compiled code, counters, and the attempt to reach a server that was away.
+"""What is sent in the background: misses, counters, compiled code, and the attempt to reach a server that was away.
 
 One thread, started when there is something to send. What does not fit into the queue is dropped and counted. When the program
 ends, the thread gets 0.5 s for what is left, and none where the server did not answer before.
 
-Counters go with evidence, else alone: every few minutes, and when the program ends. A report without an answer may have
-arrived: its evidence is sent again, its counters are not, so that nothing is counted twice.
+Misses and counters go soon after the program tuned a key, else every few minutes, and when it ends. A report without an
+answer may have arrived: it is not sent again, so that nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import atexit
 import json
 import math
 import random
-import threading
 import time
 from collections import deque
 from typing import Any, Callable
@@ -21,13 +20,13 @@ from urllib.parse import quote
 
 from . import counters
 from .log import log
-from .wire import BODY_MAX, Wire
+from .wire import BODY_MAX, Answer, Wire
+from .worker import Next, Worker
 
-EVIDENCE_MAX = 1000  # pieces, waiting and in a request
 MISSES_MAX = 1000
 FILES_MAX, FILES_BYTES_MAX = 256, 64 * 1024 * 1024
-GATHER_S = 1.0
-COUNTERS_S = 300.0
+GATHER_S = 1.0  # a start tunes many keys
+REPORT_S = 300.0
 LAST_S = 0.5
 
 
@@ -37,41 +36,27 @@ def log_counters() -> None:
 
 
 class Sender:
-    """`head`: what every report of evidence states beside its items."""
+    """`head`: what every report states of the program."""
 
     def __init__(self, wire: Wire, head: Callable[[], dict[str, Any]]):
         self.wire, self.head = wire, head
         wire.wake = self.probe
-        self._reset()
+        self._worker = Worker("sender", self._next)
+        self.after_fork()
         atexit.register(self.stop)
-
-    def _reset(self) -> None:
-        self._condition = threading.Condition()
-        self._evidence: deque[dict[str, Any]] = deque()
-        self._misses: list[dict[str, Any]] = []
-        self._files: deque[tuple[str, bytes]] = deque()
-        self._file_bytes = 0
-        self._is_probing = self._is_ended = self._is_busy = False
-        self._may_send_evidence = self._may_send_misses = self._may_send_files = True
-        self._thread: threading.Thread | None = None
-        self._gather_until = 0.0
-        self._counters_at = math.inf  # when counters are to be sent, at the latest
 
     def after_fork(self) -> None:
         """In the child: the parent sends what it queued."""
-        self._reset()
+        self._worker.after_fork()
+        self._condition = self._worker.condition
+        self._misses: list[dict[str, Any]] = []
+        self._files: deque[tuple[str, bytes]] = deque()
+        self._file_bytes = 0
+        self._is_probing = False
+        self._may_send_counters = self._may_send_misses = self._may_send_files = True
+        self._report_at = math.inf  # when misses and counters are to be sent, at the latest
 
     # In the program's threads.
-
-    def evidence(self, item: dict[str, Any]) -> None:
-        with self._condition:
-            if not self._may_send_evidence or len(self._evidence) >= EVIDENCE_MAX:
-                counters.dropped += 1
-                return
-            if not self._evidence:
-                self._gather_until = time.monotonic() + GATHER_S  # a start measures many
-            self._evidence.append(item)
-            self._start()
 
     def missed(self, item: dict[str, Any]) -> None:
         """Is sent with the next report."""
@@ -79,14 +64,22 @@ class Sender:
             if self._may_send_misses and len(self._misses) < MISSES_MAX:
                 self._misses.append(item)
 
+    def tuned(self, item: dict[str, Any], ms: float) -> None:
+        """The program tuned what it missed."""
+        with self._condition:
+            if any(item is one for one in self._misses):
+                item["tuning_ms"] = round(ms, 3)
+                self._report_at = min(self._report_at, time.monotonic() + GATHER_S)
+                self._worker.wake()
+
     def counted(self) -> None:
         """Something is in the counters, or will be at once."""
-        if self._counters_at == math.inf:
+        if self._report_at == math.inf:
             with self._condition:
-                if self._may_send_evidence:
+                if self._may_send_counters or self._may_send_misses:
                     # Many containers start at once.
-                    self._counters_at = time.monotonic() + COUNTERS_S * random.uniform(0.8, 1.2)
-                    self._start()
+                    self._report_at = time.monotonic() + REPORT_S * random.uniform(0.8, 1.2)
+                    self._worker.wake()
 
     def file(self, path: str, body: bytes) -> None:
         with self._condition:
@@ -96,74 +89,32 @@ class Sender:
                 return
             self._files.append((path, body))
             self._file_bytes += len(body)
-            self._start()
+            self._worker.wake()
 
     def probe(self) -> None:
         with self._condition:
             self._is_probing = True
-            self._start()
-
-    def _start(self) -> None:
-        if self._thread is None and not self._is_ended:
-            self._thread = threading.Thread(target=self._work, name="wavetune-sender", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:  # no more threads, or the interpreter is ending
-                self._thread = None
-        self._condition.notify_all()
+            self._worker.wake()
 
     def stop(self) -> None:
         """Sends what is left, in at most LAST_S."""
-        with self._condition:
-            thread, self._is_ended = self._thread, True
-            self._condition.notify_all()
-            has_work = bool(self._evidence or self._files) or self._is_busy or self._has_counters()
-        if thread is not None and has_work and not self.wire.is_open():
-            started = time.monotonic()
-            thread.join(LAST_S)
-            counters.lost_ms += (time.monotonic() - started) * 1000
+        self._worker.end(0.0 if self.wire.is_open() else LAST_S)
         log_counters()
 
-    def _has_counters(self) -> bool:
-        return self._may_send_evidence and counters.is_pending()
+    def _has_report(self) -> bool:
+        return bool(self._misses) or self._may_send_counters and counters.is_pending()
 
     # In the thread.
 
-    def _work(self) -> None:
-        condition = self._condition
-        while True:
-            with condition:
-                if condition is not self._condition:
-                    return  # of the parent, before a fork
-                wait_s = self._wait_s()
-                if wait_s is None or wait_s > 0:
-                    if self._is_ended:
-                        if wait_s is None or self.wire.is_open():
-                            return
-                    else:
-                        condition.wait(wait_s)
-                        continue
-                self._is_busy = True  # what is on its way is in no queue
-            try:
-                self._send()
-            except Exception:
-                counters.failures += 1
-                time.sleep(1.0)
-            finally:
-                self._is_busy = False
-
-    def _wait_s(self) -> float | None:
-        """Seconds until there is something to do; None: nothing is waiting."""
-        due = min(self._gather_until if self._evidence else math.inf, self._counters_at)
-        if self._is_ended and self._has_counters():
-            due = 0.0
-        if not (self._files or self._is_probing) and due == math.inf:
+    def _next(self) -> Next:
+        is_ended = self._worker.is_ended
+        due = 0.0 if is_ended and self._has_report() else self._report_at
+        if not (self._files or self._is_probing) and due == math.inf or is_ended and self.wire.is_open():
             return None
         if not self.wire.may_try():
             return 5.0
-        if self._files or self._is_probing:
-            return 0.0
-        return max(0.0, due - time.monotonic())
+        wait_s = 0.0 if self._files or self._is_probing else due - time.monotonic()
+        return wait_s if wait_s > 0 else self._send
 
     def _send(self) -> None:
         if self._is_probing:
@@ -171,9 +122,12 @@ class Sender:
             self.wire.request("GET", "/readyz", background=True)
         elif self._files:
             self._send_file()
+        elif self.wire.is_open():
+            self._is_probing = True
         else:
+            self._report_at = math.inf
             self._send_misses()
-            self._send_report()
+            self._send_counters()
 
     def _send_file(self) -> None:
         with self._condition:
@@ -192,55 +146,42 @@ class Sender:
 
     def _send_misses(self) -> None:
         with self._condition:
-            if not self._misses or self.wire.is_open():
+            if not self._misses:
                 return
             missed, self._misses = self._misses, []
-        report = {name: value for name, value in self.head().items() if name != "node"}
-        body = json.dumps({**report, "missed": missed}, separators=(",", ":")).encode()
-        answer = self.wire.request("POST", "/v1/demand", body, {"Content-Type": "application/json"}, background=True)
+        answer = self._post("/v1/demand", {**self.head(), "missed": missed})
         if answer is None or answer.status < 300:
-            return  # without an answer they may have been counted
-        with self._condition:
-            if answer.status == 429:
-                self._misses = missed + self._misses[:MISSES_MAX - len(missed)]
-                return
-            self._may_send_misses, self._misses = False, []  # a server that is older, or a token without the role
-        log(f"POST /v1/demand: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
-
-    def _send_report(self) -> None:
-        with self._condition:
-            items = list(self._evidence)
-            is_away = self.wire.is_open()
-            counted = {} if is_away else counters.take()
-            if not is_away:
-                self._counters_at = math.inf
-            elif not items:
-                self._is_probing = True
-        if not items and not counted:
             return
-        report = {**self.head(), **({"items": items} if items else {}), **({"counters": counted} if counted else {})}
-        body = json.dumps(report, separators=(",", ":")).encode()
-        answer = self.wire.request("POST", "/v1/evidence", body, {"Content-Type": "application/json"}, background=True)
-        if answer is None:
-            return  # evidence is kept for when the server is back
         with self._condition:
-            if answer.status == 429 and not self._is_ended:  # many containers report under one token
-                self._gather_until = time.monotonic() + random.uniform(30, 90)
-                if counted:
-                    counters.give_back(counted)
-                    self._counters_at = self._gather_until
-                return
-            for _ in items:
-                self._evidence.popleft()
-            if answer.status < 300:
-                counters.sent += len(items)
-                return
-            counters.dropped += len(items)
-            log(f"POST /v1/evidence: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
-            if answer.status in (403, 404):
-                counters.dropped += len(self._evidence)
-                self._may_send_evidence, self._counters_at = False, math.inf
-                self._evidence.clear()
+            if answer.status != 429:
+                self._may_send_misses, self._misses = False, []  # a server that is older, or a token without the role
+            elif not self._worker.is_ended:
+                self._misses = missed + self._misses[:MISSES_MAX - len(missed)]
+                self._report_later()
+
+    def _send_counters(self) -> None:
+        counted = counters.take() if self._may_send_counters else {}
+        if not counted:
+            return
+        tag = {name: value for name, value in self.head().items() if name == "tag"}
+        answer = self._post("/v1/counters", {**tag, **counted})
+        with self._condition:
+            if answer is not None and answer.status == 429 and not self._worker.is_ended:
+                counters.give_back(counted)
+                self._report_later()
+            elif answer is not None and answer.status in (403, 404):
+                self._may_send_counters = False
+
+    def _post(self, path: str, report: dict[str, Any]) -> Answer | None:
+        body = json.dumps(report, separators=(",", ":")).encode()
+        answer = self.wire.request("POST", path, body, {"Content-Type": "application/json"}, background=True)
+        if answer is not None and answer.status >= 300 and answer.status != 429:
+            log(f"POST {path}: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+        return answer
+
+    def _report_later(self) -> None:
+        """Many containers report under one token."""
+        self._report_at = time.monotonic() + random.uniform(30, 90)
 
 
 def path_of(*segments: str, **query: str) -> str:

@@ -49,7 +49,6 @@ class Settings:
         self.shared_code = get("SHARED_CODE") in ("1", "true")
         self.is_ahead = get("AHEAD") not in ("0", "false")
         self.budget_s = _number(get("BUDGET_MS"), 2000.0) / 1000
-        self.node = get("NODE") or platform.node()[:200] or "unknown"
         self._stated_environment = get("ENVIRONMENT")
         self._identity: dict[str, Any] | None = None
         self._environment: dict[str, Any] | None = None

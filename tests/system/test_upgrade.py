@@ -70,10 +70,14 @@ def schema_of(database):
     return [line for line in done.stdout.splitlines() if not line.startswith("\\")]  # \restrict KEY
 
 
+# The base counts as one.
+ALL = 1 + len(list((harness.SOURCE / "migrations").glob("[0-9][0-9][0-9][0-9]_*.sql")))
+
+
 def test_an_adopted_database_has_the_schema_of_a_new_one(postgres, old):
     """Names, the order of columns, comments, rights and all."""
     done = migrate(old)
-    assert done.returncode == 0 and done.stdout == "1 migrations applied\n", done
+    assert done.returncode == 0 and done.stdout == f"{ALL} migrations applied\n", done
     assert schema_of(old) == schema_of(postgres.database())
     noted = "select version, name, checksum from schema_migrations"
     assert postgres.sql(noted, conninfo=old) == postgres.sql(noted, conninfo=postgres.database())
@@ -126,7 +130,7 @@ def test_several_servers_adopt_a_database_once(postgres, old):
     command = (harness.BUILD / "wavetune-server", "migrate", "--json", "--database", old)
     several = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     applied = [json.loads(one.communicate(timeout=600)[0])["applied"] for one in several]
-    assert sorted(applied) == [0, 0, 0, 1], "and none failed"
+    assert sum(applied) == ALL, "and none failed"
 
 
 OLDER = "delete from schema_migrations where version > 27"

@@ -18,12 +18,12 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, NoReturn, Sequence
 
-from .._runtime import running
 from .._binaries import path_of
 from .._captured.confined import find_launcher
 from .._captured.following import Follower
 from .._errors import PackError
 from .._pack.interpreter import describe
+from .._runtime import running
 from .agents import PROGRAM, Agents, Probe
 from .folder import Built, Environment, TunedFolder
 from .program import POLL_S, Interrupted, Progress, RecordedProgram, table
@@ -162,8 +162,9 @@ class _Tuning:
         ]
         if keys:
             record = built.document("build/build.json")["record"]
-            self.names[built.place] = record["function"]["name"] if "name" in record[
-                "function"] else record["name"]
+            self.names[built.place] = (
+                record["function"]["name"] if "name" in record["function"] else record["name"]
+            )
             agents.add(built, keys)
         else:
             built.remove()
@@ -221,8 +222,10 @@ class _Tuning:
         if not launches:
             return
         follower.end()
-        stated, recorded = launches[0]["environment"], {(one["closure"], tuple(one["key"]))
-                                                        for one in launches}
+        stated, recorded = (
+            launches[0]["environment"],
+            {(one["closure"], tuple(one["key"])) for one in launches},
+        )
         self.environment = self.folder.environment(stated)
         self.environment.write_choices()  # a call that was killed may not have
         waiting = self.environment.built()  # of an earlier call
@@ -339,8 +342,11 @@ def _table(results: Sequence[Mapping[str, Any]]) -> list[str]:
             rows.append((one["function"], key, "", f"none: {one['why']}", "", ""))
             continue
         low, high = one["interval"]
-        gain = f"{one['gain']:.2f} x ({low:.2f} to {high:.2f})" if one["winner"] != one[
-            "first"] else "1 x"
+        gain = (
+            f"{one['gain']:.2f} x ({low:.2f} to {high:.2f})"
+            if one["winner"] != one["first"]
+            else "1 x"
+        )
         winner = "the same" if one["winner"] == one["first"] else _words(
             one["winner"], one["first"])
         rows.append(

@@ -28,19 +28,19 @@ Then: wavetune kernel push FOLDER --build build
 """
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see --help\n")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="python3 -m wavetune",
         description="Packs Triton kernels ahead of time, and records what an image's caches need.",
     )
     parser.add_argument("--version", action="version", version=f"wavetune {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND",
-                                     parser_class=_Parser)
+                                     parser_class=Parser)
     raw = argparse.RawDescriptionHelpFormatter
 
     # Of these two __main__.py runs the programs.
@@ -195,11 +195,15 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def _compilers(parser: argparse.ArgumentParser) -> None:
+def add_compilers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", "-j", type=int, default=len(os.sched_getaffinity(0)),
                         metavar="N", help="compilers at once (the CPUs: %(default)s)")
-    parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for a "
-                        "config (%(default)g)")
+    parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for "
+                        "compiling a config (%(default)g)")
+
+
+def _compilers(parser: argparse.ArgumentParser) -> None:
+    add_compilers(parser)
     parser.add_argument(
         "--torch",
         metavar="VERSION",

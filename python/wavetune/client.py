@@ -22,7 +22,7 @@ import time
 from typing import (
     TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union)
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies, proxy_bypass
 
 from ._runtime.wire import BYTES_PER_S, Answer, Transport
 from ._token_url import insecure_http, refusal
@@ -188,13 +188,16 @@ class Client:
         """api.CaptureItem of each captured function."""
         return Listing(self, "/v1/captures", {})
 
-    def tune_captures(self, *functions: Union[str, int],
-                      **more: "Unpack[api.CaptureTune]") -> List["api.CaptureKeyJob"]:
+    def tune_captures(self, *functions: Union[str, int], name: Optional[str] = None,
+                      keys: Optional[Sequence["api.Key"]] = None, run: Optional[str] = None,
+                      priority: Optional[int] = None,
+                      budget: Optional["api.Budget"] = None) -> List["api.CaptureKeyJob"]:
         """Makes jobs of the built keys of these functions, by their ids, or with `name` of those
-        that fit a pattern; further members as in api.CaptureTune."""
-        return self.request(
-            "POST", "/v1/captures/tune",
-            {**({"functions": list(functions)} if functions else {}), **more})["items"]
+        that fit a pattern (api.CaptureTune)."""
+        stated = {"functions": functions or None, "name": name, "keys": keys, "run": run,
+                  "priority": priority, "budget": budget}
+        body = {member: value for member, value in stated.items() if value is not None}
+        return self.request("POST", "/v1/captures/tune", body)["items"]
 
     def policy(self) -> "api.Policy":
         """That of this token."""
@@ -296,9 +299,9 @@ def _refused(answer: Answer) -> ApiError:
 def _proxy_of(url: str) -> Optional[Tuple[str, int]]:
     """Of $https_proxy, $no_proxy and so on, never for loopback."""
     parts = urlsplit(url)
-    found = urlsplit(getproxies_environment().get(parts.scheme, ""))
+    found = urlsplit(getproxies().get(parts.scheme, ""))
     if not found.hostname or refusal(f"http://{parts.netloc}",
-                                     False) is None or proxy_bypass_environment(parts.netloc):
+                                     False) is None or proxy_bypass(parts.netloc):
         return None
     return found.hostname, found.port or 80
 

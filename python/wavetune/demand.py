@@ -49,7 +49,8 @@ class _Cache(dict):
         self.inner: Any = known if type(known) is not dict else None
         self.watcher, self.record = watcher, record
         self.counts: dict[Any, int] = {}
-        self.spent_s, self.best_ms = 0.0, None
+        self.spent_s = 0.0
+        self.best_ms: float | None = None
 
     def __contains__(self, key: Any) -> bool:
         found = dict.__contains__(self, key)

@@ -181,7 +181,7 @@ class Transport:
             **({"Authorization": f"Bearer {self.token}"} if self.token is not None else {})
         }
         for is_again in (False, True):
-            connection = getattr(self._local, "connection", None)
+            connection: Any = getattr(self._local, "connection", None)
             is_kept = connection is not None and connection.sock is not None
             if not is_kept:
                 connection = self._local.connection = self._connect(started + first_s)

@@ -16,12 +16,13 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any, Mapping, NoReturn, Sequence
+from typing import Any, Mapping, Sequence
 
 from .._binaries import path_of
 from .._captured.confined import find_launcher
 from .._captured.following import Follower
 from .._errors import PackError
+from .._cli import Parser, add_compilers
 from .._pack.interpreter import describe
 from .._runtime import running
 from .agents import PROGRAM, Agents, Probe
@@ -45,13 +46,8 @@ waits and says what each key waits for, and whose move that is. --cache, --devic
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see --help\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python3 -m wavetune tune",
+    parser = Parser(prog="python3 -m wavetune tune",
                      usage="python3 -m wavetune tune [OPTIONS] PROGRAM|-m MODULE ARGUMENT…",
                      description="Tune what a program launches: on this machine, or by a server.",
                      epilog=_EPILOG,
@@ -73,17 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--again",
                         action="store_true",
                         help="also try keys that had no winner before")
-    parser.add_argument("--processes",
-                        "-j",
-                        type=int,
-                        default=len(os.sched_getaffinity(0)),
-                        metavar="N",
-                        help="compilers at once (the CPUs: %(default)s)")
-    parser.add_argument("--timeout",
-                        type=float,
-                        default=300.0,
-                        metavar="S",
-                        help="seconds for compiling a config (%(default)g)")
+    add_compilers(parser)
     parser.add_argument("--local",
                         action="store_true",
                         help="tune here although $WAVETUNE_URL is set")

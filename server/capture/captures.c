@@ -398,12 +398,8 @@ void route_capture_lease(struct worker *worker, struct request *request) {
 
   bool ok = record_read(&capture_lease_request_record, request->json, "", &wish, &error);
   if (ok) {
-    struct db_array arches;
-    db_array_init(&arches);
-    for (size_t i = 0; i < wish.n_arches; i++)
-      db_array_text(&arches, wish.arches[i]);
     bind_text(&parameters, "triton", wish.triton);
-    bind_array(&parameters, "arches", &arches);
+    bind_texts(&parameters, "arches", (const char *const *)wish.arches, wish.n_arches);
     bind_text(&parameters, "author", request_author(request)->name);
     bind_integer(&parameters, "most", CAPTURE_LEASED_MAX);
     bind_integer(&parameters, "lease_s", CAPTURE_LEASE_S);

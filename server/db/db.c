@@ -449,7 +449,7 @@ static bool queue(struct db *db, const struct statement *statement,
   if (is_good && db->n_sent && (!*is_prepared || db->n_sent >= SENT_MAX - 2))
     is_good = sent_finish(db, NULL, error);
   if (is_good && !*is_prepared) {
-    const char *sql = statement_text(statement);
+    const char *sql = statement_text(statement, parameters);
     PGresult *result =
         answer_take(db, PQsendPrepare(db->connection, statement->name, sql, 0, NULL));
     is_good = *is_prepared =

@@ -71,11 +71,7 @@ static bool sessions_read(struct worker *worker, struct database_health *health,
 static bool effects_read(struct db *db, struct database_health *health, struct error *error) {
   cleanup_rows struct db_rows *dead = NULL, *age = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  struct db_array names;
-  db_array_init(&names);
-  for (size_t i = 0; i < HOT_TABLE_COUNT; i++)
-    db_array_text(&names, tables[i]);
-  bind_array(&parameters, "tables", &names);
+  bind_texts(&parameters, "tables", tables, HOT_TABLE_COUNT);
   if (!db_run(db, &sql_health_dead_rows, &parameters, &dead, error) ||
       !db_run(db, &sql_health_xmin_age, NULL, &age, error))
     return false;

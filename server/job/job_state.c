@@ -48,10 +48,7 @@ static bool state_change(struct db *db, const struct job_change *change, struct 
   bind_integer(&parameters, "from_round", change->at ? change->at->round : 0);
   bind_text(&parameters, "to_state", job_state_names[change->to]);
   bind_text(&parameters, "to_stage", is_stage ? stage_name(change->to_stage) : NULL);
-  if (is_stage)
-    bind_integer(&parameters, "to_round", change->to_round);
-  else
-    bind_text(&parameters, "to_round", NULL);
+  bind_integer(&parameters, "to_round", is_stage ? change->to_round : FIELD_NONE);
   bind_text(&parameters, "reason", change->reason);
   bind_json(&parameters, "detail", change->detail ? change->detail : nothing);
   bind_author(&parameters, change->author ? change->author : &no_author);

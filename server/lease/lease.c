@@ -62,14 +62,8 @@ bool lease_give_up(struct db *db, const struct given_up *given, struct error *er
   bind_ranges(&parameters, "given", configs);
   bind_text(&parameters, "detail", given->detail);
   bind_bool(&parameters, "was_run", given->was_run);
-  if (given->config >= 0)
-    bind_integer(&parameters, "config", given->config);
-  else
-    bind_text(&parameters, "config", NULL);
-  if (given->poison)
-    bind_integer(&parameters, "poison", given->poison);
-  else
-    bind_text(&parameters, "poison", NULL);
+  bind_integer(&parameters, "config", given->config >= 0 ? given->config : FIELD_NONE);
+  bind_id(&parameters, "poison", given->poison);
   if (!db_run(db, &sql_lease_give_up, &parameters, NULL, error))
     return false;
 

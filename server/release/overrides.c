@@ -65,10 +65,7 @@ static bool override_names_something(struct db *db, const struct override *wante
   const char *name;
   json_t *value;
   bind_text(&parameters, "kernel", wanted->kernel);
-  if (digest_parse(wanted->kernel, &digest))
-    bind_digest(&parameters, "digest", &digest);
-  else
-    bind_text(&parameters, "digest", NULL);
+  bind_digest(&parameters, "digest", digest_parse(wanted->kernel, &digest) ? &digest : NULL);
   if (!db_run(db, &sql_override_subject, &parameters, &subject, error))
     return false;
 

@@ -77,13 +77,12 @@ struct server_options {
   int64_t heartbeat_ms;        /* default 5000 */
   int64_t poll_ms; /* how often parked requests run again without a wake-up, default 1000 */
   enum demand_policy demand;
-  int64_t agreed_nodes, agreed_measured; /* the rule --agreed (choice/choices.h); 0: off */
-  int64_t captures_per_day;              /* launches that a token may post, default 10000 */
-  int64_t capture_days;    /* how long captures are kept after they were last seen, default 90 */
-  int64_t demand_per_hour; /* most jobs that DEMAND_AUTOMATIC queues in an hour, default 60 */
-  bool require_enrolment;  /* refuse agents that do not have their own tokens */
-  int64_t agent_token_ms;  /* lifetime of an agent's own token, 0: unlimited; default 30 days */
-  int64_t end_idle_s;      /* idle transactions of other programs are ended after this; 0: never */
+  int64_t captures_per_day; /* launches that a token may post, default 10000 */
+  int64_t capture_days;     /* how long captures are kept after they were last seen, default 90 */
+  int64_t demand_per_hour;  /* most jobs that DEMAND_AUTOMATIC queues in an hour, default 60 */
+  bool require_enrolment;   /* refuse agents that do not have their own tokens */
+  int64_t agent_token_ms;   /* lifetime of an agent's own token, 0: unlimited; default 30 days */
+  int64_t end_idle_s;       /* idle transactions of other programs are ended after this; 0: never */
   int64_t keep_days; /* older measurements, and what is not needed, are removed daily; 0: never */
   int64_t queue_max; /* most requests that wait; further ones are answered 503; default 10000 */
   enum request_log log_requests;

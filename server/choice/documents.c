@@ -14,7 +14,7 @@ struct documents {
   pthread_cond_t made;
   size_t n_making;
   struct digest making[MAKING_MAX]; /* documents that are being made */
-  uint64_t dropped;                 /* how often documents_keep was called */
+  uint64_t dropped;                 /* how often documents_drop was called */
   size_t n, bytes;
   struct document *all[DOCUMENTS_MAX]; /* the most recently used last */
 };
@@ -131,20 +131,12 @@ uint64_t documents_dropped(struct documents *documents) {
   return dropped;
 }
 
-bool documents_keep(struct documents *documents, const struct digest *ids, size_t n) {
+void documents_drop(struct documents *documents) {
   pthread_mutex_lock(&documents->lock);
-  size_t before = documents->n;
   documents->dropped++;
-  for (size_t i = before; i-- > 0;) {
-    size_t at = 0;
-    while (at < n && !digest_equal(&ids[at], &documents->all[i]->id))
-      at++;
-    if (at == n)
-      drop(documents, i);
-  }
-  bool is_changed = documents->n < before;
+  while (documents->n)
+    drop(documents, documents->n - 1);
   pthread_mutex_unlock(&documents->lock);
-  return is_changed;
 }
 
 struct digest *documents_changing(struct documents *documents, size_t *ret_n) {
@@ -189,7 +181,9 @@ static size_t making_of(const struct documents *documents, const struct digest *
   return i;
 }
 
-bool documents_begin(struct documents *documents, const struct digest *id) {
+/* Whether the caller shall make a document that is not kept, and then call documents_end. False:
+ * another thread made it meanwhile, or failed to. */
+static bool documents_begin(struct documents *documents, const struct digest *id) {
   bool is_first = true;
   pthread_mutex_lock(&documents->lock);
   while (making_of(documents, id) < documents->n_making) {
@@ -202,7 +196,7 @@ bool documents_begin(struct documents *documents, const struct digest *id) {
   return is_first;
 }
 
-void documents_end(struct documents *documents, const struct digest *id) {
+static void documents_end(struct documents *documents, const struct digest *id) {
   pthread_mutex_lock(&documents->lock);
   size_t at = making_of(documents, id);
   if (at < documents->n_making)

@@ -65,6 +65,7 @@ struct demand_miss {
   struct digest function; /* its closure */
   char *name, *why;
   RECORD_ARRAY(char *, n_key, key);
+  double tuning_ms; /* NaN: not known */
 };
 struct demand_report {
   char *image, *tag;

@@ -93,10 +93,6 @@ static int signals_wait(int also) {
    "what to do with keys that deployments miss: off, suggest or automatic (make jobs)"}, \
   {"demand-per-hour", OPTION_INTEGER, "N", "60", 1, 100000, \
    "how many jobs --demand automatic queues in an hour at most"}, \
-  {"agreed", OPTION_TEXT, "NODES/MEASURED", "off", \
-   .help = \
-   "serve the configs that containers found best: of a key that MEASURED nodes measured, the one " \
-   "that NODES of them found best or nearly so (3/4); or off"}, \
   {"captures-per-day", OPTION_INTEGER, "N", "10000", 0, 10000000, \
    "how many new launches the programs of one token may record in a day"}, \
   {"capture-days", OPTION_INTEGER, "DAYS", "90", 1, 3650, \
@@ -153,14 +149,6 @@ static bool serve_options(const struct options *options, const char *database,
     return error_set(error, "--demand \"%.32s\" is unknown: it must be off, suggest or automatic",
                      option_text(options, "demand"));
 
-  int64_t agreed_nodes, agreed_measured;
-  if (!agreed_parse(option_text(options, "agreed"), &agreed_nodes, &agreed_measured))
-    return error_set(
-        error,
-        "--agreed \"%.32s\" must be off or NODES/MEASURED, two numbers of at least 1, the first at "
-        "most the second",
-        option_text(options, "agreed"));
-
   enum request_log log_requests;
   if (!request_log_parse(option_text(options, "log-requests"), &log_requests))
     return error_set(error, "--log-requests \"%.32s\" is unknown: it must be off, errors or all",
@@ -179,8 +167,6 @@ static bool serve_options(const struct options *options, const char *database,
       .poll_ms = option_integer(options, "poll-ms"),
       .demand = demand,
       .remote_bytes = option_integer(options, "remote-mib") * MIB,
-      .agreed_nodes = agreed_nodes,
-      .agreed_measured = agreed_measured,
       .captures_per_day = option_integer(options, "captures-per-day"),
       .capture_days = option_integer(options, "capture-days"),
       .demand_per_hour = option_integer(options, "demand-per-hour"),

@@ -58,8 +58,6 @@
   OBJECT(agent_table, agents, agent_table_new()) \
   OBJECT(blob_cache, blobs, blob_cache_new(BLOB_CACHE_BYTES_MAX)) \
   OBJECT(documents, documents, documents_new()) \
-  OBJECT(documents, agreed, documents_new()) \
-  OBJECT(token_rates, evidence_rates, token_rates_new(EVIDENCE_POSTS_PER_MINUTE)) \
   OBJECT(token_rates, counters_rates, token_rates_new(COUNTERS_POSTS_PER_MINUTE)) \
   OBJECT(token_rates, capture_rates, token_rates_new(CAPTURE_POSTS_PER_MINUTE)) \
   OBJECT(token_rates, demand_rates, token_rates_new(DEMAND_POSTS_PER_MINUTE)) \
@@ -208,11 +206,11 @@ static void *housekeep_main(void *context) {
   static const struct {
     void (*run)(struct worker *);
     int64_t every_ms; /* 0: the duty decides when it is due */
-  } duties[] = {{tokens_housekeep, 2000},  {channels_housekeep, 0},     {agents_look_up, 0},
-                {agents_housekeep, 1000},  {leases_housekeep, 0},       {shares_housekeep, 0},
-                {demand_housekeep, 10000}, {fetches_housekeep, 0},      {evidence_housekeep, 60000},
-                {remote_housekeep, 60000}, {captures_housekeep, 60000}, {health_housekeep, 5000},
-                {fleet_housekeep, 0},      {files_housekeep, 0}};
+  } duties[] = {{tokens_housekeep, 2000},    {channels_housekeep, 0},  {agents_look_up, 0},
+                {agents_housekeep, 1000},    {leases_housekeep, 0},    {shares_housekeep, 0},
+                {demand_housekeep, 10000},   {fetches_housekeep, 0},   {remote_housekeep, 60000},
+                {captures_housekeep, 60000}, {health_housekeep, 5000}, {fleet_housekeep, 0},
+                {files_housekeep, 0}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker *worker = context;
   struct server *server = worker->server;

@@ -21,7 +21,7 @@
  * (.so) is never accepted.
  *
  * The file REMOTE_LIST is no code: it lists what a program needed at its start
- * (python/wavetune/runtime/start.py), in a folder named by a hash of its command line. A later one
+ * (python/wavetune/_runtime/start.py), in a folder named by a hash of its command line. A later one
  * replaces it, and it is not cached. The server does not read it.
  *
  * A config is shared by the same rule: it is checked to be one, but not to be a good one. The

@@ -381,10 +381,15 @@ void fleet_housekeep(struct worker *worker) {
 
   bool ok = gauges_make(worker, &text, &error);
   int64_t now_ms = clock_monotonic_ms(), pause_ms = SHARE_OF_TIME * (now_ms - began_ms);
-  if (ok)
-    gauges_set_fleet(server_gauges(worker->server), text);
-  else
+  if (ok) {
+    struct gauges *gauges = gauges_take(worker->server);
+    free(gauges->fleet);
+    gauges->fleet = text;
+    gauges->fleet_ms = now_ms;
+    gauges_give(gauges);
+  } else {
     log_warning("fleet: %s", error.message);
+  }
   fleet->gauges_due_ms = now_ms + (!ok                          ? GAUGES_FAILED_MS
                                    : pause_ms > GAUGES_EVERY_MS ? pause_ms
                                                                 : GAUGES_EVERY_MS);

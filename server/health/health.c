@@ -87,8 +87,11 @@ static bool effects_read(struct db *db, struct database_health *health, struct e
 void health_housekeep(struct worker *worker) {
   struct database_health health = {0};
   struct error error;
-  if (!sessions_read(worker, &health, &error) || !effects_read(worker->db, &health, &error))
+  if (!sessions_read(worker, &health, &error) || !effects_read(worker->db, &health, &error)) {
     log_warning("database: %s", error.message);
-  else
-    gauges_set_health(server_gauges(worker->server), &health);
+    return;
+  }
+  struct gauges *gauges = gauges_take(worker->server);
+  gauges->health = health;
+  gauges_give(gauges);
 }

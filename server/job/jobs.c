@@ -39,10 +39,7 @@ static bool round_begin(struct worker *worker, const struct job_brief *job,
   change.to_stage = next->stage;
   change.to_round = next->round;
   size_t changed = 0;
-  if (!db_begin(worker->db, error))
-    return false;
-
-  bool ok = job_change_state(worker->db, &change, &changed, error) &&
+  bool ok = db_begin(worker->db, error) && job_change_state(worker->db, &change, &changed, error) &&
             (!changed ||
              (leases_insert(worker->db, next->stage, next->round, next->leases, next->n, error) &&
               job_poison_skip(worker->db, job->id, next->stage, next->round, error)));

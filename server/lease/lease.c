@@ -175,10 +175,8 @@ bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct er
   cleanup_parameters struct db_parameters parameters = {0};
   if (jobs)
     bind_integers(&parameters, "jobs", jobs, n);
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters,
+  bool ok = db_begin(db, error) &&
+            db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters,
                    &rows, error) &&
             locked_cancel(db, rows, error);
   return db_end(db, ok, error);

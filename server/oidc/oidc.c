@@ -174,9 +174,7 @@ static bool identity_store(struct db *db, struct identity *identity, const struc
   bind_integer(&put, "issued_s", (int64_t)issued_s - JWT_LEEWAY_S);
   bind_texts(&put, "channels", (const char *const *)identity->channels.all, identity->channels.n);
 
-  if (!db_begin(db, error))
-    return false;
-  bool ok = db_run(db, &sql_identity_put, &put, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_identity_put, &put, &rows, error);
   if (ok && !db_count(rows))
     ok = error_of(error, ERROR_UNAUTHENTICATED,
                   "the tokens of \"%s\" that were issued until now were revoked", identity->name);

@@ -109,9 +109,7 @@ static bool entry_release(struct db *db, const char *id, const char *reason,
   bind_text(&parameters, "id", id);
   bind_text(&parameters, "reason", reason);
   bind_author(&parameters, author);
-  if (!db_begin(db, error))
-    return false;
-  bool ok = db_run(db, &sql_poison_lock, NULL, NULL, error) &&
+  bool ok = db_begin(db, error) && db_run(db, &sql_poison_lock, NULL, NULL, error) &&
             db_run(db, &sql_poison_release, &parameters, &rows, error);
   *ret_released = ok && db_count(rows) > 0;
   if (*ret_released)

@@ -474,9 +474,7 @@ static bool proposal_reject(struct db *db, int64_t id, const char *reason,
   bind_integer(&parameters, "id", id);
   bind_text(&parameters, "reason", reason);
   bind_author(&parameters, author);
-  if (!db_begin(db, error))
-    return false;
-  bool ok = db_run(db, &sql_proposals_reject, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_proposals_reject, &parameters, &rows, error);
   if (ok && db_count(rows))
     ok = id_note(db, author, AUDIT_REJECT, id, json_pack("{s:s}", "reason", reason), error);
   return db_end(db, ok, error);

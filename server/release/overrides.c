@@ -115,10 +115,7 @@ static bool override_add(struct db *db, const struct override *wanted, int64_t u
   bind_integer(&parameters, "last_ms", last_ms);
   bind_integer(&parameters, "most", OVERRIDES_MAX);
   bind_author(&parameters, author);
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, &sql_override_add, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_override_add, &parameters, &rows, error);
   if (ok && db_count(rows))
     ok = audit_note(db, author, AUDIT_OVERRIDE, db_get(rows, 0, "id"),
                     json_pack("{s:s, s:s, s:O*, s:O, s:s*, s:O, s:s, s:s*}", "kind",

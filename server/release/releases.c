@@ -345,10 +345,7 @@ static bool release_store(struct db *db, const struct release *release, const st
   bind_bytes(&parameters, "bytes", release->bytes, release->size);
   bind_author(&parameters, author);
 
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, &sql_release_store, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_release_store, &parameters, &rows, error);
   *ret_is_new = ok && db_affected(rows) == 1;
   if (*ret_is_new)
     ok = captures_store(db, release, error) &&

@@ -229,10 +229,7 @@ bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
   bind_text(&parameters, "name", name);
   bind_bool(&parameters, "may_be_last_admin", may_be_last_admin);
   bind_author(&parameters, author);
-  if (!db_begin(db, error))
-    return false;
-
-  bool is_good = db_run(db, &sql_tokens_revoke, &parameters, &rows, error);
+  bool is_good = db_begin(db, error) && db_run(db, &sql_tokens_revoke, &parameters, &rows, error);
   bool is_revoked = is_good && db_count(rows) && db_get_bool(rows, 0, "is_revoked");
   if (is_good && !is_revoked && db_count(rows) && db_get_bool(rows, 0, "is_last_admin"))
     is_good = error_of(error, ERROR_CONFLICT,

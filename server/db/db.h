@@ -130,6 +130,10 @@ must_check bool db_run(struct db *db, const struct statement *statement,
                        const struct db_parameters *parameters, struct db_rows **ret_rows,
                        struct error *error);
 
+/* The same for a statement with one parameter, an integer. */
+must_check bool db_run_by(struct db *db, const struct statement *statement, const char *name,
+                          int64_t integer, struct db_rows **ret_rows, struct error *error);
+
 /* The same in a transaction, for a statement whose answer is not needed at once. When it fails, the
  * next run or the commit is not run and returns its error. `rows`: how many it must touch; another
  * number aborts. */

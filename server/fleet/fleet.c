@@ -328,9 +328,7 @@ static bool usage_write(struct worker *worker, FILE *out, struct error *error) {
   static const char each[] = "wavetune_device_seconds_total",
                     all[] = "wavetune_device_seconds_all_total";
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "limit", KERNELS_MAX);
-  if (!db_run(worker->db, &sql_fleet_device_seconds, &parameters, &rows, error))
+  if (!db_run_by(worker->db, &sql_fleet_device_seconds, "limit", KERNELS_MAX, &rows, error))
     return false;
 
   head_write(out, each, "counter",

@@ -38,9 +38,7 @@ static bool sessions_read(struct worker *worker, struct database_health *health,
                           struct error *error) {
   int64_t end_idle_s = server_options(worker->server)->end_idle_s;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "limit", IDLE_SESSIONS_MAX);
-  if (!db_run(worker->db, &sql_health_sessions, &parameters, &rows, error))
+  if (!db_run_by(worker->db, &sql_health_sessions, "limit", IDLE_SESSIONS_MAX, &rows, error))
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {

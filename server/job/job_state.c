@@ -175,11 +175,10 @@ bool job_end_disagreed(struct worker *worker, int64_t job, const struct job_brie
                               .reason = reason,
                               .detail = detail,
                               .at = at};
-  cleanup_parameters struct db_parameters parameters = {0};
   size_t changed = 0;
-  bind_integer(&parameters, "job", job);
-  bool ok = db_begin(worker->db, error) && job_change_state(worker->db, &change, &changed, error) &&
-            (!changed || db_run(worker->db, &sql_job_store_disagreeing, &parameters, NULL, error));
+  bool ok =
+      db_begin(worker->db, error) && job_change_state(worker->db, &change, &changed, error) &&
+      (!changed || db_run_by(worker->db, &sql_job_store_disagreeing, "job", job, NULL, error));
   if (!db_end(worker->db, ok, error))
     return false;
 

@@ -313,9 +313,7 @@ static bool open_jobs_check(struct worker *worker, struct submission *const *job
     return true;
 
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "token", author->token);
-  return db_run(worker->db, &sql_jobs_open_of, &parameters, &rows, error) &&
+  return db_run_by(worker->db, &sql_jobs_open_of, "token", author->token, &rows, error) &&
          limit_check(worker->server, author, LIMIT_OPEN_JOBS, db_get_integer(rows, 0, "n"), error);
 }
 

@@ -309,9 +309,7 @@ static const struct record lease_record = RECORD(NULL, struct posted_lease, leas
 bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret, bool *ret_known,
                        struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", id);
-  if (!db_run(db, &sql_results_lock, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_results_lock, "lease", id, &rows, error))
     return false;
 
   *ret_known = db_count(rows) == 1;

@@ -64,12 +64,10 @@ static struct db_rows *entry_find(struct worker *worker, struct request *request
   struct error error;
   int64_t id;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, NULL) ||
       !answer_id(request, "entry of the ledger of poison", &id))
     return NULL;
-  bind_integer(&parameters, "id", id);
-  if (!db_run(worker->db, &sql_poison_get, &parameters, &rows, &error))
+  if (!db_run_by(worker->db, &sql_poison_get, "id", id, &rows, &error))
     answer_failure(request, &error);
   else if (!db_count(rows))
     answer_refusal(request, ERROR_MISSING, "",

@@ -203,9 +203,7 @@ bool tokens_make(struct db *db, const struct token_request *request, const struc
 bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool *ret_may,
                          char **ret_patterns, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "token", token);
-  if (!db_run(db, &sql_token_channels, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_token_channels, "token", token, &rows, error))
     return false;
 
   char *patterns = xstrdup("");
@@ -356,12 +354,10 @@ const struct record own_token_record = RECORD("OwnToken", struct own_token, own_
 void route_token_own(struct worker *worker, struct request *request) {
   struct error error;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, NULL))
     return;
 
-  bind_integer(&parameters, "token", request->token_id);
-  if (!db_run(worker->db, &sql_token_own, &parameters, &rows, &error)) {
+  if (!db_run_by(worker->db, &sql_token_own, "token", request->token_id, &rows, &error)) {
     answer_failure(request, &error);
     return;
   }

@@ -102,9 +102,7 @@ static void enrolment_terms_release(struct enrolment_terms *terms) {
 static bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_terms *ret,
                                  struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "token", token);
-  if (!db_run(db, &sql_enrolment_terms_lock, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_enrolment_terms_lock, "token", token, &rows, error))
     return false;
 
   ALWAYS(db_count(rows) == 1); /* tokens are never removed */
@@ -298,9 +296,7 @@ static bool admit_by_enrolment_token(struct worker *worker, struct enrolling *en
   if (known)
     return true;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "token", token);
-  return db_run(worker->db, &sql_enrolment_use, &parameters, NULL, error);
+  return db_run_by(worker->db, &sql_enrolment_use, "token", token, NULL, error);
 }
 
 /* With the agent's own token, or with one that is bound to no agent. */
@@ -354,12 +350,10 @@ static bool agents_check(struct worker *worker, const struct enrolling *enrollin
   struct request *request = enrolling->request;
   const struct author *author = request_author(request);
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (request->roles != TOKEN_AGENT || *request->token_agent)
     return true;
 
-  bind_integer(&parameters, "token", request->token_id);
-  return db_run(worker->db, &sql_agents_of_token, &parameters, &rows, error) &&
+  return db_run_by(worker->db, &sql_agents_of_token, "token", request->token_id, &rows, error) &&
          limit_check(worker->server, author, LIMIT_AGENTS, db_get_integer(rows, 0, "agents"),
                      error) &&
          limit_check(worker->server, author, LIMIT_DEVICES, db_get_integer(rows, 0, "devices"),

@@ -227,12 +227,10 @@ static struct db_rows *function_find(struct worker *worker, struct request *requ
   struct error error;
   int64_t id;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, NULL) || !answer_id(request, "captured function", &id))
     return NULL;
 
-  bind_integer(&parameters, "id", id);
-  if (!db_run(worker->db, &sql_captures_function, &parameters, &rows, &error)) {
+  if (!db_run_by(worker->db, &sql_captures_function, "id", id, &rows, &error)) {
     answer_failure(request, &error);
     return NULL;
   }
@@ -306,12 +304,11 @@ void route_capture_get(struct worker *worker, struct request *request) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_rows struct db_rows *function =
       function_find(worker, request, TOKEN_BUILDER | TOKEN_OPERATOR | TOKEN_ADMIN);
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!function)
     return;
 
-  bind_integer(&parameters, "function", db_get_integer(function, 0, "id"));
-  if (!db_run(worker->db, &sql_captures_launches, &parameters, &rows, &error)) {
+  if (!db_run_by(worker->db, &sql_captures_launches, "function", db_get_integer(function, 0, "id"),
+                 &rows, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -328,14 +325,13 @@ void route_capture_delete(struct worker *worker, struct request *request) {
   cleanup_rows struct db_rows *removed = NULL;
   cleanup_rows struct db_rows *function =
       function_find(worker, request, TOKEN_OPERATOR | TOKEN_ADMIN);
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!function)
     return;
 
-  bind_integer(&parameters, "id", db_get_integer(function, 0, "id"));
   bool ok = db_begin(db, &error);
   if (ok) {
-    ok = db_run(db, &sql_captures_remove, &parameters, &removed, &error);
+    ok = db_run_by(db, &sql_captures_remove, "id", db_get_integer(function, 0, "id"), &removed,
+                   &error);
     if (ok && db_count(removed))
       ok = audit_note(db, request_author(request), AUDIT_REMOVE_CAPTURE, request->segments[0],
                       json_pack("{s:s}", "name", db_get(removed, 0, "name")), &error);
@@ -398,12 +394,8 @@ void route_capture_lease(struct worker *worker, struct request *request) {
 
   bool ok = record_read(&capture_lease_request_record, request->json, "", &wish, &error);
   if (ok) {
-    struct db_array arches;
-    db_array_init(&arches);
-    for (size_t i = 0; i < wish.n_arches; i++)
-      db_array_text(&arches, wish.arches[i]);
     bind_text(&parameters, "triton", wish.triton);
-    bind_array(&parameters, "arches", &arches);
+    bind_texts(&parameters, "arches", (const char *const *)wish.arches, wish.n_arches);
     bind_text(&parameters, "author", request_author(request)->name);
     bind_integer(&parameters, "most", CAPTURE_LEASED_MAX);
     bind_integer(&parameters, "lease_s", CAPTURE_LEASE_S);

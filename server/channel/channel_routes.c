@@ -94,10 +94,7 @@ static bool channel_move(struct db *db, const char *name, const struct author *a
   bind_integer(&parameters, "from_signings", from->signings);
   bind_author(&parameters, author);
 
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = rows_load(db, &sql_channel_move, &parameters, ret, error);
+  bool ok = db_begin(db, error) && rows_load(db, &sql_channel_move, &parameters, ret, error);
   if (ok && ret->n) {
     const struct channel_entry *entry = &ret->all->entry;
     json_t *detail = json_pack(
@@ -124,10 +121,8 @@ static bool signature_add(struct db *db, const struct channel_row *row,
   bind_text(&parameters, "signature", signature->text);
   bind_author(&parameters, author);
 
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, &sql_channel_signature_add, &parameters, &rows, error);
+  bool ok =
+      db_begin(db, error) && db_run(db, &sql_channel_signature_add, &parameters, &rows, error);
   *ret_done = ok && db_count(rows) > 0;
   if (*ret_done)
     ok = audit_note(db, author, AUDIT_SIGN, entry->channel,

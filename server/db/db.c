@@ -449,7 +449,7 @@ static bool queue(struct db *db, const struct statement *statement,
   if (is_good && db->n_sent && (!*is_prepared || db->n_sent >= SENT_MAX - 2))
     is_good = sent_finish(db, NULL, error);
   if (is_good && !*is_prepared) {
-    const char *sql = statement_text(statement);
+    const char *sql = statement_text(statement, parameters);
     PGresult *result =
         answer_take(db, PQsendPrepare(db->connection, statement->name, sql, 0, NULL));
     is_good = *is_prepared =
@@ -526,6 +526,13 @@ bool db_run_script(struct db *db, const char *sql, struct error *error) {
     result_failure(db, "script", result, error);
   PQclear(result);
   return is_good;
+}
+
+bool db_run_by(struct db *db, const struct statement *statement, const char *name, int64_t integer,
+               struct db_rows **ret_rows, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, name, integer);
+  return db_run(db, statement, &parameters, ret_rows, error);
 }
 
 bool db_begin(struct db *db, struct error *error) {

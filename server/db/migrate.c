@@ -147,9 +147,7 @@ int64_t migrations_version(const struct migrations *migrations) {
 static bool applied_check(struct db *db, const struct migrations *migrations, size_t *ret_next,
                           struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "base", BASE_VERSION);
-  if (!db_run(db, &sql_migrations_list, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_migrations_list, "base", BASE_VERSION, &rows, error))
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -180,9 +178,7 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
 static bool base_read(struct db *db, const struct migrations *migrations, char **ret_sql,
                       struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "base", BASE_VERSION);
-  if (!db_run(db, &sql_migrations_before_base, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_migrations_before_base, "base", BASE_VERSION, &rows, error))
     return false;
   if (db_count(rows) == 0) {
     *ret_sql = xstrdup(migrations->list[0].sql);

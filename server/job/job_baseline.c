@@ -121,10 +121,7 @@ static bool baseline_change(struct db *db, int64_t id, uint64_t failed, const st
   bind_integer(&parameters, "failed", (int64_t)failed);
   bind_integer(&parameters, "baseline", (int64_t)job->baseline);
   bind_text(&parameters, "baseline_from", baseline_from_names[job->from]);
-  if (job->default_config == (uint64_t)FIELD_NONE)
-    bind_text(&parameters, "default_config", NULL);
-  else
-    bind_integer(&parameters, "default_config", (int64_t)job->default_config);
+  bind_integer(&parameters, "default_config", (int64_t)job->default_config);
   bind_json(&parameters, "detail", detail);
   if (!db_run(db, &sql_job_change_baseline, &parameters, &changed, error))
     return false;

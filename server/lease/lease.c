@@ -62,14 +62,8 @@ bool lease_give_up(struct db *db, const struct given_up *given, struct error *er
   bind_ranges(&parameters, "given", configs);
   bind_text(&parameters, "detail", given->detail);
   bind_bool(&parameters, "was_run", given->was_run);
-  if (given->config >= 0)
-    bind_integer(&parameters, "config", given->config);
-  else
-    bind_text(&parameters, "config", NULL);
-  if (given->poison)
-    bind_integer(&parameters, "poison", given->poison);
-  else
-    bind_text(&parameters, "poison", NULL);
+  bind_integer(&parameters, "config", given->config >= 0 ? given->config : FIELD_NONE);
+  bind_id(&parameters, "poison", given->poison);
   if (!db_run(db, &sql_lease_give_up, &parameters, NULL, error))
     return false;
 
@@ -181,10 +175,8 @@ bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct er
   cleanup_parameters struct db_parameters parameters = {0};
   if (jobs)
     bind_integers(&parameters, "jobs", jobs, n);
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters,
+  bool ok = db_begin(db, error) &&
+            db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters,
                    &rows, error) &&
             locked_cancel(db, rows, error);
   return db_end(db, ok, error);

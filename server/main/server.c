@@ -300,7 +300,7 @@ static bool files_read(struct server *server, struct error *error) {
       return error_prefix(error, "--publisher-key: ");
   if (options->oidc && !oidc_read(server->oidc, options->oidc, error))
     return error_prefix(error, "--oidc: ");
-  return remote_shares_check(options, error) && http_configure(server->http, options, error);
+  return remote_shares_check(options, error);
 }
 
 bool server_start(const struct server_options *options, struct server **ret_server,
@@ -315,7 +315,7 @@ bool server_start(const struct server_options *options, struct server **ret_serv
   struct server *server = server_new(options);
   server->migrations = TAKE(migrations);
 
-  if (!files_read(server, error) || !http_listen(server, error) || !threads_start(server, error)) {
+  if (!files_read(server, error) || !http_start(server, error) || !threads_start(server, error)) {
     server_stop(server);
     return false;
   }

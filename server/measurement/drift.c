@@ -324,9 +324,7 @@ static bool note_judge(struct worker *worker, const struct drift_note *note, str
     return true;
 
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", note->lease);
-  if (!db_run(worker->db, &sql_drift_subject, &parameters, &rows, error))
+  if (!db_run_by(worker->db, &sql_drift_subject, "lease", note->lease, &rows, error))
     return false;
 
   cleanup_free char *reason =

@@ -89,7 +89,7 @@ def main():
                 kernel.run(*tensors, lengths, None, 1000 * row + n, *range(7), warmup=False,
                            grid=lambda meta: (triton.cdiv(meta["n0"], meta["BLOCK"]), 8))
                 started = time.perf_counter()
-                while recorder._queue or recorder._is_busy:
+                while recorder._queue or recorder._is_writing:
                     time.sleep(0.0005)
                 behind.append(1000 * (time.perf_counter() - started))
             walls, own = zip(*spent)

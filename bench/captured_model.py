@@ -121,7 +121,7 @@ def wait_until_sent(seconds=40):
     recorder = getattr(capture, "_recorder", None)
     until = time.monotonic() + seconds
     while recorder is not None and time.monotonic() < until and (
-            recorder._queue or recorder._is_busy or recorder._may_post and recorder._unposted):
+            recorder._queue or recorder._is_writing or recorder._may_post and recorder._unposted):
         time.sleep(0.05)
 
 

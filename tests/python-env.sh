@@ -34,6 +34,8 @@ make_one() { # FOLDER VERSION REASON
     >>"$log" 2>&1; then
     why="pip cannot install triton $version for this Python ($log)"
   elif is_complete "$folder" "$version"; then
+    # Triton's key is a digest of its files, which each program of the tests makes: without symbols these have a third of the bytes.
+    find "$folder" -name libtriton.so -exec strip --strip-unneeded {} +
     return
   else
     why="triton $version was installed and cannot be found ($log)"

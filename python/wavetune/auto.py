@@ -6,8 +6,7 @@ Without WAVETUNE_URL, WAVETUNE_CACHE and WAVETUNE_CAPTURE_TO nothing happens, an
 from .entry import is_on
 
 if is_on():
-    try:
+    from ._runtime.log import quietly
+    with quietly("starting"):
         from ._runtime.program import start
         start()
-    except Exception:
-        pass

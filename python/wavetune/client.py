@@ -15,30 +15,25 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import ssl
 import time
-import urllib.error
-import urllib.request
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment
 
+from ._runtime.wire import BYTES_PER_S, Answer, Transport
 from ._token_url import insecure_http, refusal
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from . import api
 
 PAGE = 1000
+BODY_MAX = 1 << 30
 LONG_POLL_S = 60
 BUSY = (429, 502, 503, 504)
 ENDED = ("done", "failed", "cancelled")
 _STEP_S = 0.2
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The token stays with the host that it is for."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 class ApiError(Exception):
@@ -88,21 +83,17 @@ class Client:
         hosts than loopback, too. `timeout_s`: of one request."""
         self.url = (url or os.environ.get("WAVETUNE_URL") or "http://127.0.0.1:7200").rstrip("/")
         self.timeout_s, self.patience_s = timeout_s, patience_s
-        self._token = token or _token_of(os.environ)
-        why = refusal(self.url, insecure_http(os.environ) if insecure is None else insecure) if self._token else None
+        token = token or _token_of(os.environ)
+        why = refusal(self.url, insecure_http(os.environ) if insecure is None else insecure) if token else None
         if why is not None:
             raise ValueError(why)
-        context = None
-        if self.url.startswith("https://"):
-            context = ssl.create_default_context(cafile=ca_file or os.environ.get("WAVETUNE_CA_FILE") or None)
-        https = [urllib.request.HTTPSHandler(context=context)] if context else []
-        self._opener = urllib.request.build_opener(_NoRedirects, *https)
+        ca_file = ca_file or os.environ.get("WAVETUNE_CA_FILE") or None
+        self._transport = Transport(self.url, token, ca_file, _proxy_of(self.url))
 
     # Jobs
 
-    def submit(self, **job: Any) -> "api.JobAnswer":
-        """Submits a job: kernel, key, space, environment, and what api.JobRequest has beside them. One that is known already is
-        answered with its id."""
+    def submit(self, **job: "Unpack[api.JobRequest]") -> "api.JobAnswer":
+        """Submits a job. One that is known already is answered with its id."""
         return self.request("POST", "/v1/jobs", job)
 
     def submit_all(self, jobs: Sequence["api.JobRequest"]) -> List["api.JobAnswer"]:
@@ -155,7 +146,8 @@ class Client:
     def release(self, digest: str) -> Dict[str, Any]:
         return self.request("GET", f"/v1/releases/{_segment(digest)}")
 
-    def publish(self, environment: "api.Environment", channel: Optional[str] = None, **more: Any) -> "api.ReleaseAnswer":
+    def publish(self, environment: "api.Environment", /, channel: Optional[str] = None,
+                **more: "Unpack[api.ReleaseRequest]") -> "api.ReleaseAnswer":
         """Makes a release of the winners, and points a channel at it. Signed entries are made with `wavetune publish`."""
         answer = self.request("POST", "/v1/releases", {"environment": environment, **more})
         if channel is not None:
@@ -171,7 +163,8 @@ class Client:
         """api.CaptureItem of each captured function."""
         return Listing(self, "/v1/captures", {})
 
-    def tune_captures(self, *functions: Union[str, int], **more: Any) -> List["api.CaptureKeyJob"]:
+    def tune_captures(self, *functions: Union[str, int],
+                      **more: "Unpack[api.CaptureTune]") -> List["api.CaptureKeyJob"]:
         """Makes jobs of the built keys of these functions, by their ids, or with `name` of those that fit a pattern; further
         members as in api.CaptureTune."""
         return self.request("POST", "/v1/captures/tune", {**({"functions": list(functions)} if functions else {}), **more})["items"]
@@ -180,7 +173,7 @@ class Client:
         """That of this token."""
         return self.request("GET", "/v1/policy")
 
-    def set_policy(self, mode: str, **more: Any) -> "api.Policy":
+    def set_policy(self, mode: str, /, **more: "Unpack[api.Policy]") -> "api.Policy":
         """Replaces the policy of this token: what is not stated gets its default."""
         return self.request("PUT", "/v1/policy", {"mode": mode, **more})
 
@@ -219,8 +212,9 @@ class Client:
         return Listing(self, path, filters)
 
     def request(self, method: str, path: str, body: Any = None, timeout_s: Optional[float] = None) -> Any:
-        """The JSON of an answer; None where it has none. `body`: JSON, or bytes. Raises ApiError. Every request of this client may be repeated: what it
-        writes is identified by its content (docs/api.md)."""
+        """The JSON of an answer; None where it has none. `body`: JSON, or bytes. Raises ApiError. Every
+        request of this client may be repeated: what it writes is identified by its content
+        (docs/api.md)."""
         gives_up_s = time.monotonic() + self.patience_s
         step_s = _STEP_S
         while True:
@@ -236,43 +230,42 @@ class Client:
 
     def _once(self, method: str, path: str, body: Any, timeout_s: float) -> Any:
         headers = {"Accept": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
         if body is not None:
             headers["Content-Type"] = "application/octet-stream" if isinstance(body, bytes) else "application/json"
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
-            with self._opener.open(request, timeout=timeout_s) as answer:
-                text = answer.read()
-            return json.loads(text) if text else None
-        except urllib.error.HTTPError as error:
-            raise _refused(error) from None
-        except (ValueError, RecursionError) as error:
-            raise ApiError("unreachable", f"{self.url} answered {method} {path} with what is no JSON: {error}") from None
-        except http.client.HTTPException as error:
-            raise ApiError("unreachable", f"{self.url} answered {method} {path} with what is no HTTP: {error!r}") from None
-        except OSError as error:
-            reason = getattr(error, "reason", error)
-            raise ApiError("unreachable", f"the server at {self.url} does not answer: {reason}") from None
+            answer = self._transport.exchange(method, path, data, headers, limit=BODY_MAX,
+                                              first_s=timeout_s + len(data or b"") / BYTES_PER_S)
+            if 200 <= answer.status < 300:
+                return json.loads(answer.body) if answer.body else None
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
+            self._transport.close()
+            what = f"answered {method} {path} with what is no {'JSON' if isinstance(error, (ValueError, RecursionError)) else 'HTTP'}"
+            what = "does not answer" if isinstance(error, OSError) else what
+            raise ApiError("unreachable", f"the server at {self.url} {what}: {error!s:.300}") from None
+        raise _refused(answer)
 
 
-def _refused(error: urllib.error.HTTPError) -> ApiError:
+def _refused(answer: Answer) -> ApiError:
     try:
-        with error:
-            text = error.read(1 << 20)
-    except (OSError, http.client.HTTPException):
-        text = b""
-    try:
-        problem = json.loads(text)
+        problem = json.loads(answer.body)
     except (ValueError, RecursionError):
         problem = None
     if not isinstance(problem, dict):
-        problem = {"kind": "unavailable" if error.code >= 500 else "invalid", "detail": text[:200].decode("utf-8", "replace")}
-    retry = error.headers.get("Retry-After")
-    if retry is not None:
-        problem["retry_after"] = _number(retry)
-    return ApiError(str(problem.get("kind", "invalid")), f"{error.code}: {problem.get('detail', '')}", error.code, problem)
+        problem = {"kind": "unavailable" if answer.status >= 500 else "invalid",
+                   "detail": answer.body[:200].decode("utf-8", "replace")}
+    if "retry-after" in answer.headers:
+        problem["retry_after"] = _number(answer.headers["retry-after"])
+    return ApiError(str(problem.get("kind", "invalid")), f"{answer.status}: {problem.get('detail', '')}", answer.status, problem)
+
+
+def _proxy_of(url: str) -> Optional[Tuple[str, int]]:
+    """Of $https_proxy, $no_proxy and so on, never for loopback."""
+    parts = urlsplit(url)
+    found = urlsplit(getproxies_environment().get(parts.scheme, ""))
+    if not found.hostname or refusal(f"http://{parts.netloc}", False) is None or proxy_bypass_environment(parts.netloc):
+        return None
+    return found.hostname, found.port or 80
 
 
 def _number(value: Any) -> float:

@@ -3,7 +3,7 @@
 
 Only functions that identity.json names are watched. A launch with a known key costs one update of a dict; a thread of its
 own posts sums, at most one request a minute. It is never in the way: nothing here raises into the program, what does not fit
-into bounded memory is dropped and counted, and a server that is away is tried again ever more rarely.
+into bounded memory is dropped and counted, and a server that is away is tried again ever more rarely (_runtime/wire.py).
 
 $WAVETUNE_URL, $WAVETUNE_TOKEN (role demand), $WAVETUNE_IDENTITY (/etc/wavetune/identity.json), $WAVETUNE_ENVIRONMENT (a JSON
 object; else what the identity says), $WAVETUNE_IMAGE (the identity's digest), $WAVETUNE_TAG and $WAVETUNE_REGIME (those of
@@ -19,17 +19,17 @@ import json
 import os
 import random
 import sys
-import threading
 import time
 import weakref
 from typing import Any
 
-from ._runtime.hooks import Finder
+from ._runtime.hooks import when_there
 from ._runtime.keys import typed
+from ._runtime.log import quietly
+from ._runtime.wire import Wire
+from ._runtime.worker import Next, Worker
 
 INTERVAL_S = 60.0
-INTERVAL_MAX_S = 900.0
-TIMEOUT_S = 2.0
 LAST_S = 1.0  # for the last report, when the program ends
 ITEMS_MAX = 4096  # kept for the next report
 BATCH_MAX = 500
@@ -96,9 +96,9 @@ def wavetune_key(record: dict[str, Any], key: Any) -> dict[str, Any] | None:
 class Watcher:
     """`identity`: the parsed identity.json. Everything but patching happens in a thread of its own."""
 
-    def __init__(self, identity: dict[str, Any], url: str, token: str, environment: dict[str, Any], image: str | None,
+    def __init__(self, identity: dict[str, Any], wire: Wire, environment: dict[str, Any], image: str | None,
                  interval_s: float = INTERVAL_S, tag: str | None = None, regime: str | None = None):
-        self.url, self.token, self.interval_s = url.rstrip("/"), token, interval_s
+        self.wire, self.interval_s = wire, interval_s
         self.head = {"environment": environment, "image": image} | ({"tag": tag} if tag else {})
         if regime and regime != "cold":  # what every server takes for granted, and old ones do not know
             self.head["regime"] = regime
@@ -109,45 +109,38 @@ class Watcher:
         self.caches: list[weakref.ref[_Cache]] = []
         self.events: list[tuple[Any, ...]] = []
         self.pending: dict[tuple[str, str], list[Any]] = {}
-        self.dropped = self.reports = self.failures = 0
+        self.dropped = 0
         self.original: list[tuple[Any, str, Any]] = []
-        self.finder = Finder(_MODULES, self.patch)
-        self.ended = threading.Event()
-        self.thread: threading.Thread | None = None
+        self.finder: Any = None
+        self.worker = Worker("demand", self._next)
+        self.is_watching, self._due_s = False, 0.0
 
     # In the program's threads.
 
     def start(self) -> None:
-        for name in _MODULES:
-            if name in sys.modules:
-                self.patch(sys.modules[name])
-        sys.meta_path.insert(0, self.finder)  # type: ignore[arg-type]
+        self.finder = when_there(_MODULES, self.patch)
         os.register_at_fork(after_in_child=self._after_fork)
         atexit.register(self.stop)
-        self._start_thread()
+        self.is_watching = True
+        self._wait()
+        self.worker.wake()
 
-    def _start_thread(self) -> None:
-        self.thread = threading.Thread(target=self._work, name="wavetune-demand", daemon=True)
-        self.thread.start()
+    def _wait(self) -> None:
+        self._due_s = time.monotonic() + self.interval_s * random.uniform(0.8, 1.2)  # many containers start at once
 
     def _after_fork(self) -> None:
         """The parent reports what it counted; a child counts anew."""
-        if self.thread is None:
-            return
-        for cache in self._alive():
-            cache.counts = {}
-        self.events, self.pending, self.ended = [], {}, threading.Event()
-        try:
-            self._start_thread()
-        except RuntimeError:
-            self.thread = None
+        self.wire.after_fork()
+        self.worker.after_fork()
+        if self.is_watching:
+            for cache in self._alive():
+                cache.counts = {}
+            self.events, self.pending = [], {}
+            self.worker.wake()
 
     def stop(self) -> None:
         """Posts what is left, in at most LAST_S."""
-        thread, self.thread = self.thread, None
-        if thread is not None:
-            self.ended.set()
-            thread.join(LAST_S)
+        self.worker.end(LAST_S)
         if self.finder in sys.meta_path:
             sys.meta_path.remove(self.finder)  # type: ignore[arg-type]
         for holder, name, value in self.original:
@@ -155,11 +148,9 @@ class Watcher:
         self.original = []
 
     def patch(self, module: Any) -> None:
-        try:
+        with quietly("watching autotuners"):
             self._patch(module.Autotuner, getattr(getattr(sys.modules.get("triton"), "knobs", None), "autotuning", None)
                         if module.__name__ == _MODULES[0] else None)
-        except Exception:
-            self.failures += 1
 
     def _patch(self, tuners: Any, knobs: Any) -> None:
         init, bench = tuners.__init__, tuners._bench
@@ -173,11 +164,9 @@ class Watcher:
         def watched_bench(tuner: Any, *args: Any, **kwargs: Any) -> Any:
             started = time.perf_counter()
             timing = bench(tuner, *args, **kwargs)
-            try:
+            with quietly("a benchmark"):
                 if type(tuner.cache) is _Cache:
                     tuner.cache.benched(time.perf_counter() - started, timing)
-            except Exception:
-                self.failures += 1
             return timing
 
         self._replace(tuners, "__init__", watched_init)
@@ -199,14 +188,12 @@ class Watcher:
         before = knobs.listener
 
         def listener(**told: Any) -> None:
-            try:
+            with quietly("what was tuned"):
                 record = self._record(told["fn"])
                 if record is not None and not told["cache_hit"]:
                     timing = told["configs_timings"][told["best_config"]]
                     ms = timing[0] if isinstance(timing, (list, tuple)) else timing
                     self.missed(record, told["key"], told["duration"] * 1000, ms)
-            except Exception:
-                self.failures += 1
             if before is not None:
                 before(**told)
 
@@ -218,14 +205,12 @@ class Watcher:
         return self.records.get((function.__module__, function.fn.__qualname__))
 
     def adopt(self, tuner: Any) -> None:
-        try:
+        with quietly("watching an autotuner"):
             record = self._record(tuner)
             is_ours = type(tuner.cache).__module__ == "wavetune._runtime.restore"
             if record is not None and (type(tuner.cache) is dict or is_ours):
                 tuner.cache = _Cache(tuner.cache, self, record)
                 self.caches.append(weakref.ref(tuner.cache))
-        except Exception:
-            self.failures += 1
 
     def missed(self, record: dict[str, Any], key: Any, tuning_ms: float, kernel_ms: Any) -> None:
         if len(self.events) < ITEMS_MAX:
@@ -264,36 +249,31 @@ class Watcher:
         self.caches = [reference for reference in self.caches if reference() is not None]
 
     def post(self) -> bool:
-        """Posts the sums; what the server did not take stays."""
-        import urllib.request
+        """Posts the sums; what the server did not take stays. Whether it took all."""
         while self.pending:
             batch = list(self.pending.items())[:BATCH_MAX]
             items = [{"kernel": kernel, "key": json.loads(key), "hits": hits, "misses": misses,
                       "tuning_ms": tuning_ms or None, "kernel_ms": kernel_ms}
                      for (kernel, key), (hits, misses, tuning_ms, kernel_ms) in batch]
-            request = urllib.request.Request(
-                f"{self.url}/v1/demand", json.dumps({**self.head, "items": items}).encode(), method="POST",
-                headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"})
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-                answer.read(65536)
-            self.reports += 1
+            answer = self.wire.request("POST", "/v1/demand", json.dumps({**self.head, "items": items}).encode(),
+                                       {"Content-Type": "application/json"}, background=True)
+            if answer is None or answer.status >= 300:
+                return False
             for place, _ in batch:
                 del self.pending[place]
         return True
 
-    def _report(self) -> bool:
-        try:
-            self.collect()
-            return self.post()
-        except Exception:
-            self.failures += 1
-            return False
+    def _next(self) -> Next:
+        if self.worker.is_ended:
+            is_left, self.is_watching = self.is_watching, False
+            return self._report if is_left else None
+        wait_s = self._due_s - time.monotonic()
+        return wait_s if wait_s > 0 else self._report
 
-    def _work(self) -> None:
-        ended, wait_s = self.ended, self.interval_s
-        while not ended.wait(wait_s * random.uniform(0.8, 1.2)):  # many containers start at once
-            wait_s = self.interval_s if self._report() else min(wait_s * 2, max(INTERVAL_MAX_S, self.interval_s))
-        self._report()
+    def _report(self) -> None:
+        self._wait()
+        self.collect()
+        self.post()
 
 
 _watcher: Watcher | None = None
@@ -303,17 +283,14 @@ def watch(**more: Any) -> bool:
     """Starts watching, once in a process; whether it does. `more`: identity (parsed), url, token, insecure_http,
     environment, image, tag, regime, interval_s, in place of the variables."""
     global _watcher
-    try:
-        if _watcher is not None:
-            return True
-        settings = _settings(more)
-        if settings is None:
-            return False
-        _watcher = Watcher(**settings)
-        _watcher.start()
-        return True
-    except Exception:
-        return False
+    with quietly("watching for demand"):
+        if _watcher is None:
+            settings = _settings(more)
+            if settings is not None:
+                _watcher = Watcher(**settings)
+                _watcher.start()
+        return _watcher is not None
+    return False
 
 
 def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
@@ -343,7 +320,8 @@ def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
     if image is None:
         from ._canonical import digest
         image = digest(identity)
-    return {"identity": identity, "url": url, "token": token, "environment": environment, "image": image,
+    wire = Wire(url, token, ca_file=variables.get("WAVETUNE_CA_FILE"), insecure=True)
+    return {"identity": identity, "wire": wire, "environment": environment, "image": image,
             "tag": more.get("tag") or variables.get("WAVETUNE_TAG"),
             "regime": more.get("regime") or variables.get("WAVETUNE_REGIME"), "interval_s": more.get("interval_s", INTERVAL_S)}
 

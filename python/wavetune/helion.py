@@ -18,7 +18,7 @@ from typing import Any
 from .entry import is_on
 from ._runtime import counters
 from ._runtime.found import BYTES_MAX, Bad, check_name, check_scalar, found, is_hash, refuse
-from ._runtime.restore import surprised
+from ._runtime.log import quietly
 
 TOOL = "helion"
 VARIABLE, BACKEND = "HELION_AUTOTUNE_CACHE", "HELION_REMOTE_CACHE_BACKEND"
@@ -123,31 +123,25 @@ def _make_backend() -> type:
         """Nothing raises; without a server, every look-up is a miss."""
 
         def __init__(self) -> None:
-            try:
-                if is_on():
-                    from ._runtime.program import start
-                    start()
-            except Exception as error:
-                surprised("starting for Helion", error)
+            if is_on():
+                from ._runtime.program import start
+                start()  # which raises nothing
 
         def get(self, key: str) -> str | None:
-            return _quietly("a config of Helion", get, key)
+            with quietly("a config of Helion"):
+                return get(key)
+            return None
 
         def put(self, key: str, data: str) -> None:
-            _quietly("a config of Helion to send", put, key, data)
+            with quietly("a config of Helion to send"):
+                put(key, data)
 
         def list(self, max_results: int | None = None) -> list[str]:
-            return _quietly("configs of Helion", newest, LIST_DEFAULT if max_results is None else max_results) or []
+            with quietly("configs of Helion"):
+                return newest(LIST_DEFAULT if max_results is None else max_results)
+            return []
 
     return Backend
-
-
-def _quietly(what: str, function: Any, *arguments: Any) -> Any:
-    try:
-        return function(*arguments)
-    except Exception as error:
-        surprised(what, error)
-        return None
 
 
 def __getattr__(name: str) -> Any:

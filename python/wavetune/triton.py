@@ -55,22 +55,18 @@ class CacheManager(FileCacheManager):
 
 def _remote(manager):
     """What asks the server for a folder's files; None where code is neither taken nor given."""
-    try:
-        if not is_on():
-            return None
+    if not is_on():
+        return None
+    from ._runtime.log import quietly
+    with quietly("code from the server"):
         from ._runtime.program import start
         program = start()
-        if program is None or not program.takes_code():
-            return None
-        from ._runtime.code import Folder
-        return Folder(program, manager.key, manager.cache_dir)
-    except Exception:
-        return None
+        if program is not None and program.takes_code():
+            from ._runtime.code import Folder
+            return Folder(program, manager.key, manager.cache_dir)
+    return None
 
 
 if is_on():
-    try:
-        from ._runtime.program import start as _start
-        _start()
-    except Exception:
-        pass
+    from ._runtime.program import start
+    start()  # which raises nothing

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 
 TESTS = ("closure", "restore", "ways_in", "code", "launchers", "pack", "deployment", "record", "decorator", "capture", "hooks",
-         "descriptors", "contents", "loop", "interpret", "unharmed")
+         "descriptors", "contents", "loop", "interpret", "unharmed", "frames")
 
 
 def run(version, name):

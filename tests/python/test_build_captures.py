@@ -21,7 +21,7 @@ from test_restore import FAILING
 
 from wavetune._captured import storages
 from wavetune._captured.access import is_rounded, written_arguments
-from wavetune._captured.build import PRUNED, failures
+from wavetune._captured.kernel import PRUNED, failures
 from wavetune._captured.confined import Progress
 from wavetune._captured.documents import launch_of
 from wavetune._cli import built_line

@@ -17,6 +17,7 @@ from triton.runtime.autotuner import Autotuner
 from wavetune import demand
 from wavetune._errors import PackError
 from wavetune._pack.identity import put_identity
+from wavetune._runtime import counters, wire
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -36,8 +37,9 @@ class Keeper(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
     """Reports arrive even on a slow machine."""
-    monkeypatch.setattr(demand, "TIMEOUT_S", 600.0)
+    monkeypatch.setattr(wire, "BACKGROUND_S", 600.0)
     monkeypatch.setattr(demand, "LAST_S", 600.0)
+    counters.reset()
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def watching(server):
     made = []
 
     def make(url=server.url, records=(RECORD,), **more):
-        watcher = demand.Watcher({"functions": list(records)}, url, "secret", {"rocm": "6.4.1"}, "sha256:image",
+        watcher = demand.Watcher({"functions": list(records)}, wire.Wire(url, "secret"), {"rocm": "6.4.1"}, "sha256:image",
                                  interval_s=3600.0, **more)
         watcher.start()
         made.append(watcher)
@@ -96,7 +98,7 @@ def watching(server):
 
 def post(watcher):
     watcher.collect()
-    watcher.post()
+    return watcher.post()
 
 
 def test_a_report_names_the_tag_and_regime_of_the_cache(watching, server):
@@ -169,10 +171,10 @@ def test_stopping_restores_the_autotuner_and_posts_what_is_left(watching, server
 def test_an_unreachable_server_costs_nothing_and_gets_the_reports_later(watching, server):
     watcher, tuner = watching(url="http://127.0.0.1:9"), make_tuner()
     tuner.run(4096, 16)
-    assert watcher._report() is False and watcher._report() is False and watcher.failures == 2
+    assert post(watcher) is False and post(watcher) is False and counters.failures == 1  # it is not tried again at once
     tuner.run(4096, 16)
-    watcher.url = server.url
-    assert watcher._report() is True
+    watcher.wire = wire.Wire(server.url, "secret")
+    assert post(watcher) is True
     assert [(item["hits"], item["misses"]) for item in server.seen[0][2]["items"]] == [(1, 1)]
 
 
@@ -180,7 +182,7 @@ def test_a_server_that_refuses_does_not_disturb_the_program(watching, server):
     watcher, tuner = watching(), make_tuner()
     server.status = 429
     tuner.run(4096, 16)
-    assert watcher._report() is False and len(watcher.pending) == 1
+    assert post(watcher) is False and len(watcher.pending) == 1
     assert tuner.run(4096, 16) == (4096, 16)
 
 
@@ -223,11 +225,11 @@ def test_a_triton_with_a_listener_reports_what_it_tuned(watching, server, monkey
 def test_a_failure_of_the_watcher_does_not_reach_the_program(watching, monkeypatch):
     monkeypatch.setattr(demand._Cache, "benched", lambda *_: 1 / 0)
     watcher = watching(records=[RECORD, {**RECORD, "function": {"module": "ops", "name": "other"}}])
-    assert make_tuner().run(1, 2) == (1, 2) and watcher.failures == 2  # two configs
+    assert make_tuner().run(1, 2) == (1, 2) and counters.failures == 2  # two configs
     broken = make_tuner(types.SimpleNamespace(fn=Function().fn, run=lambda *args, **_: args))
-    assert broken.run(3, 4) == (3, 4) and watcher.failures == 3
+    assert broken.run(3, 4) == (3, 4) and counters.failures == 3
     watcher.patch(types.SimpleNamespace(__name__="triton_dejavu.autotuner"))
-    assert watcher.failures == 4
+    assert counters.failures == 4
 
 
 @pytest.mark.parametrize("record, key, wanted", [

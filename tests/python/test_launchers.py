@@ -10,7 +10,7 @@ from fleet import KERNELS, Fleet, begun, make_library
 from starting import choices, closures
 from test_ahead import kernel
 
-from wavetune._runtime import ahead, code, launchers, start
+from wavetune._runtime import ahead, code, launchers, start, worker
 
 VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -194,7 +194,7 @@ def test_launchers_of_amd_wait_until_the_driver_has_found_its_library(own):
 
 def job_of(own, monkeypatch):
     """A launcher that is prepared and not begun, and its C source."""
-    monkeypatch.setattr(launchers, "_threads_max", lambda: 0)
+    monkeypatch.setattr(launchers, "threads_max", lambda: 0)
     own.prepare([launchers.Launcher("nvidia", 32, ("*fp16", "i32"))])
     (job,) = own._jobs.values()
     return job, job.kwargs.get("src") or job.args[0]
@@ -204,8 +204,7 @@ def job_of(own, monkeypatch):
 def test_a_compiler_that_hangs_is_not_waited_for(own, monkeypatch):
     job, source = job_of(own, monkeypatch)
     monkeypatch.setattr(launchers, "WAIT_S", 0.0)
-    job.is_begun = True
-    own._queue.clear()
+    own._worker.queue.clear()
     own._take(source)
     assert own.used == 0 and own._jobs == {}
 
@@ -213,11 +212,13 @@ def test_a_compiler_that_hangs_is_not_waited_for(own, monkeypatch):
 @needs_launchers
 def test_none_is_begun_when_the_time_is_over_or_the_program_ends(own, monkeypatch):
     job, source = job_of(own, monkeypatch)
-    own._threads, own._until = 1, 0.0
-    own._work(own._queue)
-    assert not job.is_begun and own._threads == 0
+    own._worker.until = 0.0
+    monkeypatch.setattr(launchers, "threads_max", lambda: 1)
+    own._worker.wake()
+    own._worker.end(60)
+    assert own._worker.threads == 0
     own._take(source)  # Triton compiles it
-    assert own._jobs == {} and not own._queue
+    assert own._jobs == {} and not own._worker.queue
     own.stop()
     own.prepare([launchers.Launcher("nvidia", 32, ("*fp32",))])
     assert own._jobs == {}
@@ -225,16 +226,16 @@ def test_none_is_begun_when_the_time_is_over_or_the_program_ends(own, monkeypatc
 
 @needs_launchers
 def test_there_is_a_limit_to_what_is_prepared(own, monkeypatch):
-    monkeypatch.setattr(launchers, "_threads_max", lambda: 0)
+    monkeypatch.setattr(launchers, "threads_max", lambda: 0)
     own.prepare([launchers.Launcher("nvidia", 32, ("i32",) * n) for n in range(1, 200)])
     assert len(own._jobs) == launchers.LAUNCHERS_MAX
 
 
 def test_ranks_of_one_node_share_its_cores(monkeypatch):
-    monkeypatch.setattr(launchers.os, "sched_getaffinity", lambda _: range(64))
+    monkeypatch.setattr(worker.os, "sched_getaffinity", lambda _: range(64))
     for ranks, threads in (("8", 7), ("64", 1), ("1", 63), ("none", 63), ("0", 63)):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
-        assert launchers._threads_max() == threads
+        assert worker.threads_max() == threads
 
 
 LAUNCHER = {"backend": "nvidia", "types": ["i32"], "warp_size": 32}

@@ -193,7 +193,7 @@ def client(server):
 def test_a_connection_is_kept_and_made_anew_where_the_server_closed_it(server, client):
     for _ in range(3):
         assert client.request("GET", "/readyz").status == 200
-    client._local.connection.sock.sock.shutdown(socket.SHUT_RDWR)  # as if the server had closed it meanwhile
+    client.transport._local.connection.sock.sock.shutdown(socket.SHUT_RDWR)  # as if the server had closed it meanwhile
     assert client.request("GET", "/readyz").status == 200
     assert (counters.requests, counters.failures) == (4, 0)
 
@@ -468,19 +468,19 @@ def test_a_name_is_resolved_also_when_the_interpreter_ends(server, monkeypatch):
         raise RuntimeError("can't create new thread at interpreter shutdown")
     client = wire.Wire(server.url.replace("127.0.0.1", "localhost"), TOKEN)
     monkeypatch.setattr(wire.threading, "Thread", type("Thread", (threading.Thread,), {"start": start}))
-    assert client._resolver.addresses(time.monotonic() + 60)
+    assert client.transport._resolver.addresses(time.monotonic() + 60)
 
 
 def test_a_child_of_a_fork_has_its_own_connection_queue_and_locks(server, client):
     from wavetune._runtime import sender
     sending = sender.Sender(client, lambda: {"environment": {}})
     assert client.request("GET", "/readyz").status == 200
-    parents = client._local.connection
+    parents = client.transport._local.connection
     sending._condition.acquire()  # as a thread of the parent may, when it forks
     client._lock.acquire()
     sending.after_fork()
     client.after_fork()
-    assert client.request("GET", "/readyz").status == 200 and client._local.connection is not parents
+    assert client.request("GET", "/readyz").status == 200 and client.transport._local.connection is not parents
     miss(sending)
     server.wait_for(lambda: server.missed)
 

@@ -68,6 +68,8 @@ class Postgres:
     kill of its processes, not of the machine, and a database is made ten times as fast: for tests, not for benchmarks.
     `variables`: NAME=VALUE of its environment."""
 
+    migrated = set()  # connection strings of databases that are migrated
+
     def __init__(self, durable=True, shared_buffers="64MB", variables=()):
         self.durable, self.shared_buffers, self.variables = durable, shared_buffers, variables
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="wt-pg-", dir="/tmp" if durable else scratch()))
@@ -131,7 +133,10 @@ class Postgres:
                            capture_output=True, timeout=600)
             self.is_template_made = True
         self.databases += 1
-        return self._copy(f"t{self.databases}", "migrated" if migrated else "template1")
+        made = self._copy(f"t{self.databases}", "migrated" if migrated else "template1")
+        if migrated:
+            Postgres.migrated.add(made)
+        return made
 
     def _copy(self, name, template):
         """By copying files, which is several times as fast as through the log. Again while a connection to the template, whose
@@ -231,9 +236,10 @@ class Server(Program):
     def __init__(self, database, folder, port=0, options=(), environment=None):
         self.database = database
         self.folder = folder
-        done = subprocess.run([BUILD / "wavetune-server", "migrate", "--database", database], capture_output=True, text=True,
-                              timeout=600)
-        assert done.returncode == 0, done.stderr
+        if database not in Postgres.migrated:
+            done = subprocess.run([BUILD / "wavetune-server", "migrate", "--database", database], capture_output=True, text=True,
+                                  timeout=600)
+            assert done.returncode == 0, done.stderr
         self.token = make_token(database, f"admin-{time.monotonic_ns()}", "admin")
         super().__init__([BUILD / "wavetune-server", "serve", "--listen", "127.0.0.1", "--port", str(port), "--database",
                           database, *options], folder, environment)

@@ -1,12 +1,15 @@
 """wavetune.Client: jobs, measurements and releases of a real server, and what a script meets when something is wrong."""
 
 import importlib.util
+import socket
+import ssl
 import sys
 import threading
 import time
 
 import harness
 import pytest
+from certificates import Authority
 from hands import ENVIRONMENT, SMALL, hands, kernel, server, submit  # noqa: F401
 from harness import FakeServer, make_token
 
@@ -125,3 +128,69 @@ def test_a_listing_becomes_a_frame_where_pandas_is_there(client, kernel):  # noq
             client.jobs().frame()
     else:
         assert sorted(client.jobs().frame()["key.n"]) == [1, 2]
+
+
+def test_a_proxy_of_the_environment_is_used_and_never_for_loopback(monkeypatch):
+    asked = []
+
+    def proxy(method, path, *_):
+        asked.append((method, path))
+        return 200, {"ok": 1}
+
+    with FakeServer(proxy) as fake:
+        monkeypatch.setenv("http_proxy", fake.url)
+        assert Client("http://tuning.example:7200/x", "t", insecure=True).request("GET", "/v1/jobs/1") == {"ok": 1}
+        assert Client(fake.url, "t").request("GET", "/v1/jobs/2") == {"ok": 1}
+        monkeypatch.setenv("no_proxy", "tuning.example")
+        with pytest.raises(ApiError, match="tuning.example"):
+            Client("http://tuning.example:7200/x", "t", insecure=True, patience_s=0).request("GET", "/v1/jobs/3")
+    assert asked == [("GET", "http://tuning.example:7200/x/v1/jobs/1"), ("GET", "/v1/jobs/2")]
+
+
+@pytest.fixture
+def tunnel(monkeypatch):
+    """Starts a proxy of one connection: `serve` gets it after the CONNECT."""
+    threads, asked = [], []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+
+        def start(serve):
+            def work():
+                with listener.accept()[0] as connection:
+                    asked.append(connection.recv(4096))
+                    serve(connection)
+
+            threads.append(threading.Thread(target=work))
+            threads[-1].start()
+            return port, asked
+
+        yield start
+        for thread in threads:
+            thread.join()
+
+
+def test_a_proxy_that_makes_no_tunnel_is_named(tunnel):
+    port, asked = tunnel(lambda connection: connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"))
+    with pytest.raises(ApiError, match=f"the proxy 127.0.0.1:{port} answered 403"):
+        Client("https://tuning.example", "t", patience_s=0).job(1)
+    assert asked[0].startswith(b"CONNECT tuning.example:443 HTTP/1.1\r\n") and b"Bearer" not in asked[0]
+
+
+def test_a_tunnel_of_a_proxy_ends_at_the_server_with_its_certificate(tunnel, tmp_path):
+    authority = Authority(tmp_path)
+    own = authority.issue("tuning", san="DNS:tuning.example", usage="serverAuth")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(own.certificate, own.key)
+    requests = []
+
+    def serve(connection):
+        connection.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
+        with context.wrap_socket(connection, server_side=True) as secured:
+            requests.append(secured.recv(65536))
+            secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\n{\"ok\":1}")
+
+    tunnel(serve)
+    client = Client("https://tuning.example", "t", ca_file=str(authority.certificate), patience_s=0)
+    assert client.request("GET", "/v1/jobs/1") == {"ok": 1}
+    assert requests[0].startswith(b"GET /v1/jobs/1 HTTP/1.1\r\n") and b"Authorization: Bearer t\r\n" in requests[0]

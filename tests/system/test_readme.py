@@ -58,7 +58,8 @@ def test_the_five_minutes_tune_a_program_which_then_starts_tuned(tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "WAVETUNE_"))}
     environment |= {"HOME": str(tmp_path), "PATH": f"{INTERPRETER.parent}:{os.environ['PATH']}", "WAVETUNE_LOG": "stderr"}
     tuned, started = [run(command, environment, cwd=tmp_path) for command in FIVE_MINUTES]
-    assert "2 keys tuned" in tuned.stderr and "BLOCK=1024, num_warps=4" in tuned.stderr, tuned.stderr
+    shown = re.search(r"^add_one .*", README, re.M)[0].split("  ")
+    assert "2 keys tuned" in tuned.stderr and all(cell.strip() in tuned.stderr for cell in shown[:-1]), tuned.stderr
     assert tuned.stdout.count("BLOCK: 64, num_warps: 1,") == 2, "the first config of each"
     assert started.stdout.count("BLOCK: 1024, num_warps: 4,") == 2
     assert "hits 2, misses 0" in started.stderr, started.stderr
@@ -113,6 +114,20 @@ def test_links_between_pages_lead_to_a_file_and_a_heading():
             if not target.exists() or (heading and heading not in headings.get(target, ())):
                 astray.append(f"{page.name}: {link}")
     assert links > 100 and astray == []
+
+
+WORDS = ("agent", "baseline", "builder", "campaign", "capture", "channel", "choice", "closure", "config", "demand", "evidence", "kernel",
+         "lease", "measurement", "regime", "regret", "release", "sentinel", "winner")  # those that pages use in one sense alone
+
+
+@pytest.mark.parametrize("page", [page for page in ("README.md", *sorted(f"docs/{path.name}" for path in harness.SOURCE.glob("docs/*.md")))
+                                  if page != "docs/glossary.md"])
+def test_words_of_the_glossary_are_linked_where_a_page_has_them_first(page):
+    """Not in code, in headings, and in links to where more is said."""
+    text = (harness.SOURCE / page).read_text()
+    text = re.sub(r"```.*?```|`[^`]*`|^#.*?$|\[[^\]]*\]\((?!(?:docs/)?glossary\.md#)[^)]*\)", "", text, flags=re.S | re.M)
+    first = {word: re.search(rf"(?<![\w-]){word}[sd]?(?![\w-])([^\[\]]*\]\([^)]*)?", text, re.I) for word in WORDS}
+    assert [word for word, found in first.items() if found and not (found[1] or "").endswith(f"glossary.md#{word}")] == []
 
 
 def test_each_block_of_the_page_on_production_names_its_machines_and_is_bash(monkeypatch):

@@ -32,7 +32,7 @@ from .documents import Config, Function, Launch, read_folder
 from .fills import fills_of
 from .interpret import add_values
 from .kernel import (
-    PRUNED, CapturedKernel, Refused, case_of, failures, left_out, space_of, whole, why_not_filled,
+    PRUNED, CapturedKernel, Refused, case_of, left_out, space_of, whole, why_not_filled,
     why_refused)
 from .plan import Task, Toolchain, files_of, head_of, kernels_in, refusal, tasks_of
 from .steering import steering_arguments

@@ -13,13 +13,13 @@ import tempfile
 from contextlib import contextmanager
 from typing import Any, Iterator
 
-from .artifacts import installed_folder, installed_key, set_variables
+from .._canonical import canonical
 from .._errors import PackError, one_line
+from .artifacts import installed_folder, installed_key, set_variables
 from .folder import load_kernel, split_place
 from .interpreter import describe
 from .record import dejavu_code_version, function_members, plain, triton_autotune, tuning_key
 from .._runtime.environment import rocm
-from .._token_url import insecure_http, refusal
 
 Notes = list[str]
 
@@ -119,7 +119,7 @@ def dejavu_runtime(torch: dict[str, str | None]) -> str | None:
         stated = os.environ.get(f"_TRITON_DEJAVU_DETERMINED_{kind.upper()}_VERSION")
         try:
             return f"{kind}_{stated or find()}"
-        except Exception:
+        except Exception:  # no such program, or one that says something else: as triton-dejavu does
             return f"{kind}_torch_{version}"
     return None
 
@@ -270,21 +270,14 @@ def make_identity(arch: str | None, gpu: str | None, functions: list[str]) -> tu
 
 def put_identity(text: str, digest: str, environment: dict[str, str]) -> None:
     """PUT /v1/images/{digest} at $WAVETUNE_URL with $WAVETUNE_TOKEN."""
-    import urllib.error
-    import urllib.request
+    from ..client import ApiError, Client
     url, token = environment.get("WAVETUNE_URL"), environment.get("WAVETUNE_TOKEN")
     if not url or not token:
         raise PackError("--put needs the server in WAVETUNE_URL and a token in WAVETUNE_TOKEN")
-    why = refusal(url, insecure_http(environment))
-    if why is not None:
-        raise PackError(f"--put: {why}")
-    request = urllib.request.Request(f"{url.rstrip('/')}/v1/images/{digest}", text.encode(), method="PUT", headers={
-        "Authorization": f"Bearer {token}", "Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            answer.read()
-    except urllib.error.HTTPError as error:
-        raise PackError(f"the server at {url} answered {error.code}: {one_line(error.read(2000).decode(errors='replace'))}",
-                        4 if error.code < 500 else 3) from None
-    except (OSError, ValueError) as error:
-        raise PackError(f"the server at {url} does not answer: {one_line(error)}", 3) from None
+        Client(url, token, patience_s=0).request("PUT", f"/v1/images/{digest}", text.encode())
+    except ValueError as error:  # a URL to which no token is sent, or none
+        raise PackError(f"--put: {error}") from None
+    except ApiError as error:
+        why = f"the server at {url} answered {error.status}: {one_line(canonical(error.problem))}" if error.status else error.detail
+        raise PackError(why, 4 if 400 <= error.status < 500 else 3) from None

@@ -47,7 +47,7 @@ def _find_linker(backend: Any) -> None:
     try:
         backend.path_to_rocm_lld()
         return
-    except Exception:
+    except Exception:  # of several kinds, by version: there is no linker
         pass
     names = ("ld.lld", *(f"ld.lld-{number}" for number in range(30, 17, -1)))
     found = next((path for path in map(shutil.which, names) if path), None)

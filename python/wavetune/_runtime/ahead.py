@@ -24,13 +24,12 @@ import re
 import sys
 import threading
 import time
-from collections import deque
 from typing import Any, Callable, NamedTuple
 
 from .closure import closure, jit_function, walk
-from .launchers import _threads_max, check_types
-from .log import log
-from .restore import surprised
+from .launchers import check_types
+from .log import log, quietly, text_of
+from .worker import Jobs, threads_max
 
 KERNELS_MAX = 128  # of a list
 TEXT_MAX = 4096  # of a kernel
@@ -116,32 +115,18 @@ class Ahead:
         self._closures: dict[int, tuple[Any, str | None]] = {}  # by the id of the jit function, which is kept
         self._defaults: dict[Any, dict[str, Any]] = {}  # options, by target
         self.used = 0
-        self._reset()
+        self._worker = Jobs("ahead", self._compile, lambda: threads_max() + 1)
+        self.after_fork()
         atexit.register(self.stop)
 
-    def _reset(self) -> None:
-        self._lock = threading.Lock()
+    def after_fork(self) -> None:
+        self._worker.after_fork()
         self._listed: dict[str, dict[str, Any]] = {}  # not begun: their function may be imported later
         self._jobs: dict[str, _Job] = {}
-        self._queue: deque[_Job] = deque()
-        self._running: set[_Job] = set()
-        self._threads = self._compiled = 0
-        self._until = math.inf
-        self._is_ended = False
-
-    def after_fork(self) -> None:
-        """In the child: the parent's threads go on in the parent."""
-        self._reset()
+        self._compiled = 0
 
     def stop(self) -> None:
-        with self._lock:
-            self._is_ended = True
-            self._queue.clear()
-            self._listed.clear()
-            running = list(self._running)
-        until = time.monotonic() + END_S
-        for job in running:
-            job.done.wait(max(0.0, until - time.monotonic()))
+        self._worker.end(END_S)
         if self._compiled:
             log(f"kernels: {self._compiled} were compiled ahead, {self.used} of them used")
 
@@ -154,10 +139,8 @@ class Ahead:
 
         @functools.wraps(build)
         def compile(src: Any, target: Any = None, options: Any = None, *args: Any, **kwargs: Any) -> Any:
-            try:
+            with quietly("compiling ahead"):
                 self._before(src, target, options)
-            except Exception as error:
-                surprised("compiling ahead", error)
             return build(src, target, options, *args, **kwargs)
 
         compile.is_of_wavetune = True  # type: ignore[attr-defined]
@@ -168,7 +151,7 @@ class Ahead:
     def prepare(self, texts: Any) -> None:
         """What the list has. Returns at once; it begins at the program's next compile. Raises ValueError."""
         listed = {text: check(text) for text in texts}
-        with self._lock:
+        with self._worker.condition:
             self._listed.update(listed)
 
     # In the program's threads.
@@ -179,12 +162,10 @@ class Ahead:
             self.on_compiled(text)
             source.hash()  # before the threads' compilers hash callees, on which Triton's key of this function depends
         self._begin(target, text)
-        with self._lock:
+        with self._worker.condition:
             job = self._jobs.pop(text or "", None)
-            if job is not None and job in self._queue:
-                self._queue.remove(job)
-                return  # the program compiles it now
-        if job is not None and job.done.wait(WAIT_S):
+        # One that is not begun is compiled by the program now.
+        if job is not None and not self._worker.take(job) and job.done.wait(WAIT_S):
             self.used += 1
 
     def _text(self, source: Any, target: Any, options: dict[str, Any]) -> str | None:
@@ -228,11 +209,10 @@ class Ahead:
 
     def _begin(self, target: Any, own: str | None) -> None:
         """Begins with what the list has of this program's functions; `own`: what the program compiles now."""
-        with self._lock:
-            if not self._listed or self._is_ended or target is None:
+        with self._worker.condition:
+            if not self._listed or self._worker.is_ended or target is None:
                 return
-            if self._until == math.inf:
-                self._until = time.monotonic() + SECONDS_MAX
+            self._worker.until = min(self._worker.until, time.monotonic() + SECONDS_MAX)
             listed, self._listed = self._listed, {}
         later = {}
         for text, stated in listed.items():
@@ -244,12 +224,13 @@ class Ahead:
                 continue
             try:
                 job = self._job(tuner, stated, target)
-            except Exception as error:
-                log(f"{stated['name']} is not compiled ahead: {type(error).__name__}: {str(error)[:200]}")
+            except Exception as error:  # Triton refuses it: the list is a hint
+                log(f"{stated['name']} is not compiled ahead: {text_of(error)}")
                 continue
             if job is not None:
-                self._enqueue(text, job)
-        with self._lock:
+                self._jobs[text] = job
+                self._worker.add(job)
+        with self._worker.condition:
             self._listed.update(later)
 
     def _job(self, tuner: Any, stated: dict[str, Any], target: Any) -> _Job | None:
@@ -270,42 +251,16 @@ class Ahead:
         source = triton.source(_copy(jit), dict(stated["signature"]), constants, attributes)
         return _Job(source, target, dict(triton.backend(target).parse_options(dict(stated["options"])).__dict__))
 
-    def _enqueue(self, text: str, job: _Job) -> None:
-        with self._lock:
-            if self._is_ended:
-                return
-            self._jobs[text] = job
-            self._queue.append(job)
-            if self._threads > _threads_max():
-                return
-            self._threads += 1
-        try:
-            threading.Thread(target=self._work, args=(self._queue,), name="wavetune-ahead", daemon=True).start()
-        except RuntimeError:  # no more threads, or the interpreter is ending
-            with self._lock:
-                self._threads -= 1
-
     # In the threads.
 
-    def _work(self, queue: deque[_Job]) -> None:
-        while True:
-            with self._lock:
-                if queue is not self._queue:
-                    return  # of the parent, before a fork
-                if not queue or time.monotonic() >= self._until:
-                    self._threads -= 1
-                    return
-                job = queue.popleft()
-                self._running.add(job)
-            try:
-                self._triton.compile(job.source, target=job.target, options=job.options)  # type: ignore[union-attr]
-                self._compiled += 1
-            except Exception as error:
-                log(f"{job.source.name} could not be compiled ahead: {type(error).__name__}: {str(error)[:200]}")
-            finally:
-                job.done.set()
-                with self._lock:
-                    self._running.discard(job)
+    def _compile(self, job: _Job) -> None:
+        try:
+            self._triton.compile(job.source, target=job.target, options=job.options)  # type: ignore[union-attr]
+            self._compiled += 1
+        except Exception as error:  # the program will see it too, if it compiles that
+            log(f"{job.source.name} could not be compiled ahead: {text_of(error)}")
+        finally:
+            job.done.set()
 
 
 def _copy(jit: Any) -> Any:

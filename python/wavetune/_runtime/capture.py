@@ -19,24 +19,23 @@ import hashlib
 import json
 import os
 import sys
-import threading
 import time
-from collections import deque
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from .._canonical import canonical, digest
-from . import counters, keys, restore
+from . import counters, frames, keys, restore
 from .closure import closure, jit_function
 from .contents import class_of
 from .effects import is_descriptor
-from .hooks import when_imported
+from .hooks import when_there
 from .launch import Launch, arguments_of, configs_of, given_to, is_tensor, name_of, specialised
-from .log import log
+from .log import log, quietly
 from .settings import Settings
 from .texts import Uncapturable, function_document
 from .texts import name_of as function_name
 from .values import encode
 from .wire import BODY_MAX, Wire
+from .worker import Next, Worker
 
 KEYS_MAX = 4096  # launches of one function, those of all its keys and their specialisations
 SPECIALISATIONS_MAX = 16  # launches of one key
@@ -46,7 +45,25 @@ FOLDER_S, LAST_S = 10.0, 0.5  # at the program's end, for the folder, and then f
 POST_MAX = 64  # documents in a request
 GATHER_S, RETRY_S = 10.0, 30.0
 _JIT, _COMPILER = "triton.runtime.jit", "triton.compiler.compiler"
-FRAMES_MAX = 100  # from a compile up to its autotuner
+
+
+class _losing(quietly):
+    """Where an exception costs a capture."""
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        counters.captures_lost += isinstance(error, Exception)
+        return super().__exit__(kind, error, trace)
+
+
+class _Recorded(NamedTuple):
+    """A launch that is to be written."""
+
+    closure: str
+    name: str
+    jit: Any
+    tuner: Any
+    cache_key: Any
+    launch: Launch
 
 
 class Recorder:
@@ -58,15 +75,16 @@ class Recorder:
         self.folder = settings.capture_to
         self.unmet = set(settings.capture_functions)  # patterns that no function has met
         self.image = settings.stated_image or (digest(settings.identity()) if settings.identity() else None)
-        self._reset()
+        self._worker = Worker("capture", self._next)
+        self.after_fork()
         atexit.register(self.stop)
 
-    def _reset(self) -> None:
-        self._condition = threading.Condition()
-        self._queue: deque[tuple[Any, ...]] = deque()
+    def after_fork(self) -> None:
+        """In the child: the parent writes what it queued."""
+        self._worker.after_fork()
+        self._queue: list[_Recorded] = []
         self._bytes = 0
-        self._thread: threading.Thread | None = None
-        self._is_ended = self._is_busy = self._is_writing = False
+        self._is_watched = self._is_writing = False
         self._seen: dict[str, set[str]] = {}  # names of launches by closure
         self._keys: dict[tuple[str, tuple[str, ...]], list[Any]] = {}  # number of launches, and configs of the first one
         self._left_out: set[tuple[str, str]] = set()  # launches that are counted as lost
@@ -77,15 +95,11 @@ class Recorder:
         self._may_post, self._post_after = self.wire is not None, 0.0
         self._broken_until = 0.0  # the folder
 
-    def after_fork(self) -> None:
-        """In the child: the parent writes what it queued."""
-        self._reset()
-
     # In the program's threads.
 
     def missed(self, tuner: Any, texts: Sequence[str], keywords: Any, configs: Sequence[Any], key: Any = None) -> None:
         """What restore.captured is: an autotuner is about to tune a key, or takes a config by policy."""
-        try:
+        with _losing("capturing a launch"):
             cache = restore.cache_of(tuner)
             positional = getattr(tuner, "nargs", None)
             jit = jit_function(tuner)
@@ -94,19 +108,16 @@ class Recorder:
                 counters.captures_lost += 1
                 return
             self._record(tuner, jit, own, texts, positional, dict(keywords), configs, None if cache.is_text else key)
-        except Exception as error:
-            counters.captures_lost += 1
-            restore.surprised("capturing a launch", error)
 
     def compiles(self, jit: Any, is_new: bool) -> None:
         """Triton needs a specialisation of a function that this process did not have, for the launch that calls us; `is_new`:
         and no cache has it. It is recorded where another launch of the autotuner's key was, and where the key has a choice
         whose signed code lacks it. In the thread that launches; raises nothing."""
-        try:
-            found = _launch_of(jit)
-            if found is None:
+        with _losing("capturing a specialisation"):
+            own = frames.launching(jit, jit_function)
+            if own is None:
                 return  # compiled by none of this autotuner's launches, or measured: missed() has that one
-            tuner, own = found.f_locals["self"], found.f_locals
+            tuner = own["self"]
             cache, key, keywords = restore.cache_of(tuner), own.get("key"), own.get("kwargs")
             closure_of, texts = (cache.closure(), keys.key_texts(key, cache.is_text)) if cache is not None and key is not None \
                 else (None, None)
@@ -121,9 +132,6 @@ class Recorder:
                 [config] if config is not None and tuner.early_config_prune is not None else tuner.configs
             self._record(tuner, jit, closure_of, texts, dict(zip(tuner.arg_names, own["args"])), dict(keywords), configs,
                          None if cache.is_text else key, True)
-        except Exception as error:
-            counters.captures_lost += 1
-            restore.surprised("capturing a specialisation", error)
 
     def launched(self, jit: Any, positional: Mapping[str, Any], keywords: dict[str, Any]) -> None:
         """A function that $WAVETUNE_CAPTURE_FUNCTIONS names is launched with a specialisation that it was not launched with
@@ -150,7 +158,7 @@ class Recorder:
             # Heuristics and block shapes may tell it from others.
             found = configs_of(launch, tuner, jit, positional, keywords, configs)
         name = name_of(texts, jit, given, found)
-        with self._condition:
+        with self._worker.condition:
             seen, of_key = self._seen.setdefault(own, set()), self._keys.get((own, tuple(texts)), [0, list(configs)])
             if name in seen:
                 return
@@ -189,44 +197,30 @@ class Recorder:
         counters.capture_ms += (time.perf_counter() - started) * 1000
         try:
             cache_key = jit.cache_key  # which Triton makes next, and keeps
-        except Exception:
+        except Exception:  # Triton says so when it compiles; the builder makes the key itself
             cache_key = None
-        self._queue_up(own, name, jit, tuner, cache_key, launch)
-
-    def _queue_up(self, own: str, name: str, jit: Any, tuner: Any, cache_key: Any, launch: Launch) -> None:
         size = sum(len(data) for _, _, data in launch.integers)
-        with self._condition:
+        with self._worker.condition:
             if len(self._queue) >= QUEUE_MAX or self._bytes + size > QUEUE_BYTES_MAX:
                 counters.captures_lost += 1
                 self._seen[own].discard(name)
                 return
-            self._queue.append((own, name, jit, tuner, cache_key, launch, size))
+            self._queue.append(_Recorded(own, name, jit, tuner, cache_key, launch))
             self._bytes += size
-            if self._thread is None and not self._is_ended:
-                self._thread = threading.Thread(target=self._work, name="wavetune-capture", daemon=True)
-                try:
-                    self._thread.start()
-                    _when_child_ends(self.stop)
-                except RuntimeError:
-                    self._thread = None
-            self._condition.notify_all()
+            if not self._is_watched:
+                self._is_watched = True
+                _when_child_ends(self.stop)
+            self._worker.wake()
 
     def stop(self) -> None:
         """Writes what is left, in at most FOLDER_S, and posts in at most LAST_S; the rest is lost and counted."""
         unmet, self.unmet = self.unmet, set()
         for pattern in sorted(unmet):
             log(f"WAVETUNE_CAPTURE_FUNCTIONS: {pattern[:200]} matches no function; names are MODULE:FUNCTION, and * stands for any text")
-        with self._condition:
-            self._is_ended = True
-            self._condition.notify_all()
-            if self._thread is not None and self.folder is not None:
-                self._condition.wait_for(lambda: not self._queue and not self._is_writing, FOLDER_S)
-            has_work = bool(self._queue or self._unposted or self._is_busy)
-        if self._thread is not None and has_work:
-            started = time.monotonic()
-            self._thread.join(LAST_S)
-            counters.lost_ms += (time.monotonic() - started) * 1000
-        with self._condition:
+        if self.folder is not None:
+            self._worker.end(FOLDER_S, lambda: not self._queue and not self._is_writing)
+        self._worker.end(LAST_S)
+        with self._worker.condition:
             left = len(self._queue)
             self._queue.clear()
         if left:
@@ -235,43 +229,30 @@ class Recorder:
 
     # In the thread.
 
-    def _work(self) -> None:
-        condition = self._condition
-        while True:
-            with condition:
-                if condition is not self._condition:
-                    return  # of the parent, before a fork
-                self._is_busy = False
-                if not self._queue and not self._is_ended:
-                    is_posting = self._unposted and self._may_post
-                    condition.wait(max(0.0, self._post_after - time.monotonic()) if is_posting else None)
-                if self._is_ended and not self._queue and not (self._unposted and self._may_post):
-                    return
-                items, self._is_busy, self._is_writing = list(self._queue), True, True
-                self._queue.clear()
-                self._bytes = 0
-            for item in items:
-                try:
-                    self._write(*item)
-                except Exception as error:
-                    counters.captures_lost += 1
-                    restore.surprised("writing a capture", error)
-            with condition:
-                self._is_writing = False
-                condition.notify_all()
-            try:
-                self._post()
-            except Exception as error:
-                restore.surprised("posting captures", error)
-            if self._is_ended and not self._queue:
-                return
+    def _next(self) -> Next:
+        if self._queue:
+            items, self._queue, self._bytes, self._is_writing = self._queue, [], 0, True
+            return lambda: self._write_all(items)
+        if not self._unposted or not self._may_post:
+            return None
+        wait_s = self._post_after - time.monotonic()
+        return wait_s if wait_s > 0 and not self._worker.is_ended else self._post
 
-    def _write(self, own: str, name: str, jit: Any, tuner: Any, cache_key: Any, launch: Launch, _: int) -> None:
+    def _write_all(self, items: Sequence[_Recorded]) -> None:
+        for item in items:
+            with _losing("writing a capture"):
+                self._write(item)
+        with self._worker.condition:
+            self._is_writing = False
+            self._worker.condition.notify_all()
+
+    def _write(self, item: _Recorded) -> None:
+        own, jit, launch = item.closure, item.jit, item.launch
         hexdigits = own.partition(":")[2]
         if own not in self._functions:
             self._functions[own] = False
             try:
-                document = function_document(jit, own, tuner, launch.heuristics, cache_key)
+                document = function_document(jit, own, item.tuner, launch.heuristics, item.cache_key)
             except (Uncapturable, OSError, SyntaxError, TypeError, ValueError) as error:
                 log(f"{function_name(jit)} is not captured: {error}")
             else:
@@ -286,7 +267,7 @@ class Recorder:
                 name_of_blob = hashlib.sha256(data).hexdigest()
                 argument["contents"] = {"class": "blob", "digest": f"sha256:{name_of_blob}"}
                 self._store("blobs", name_of_blob, data)
-        if self._keep("launches", f"{hexdigits}-{name}.json", {**launch.document, "closure": own}, own):
+        if self._keep("launches", f"{hexdigits}-{item.name}.json", {**launch.document, "closure": own}, own):
             counters.captures += 1
         else:
             counters.captures_lost += 1
@@ -342,10 +323,6 @@ class Recorder:
             return False
 
     def _post(self) -> None:
-        if not self._unposted or not self._may_post or self.wire is None:
-            return
-        if time.monotonic() < self._post_after and not self._is_ended:
-            return
         batch = POST_MAX
         while self._unposted and self._may_post:
             batch = min(batch, len(self._unposted))
@@ -353,9 +330,11 @@ class Recorder:
             if len(body) > BODY_MAX and batch > 1:
                 batch //= 2
                 continue
-            answer = self.wire.request("POST", "/v1/captures", body, {"Content-Type": "application/json"}, background=True)
+            answer = self.wire.request("POST", "/v1/captures", body,  # type: ignore[union-attr]
+                                       {"Content-Type": "application/json"}, background=True)
             if answer is None or answer.status == 429:
                 self._post_after = time.monotonic() + RETRY_S
+                self._may_post = not self._worker.is_ended  # at the end it is tried once
                 return
             if answer.status < 300:
                 counters.sent += batch
@@ -394,7 +373,7 @@ def _variables() -> dict[str, str]:
     try:
         from triton._C.libtriton import get_cache_invalidating_env_vars
         return {str(name): str(value) for name, value in get_cache_invalidating_env_vars().items()}
-    except Exception:
+    except (ImportError, AttributeError):  # of an older Triton
         return {}
 
 
@@ -413,21 +392,6 @@ def is_capturing() -> bool:
 
 
 # Further specialisations of an autotuner's key.
-
-def _launch_of(jit: Any) -> Any:
-    """The frame of the autotuner's run() that launches the function now; None where none does, or where it is measuring."""
-    frame, is_launched = sys._getframe(2), False
-    for _ in range(FRAMES_MAX):
-        if frame is None or frame.f_code.co_name == "_bench":
-            return None
-        if frame.f_code.co_name == "run":
-            own = frame.f_locals.get("self")
-            is_launched = is_launched or own is jit
-            if is_launched and len(getattr(own, "configs", ())) > 1 and jit_function(own) is jit:
-                return frame
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
-
 
 def _patch_compiling(module: Any, holder: str, name: str, is_new: bool, recorder: Recorder) -> None:
     """Calls the recorder before a method that Triton calls for each specialisation; `holder`: the class in the module."""
@@ -449,18 +413,6 @@ def _patch_compiling(module: Any, holder: str, name: str, is_new: bool, recorder
 
 # Functions without an autotuner, by name.
 
-def _is_tuned() -> bool:
-    """Whether an autotuner with several configs launches: its misses are recorded."""
-    frame = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_name in ("run", "_bench"):
-            own = frame.f_locals.get("self")
-            if len(getattr(own, "configs", ())) > 1:
-                return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False
-
-
 def _watch(jit: Any, recorder: Recorder) -> None:
     """Replaces run() of this one function."""
     if "run" in vars(jit):
@@ -471,17 +423,14 @@ def _watch(jit: Any, recorder: Recorder) -> None:
 
     @functools.wraps(run)
     def watched(*args: Any, **kwargs: Any) -> Any:
-        try:
+        with _losing("capturing a launch"):
             key = str([specialised(value) for value in args] +
                       [(name, str(value) if name in constexprs else specialised(value)) for name, value in kwargs.items()
                        if name != "grid"])
             if key not in seen and len(seen) < KEYS_MAX and not is_capturing():
                 seen.add(key)
-                if not _is_tuned():
+                if not frames.is_tuned():
                     recorder.launched(jit, dict(zip(names, args)), dict(kwargs))
-        except Exception as error:
-            counters.captures_lost += 1
-            restore.surprised("capturing a launch", error)
         return run(*args, **kwargs)
 
     jit.run = watched
@@ -494,14 +443,12 @@ def _patch(module: Any, recorder: Recorder) -> None:
     init = functions.__init__
 
     def consider(jit: Any) -> None:
-        try:
+        with quietly("a function to capture"):
             name = function_name(jit)
             met = [pattern for pattern in patterns if fnmatch.fnmatchcase(name, pattern)]
             recorder.unmet.difference_update(met)
             if met:
                 _watch(jit, recorder)
-        except Exception as error:
-            restore.surprised("a function to capture", error)
 
     @functools.wraps(init)
     def __init__(jit: Any, *args: Any, **kwargs: Any) -> None:
@@ -528,17 +475,10 @@ def start(settings: Settings, wire: Wire | None) -> None:
     restore.captured = _recorder.missed
     recorder = _recorder
     # What the process does not have in memory, and what it has in no folder.
-    _when_there(_JIT, lambda module: _patch_compiling(module, "JITFunction", "_call_hook", False, recorder))
-    _when_there(_COMPILER, lambda module: _patch_compiling(module, "ASTSource", "make_ir", True, recorder))
+    when_there([_JIT], lambda module: _patch_compiling(module, "JITFunction", "_call_hook", False, recorder))
+    when_there([_COMPILER], lambda module: _patch_compiling(module, "ASTSource", "make_ir", True, recorder))
     if settings.capture_functions:
-        _when_there(_JIT, lambda module: _patch(module, recorder))
-
-
-def _when_there(name: str, call: Callable[[Any], None]) -> None:
-    if name in sys.modules:
-        call(sys.modules[name])
-    else:
-        when_imported([name], call)
+        when_there([_JIT], lambda module: _patch(module, recorder))
 
 
 def after_fork() -> None:

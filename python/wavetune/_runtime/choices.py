@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from .._canonical import digest
 from . import keys
-from .log import log
+from .log import log, quietly
 from .settings import Settings
 from .wire import Wire
 
@@ -336,11 +336,9 @@ class Choices:
         self._tell(found)
 
     def _tell(self, document: Document | None) -> None:
-        try:
-            if document is not None and document.launchers and self.on_launchers is not None:
+        if document is not None and document.launchers and self.on_launchers is not None:
+            with quietly("compiling launchers ahead"):
                 self.on_launchers(document.launchers)
-        except Exception as error:
-            log(f"launchers are not compiled ahead: {type(error).__name__}: {str(error)[:200]}")
 
     def _refusal(self, entry: dict[str, Any], release: Any, text: bytes) -> str | None:
         """Why a document is not used where keys are trusted; None: one of them signed it, and the entry that names its

@@ -9,15 +9,15 @@ would end the program.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
 import re
-from typing import Any, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
 from . import counters
-from .log import log
-from .restore import surprised
+from .log import log, quietly
 from .sender import path_of
 
 GROUP_FILES_MAX = 64
@@ -126,71 +126,49 @@ class Folder:
 
     def need(self, name: str, is_group: bool) -> None:
         """The program looks up a file or group, which it may have."""
-        try:
+        with quietly("what a start needs"):
             if self._gives():
                 self.program.start.need(self.key, name, is_group)
-        except Exception as error:
-            surprised("what a start needs", error)
 
     def get_file(self, name: str) -> str | None:
-        try:
-            return self._get_file(name)
-        except Bad as why:
-            self._refuse(name, why)
-        except OSError as error:
-            log(f"{name} of {self.key} cannot be stored: {error}")
-        except Exception as error:
-            surprised("a file of code", error)
-        return None
+        return self._got(name, self._get_file)
 
     def get_group(self, name: str) -> dict[str, str] | None:
-        try:
-            return self._get_group(name)
-        except Bad as why:
-            self._refuse(name, why)
-        except OSError as error:  # a full folder: Triton will compile
-            log(f"the group {name} of {self.key} cannot be stored: {error}")
-        except Exception as error:
-            surprised("a group of code", error)
+        return self._got(name, self._get_group)
+
+    def _got(self, name: str, get: Callable[[str], Any]) -> Any:
+        with quietly("code from the server"):
+            try:
+                return get(name)
+            except Bad as why:
+                counters.refused += 1
+                log(f"{name} of {self.key} is not used: {why}")
+            except OSError as error:  # a full folder: Triton will compile
+                log(f"{name} of {self.key} cannot be stored: {error}")
         return None
 
     def put(self, data: Any, name: str) -> None:
         """A file of autotuning; files of kernels go as a group."""
-        try:
+        with quietly("a file to send"):
             if not name.endswith(_AUTOTUNE) or not self._gives():
                 return
             body = data if isinstance(data, bytes) else str(data).encode()
             if any(0.0 in timing for _, timing in json.loads(body)["configs_timings"]):
                 return  # not measured: the config was chosen
-            self.program.sender.file(self._path(name), body)
-        except Exception as error:
-            surprised("a file to send", error)
+            self.program.sender.file(code_path(self.program, self.key, name), body)
 
     def put_group(self, name: str, group: Mapping[str, str]) -> None:
-        try:
+        with quietly("a group to send"), contextlib.suppress(Bad):  # which has a shared object: not sent
             if not self._gives():
                 return
             files = {}
             for member, path in group.items():
-                check_name(member)
                 with open(path, "rb") as file:
-                    files[member] = file.read()
-            check_name(name)
-            self.program.sender.file(self._path("group", name), pack(files))
-        except Bad:
-            pass  # has a shared object: not sent
-        except Exception as error:
-            surprised("a group to send", error)
+                    files[check_name(member)] = file.read()
+            self.program.sender.file(code_path(self.program, self.key, "group", check_name(name)), pack(files))
 
     def _gives(self) -> bool:
         return self.is_named and self.program.gives_code() and self.program.sender is not None
-
-    def _path(self, *names: str) -> str:
-        return code_path(self.program, self.key, *names)
-
-    def _refuse(self, name: str, why: Bad) -> None:
-        counters.refused += 1
-        log(f"{name} of {self.key} is not used: {why}")
 
     def _ask(self, *names: str, release: str | None = None) -> bytes | None:
         path = code_path(self.program, self.key, *names, release=release)

@@ -22,13 +22,12 @@ def autotune(*args: Any, on_miss: str | None = None, **kwargs: Any) -> Any:
 
     def decorated(function: Any) -> Any:
         tuner = decorate(function)
-        try:
+        from .log import quietly
+        with quietly("on_miss of a kernel"):
             from .restore import cache_of
             cache = cache_of(tuner)
             if cache is not None:
                 cache.on_miss = on_miss
-        except Exception:
-            pass
         return tuner
 
     return decorated

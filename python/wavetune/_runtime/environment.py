@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -16,16 +17,12 @@ def find(identity: Mapping[str, Any]) -> dict[str, Any]:
     triton = sys.modules.get("triton")
     if triton is not None:
         found["triton"] = getattr(triton, "__version__", None) or found["triton"]
-        try:
+        with contextlib.suppress(Exception):  # Triton sees no GPU, or several kinds
             found["arch"] = _arch(triton.runtime.driver.active.get_current_target())
-        except Exception:
-            pass
     torch = sys.modules.get("torch")
     if torch is not None:
-        try:
+        with contextlib.suppress(Exception):  # torch is built for another driver than there is
             found.update(_of_torch(torch))
-        except Exception:
-            pass
     return {name: value for name, value in found.items() if value or value == "" and name == "partition"}
 
 

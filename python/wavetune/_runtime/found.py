@@ -15,9 +15,8 @@ import sys
 from typing import Any
 
 from . import counters
-from .hooks import when_imported
-from .log import log
-from .restore import surprised
+from .hooks import when_there
+from .log import log, quietly
 from .sender import path_of
 
 BYTES_MAX = {"inductor": 16 << 10, "helion": 64 << 10}
@@ -154,7 +153,7 @@ def _gpu_of_torch() -> str | None:
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     try:
         return cuda.get_device_name() if cuda is not None and cuda.is_initialized() else None
-    except Exception:
+    except Exception:  # whatever torch raises for a device that is lost: its model is not known
         return None
 
 
@@ -183,26 +182,18 @@ def start(program: Any) -> None:
     """Watches for the modules that ask, and patches those that are there."""
     global _found
     _found = Found(program)
-    if not _found.is_on():
-        return
-    for name in MODULES:
-        if name in sys.modules:
-            patch(sys.modules[name])
-    missing = [name for name in MODULES if name not in sys.modules]
-    if missing:
-        when_imported(missing, patch)
+    if _found.is_on():
+        when_there(MODULES, patch)
 
 
 MODULES = ("torch._inductor.runtime.autotune_cache", "helion.runtime.settings", "helion.autotuner.remote_cache")
 
 
 def patch(module: Any) -> None:
-    try:
+    with quietly(f"patching {module.__name__}"):
         if module.__name__ == MODULES[0]:
             from . import inductor
             inductor.patch(module)
             return
         from .. import helion
         (helion.patch_settings if module.__name__ == MODULES[1] else helion.patch_cache)(module)
-    except Exception as error:
-        surprised(f"patching {module.__name__}", error)

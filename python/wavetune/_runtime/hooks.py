@@ -6,6 +6,8 @@ import sys
 from importlib.machinery import PathFinder
 from typing import Any, Callable, Sequence
 
+from .log import quietly, surprised
+
 
 class Finder:
     """A finder of sys.meta_path. It finds what the next one that knows the module finds."""
@@ -29,18 +31,22 @@ class Finder:
 
             def exec_module(module: Any) -> None:
                 execute(module)
-                try:
+                with quietly(f"what waited for {name}"):
                     self.imported(module)
-                except Exception:
-                    pass
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
             return spec
-        except Exception:
+        except Exception as error:  # of another finder: the module is looked for as without us
+            surprised(f"waiting for {name}", error)
             return None
 
 
-def when_imported(names: Sequence[str], imported: Callable[[Any], None]) -> Finder:
-    finder = Finder(names, imported)
-    sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+def when_there(names: Sequence[str], call: Callable[[Any], Any]) -> Finder:
+    """Calls with each of the modules: now, or when the program has imported it."""
+    finder = Finder([name for name in names if name not in sys.modules], call)
+    if finder.names:
+        sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+    for name in names:
+        if name not in finder.names:
+            call(sys.modules[name])
     return finder

@@ -19,7 +19,7 @@ from typing import Any, Mapping, Sequence
 
 from . import counters
 from .found import Bad, check_name, check_scalar, found, is_hash, refuse
-from .restore import surprised
+from .log import surprised
 
 TOOL = "inductor"
 MEMBERS_MAX = 64

@@ -60,8 +60,8 @@ def key_texts(key: Any, is_text: bool = False) -> tuple[str, ...] | None:
     for value in key if isinstance(key, tuple) else (key,):
         try:
             text = repr(keyed(typed(value) if is_text else value))
-        except Exception:
-            return None  # of the program's class
+        except Exception:  # of the program's class
+            return None
         if len(text) > TEXT_MAX or " at 0x" in text:
             return None
         texts.append(text)

@@ -62,7 +62,7 @@ def specialised(value: Any) -> list[Any]:
 def _is_in_range(tensor: Any) -> bool:
     try:
         return int(tensor.untyped_storage().nbytes()) <= RANGE_BYTES
-    except Exception:
+    except Exception:  # of another library's tensor; Triton asks the same and says what is wrong
         return True
 
 
@@ -204,8 +204,8 @@ class _Arguments:
             left -= size
             try:
                 data = copy_of(tensor, document["elements"], document["dtype"])
-            except Exception:
-                continue  # null: not known
+            except Exception:  # a device that is lost, or a stream that captures: not known
+                continue
             self.launch.integers.append((document, document["dtype"], data))
 
 

@@ -30,12 +30,12 @@ import sysconfig
 import threading
 import time
 import types
-from collections import deque
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from .closure import jit_function
-from .log import log
-from .restore import cache_of, surprised
+from .log import log, quietly, text_of
+from .restore import cache_of
+from .worker import Jobs, threads_max
 
 LAUNCHERS_MAX = 64  # of a program, ahead
 TYPES_MAX = 256  # of a launcher
@@ -146,7 +146,6 @@ class _Driver(NamedTuple):
 class _Job:
     def __init__(self, driver: _Driver, asked: _Asked):
         self.driver, self.args, self.kwargs = driver, asked.args_of_call, asked.kwargs_of_call
-        self.is_begun = False
         self.done = threading.Event()
         self.built: _Built | None = None
 
@@ -157,32 +156,24 @@ class Launchers:
         self.on_made: Callable[[], None] | None = None
         self.used = 0
         self._drivers: dict[str, _Driver] = {}
-        self._reset()
-        atexit.register(self.stop)
-
-    def _reset(self) -> None:
-        self._lock = threading.Lock()
         self._jobs: dict[str, _Job] = {}  # by the digest of the C source
-        self._requested: set[str] = set()  # by the program: the digests of C sources
-        self._queue: deque[_Job] = deque()
-        self._early: list[Launcher] = []  # for drivers that are not there yet
-        self._stated: set[Launcher] = set()
-        self._processes: set[Any] = set()
-        self._threads = 0
-        self._until = 0.0
-        self._is_ended = False
+        self._worker = Jobs("launchers", self._compile, lambda: threads_max())
+        self.after_fork()
+        atexit.register(self.stop)
 
     def after_fork(self) -> None:
         """In the child, which has what was compiled; the parent's threads wait for its compilers."""
-        done = {digest: job for digest, job in self._jobs.items() if job.done.is_set()}
-        self._reset()
-        self._jobs = done
+        self._worker.after_fork()
+        self._jobs = {digest: job for digest, job in self._jobs.items() if job.done.is_set()}
+        self._requested: set[str] = set()  # by the program: the digests of C sources
+        self._early: list[Launcher] = []  # for drivers that are not there yet
+        self._stated: set[Launcher] = set()
+        self._processes: set[Any] = set()
 
     def stop(self) -> None:
         """Ends what is running."""
-        with self._lock:
-            self._is_ended = True
-            self._queue.clear()
+        self._worker.end(0.0)
+        with self._worker.condition:
             processes = list(self._processes)
         for process in processes:
             _end(process)
@@ -212,11 +203,9 @@ class Launchers:
         @functools.wraps(make)
         def make_launcher(*args: Any, **kwargs: Any) -> Any:
             source = make(*args, **kwargs)
-            try:
+            with quietly("a launcher"):
                 given = signature_of_make.bind(*args, **kwargs).arguments
                 self._make(backend, given["signature"], given.get("warp_size", 32))
-            except Exception as error:
-                surprised("a launcher", error)
             return source
         return make_launcher
 
@@ -238,13 +227,11 @@ class Launchers:
         @functools.wraps(build)
         def compile_module_from_src(*args: Any, **kwargs: Any) -> Any:
             is_launcher = False
-            try:
+            with quietly("a launcher that was compiled ahead"):
                 given = signature_of_build.bind(*args, **kwargs).arguments
                 is_launcher = given["name"] == _NAME
                 if is_launcher:
                     self._take(given["src"])
-            except Exception as error:
-                surprised("a launcher that was compiled ahead", error)
             module = build(*args, **kwargs)
             if not is_launcher:
                 self._go_on()  # the driver has found its library
@@ -255,19 +242,17 @@ class Launchers:
 
     def prepare(self, launchers: Sequence[Launcher]) -> None:
         """Compiles the launchers in threads. Returns at once; nothing is raised."""
-        try:
-            with self._lock:
+        with quietly("launchers"):
+            with self._worker.condition:
                 for launcher in launchers:
                     if launcher not in self._stated and len(self._stated) < LAUNCHERS_MAX:
                         self._stated.add(launcher)
                         self._early.append(launcher)
             self._go_on()
-        except Exception as error:
-            surprised("launchers", error)
 
     def prepare_of_choices(self, stated: Mapping[str, Any], tuners: Sequence[Any], target: Any) -> None:
         """Compiles those that choices state, {closure: {"name", "launchers"}}, for functions of this program."""
-        try:
+        with quietly("launchers of choices"):
             backend = {"cuda": "nvidia", "hip": "amd"}.get(target.backend)
             if backend not in self._drivers:
                 return
@@ -283,12 +268,10 @@ class Launchers:
                     except ValueError as error:
                         log(f"a launcher of {jit.fn.__name__} is not compiled ahead: {error}")
             self.prepare(found)
-        except Exception as error:
-            surprised("launchers of choices", error)
 
     def _go_on(self) -> None:
         """Compiles those whose driver can say now what is to be compiled."""
-        with self._lock:
+        with self._worker.condition:
             early, self._early = self._early, []
         waiting = []
         for launcher in early:
@@ -299,9 +282,9 @@ class Launchers:
             try:
                 self._enqueue(driver, launcher)
             except Exception as error:  # no compiler, no library to link with
-                log(f"a launcher is not compiled ahead: {type(error).__name__}: {str(error)[:200]}")
+                log(f"a launcher is not compiled ahead: {text_of(error)}")
         if waiting:
-            with self._lock:
+            with self._worker.condition:
                 self._early = waiting + self._early
 
     def _enqueue(self, driver: _Driver, launcher: Launcher) -> None:
@@ -313,34 +296,13 @@ class Launchers:
         except _Asked as asked:
             job = _Job(driver, asked)
         text = inspect.signature(driver.compile).bind(*job.args, **job.kwargs).arguments["src"]
-        with self._lock:
+        with self._worker.condition:
             digest = _digest(text)
-            if self._is_ended or digest in self._jobs or digest in self._requested:
+            if self._worker.is_ended or digest in self._jobs or digest in self._requested:
                 return
-            if self._until == 0.0:
-                self._until = time.monotonic() + SECONDS_MAX
+            self._worker.until = min(self._worker.until, time.monotonic() + SECONDS_MAX)
             self._jobs[digest] = job
-            self._queue.append(job)
-            if self._threads >= _threads_max():
-                return
-            self._threads += 1
-        try:
-            threading.Thread(target=self._work, args=(self._queue,), name="wavetune-launchers", daemon=True).start()
-        except RuntimeError:  # no more threads, or the interpreter is ending
-            with self._lock:
-                self._threads -= 1
-
-    def _work(self, queue: deque[_Job]) -> None:
-        while True:
-            with self._lock:
-                if queue is not self._queue:
-                    return  # of the parent, before a fork
-                if not queue or time.monotonic() >= self._until:
-                    self._threads -= 1
-                    return
-                job = queue.popleft()
-                job.is_begun = True
-            self._compile(job)
+            self._worker.add(job)
 
     def _compile(self, job: _Job) -> None:
         try:
@@ -349,8 +311,8 @@ class Launchers:
             _with(build, get_cache_manager=_Keeping, _build=inner)(*job.args, **job.kwargs)
         except _Built as built:
             job.built = built
-        except Exception as error:
-            log(f"a launcher could not be compiled ahead: {type(error).__name__}: {str(error)[:200]}")
+        except Exception as error:  # Triton compiles it when the program needs it, and says why it fails
+            log(f"a launcher could not be compiled ahead: {text_of(error)}")
         finally:
             job.done.set()
 
@@ -359,13 +321,11 @@ class Launchers:
     def _take(self, source: str) -> None:
         """Stores a launcher that was compiled ahead where Triton will look for it."""
         digest = _digest(source)
-        with self._lock:
+        with self._worker.condition:
             self._requested.add(digest)
             job = self._jobs.pop(digest, None)
-            if job is not None and not job.is_begun and job in self._queue:
-                self._queue.remove(job)
-                return  # Triton compiles it now
-        if job is None or not (job.done.is_set() or job.done.wait(WAIT_S)) or job.built is None:
+        # One that is not begun is compiled by Triton now.
+        if job is None or self._worker.take(job) or not (job.done.is_set() or job.done.wait(WAIT_S)) or job.built is None:
             return
         self.used += 1
         if job.built.data:
@@ -376,9 +336,9 @@ class Launchers:
     # For the compilers.
 
     def running(self, process: Any, is_running: bool) -> None:
-        with self._lock:
+        with self._worker.condition:
             (self._processes.add if is_running else self._processes.discard)(process)
-            is_late = is_running and self._is_ended
+            is_late = is_running and self._worker.is_ended
         if is_late:
             _end(process)
 
@@ -421,12 +381,3 @@ def _knows_its_library(driver: _Driver) -> bool:
     program loads its own."""
     find = driver.scope.get("_get_path_to_hip_runtime_dylib")
     return find is None or find.cache_info().currsize > 0
-
-
-def _threads_max() -> int:
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        cores = os.cpu_count() or 1
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")  # of torchrun: all of them start at once
-    return max(1, cores // (int(ranks) if ranks.isdigit() and 0 < int(ranks) <= 1024 else 1) - 1)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from threading import Thread
-from typing import Any, Callable, Mapping
+from typing import Any, Mapping
 
 from . import counters, restore
 from .ahead import Ahead
 from .choices import ENVIRONMENTS, Choices
-from .hooks import when_imported
+from .hooks import when_there
 from .launchers import Launchers
-from .log import log
+from .log import log, quietly
 from .restore import Restorer
 from .sender import Sender, log_counters
 from .settings import Settings, settings
 from .start import Start
 from .wire import Wire
+from .worker import Jobs
 
 
 class Program:
@@ -37,6 +37,7 @@ class Program:
         self.is_code_refused = False  # the token may not have it
         self.launchers, self.start = Launchers(), Start(self)
         self.launchers.on_made = self.start.noticed
+        self.stating = Jobs("choices", lambda job: self.launchers.prepare_of_choices(*job))
         self.ahead = Ahead(self.start.compiled)
         self.choices = Choices(found, self.wire)
         self.choices.on_launchers = self._prepare
@@ -54,10 +55,10 @@ class Program:
     def _prepare(self, stated: Mapping[str, Any]) -> None:
         """Compiles the launchers that choices state for this program's functions. In the thread that asked for choices."""
         target = sys.modules["triton"].runtime.driver.active.get_current_target()
-        Thread(target=self.launchers.prepare_of_choices, args=(stated, list(restore.adopted), target),
-               name="wavetune-choices", daemon=True).start()
+        self.stating.add((stated, list(restore.adopted), target))
 
     def after_fork(self) -> None:
+        self.stating.after_fork()
         self.restorer.after_fork()
         self.launchers.after_fork()
         self.ahead.after_fork()
@@ -95,7 +96,7 @@ def start() -> Program | None:
     if _is_tried:
         return _program
     _is_tried = True
-    try:
+    with quietly("starting"):
         found = settings()
         if found is None:
             _is_tried = False  # the variables may be set later
@@ -106,21 +107,17 @@ def start() -> Program | None:
         os.register_at_fork(after_in_child=_after_fork)
         _start_capture(_program)
         restore.start(_program.restorer)
-        missing = [name for name in restore.MODULES if name not in sys.modules]
-        if missing:
-            when_imported(missing, restore.patch)
-        _when_there("triton.backends", _program.launchers.patch)
+        when_there(["triton.backends"], _program.launchers.patch)
         if _program.shares_starts():
-            _when_there("triton.runtime.cache", _begin)
-            _when_there("triton.compiler", _program.ahead.patch)
+            when_there(["triton.runtime.cache"], _begin)
+            when_there(["triton.compiler"], _program.ahead.patch)
         if _program.takes_code():
-            _set_manager()
+            if "TRITON_CACHE_MANAGER" not in os.environ:
+                when_there(["triton.runtime.cache"], _patch_cache)
         _start_demand(_program)
         if _program.wire is not None:
             from .found import start as start_found
             start_found(_program)
-    except Exception as error:
-        restore.surprised("starting", error)
     return _program
 
 
@@ -145,14 +142,12 @@ def _start_demand(own: Program) -> None:
 
 
 def _after_fork() -> None:
-    try:
+    with quietly("what follows a fork"):
         if _program is not None:
             counters.reset()
             _program.after_fork()
             if "wavetune._runtime.capture" in sys.modules:
                 sys.modules["wavetune._runtime.capture"].after_fork()
-    except Exception as error:
-        log(f"after a fork: {type(error).__name__}")
 
 
 def _begin(_: Any) -> None:
@@ -160,26 +155,10 @@ def _begin(_: Any) -> None:
         _program.start.begin()
 
 
-def _when_there(name: str, call: Callable[[Any], Any]) -> None:
-    """Calls with a module, now or when the program has imported it."""
-    module = sys.modules.get(name)
-    if module is not None:
-        call(module)
-    else:
-        when_imported([name], call)
-
-
-def _set_manager() -> None:
-    """Makes our cache manager Triton's, where no variable names one."""
-    if "TRITON_CACHE_MANAGER" in os.environ:
-        return
-    _when_there("triton.runtime.cache", _patch_cache)
-
-
 def _patch_cache(module: Any) -> None:
-    """`get_cache_manager` returns ours; Triton's other modules import the function by its name, so its classes are what is
+    """Makes our cache manager Triton's: `get_cache_manager` returns ours; Triton's other modules import the function by its name, so its classes are what is
     replaced: in 3.3 a variable of the module, from 3.4 on a knob."""
-    try:
+    with quietly("the cache manager"):
         from ..triton import CacheManager
         if hasattr(module, "__cache_cls"):
             setattr(module, "__cache_cls", CacheManager)
@@ -187,5 +166,3 @@ def _patch_cache(module: Any) -> None:
             knobs = module.knobs.cache
             if knobs.manager_class is None:
                 knobs.manager_class = CacheManager
-    except Exception as error:
-        restore.surprised("the cache manager", error)

@@ -26,18 +26,18 @@ import functools
 import json
 import math
 import shlex
-import sys
 import threading
 import time
 import types
 import weakref
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
-from . import counters, keys
+from . import counters, frames, keys
 from .choices import Choices, stated
 from .closure import closure, jit_function
 from .effects import are_alike
-from .log import log
+from .hooks import when_there
+from .log import log, quietly, surprised, text_of
 from .sender import Sender
 from .settings import Settings
 
@@ -227,19 +227,6 @@ def _itself(store: Any) -> Any:
     return store
 
 
-def surprised(what: str, error: BaseException) -> None:
-    counters.failures += 1
-    log(f"{what} failed, and the program goes on without: {text_of(error)}")
-
-
-def text_of(error: BaseException) -> str:
-    """An exception in a sentence; its own text is made by code of others, which may fail too."""
-    try:
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    except Exception:
-        return type(error).__name__
-
-
 def cache_of(tuner: Any) -> Restoring | None:
     """Our cache of an autotuner, below that of wavetune.demand."""
     cache = getattr(tuner, "cache", None)
@@ -276,9 +263,9 @@ class Restorer:
         configs = tuner.configs
         if prunes and isinstance(cache, RestoringStore):
             try:
-                prunes, configs = False, list(tuner.prune_configs(_running(tuner, "kwargs")))
-            except Exception:
-                return False  # the program's own call raises it
+                prunes, configs = False, list(tuner.prune_configs(frames.running(tuner).get("kwargs")))
+            except Exception:  # the program's own call raises it
+                return False
         config = self._fitting(cache, choice, configs) if not prunes else None
         if config is not None and is_among(config, refused):
             config = None
@@ -293,7 +280,7 @@ class Restorer:
             config = self._on_miss(cache, own, texts, refused, prunes, configs)
             is_late = isinstance(cache, RestoringStore)  # prune_configs was called already
             if not prunes and captured is not None and (config is not None or is_late):
-                captured(tuner, texts or (), _running(tuner, "kwargs"), configs, key)
+                captured(tuner, texts or (), frames.running(tuner).get("kwargs"), configs, key)
 
         if config is not None and not prunes:
             cache.keep(key, config, is_hit)
@@ -388,12 +375,10 @@ adopted: weakref.WeakSet[Any] = weakref.WeakSet()  # autotuners whose cache rest
 
 
 def start(restorer: Restorer) -> None:
-    """Patches the modules with autotuners that the program has imported; hooks.py calls patch() for later ones."""
+    """Patches the modules with autotuners, now or when the program has imported them."""
     global _restorer
     _restorer = restorer
-    for name in MODULES:
-        if name in sys.modules:
-            patch(sys.modules[name])
+    when_there(MODULES, patch)
 
 
 def stop() -> None:
@@ -443,12 +428,10 @@ def patch(module: Any) -> None:
 
     _wrap(tuners, "__init__", __init__)
     _wrap(tuners, "_bench", _bench)
-    try:
+    with quietly("finding autotuners"):
         _wrap_own(tuners)
         _adopt_existing(tuners)
         _adopt_running()
-    except Exception as error:
-        surprised("finding autotuners", error)
 
 
 def _is_ours(function: Any) -> bool:
@@ -478,11 +461,9 @@ def _wrapped_prune(prune: Any) -> Any:
             return found  # to a class that has a word in it
         if hasattr(found, "__next__"):
             found = list(found)  # which is read once
-        try:
+        with quietly("choosing"):
             return _pruned(tuner, found, args[0] if args else kwargs.get("kwargs"))
-        except Exception as error:
-            surprised("choosing", error)
-            return found
+        return found
 
     return prune_configs
 
@@ -514,15 +495,14 @@ def _launched(cache: Restoring, own: Any) -> tuple[Any, Any]:
 
 def _may_repeat(tuner: Any, error: BaseException, repeats: int) -> bool:
     """After a launch that failed: whether it is made again, without the config that was chosen for it."""
-    try:
+    with quietly("repeating a launch"):
         cache = cache_of(tuner)
         if cache is None:
             return False
         miss = cache.misses.pop(threading.get_ident(), None)
         if miss is not None and miss.keeps:
             tuner.cache_results = True
-        inner = error.__traceback__.tb_next if error.__traceback__ is not None else None
-        key, config = _launched(cache, inner.tb_frame.f_locals if inner is not None else {})
+        key, config = _launched(cache, frames.failed(error))
         if config is None or not isinstance(error, Exception):
             return False
         is_skipped = any(kind.__name__ in SKIPPED and kind.__module__.startswith("triton.") for kind in type(error).__mro__)
@@ -543,16 +523,14 @@ def _may_repeat(tuner: Any, error: BaseException, repeats: int) -> bool:
         log(f"a config of {_name(cache)} that was chosen does not run: {keys.members(config)}: {text_of(error)}; "
             f"{'the program tunes' if key in cache.own else 'the next one is tried'}")
         return True
-    except Exception as surprise:
-        surprised("repeating a launch", surprise)
-        return False
+    return False
 
 
 def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
     cache = cache_of(tuner)
     if type(cache) is Settled:
         cache.__class__, cache.looks = Restoring, 0
-        _look_late(tuner, sys._getframe(2))
+        _look_late(tuner, frames.running(tuner))
     miss = cache.misses.get(threading.get_ident()) if cache is not None else None
     if miss is None or miss.is_pruned or not found:
         return found  # a warm-up, which asks for all of them
@@ -580,7 +558,7 @@ def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
 
 def adopt(tuner: Any) -> Restoring | None:
     """Gives the autotuner a cache that restores."""
-    try:
+    with quietly("an autotuner"):
         if cache_of(tuner) is not None:
             return cache_of(tuner)
         kind = RestoringDejavu if type(tuner).__module__.startswith("triton_dejavu") else Restoring
@@ -594,9 +572,7 @@ def adopt(tuner: Any) -> Restoring | None:
             _wrap_own(type(tuner))
         adopted.add(tuner)
         return cache_of(tuner)
-    except Exception as error:
-        surprised("an autotuner", error)
-        return None
+    return None
 
 
 def _adopt_existing(tuners: Any) -> None:
@@ -614,37 +590,22 @@ def _adopt_existing(tuners: Any) -> None:
 def _adopt_running() -> None:
     """An autotuner whose run() imported this module, by compiling its first config: the other configs need no benchmark
     where there is a choice."""
-    frame = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_name == "run" and frame.f_globals.get("__name__") == MODULES[0]:
-            tuner = frame.f_locals.get("self")
-            cache = cache_of(tuner)
-            if cache is not None and _look_late(tuner, frame):
-                cache.misses[threading.get_ident()].is_pruned = True
-            elif cache is not None:
-                one = cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
-                pruned = frame.f_locals.get("pruned_configs")
-                if captured is not None and one is not None and pruned:
-                    captured(tuner, one.texts, frame.f_locals.get("kwargs"), pruned, one.key)
-            return
-        frame = frame.f_back  # type: ignore[assignment]
+    own = frames.running_of(MODULES[0])
+    tuner = own.get("self")
+    cache = cache_of(tuner)
+    if cache is not None and _look_late(tuner, own):
+        cache.misses[threading.get_ident()].is_pruned = True
+    elif cache is not None:
+        one = cache.misses.pop(threading.get_ident(), None)  # the first config's time is not known
+        if captured is not None and one is not None and own.get("pruned_configs"):
+            captured(tuner, one.texts, own.get("kwargs"), own["pruned_configs"], one.key)
 
 
-def _running(tuner: Any, name: str) -> Any:
-    """A variable of the tuner's run(), which is what called us; None where it is not found."""
-    frame = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_name == "run" and frame.f_locals.get("self") is tuner:
-            return frame.f_locals.get(name)
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
-
-
-def _look_late(tuner: Any, frame: Any) -> bool:
-    """Looks for a choice for the key of an autotuner's run(), which has asked already whether the key is there: it takes the
-    best of the timings. Whether there is one."""
-    cache, key = cache_of(tuner), frame.f_locals.get("key")
-    if frame.f_code.co_name != "run" or cache is None or not isinstance(key, tuple) or dict.__contains__(cache, key) or \
+def _look_late(tuner: Any, own: Mapping[str, Any]) -> bool:
+    """Looks for a choice for the key of an autotuner's run() with these variables, which has asked already whether the key is
+    there: it takes the best of the timings. Whether there is one."""
+    cache, key = cache_of(tuner), own.get("key")
+    if cache is None or not isinstance(key, tuple) or dict.__contains__(cache, key) or \
             _restorer is None or not _restorer.restore(cache, key):
         return False
     miss = cache.misses[threading.get_ident()] = Miss(None, None)

@@ -13,7 +13,6 @@ import atexit
 import json
 import math
 import random
-import threading
 import time
 from collections import deque
 from typing import Any, Callable
@@ -22,6 +21,7 @@ from urllib.parse import quote
 from . import counters
 from .log import log
 from .wire import BODY_MAX, Answer, Wire
+from .worker import Next, Worker
 
 MISSES_MAX = 1000
 FILES_MAX, FILES_BYTES_MAX = 256, 64 * 1024 * 1024
@@ -41,22 +41,20 @@ class Sender:
     def __init__(self, wire: Wire, head: Callable[[], dict[str, Any]]):
         self.wire, self.head = wire, head
         wire.wake = self.probe
-        self._reset()
+        self._worker = Worker("sender", self._next)
+        self.after_fork()
         atexit.register(self.stop)
-
-    def _reset(self) -> None:
-        self._condition = threading.Condition()
-        self._misses: list[dict[str, Any]] = []
-        self._files: deque[tuple[str, bytes]] = deque()
-        self._file_bytes = 0
-        self._is_probing = self._is_ended = self._is_busy = False
-        self._may_send_counters = self._may_send_misses = self._may_send_files = True
-        self._thread: threading.Thread | None = None
-        self._report_at = math.inf  # when misses and counters are to be sent, at the latest
 
     def after_fork(self) -> None:
         """In the child: the parent sends what it queued."""
-        self._reset()
+        self._worker.after_fork()
+        self._condition = self._worker.condition
+        self._misses: list[dict[str, Any]] = []
+        self._files: deque[tuple[str, bytes]] = deque()
+        self._file_bytes = 0
+        self._is_probing = False
+        self._may_send_counters = self._may_send_misses = self._may_send_files = True
+        self._report_at = math.inf  # when misses and counters are to be sent, at the latest
 
     # In the program's threads.
 
@@ -72,7 +70,7 @@ class Sender:
             if any(item is one for one in self._misses):
                 item["tuning_ms"] = round(ms, 3)
                 self._report_at = min(self._report_at, time.monotonic() + GATHER_S)
-                self._start()
+                self._worker.wake()
 
     def counted(self) -> None:
         """Something is in the counters, or will be at once."""
@@ -81,7 +79,7 @@ class Sender:
                 if self._may_send_counters or self._may_send_misses:
                     # Many containers start at once.
                     self._report_at = time.monotonic() + REPORT_S * random.uniform(0.8, 1.2)
-                    self._start()
+                    self._worker.wake()
 
     def file(self, path: str, body: bytes) -> None:
         with self._condition:
@@ -91,32 +89,16 @@ class Sender:
                 return
             self._files.append((path, body))
             self._file_bytes += len(body)
-            self._start()
+            self._worker.wake()
 
     def probe(self) -> None:
         with self._condition:
             self._is_probing = True
-            self._start()
-
-    def _start(self) -> None:
-        if self._thread is None and not self._is_ended:
-            self._thread = threading.Thread(target=self._work, name="wavetune-sender", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:  # no more threads, or the interpreter is ending
-                self._thread = None
-        self._condition.notify_all()
+            self._worker.wake()
 
     def stop(self) -> None:
         """Sends what is left, in at most LAST_S."""
-        with self._condition:
-            thread, self._is_ended = self._thread, True
-            self._condition.notify_all()
-            has_work = bool(self._files) or self._is_busy or self._has_report()
-        if thread is not None and has_work and not self.wire.is_open():
-            started = time.monotonic()
-            thread.join(LAST_S)
-            counters.lost_ms += (time.monotonic() - started) * 1000
+        self._worker.end(0.0 if self.wire.is_open() else LAST_S)
         log_counters()
 
     def _has_report(self) -> bool:
@@ -124,41 +106,15 @@ class Sender:
 
     # In the thread.
 
-    def _work(self) -> None:
-        condition = self._condition
-        while True:
-            with condition:
-                if condition is not self._condition:
-                    return  # of the parent, before a fork
-                wait_s = self._wait_s()
-                if wait_s is None or wait_s > 0:
-                    if self._is_ended:
-                        if wait_s is None or self.wire.is_open():
-                            return
-                    else:
-                        condition.wait(wait_s)
-                        continue
-                self._is_busy = True  # what is on its way is in no queue
-            try:
-                self._send()
-            except Exception:
-                counters.failures += 1
-                time.sleep(1.0)
-            finally:
-                self._is_busy = False
-
-    def _wait_s(self) -> float | None:
-        """Seconds until there is something to do; None: nothing is waiting."""
-        due = self._report_at
-        if self._is_ended and self._has_report():
-            due = 0.0
-        if not (self._files or self._is_probing) and due == math.inf:
+    def _next(self) -> Next:
+        is_ended = self._worker.is_ended
+        due = 0.0 if is_ended and self._has_report() else self._report_at
+        if not (self._files or self._is_probing) and due == math.inf or is_ended and self.wire.is_open():
             return None
         if not self.wire.may_try():
             return 5.0
-        if self._files or self._is_probing:
-            return 0.0
-        return max(0.0, due - time.monotonic())
+        wait_s = 0.0 if self._files or self._is_probing else due - time.monotonic()
+        return wait_s if wait_s > 0 else self._send
 
     def _send(self) -> None:
         if self._is_probing:
@@ -199,7 +155,7 @@ class Sender:
         with self._condition:
             if answer.status != 429:
                 self._may_send_misses, self._misses = False, []  # a server that is older, or a token without the role
-            elif not self._is_ended:
+            elif not self._worker.is_ended:
                 self._misses = missed + self._misses[:MISSES_MAX - len(missed)]
                 self._report_later()
 
@@ -210,7 +166,7 @@ class Sender:
         tag = {name: value for name, value in self.head().items() if name == "tag"}
         answer = self._post("/v1/counters", {**tag, **counted})
         with self._condition:
-            if answer is not None and answer.status == 429 and not self._is_ended:
+            if answer is not None and answer.status == 429 and not self._worker.is_ended:
                 counters.give_back(counted)
                 self._report_later()
             elif answer is not None and answer.status in (403, 404):

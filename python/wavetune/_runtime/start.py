@@ -10,7 +10,7 @@ fetched in vain is dropped.
 {"files": [[FOLDER, NAME, IS_GROUP], …], "kernels": ["{…}", …], "launchers": [{"backend", "types", "warp_size"}, …],
 "version": 1}
 
-Threads: one that gets the list and later sends the own one, and FETCHERS that end with the list.
+Threads: one that gets the list and later sends the own one, and FETCHERS.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ import re
 import sys
 import threading
 import time
-from collections import deque
 from typing import Any
 
 from . import ahead, counters
-from .code import check_name, code_path
+from .code import Bad, check_name, code_path
 from .launchers import LAUNCHERS_MAX, Launcher, cache_root, parse
-from .log import log
-from .restore import surprised
+from .log import log, quietly, text_of
+from .worker import Jobs, Next, Worker
 
 NAME = "start.json"
 VERSION = 1
@@ -103,40 +102,35 @@ def _gpus() -> str:
 class Start:
     def __init__(self, program: Any):
         self.program = program
-        self.here = threading.local()  # `needs`: of the config that this thread benchmarks
-        self._reset()
+        self._worker = Worker("start", self._next)
+        self._fetchers = Jobs("fetch", self._fetch_one, lambda: FETCHERS)
+        self.after_fork()
         atexit.register(self._end)
 
-    def _reset(self) -> None:
-        self._lock = threading.Lock()
+    def after_fork(self) -> None:
+        """In the child, which has a start of its own only if it begins to compile."""
+        self._worker.after_fork()
+        self._fetchers.after_fork()
+        self._lock = self._worker.condition
+        self.here = threading.local()  # `needs`: of the config that this thread benchmarks
         self._needs: dict[Need, None] = {}
         self._kernels: dict[str, None] = {}
         self._listed_needs: list[Need] = []
         self._listed: set[Any] = set()
         self._fetches: dict[str, _Fetch] = {}
-        self._queue: deque[_Fetch] = deque()
         self._bytes = 0
-        self._fetch_until = self._last_s = 0.0
-        self._changed = threading.Event()
-        self._is_begun = self._is_sent = False
+        self._last_s = 0.0
+        self._is_begun = self._is_looked_up = self._is_sent = False
+        self._first_until: float | None = None  # a first folder is waited for, whose list is asked for
         self._command: str | None = None
-
-    def after_fork(self) -> None:
-        """In the child, which has a start of its own only if it begins to compile."""
-        self._reset()
-        self.here = threading.local()
 
     # In the program's threads.
 
     def begin(self) -> None:
         """Triton is being imported. Returns at once; nothing is raised."""
-        try:
-            if self._is_begun or not self.program.shares_starts():
-                return
+        if not self._is_begun and self.program.shares_starts():
             self._is_begun = True
-            threading.Thread(target=self._work, args=(self._changed,), name="wavetune-start", daemon=True).start()
-        except RuntimeError:  # no more threads, or the interpreter is ending
-            pass
+            self._worker.wake()
 
     def need(self, folder: str, name: str, is_group: bool) -> None:
         """The program looks up a file or a group of Triton's cache."""
@@ -179,17 +173,15 @@ class Start:
 
     def noticed(self) -> None:
         self._last_s = time.monotonic()
-        self._changed.set()
+        if self._is_begun:
+            self._worker.wake()
 
     def take(self, path: str) -> tuple[bool, Any]:
         """Whether the path was asked for before, and the answer; waits for one that is on its way."""
         with self._lock:
             fetch = self._fetches.pop(path, None)
-            if fetch is None:
-                return False, None
-            if fetch in self._queue:
-                self._queue.remove(fetch)
-                return False, None
+        if fetch is None or self._fetchers.take(fetch):
+            return False, None
         if not fetch.done.is_set():
             started, wire = time.monotonic(), self.program.wire
             fetch.done.wait(max(0.0, wire.budget_left_s()))
@@ -201,24 +193,28 @@ class Start:
 
     # In the thread.
 
-    def _work(self, changed: threading.Event) -> None:
-        try:
-            import triton  # noqa: F401  (waits until the program has imported it; the image's name has its version)
-            self._command = folder_of(_gpus(), os.path.basename(sys.argv[0]), *sys.argv[1:])
-            is_found = self._get(self._command)
-            if not is_found and self.program.gives_code() and changed.wait(FIRST_S) and self._needs:
-                is_found = self._get(folder_of(next(iter(self._needs))[0]))
-            while changed is self._changed and not self._is_sent:
-                changed.clear()
-                wait_s = self._last_s + QUIET_S - time.monotonic() if self._needs or self._kernels else None
-                if wait_s is None or wait_s > 0:
-                    changed.wait(wait_s)
-                    continue
-                self._send()
-            with self._lock:
-                self._fetches.clear()
-        except Exception as error:
-            surprised("the list of a start", error)
+    def _next(self) -> Next:
+        now = time.monotonic()
+        if self._is_sent or self._worker.is_ended:
+            return None
+        if not self._is_looked_up:
+            return self._look_up
+        if self._needs and now < (self._first_until or 0.0):
+            return self._look_up_first
+        if not self._needs and not self._kernels:
+            return None
+        return self._send if now >= self._last_s + QUIET_S else self._last_s + QUIET_S - now
+
+    def _look_up(self) -> None:
+        self._is_looked_up = True
+        import triton  # noqa: F401  (waits until the program has imported it; the image's name has its version)
+        self._command = folder_of(_gpus(), os.path.basename(sys.argv[0]), *sys.argv[1:])
+        if not self._get(self._command) and self.program.gives_code():
+            self._first_until = time.monotonic() + FIRST_S
+
+    def _look_up_first(self) -> None:
+        self._first_until = None
+        self._get(folder_of(next(iter(self._needs))[0]))
 
     def _get(self, folder: str) -> bool:
         """Whether there is a list; begins with what it has."""
@@ -231,9 +227,9 @@ class Start:
             return False
         try:
             needs, launchers, kernels = read_list(answer.body)
-        except Exception as error:
+        except (Bad, KeyError, TypeError, ValueError) as error:
             counters.refused += 1
-            log(f"the list of a start is not used: {type(error).__name__}: {str(error)[:200]}")
+            log(f"the list of a start is not used: {text_of(error)}")
             return False
         log(f"a start like this one needed {len(needs)} files, {len(kernels)} kernels and {len(launchers)} launchers")
         self._listed = {*needs, *launchers, *kernels}
@@ -249,6 +245,7 @@ class Start:
         root, choices = cache_root(), self.program.choices
         stated = {folder: choices.code(folder, ahead=True) for folder, _, is_group in needs if is_group}
         releases = {folder: found.release for folder, found in stated.items() if found is not None}
+        self._fetchers.until = time.monotonic() + self.program.settings.budget_s
         with self._lock:
             for folder, name, is_group in needs:
                 if (folder, name, is_group) in self._needs or \
@@ -257,40 +254,26 @@ class Start:
                 fetch = _Fetch(code_path(self.program, folder, *(["group"] if is_group else []), name,
                                          release=releases.get(folder) if is_group else None))
                 self._fetches[fetch.path] = fetch
-                self._queue.append(fetch)
-        self._fetch_until = time.monotonic() + self.program.settings.budget_s
-        for _ in range(min(FETCHERS, len(self._queue))):
-            threading.Thread(target=self._fetch_all, args=(self._queue,), name="wavetune-fetch", daemon=True).start()
+                self._fetchers.add(fetch)
 
-    def _fetch_all(self, queue: deque[_Fetch]) -> None:
-        while True:
-            with self._lock:
-                if queue is not self._queue or not queue:
-                    return
-                if time.monotonic() >= self._fetch_until or self._bytes >= BYTES_MAX or not self.program.gives_code() or \
-                        self.program.wire.is_open():
-                    for fetch in queue:
-                        self._fetches.pop(fetch.path, None)
-                    queue.clear()
-                    return
-                fetch = queue.popleft()
-            try:
+    def _fetch_one(self, fetch: _Fetch) -> None:
+        try:
+            if self._bytes < BYTES_MAX and self.program.gives_code() and not self.program.wire.is_open():
                 fetch.answer = self.program.wire.request("GET", fetch.path, ahead=True)
-                if fetch.answer is not None:
-                    with self._lock:
-                        self._bytes += len(fetch.answer.body)
-            finally:
-                fetch.done.set()
+            if fetch.answer is not None:
+                with self._lock:
+                    self._bytes += len(fetch.answer.body)
+        finally:
+            fetch.done.set()
 
     # The own list.
 
     def _end(self) -> None:
         """The program ends: its start is over too."""
-        try:
+        self._fetchers.end(0.0)
+        with quietly("the list of a start"):
             self._send()
-        except Exception as error:
-            surprised("the list of a start", error)
-        self._changed.set()
+        self._worker.end(0.0)
 
     def _send(self) -> None:
         """Sends the list where there was none, or one that fits badly."""
@@ -298,6 +281,7 @@ class Start:
             if self._is_sent or not (self._needs or self._kernels):
                 return
             self._is_sent = True
+            self._fetches.clear()
             # What takes no code knows no files, and keeps those of the list.
             needs, kernels = list(self._needs) if self.program.gives_code() else self._listed_needs, list(self._kernels)
         launchers = list(self.program.launchers.made)

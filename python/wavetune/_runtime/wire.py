@@ -1,6 +1,6 @@
-"""HTTP to the server, for a program that must not notice it.
+"""HTTP to the server: Transport, and Wire above it for a program that must not notice it.
 
-A request takes 0.5 s at most to the answer's headers: resolving the name, connecting, TLS and a server that sends a byte at a
+With Wire a request takes 0.5 s at most to the answer's headers: resolving the name, connecting, TLS and a server that sends a byte at a
 time included. The body must then arrive at 256 KiB/s or faster, and what a program waits for bodies has a budget
 ($WAVETUNE_BUDGET_MS a minute). Whatever goes wrong, the answer is None, and for 30 s, then for twice as long up to 15 minutes,
 no request is made: a breaker. It is closed by a background thread that reaches the server (sender.py), so that a program
@@ -11,6 +11,7 @@ Each thread keeps a connection. After a fork the child makes its own.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import socket
@@ -21,7 +22,8 @@ from urllib.parse import urlsplit
 
 from .._token_url import refusal
 from . import counters
-from .log import log
+from .log import log, text_of
+from .worker import Worker
 
 FIRST_BYTE_S = 0.5
 BACKGROUND_S = 5.0
@@ -93,7 +95,8 @@ class _Resolver:
         self.host, self.port = host, port
         self.found: list[Any] = []
         self.until = 0.0
-        self.thread: threading.Thread | None = None
+        self.worker = Worker("resolver", lambda: self._resolve if self.is_asked else None)
+        self.is_asked = False
 
     def addresses(self, deadline: float) -> list[Any]:
         if time.monotonic() < self.until:
@@ -102,15 +105,11 @@ class _Resolver:
             return socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except OSError:
             pass  # a name
-        if self.thread is None or not self.thread.is_alive():
-            self.thread = threading.Thread(target=self._resolve, name="wavetune-resolver", daemon=True)
-            try:
-                self.thread.start()
-            except RuntimeError:  # the interpreter is ending, and only the sender's thread still asks
-                self.thread = None
-                self._resolve()
-        if self.thread is not None:
-            self.thread.join(max(0.0, deadline - time.monotonic()))
+        with self.worker.condition:
+            self.is_asked = True
+            if not self.worker.wake():
+                self._resolve()  # the interpreter is ending, and only the sender's thread still asks
+            self.worker.condition.wait_for(lambda: not self.is_asked, max(0.0, deadline - time.monotonic()))
         if time.monotonic() >= self.until:
             raise OSError(f"the name {self.host} was not resolved")
         return self.found
@@ -119,53 +118,170 @@ class _Resolver:
         try:
             self.found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
             self.until = time.monotonic() + ADDRESSES_S
-        except Exception:
+        except (OSError, UnicodeError):
             pass  # the program's thread says so
+        with self.worker.condition:
+            self.is_asked = False
+            self.worker.condition.notify_all()
+
+
+class Transport:
+    """HTTP to one server, with a deadline for whatever is done; each thread keeps a connection. `proxy`: (host, port) of an HTTP
+    proxy. Raises ValueError where the URL is none."""
+
+    def __init__(self, url: str, token: str | None, ca_file: str | None = None, proxy: tuple[str, int] | None = None):
+        self.token, self.ca_file, self.proxy = token, ca_file, proxy
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username is not None:
+            raise ValueError(f"{url[:80]} is no http:// or https:// URL of a server")
+        self.is_tls, self.host, self.prefix = parts.scheme == "https", parts.hostname, parts.path.rstrip("/")
+        self.port = parts.port or (443 if self.is_tls else 80)
+        if proxy is not None and not self.is_tls:
+            self.prefix = f"http://{parts.netloc}{self.prefix}"
+        self._context: Any = None
+        self.forget()
+
+    def forget(self) -> None:
+        """All connections: in a child of a fork they are the parent's."""
+        self._pid = os.getpid()
+        self._local = threading.local()  # .connection, .body_s: how long the last body took
+        self._resolver = _Resolver(*self.proxy or (self.host, self.port))
+
+    def body_s(self) -> float:
+        """How long this thread's last body took."""
+        return getattr(self._local, "body_s", 0.0)
+
+    def close(self) -> None:
+        """This thread's connection."""
+        connection = getattr(self._local, "connection", None)
+        self._local.connection = None
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.close()
+
+    def exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str] | None, *, limit: int,
+                 first_s: float, body_s: float = float("inf")) -> Answer:
+        """`first_s`: until the answer's headers are there; `body_s`: for its body. Raises OSError, ValueError, HTTPException."""
+        from http.client import BadStatusLine
+        started = time.monotonic()
+        self._local.body_s = 0.0
+        headers = {**(headers or {}), **({"Authorization": f"Bearer {self.token}"} if self.token is not None else {})}
+        for is_again in (False, True):
+            connection = getattr(self._local, "connection", None)
+            is_kept = connection is not None and connection.sock is not None
+            if not is_kept:
+                connection = self._local.connection = self._connect(started + first_s)
+            timed = connection.sock
+            timed.deadline = started + first_s
+            try:
+                connection.request(method, self.prefix + path, body=body, headers=headers)
+                response = connection.getresponse()
+                break
+            except (ConnectionError, BadStatusLine):
+                # The server closes idle connections: once more, on a new one.
+                self.close()
+                if not is_kept or is_again:
+                    raise
+        return self._read(timed, response, limit, started + first_s, body_s)
+
+    def _connect(self, deadline: float) -> Any:
+        from http.client import HTTPConnection
+        error: Exception = OSError(f"{self.host} has no address")
+        addresses = self._resolver.addresses(deadline)
+        for i, (family, kind, protocol, _, address) in enumerate(addresses[:4]):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                share = (deadline - time.monotonic()) / (min(len(addresses), 4) - i)
+                if share <= 0:
+                    raise socket.timeout("the time is up")
+                sock.settimeout(share)
+                sock.connect(address)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self.is_tls:
+                    sock = self._with_tls(sock, deadline)
+                connection = HTTPConnection(self.host, self.port)
+                connection.auto_open = 0
+                connection.sock = _Timed(sock, deadline)  # type: ignore[assignment]
+                return connection
+            except (OSError, ValueError) as failure:
+                sock.close()
+                error = failure
+        raise error
+
+    def _with_tls(self, sock: Any, deadline: float) -> Any:
+        if self._context is None:
+            import ssl
+            self._context = ssl.create_default_context(cafile=self.ca_file)
+        if self.proxy is not None:
+            from http.client import HTTPResponse
+            place = f"{self.host}:{self.port}"
+            sock.sendall(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
+            answer = HTTPResponse(sock, method="CONNECT")
+            answer.begin()
+            if answer.status != 200:
+                raise OSError(f"the proxy {self.proxy[0]}:{self.proxy[1]} answered {answer.status}")
+        sock = self._context.wrap_socket(sock, server_hostname=self.host, do_handshake_on_connect=False)
+        sock.settimeout(max(0.001, deadline - time.monotonic()))
+        sock.do_handshake()  # its time-out is for the whole handshake
+        return sock
+
+    def _read(self, timed: _Timed, response: Any, limit: int, grace: float, body_s: float) -> Answer:
+        first = time.monotonic()
+        if response.length is not None and response.length > limit:
+            raise ValueError(f"a body of {response.length} bytes is too long")
+        parts, size = [], 0
+        try:
+            while True:
+                timed.deadline = min(grace + size / BYTES_PER_S, first + body_s)
+                part = response.read1(_CHUNK)
+                if not part:
+                    break
+                size += len(part)
+                if size > limit:
+                    raise ValueError(f"a body of more than {limit} bytes is too long")
+                parts.append(part)
+        finally:
+            self._local.body_s = time.monotonic() - first
+        if response.length:
+            raise OSError(f"the body ended after {size} bytes")
+        response.close()  # which frees the connection for the next request
+        answer = Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, b"".join(parts))
+        if response.will_close:
+            self.close()
+        return answer
 
 
 class Wire:
-    """`budget_s`: for bodies that a program waits for, a minute. `is_allowed` is false, with a sentence in the log, where a
-    token would travel unencrypted, or the URL is none."""
+    """For programs. `budget_s`: for bodies that a program waits for, a minute. `is_allowed` is false, with a sentence in the log,
+    where a token would travel unencrypted, or the URL is none."""
 
     def __init__(self, url: str, token: str | None, *, ca_file: str | None = None, insecure: bool = False,
                  budget_s: float = 2.0):
-        self.token, self.ca_file, self.budget_s = token, ca_file, budget_s
+        self.token, self.budget_s = token, budget_s
         self.is_allowed = self.is_private = False
-        self.wake: Callable[[], None] | None = None  # asks a background thread to try the server
+        self.wake: Callable[[], Any] | None = None  # asks a background thread to try the server
         try:
-            parts = urlsplit(url)
-            self.is_tls, self.host, self.prefix = parts.scheme == "https", parts.hostname or "", parts.path.rstrip("/")
-            self.port = parts.port or (443 if self.is_tls else 80)
+            self.transport = Transport(url, token, ca_file)
             why = refusal(url, insecure)
             self.is_private = why is None
-            if parts.scheme not in ("http", "https") or not self.host or parts.query or parts.username is not None:
-                why = f"WAVETUNE_URL is no http:// or https:// URL of a server: {url[:80]}"
-            elif token is None:
-                why = None
         except ValueError as error:
-            why = f"WAVETUNE_URL is no URL: {error}"
+            why = f"WAVETUNE_URL: {error}"
+        else:
+            why = why if token is not None else None
         if why is not None:
             log(f"nothing is asked for: {why}")
             return
         self.is_allowed = True
-        self._context: Any = None
-        self._reset()
-
-    def _reset(self) -> None:
-        self._pid = os.getpid()
-        self._local = threading.local()
-        self._lock = threading.Lock()
-        self._resolver = _Resolver(self.host, self.port)
         self._break_s, self._open_until, self._is_open = BREAK_S, 0.0, False
-        self._is_refused = False  # 401: the token is not known, and will not be
-        self._window, self._spent_s = 0.0, 0.0
+        self.after_fork()
 
     def after_fork(self) -> None:
         """In the child: connections are the parent's, and its locks may be held by threads that are gone."""
         if self.is_allowed:
-            is_open, until, break_s = self._is_open, self._open_until, self._break_s
-            self._reset()
-            self._is_open, self._open_until, self._break_s = is_open, until, break_s
+            self.transport.forget()
+            self._lock = threading.Lock()
+            self._is_refused = False  # 401: the token is not known, and will not be
+            self._window, self._spent_s = 0.0, 0.0
 
     def is_open(self) -> bool:
         """Whether the breaker holds requests back."""
@@ -182,7 +298,7 @@ class Wire:
         is back; `ahead`: for what the program has not asked for yet."""
         if not self.is_allowed or self._is_refused:
             return None
-        if self._pid != os.getpid():
+        if self.transport._pid != os.getpid():
             self.after_fork()
         if self._is_open:
             if time.monotonic() < self._open_until:
@@ -197,13 +313,16 @@ class Wire:
             return None
         counters.requests += 1
         try:
-            answer = self._exchange(method, path, body, dict(headers or {}), limit, background, is_waited_for)
-        except Exception as error:
-            self._close()
-            self._failed(f"{method} {path[:100]}: {type(error).__name__}: {str(error)[:200]}")
+            answer = self.transport.exchange(
+                method, path, body, headers, limit=limit, first_s=BACKGROUND_S if background else FIRST_BYTE_S,
+                body_s=self.budget_s - self._spent_s if is_waited_for else float("inf"))
+        except Exception as error:  # also what http.client raises for what is no HTTP
+            self.transport.close()
+            self._failed(f"{method} {path[:100]}: {text_of(error)}")
             return None
         finally:
             if is_waited_for:
+                self._spent_s += self.transport.body_s()
                 counters.lost_ms += (time.monotonic() - started) * 1000
         if answer.status == 401:
             self._is_refused = True
@@ -229,7 +348,7 @@ class Wire:
 
     def garbled(self, what: str) -> None:
         """An answer that arrived and is not what it should be: the server is treated as one that fails."""
-        self._close()
+        self.transport.close()
         self._failed(what)
 
     def _failed(self, why: str) -> None:
@@ -240,95 +359,3 @@ class Wire:
             self._is_open, self._open_until = True, time.monotonic() + self._break_s
             log(f"{why}; nothing is asked for {self._break_s:.0f} s")
             self._break_s = min(2 * self._break_s, BREAK_MAX_S)
-
-    def _close(self) -> None:
-        connection = getattr(self._local, "connection", None)
-        self._local.connection = None
-        if connection is not None:
-            try:
-                connection.close()
-            except Exception:
-                pass
-
-    def _connect(self, deadline: float) -> Any:
-        from http.client import HTTPConnection
-        error: Exception = OSError(f"{self.host} has no address")
-        addresses = self._resolver.addresses(deadline)
-        for i, (family, kind, protocol, _, address) in enumerate(addresses[:4]):
-            sock = socket.socket(family, kind, protocol)
-            try:
-                share = (deadline - time.monotonic()) / (min(len(addresses), 4) - i)
-                if share <= 0:
-                    raise socket.timeout("the time is up")
-                sock.settimeout(share)
-                sock.connect(address)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if self.is_tls:
-                    if self._context is None:
-                        import ssl
-                        self._context = ssl.create_default_context(cafile=self.ca_file)
-                    sock = self._context.wrap_socket(sock, server_hostname=self.host, do_handshake_on_connect=False)
-                    sock.settimeout(max(0.001, deadline - time.monotonic()))
-                    sock.do_handshake()  # its time-out is for the whole handshake
-                connection = HTTPConnection(self.host, self.port)
-                connection.auto_open = 0
-                connection.sock = _Timed(sock, deadline)  # type: ignore[assignment]
-                return connection
-            except (OSError, ValueError) as failure:
-                sock.close()
-                error = failure
-        raise error
-
-    def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str], limit: int,
-                  background: bool, is_waited_for: bool) -> Answer:
-        from http.client import BadStatusLine
-        started = time.monotonic()
-        deadline = started + (BACKGROUND_S if background else FIRST_BYTE_S)
-        if self.token is not None:
-            headers["Authorization"] = f"Bearer {self.token}"
-        for is_again in (False, True):
-            connection = getattr(self._local, "connection", None)
-            is_kept = connection is not None and connection.sock is not None
-            if not is_kept:
-                connection = self._local.connection = self._connect(deadline)
-            timed = connection.sock
-            timed.deadline = deadline
-            try:
-                connection.request(method, self.prefix + path, body=body, headers=headers)
-                response = connection.getresponse()
-                break
-            except (ConnectionError, BadStatusLine):
-                # The server closes idle connections: once more, on a new one.
-                self._close()
-                if not is_kept or is_again:
-                    raise
-        return self._read(timed, response, limit, started, background, is_waited_for)
-
-    def _read(self, timed: _Timed, response: Any, limit: int, started: float, background: bool,
-              is_waited_for: bool) -> Answer:
-        first = time.monotonic()
-        if response.length is not None and response.length > limit:
-            raise ValueError(f"a body of {response.length} bytes is too long")
-        grace = started + (BACKGROUND_S if background else FIRST_BYTE_S)
-        end = first + self.budget_s - self._spent_s if is_waited_for else float("inf")
-        parts, size = [], 0
-        try:
-            while True:
-                timed.deadline = min(grace + size / BYTES_PER_S, end)
-                part = response.read1(_CHUNK)
-                if not part:
-                    break
-                size += len(part)
-                if size > limit:
-                    raise ValueError(f"a body of more than {limit} bytes is too long")
-                parts.append(part)
-        finally:
-            if is_waited_for:
-                self._spent_s += time.monotonic() - first
-        if response.length:
-            raise OSError(f"the body ended after {size} bytes")
-        response.close()  # which frees the connection for the next request
-        answer = Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, b"".join(parts))
-        if response.will_close:
-            self._close()
-        return answer

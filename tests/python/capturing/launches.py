@@ -324,7 +324,7 @@ def broken():
     before, capture.function_document = capture.function_document, failing
     mixed(48)
     recorder = capture._recorder
-    while recorder._queue or recorder._is_busy:
+    while recorder._queue or recorder._is_writing:
         time.sleep(0.01)
     capture.function_document = before
     pair()
@@ -352,7 +352,7 @@ def late():
     capture.LAST_S, made = 0.0, capture.function_document
 
     def function_document(*args):
-        while not capture._recorder._is_ended:
+        while not capture._recorder._worker.is_ended:
             time.sleep(0.01)
         return made(*args)
 

@@ -12,4 +12,4 @@ wavetune._runtime.wire.BACKGROUND_S = 60.0
 if "SETTLED" in os.environ:
     wavetune._runtime.restore.SETTLED = int(os.environ["SETTLED"])
 if "COMPILERS" in os.environ:
-    wavetune._runtime.launchers._threads_max = lambda: int(os.environ["COMPILERS"])
+    wavetune._runtime.launchers.threads_max = lambda: int(os.environ["COMPILERS"])

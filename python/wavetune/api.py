@@ -436,7 +436,7 @@ CountersReport = TypedDict("CountersReport", {
 DemandAnswer = TypedDict("DemandAnswer", {
     "accepted": Union[int, None],
     "ignored": Union[int, None],
-    "policy": Union[Literal['off', 'suggest', 'automatic'], None],
+    "policy": Union[Literal['off', 'suggest'], None],
 })
 
 DemandItem = TypedDict("DemandItem", {
@@ -460,7 +460,7 @@ DemandList = TypedDict("DemandList", {
     "items": List["DemandItem"],
     "missed": List["DemandMissed"],
     "next": None,
-    "policy": Union[Literal['off', 'suggest', 'automatic'], None],
+    "policy": Union[Literal['off', 'suggest'], None],
 })
 
 DemandMissed = TypedDict("DemandMissed", {
@@ -1114,6 +1114,9 @@ Policy = TypedDict("Policy", {
     "id": Union["Id", None],
     "mode": Literal['off', 'suggest', 'automatic'],
     "device_seconds_per_day": Union[float, None],
+    "device_seconds_per_job": Union[float, None],
+    "jobs_per_hour": Union[int, None],
+    "run": str,
     "configs_max": Union[int, None],
     "tokens": List[str],
     "images": List[str],

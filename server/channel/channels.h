@@ -9,6 +9,12 @@
 #include "common/cache/signatures.h"
 #include "server/http/request.h"
 
+/* The publishers' public keys (--publisher-key); none: an entry needs no signature. Read-only. */
+struct trusted_keys;
+const struct trusted_keys *server_publisher_keys(const struct server *server);
+/* Drops cached answers after another server moved a channel. The housekeeper's. */
+void channels_housekeep(struct worker *worker);
+
 /* The state of a (channel, environment, tag, regime); counter 0: it has no entry yet. `signings`
  * grows with every signature that is added after a move. */
 struct channel_state {

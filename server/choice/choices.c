@@ -9,7 +9,6 @@
 #include "server/choice/documents.h"
 #include "server/http/request.h"
 #include "server/records.h"
-#include "server/server_private.h"
 
 static const char no_functions[] = "{\"functions\":{}}";
 
@@ -24,7 +23,7 @@ struct found {
 static void found_release(struct found *found) {
   served_entry_release(&found->served);
   if (found->document)
-    document_put(found->server->documents, found->document);
+    document_put(server_documents(found->server), found->document);
   json_decref(found->signatures);
 }
 #define cleanup_found __attribute__((cleanup(found_release)))
@@ -215,7 +214,7 @@ void route_choices_post(struct worker *worker, struct request *request) {
     struct chooser chooser = {.choices = json_array(), .code = json_object(), .names = names};
     json_t *key;
     if (document) {
-      chooser.of_release = document_index(worker->server->documents, document);
+      chooser.of_release = document_index(server_documents(worker->server), document);
       chooser.all_code = json_object_get(document->json, "code");
     }
 

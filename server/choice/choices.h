@@ -12,6 +12,8 @@
 #define CHOICES_FUNCTIONS_MAX 1000 /* of a request */
 #define CHOICES_KEYS_MAX 1000      /* of each */
 #define COUNTERS_POSTS_PER_MINUTE 6000
+struct server;
+struct token_rates *server_counters_rates(const struct server *server);
 
 /* {"digest": "sha256:…", "signatures": [{"key", "signature"}]}: the digest of a release's choices,
  * and the signatures over it; a new reference. */

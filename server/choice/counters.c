@@ -8,7 +8,6 @@
 #include "server/db/db_record.h"
 #include "server/http/rates.h"
 #include "server/records.h"
-#include "server/server_private.h"
 
 #define TAG_MAX 200
 #define COUNT_MAX 100000 /* of each counter of a report */
@@ -61,7 +60,7 @@ void route_counters_post(struct worker *worker, struct request *request) {
   struct counters_report report = {.tag = xstrdup("default")};
   struct error error;
   if (request_query_only(request, NULL) &&
-      request_may_report(request, worker->server->counters_rates)) {
+      request_may_report(request, server_counters_rates(worker->server))) {
     if (record_read(&counters_report_record, request->json, "", &report, &error) &&
         counters_keep(worker->db, &report, &error))
       request_answer_empty(request, 204);

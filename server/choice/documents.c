@@ -6,7 +6,6 @@
 
 #include "server/counters.h"
 #include "server/release/releases.h"
-#include "server/server_private.h"
 
 #define MAKING_MAX 64 /* more workers would not wait for each other */
 
@@ -158,7 +157,7 @@ bool document_make(struct worker *worker, const struct digest *release, struct d
   cleanup_release struct release *loaded = NULL;
   cleanup_cache_files struct cache_files files = {0};
   struct error why;
-  uint64_t since = documents_dropped(worker->server->documents);
+  uint64_t since = documents_dropped(server_documents(worker->server));
   ALWAYS(cache_format_find("choices", &format, &why));
   if (!release_load(worker, release, &loaded, error))
     return false;
@@ -167,7 +166,7 @@ bool document_make(struct worker *worker, const struct digest *release, struct d
       (error->kind != ERROR_INVALID || !files.n_skipped))
     return false;
 
-  *ret = documents_add(worker->server->documents, release,
+  *ret = documents_add(server_documents(worker->server), release,
                        files.n ? TAKE(files.files[0].bytes) : xstrdup(empty), files.n_skipped > 0,
                        since);
   counter_add(COUNTER_choices_rendered, 1);
@@ -208,7 +207,7 @@ static void documents_end(struct documents *documents, const struct digest *id) 
 
 bool document_get(struct worker *worker, const struct digest *release, struct document **ret,
                   struct error *error) {
-  struct documents *documents = worker->server->documents;
+  struct documents *documents = server_documents(worker->server);
   while (!(*ret = documents_find(documents, release)))
     if (documents_begin(documents, release)) {
       bool ok = document_make(worker, release, ret, error);

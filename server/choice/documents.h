@@ -30,7 +30,8 @@ struct document {
 
 struct documents;
 must_check struct documents *documents_new(void);
-void documents_free(struct documents *documents); /* none may be in use */
+void documents_free(struct documents *documents);                /* none may be in use */
+struct documents *server_documents(const struct server *server); /* of releases */
 
 /* A kept document, which the caller gives back with document_put; NULL: there is none. */
 must_check struct document *documents_find(struct documents *documents, const struct digest *id);
@@ -55,8 +56,8 @@ must_check bool document_make(struct worker *worker, const struct digest *releas
                               struct document **ret, struct error *error);
 
 /* The main function of the thread that makes documents before they are requested (prepare.c): takes
- * a struct worker_thread. */
-void *prepare_main(void *worker_thread);
+ * its struct worker. */
+void *prepare_main(void *worker);
 
 /* The choices of a document by "closure key", the key in canonical JSON; borrowed. Sets
  * document->json too. */

@@ -11,7 +11,6 @@
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/http/response_cache.h"
-#include "server/server_private.h"
 
 #define LOOK_EVERY_MS 50
 /* How often the database is looked at for releases, and for what was pushed, in --poll-ms. */
@@ -46,7 +45,7 @@ static bool may_go_on(const struct digest *release, const struct error *error) {
 /* Renders the releases that programs will request, unless they are kept. When a channel moves
  * meanwhile it returns, to begin with that one's. */
 static bool releases_prepare(struct worker *worker, uint64_t generation) {
-  struct documents *documents = worker->server->documents;
+  struct documents *documents = server_documents(worker->server);
   struct error error;
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -61,7 +60,7 @@ static bool releases_prepare(struct worker *worker, uint64_t generation) {
     struct digest release = db_get_digest(rows, row, "release");
     struct document *document;
     if (!server_pause(worker->server, 0) ||
-        response_cache_generation(worker->server->response_cache) != generation)
+        response_cache_generation(server_response_cache(worker->server)) != generation)
       return true;
     if (!document_get(worker, &release, &document, &error)) {
       if (!may_go_on(&release, &error))
@@ -77,7 +76,7 @@ static bool releases_prepare(struct worker *worker, uint64_t generation) {
 /* Renders a document again, and forgets answers with the older one. */
 static bool document_replace(struct worker *worker, const struct digest *release,
                              struct error *error) {
-  struct documents *documents = worker->server->documents;
+  struct documents *documents = server_documents(worker->server);
   struct document *older = documents_find(documents, release), *made;
   bool ok = document_make(worker, release, &made, error);
   if (ok) {
@@ -100,7 +99,7 @@ static bool changing_prepare(struct worker *worker, int64_t pushed, struct prepa
   prepared->pushed_ms = now_ms + SLOW_POLLS * server_options(worker->server)->poll_ms;
   size_t n;
   bool is_new = pushed != prepared->pushed;
-  cleanup_free struct digest *releases = documents_changing(worker->server->documents, &n);
+  cleanup_free struct digest *releases = documents_changing(server_documents(worker->server), &n);
   for (size_t i = 0; i < n && (is_new || prepared->is_changing); i++) {
     if (!server_pause(worker->server, 0))
       return true;
@@ -133,9 +132,9 @@ static bool prepare(struct worker *worker, uint64_t generation, struct prepared 
   if (!state_read(worker, &state))
     return false;
   if (state.removed != prepared->removed) { /* perhaps by another server */
-    documents_drop(worker->server->documents);
+    documents_drop(server_documents(worker->server));
     response_cache_forget_channels(worker->server);
-    generation = response_cache_generation(worker->server->response_cache);
+    generation = response_cache_generation(server_response_cache(worker->server));
   }
   prepared->removed = state.removed;
   if ((!prepared->is_begun || generation != prepared->generation ||
@@ -149,17 +148,16 @@ static bool prepare(struct worker *worker, uint64_t generation, struct prepared 
   return changing_prepare(worker, state.pushed, prepared);
 }
 
-void *prepare_main(void *worker_thread) {
-  struct worker_thread *thread = worker_thread;
-  struct worker *worker = &thread->worker;
+void *prepare_main(void *context) {
+  struct worker *worker = context;
   struct server *server = worker->server;
   struct prepared prepared = {0};
   int64_t next_ms = 0, retry_ms = 0;
-  MAGIC_CHECK(server, SERVER_MAGIC);
+  MAGIC_CHECK(worker, WORKER_MAGIC);
   while (server_pause(server, LOOK_EVERY_MS)) {
     int64_t now_ms = clock_monotonic_ms();
-    uint64_t generation = response_cache_generation(server->response_cache);
-    if (!server->is_ready || now_ms < retry_ms ||
+    uint64_t generation = response_cache_generation(server_response_cache(server));
+    if (!server_is_ready(server) || now_ms < retry_ms ||
         (now_ms < next_ms && prepared.is_begun && generation == prepared.generation))
       continue;
 

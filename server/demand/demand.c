@@ -14,7 +14,6 @@
 #include "server/job/job_wish.h"
 #include "server/records.h"
 #include "server/server.h"
-#include "server/server_private.h"
 
 #define QUEUE_AT_ONCE 16
 #define DEMAND_NAME_MAX 1024
@@ -344,7 +343,7 @@ void route_demand_post(struct worker *worker, struct request *request) {
   if (!request_query_only(request, NULL))
     return;
 
-  if (!request_may_report(request, worker->server->demand_rates))
+  if (!request_may_report(request, server_demand_rates(worker->server)))
     return;
 
   if (!demand_report_parse(request->json, &report, &error)) {

@@ -11,6 +11,7 @@
 #define WAVETUNE_SERVER_LEASE_SHARES_H
 
 #include "server/lease/fair_share.h"
+#include "server/server.h"
 
 /* Call it after the commit. `leases`: how many ended with this. */
 void shares_charge(int64_t owner, int64_t device_us, int64_t leases);
@@ -21,5 +22,8 @@ void shares_note_grant(int64_t owner);
 void shares_lock(void);
 const struct share_owner *shares_of(int64_t owner);
 void shares_unlock(void);
+
+/* Adds what was posted here, and reads the sums. */
+void shares_housekeep(struct worker *worker);
 
 #endif

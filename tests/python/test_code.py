@@ -16,7 +16,7 @@ from conftest import TUNED
 from contract_server import ENVIRONMENT, Contract, canonical, document
 from starting import MIDDLE, UNTOUCHED, choices, environment, essence, python, tuned
 
-from wavetune.runtime import code, ed25519, trust, wire
+from wavetune._runtime import code, ed25519, trust, wire
 
 CHOSEN = [512, 4]
 SECRET = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
@@ -336,10 +336,10 @@ class _Stand:
     def __init__(self, server):
         from contract_server import TOKEN
 
-        from wavetune.runtime.choices import Choices
-        from wavetune.runtime.settings import Settings
-        from wavetune.runtime.start import Start
-        from wavetune.runtime.wire import Wire
+        from wavetune._runtime.choices import Choices
+        from wavetune._runtime.settings import Settings
+        from wavetune._runtime.start import Start
+        from wavetune._runtime.wire import Wire
         self.wire = Wire(server.url, TOKEN)
         (image,) = {place[0] for place in server.files} or {"sha256:" + "0" * 64}
         self.settings = Settings({"WAVETUNE_IMAGE": image, "WAVETUNE_SHARED_CODE": "1"}, TOKEN)
@@ -388,7 +388,7 @@ def test_a_full_folder_makes_a_program_lose_nothing_that_it_would_have(server, s
     server.document, server.files = document(choices(4096)), dict(stored)
     (folder, name), = {(place[1], place[-1]) for place in stored if "add" in place[-1]}
     text = f"""import resource, signal, json
-from wavetune.runtime import program
+from wavetune._runtime import program
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 import triton, wavetune.triton as ours, os
@@ -413,7 +413,7 @@ def test_what_is_on_its_way_when_the_program_ends_arrives():
     import threading
     import types
 
-    from wavetune.runtime.sender import Sender
+    from wavetune._runtime.sender import Sender
     begun, arrived = threading.Event(), []
 
     class SlowWire:

@@ -12,13 +12,14 @@ import socket
 import threading
 
 import pytest
-from wavetune import helion, inductor
+from wavetune import helion
+from wavetune._runtime import inductor
 from wavetune.client import ApiError, Client
-from wavetune.runtime import ahead, code, launchers, start, trust
-from wavetune.runtime.choices import Choice, Choices
-from wavetune.runtime.found import Bad
-from wavetune.runtime.settings import Settings
-from wavetune.runtime.wire import Answer
+from wavetune._runtime import ahead, code, launchers, start, trust
+from wavetune._runtime.choices import Choice, Choices
+from wavetune._runtime.found import Bad
+from wavetune._runtime.settings import Settings
+from wavetune._runtime.wire import Answer
 
 SEED = int(os.environ.get("SEED", 20261127))
 ROUNDS = int(os.environ.get("ROUNDS", 600))

@@ -9,9 +9,9 @@ from conftest import ROOT
 from contract_server import ENVIRONMENT, Contract, canonical, document
 from starting import LAST, MIDDLE, UNTOUCHED, choices, closures, essence, python, tuned
 
-from wavetune.runtime import keys
-from wavetune.runtime.choices import Choices
-from wavetune.runtime.settings import Settings
+from wavetune._runtime import keys
+from wavetune._runtime.choices import Choices
+from wavetune._runtime.settings import Settings
 
 CHOSEN = [512, 4]
 RESTORED = {"used": [CHOSEN] * 2, "benchmarked": 0, "compiled": 2}
@@ -62,7 +62,7 @@ for n in map(int, sys.argv[1:]):
     (block, _), (fill, _) = program.launch([n])
     kind = type(ops.add_kernel.cache).__name__
     print(json.dumps([block, fill, kind, program.DRIVER.benchmarked, sorted(key[0] for key in ops.add_kernel.cache)]))
-from wavetune.runtime import counters
+from wavetune._runtime import counters
 print(json.dumps([counters.hits, counters.misses, counters.failures]))"""
 
 

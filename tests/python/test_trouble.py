@@ -14,7 +14,7 @@ from conftest import TUNED
 from contract_server import TOKEN, Contract, canonical, document
 from starting import UNTOUCHED, choices, essence, python, tuned
 
-from wavetune.runtime import counters, wire
+from wavetune._runtime import counters, wire
 
 BOUND_MS = 3000.0  # what a program loses is 0.5 s by the clock; a busy machine adds to it
 CHOSEN = [512, 4]
@@ -269,8 +269,8 @@ def test_https_takes_the_certificates_of_a_file_and_no_others(certificate, tmp_p
 
 
 def test_a_document_is_asked_for_again_after_a_while_with_its_etag(server, monkeypatch):
-    from wavetune.runtime.choices import Choices
-    from wavetune.runtime.settings import Settings
+    from wavetune._runtime.choices import Choices
+    from wavetune._runtime.settings import Settings
     found = Choices(Settings({"WAVETUNE_ENVIRONMENT": "{}"}, TOKEN), wire.Wire(server.url, TOKEN))
     (closure, _, key, config), *_ = choices(4096)
     assert found.find(closure, tuple(key)).config == config and found.find(closure, ("5",)) is None
@@ -282,8 +282,8 @@ def test_a_document_is_asked_for_again_after_a_while_with_its_etag(server, monke
 
 
 def test_other_choices_take_the_place_of_earlier_answers(server):
-    from wavetune.runtime.choices import Choices
-    from wavetune.runtime.settings import Settings
+    from wavetune._runtime.choices import Choices
+    from wavetune._runtime.settings import Settings
     found = Choices(Settings({"WAVETUNE_ENVIRONMENT": "{}"}, TOKEN), wire.Wire(server.url, TOKEN))
     (closure, _, _, config), *_ = choices(4096)
     server.later = {(closure, ("5",)): config}
@@ -294,8 +294,8 @@ def test_other_choices_take_the_place_of_earlier_answers(server):
 
 
 def test_threads_that_miss_at_once_ask_together(server):
-    from wavetune.runtime.choices import Choices
-    from wavetune.runtime.settings import Settings
+    from wavetune._runtime.choices import Choices
+    from wavetune._runtime.settings import Settings
     (closure, _, key, config), *_ = choices(4096)
     server.later = {(closure, (str(n),)): config for n in range(8)}
     server.trouble = lambda handler: handler.server.wait(0.2)
@@ -322,7 +322,7 @@ def miss(sending, n=1):
 
 
 def test_misses_wait_for_a_server_that_is_back_and_are_bounded(server, client, monkeypatch):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     monkeypatch.setattr(sender, "MISSES_MAX", 3)
     monkeypatch.setattr(wire, "BREAK_S", 0.2)
     server.trouble = status(500)
@@ -340,7 +340,7 @@ def test_misses_wait_for_a_server_that_is_back_and_are_bounded(server, client, m
 
 
 def test_files_beyond_the_queue_are_dropped_and_a_403_ends_them(server, client):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     sending = sender.Sender(client, dict)
     server.trouble = status(403)
     sending.file("/v1/remote/triton/a/b", b"x" * (17 * 1024 * 1024))
@@ -353,7 +353,7 @@ def test_files_beyond_the_queue_are_dropped_and_a_403_ends_them(server, client):
 
 
 def test_a_limit_of_requests_holds_misses_back_and_nothing_else(server, client):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     server.trouble = status(429)
     sending = sender.Sender(client, lambda: {"environment": {}})
     miss(sending)
@@ -372,7 +372,7 @@ def test_a_limit_of_requests_holds_misses_back_and_nothing_else(server, client):
 
 
 def test_misses_that_are_forbidden_are_not_sent_again(server, client):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     server.trouble = status(403)
     sending = sender.Sender(client, lambda: {"environment": {}})
     miss(sending)
@@ -390,12 +390,12 @@ def add(sending, hits):
 
 @pytest.fixture
 def sending(client):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     return sender.Sender(client, lambda: {"environment": {}})
 
 
 def test_counters_are_sent_after_a_while_and_then_what_came_since(server, sending, monkeypatch):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     monkeypatch.setattr(sender, "REPORT_S", 0.05)
     add(sending, 3)
     server.wait_for(lambda: server.counted == [{"hits": 3}])
@@ -414,7 +414,7 @@ def test_counters_go_with_what_was_tuned(server, sending):
 
 
 def test_the_tag_of_counters_is_the_programs(server, client):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     sending = sender.Sender(client, lambda: {"environment": {}, "tag": "chat", "regime": "warm"})
     add(sending, 3)
     sending.stop()
@@ -430,7 +430,7 @@ def test_counters_wait_for_the_end_of_the_program(server, sending):
 
 
 def test_counters_of_a_report_without_an_answer_are_not_sent_again(server, sending, monkeypatch):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     monkeypatch.setattr(sender, "REPORT_S", 0.05)
     sending.wire._break_s = 0.1
     server.trouble = status(500)
@@ -444,7 +444,7 @@ def test_counters_of_a_report_without_an_answer_are_not_sent_again(server, sendi
 
 
 def test_counters_that_are_too_many_now_are_sent_later(server, sending, monkeypatch):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     monkeypatch.setattr(sender.random, "uniform", lambda *_: 0.1)
     server.trouble = lambda handler: len(server.asked("POST", "/v1/counters")) < 2 and status(429)(handler)
     monkeypatch.setattr(sender, "REPORT_S", 0.05)
@@ -472,7 +472,7 @@ def test_a_name_is_resolved_also_when_the_interpreter_ends(server, monkeypatch):
 
 
 def test_a_child_of_a_fork_has_its_own_connection_queue_and_locks(server, client):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     sending = sender.Sender(client, lambda: {"environment": {}})
     assert client.request("GET", "/readyz").status == 200
     parents = client._local.connection
@@ -486,7 +486,7 @@ def test_a_child_of_a_fork_has_its_own_connection_queue_and_locks(server, client
 
 
 def test_settings_that_are_wrong_are_as_if_they_were_not_there():
-    from wavetune.runtime.settings import Settings
+    from wavetune._runtime.settings import Settings
     found = Settings({"WAVETUNE_URL": "http://localhost/", "WAVETUNE_ON_MISS": "guess", "WAVETUNE_BUDGET_MS": "many",
                       "WAVETUNE_ENVIRONMENT": "{", "WAVETUNE_IMAGE": "latest", "WAVETUNE_IDENTITY": "/nonexistent"}, None)
     assert (found.url, found.on_miss, found.budget_s) == ("http://localhost", "tune", 2.0)
@@ -496,7 +496,7 @@ def test_settings_that_are_wrong_are_as_if_they_were_not_there():
 
 
 def test_a_token_that_is_no_text_of_a_header_is_none(tmp_path):
-    from wavetune.runtime import settings
+    from wavetune._runtime import settings
     settings.forget()
     for text in ("two words", "a\nb", "ü", ""):
         assert settings.take_token({"WAVETUNE_TOKEN": text}) is None
@@ -513,7 +513,7 @@ def test_the_environment_is_what_torch_and_triton_say(monkeypatch):
 
     import triton
 
-    from wavetune.runtime import environment
+    from wavetune._runtime import environment
     device = types.SimpleNamespace(multi_processor_count=304, gcnArchName="gfx942:sramecc+:xnack-", major=9, minor=4)
     cuda = types.SimpleNamespace(is_available=lambda: True, current_device=lambda: 0, get_device_properties=lambda _: device,
                                  get_device_name=lambda: "AMD Instinct MI300X")

@@ -237,7 +237,7 @@ def test_choices_and_demand_work_in_one_program(server, cache, tmp_path):
 def test_a_triton_that_is_not_known_is_left_alone(server, cache):
     text = """import types
 import wavetune.auto
-from wavetune.runtime import restore
+from wavetune._runtime import restore
 class Autotuner:
     def __init__(self):
         self.cache = {}
@@ -252,7 +252,7 @@ def test_autotuners_are_patched_once_and_copies_of_caches_are_plain(server, cach
     text = HEAD + """
 import copy, pickle, wavetune.auto, ops
 from triton.runtime.autotuner import Autotuner
-from wavetune.runtime import restore
+from wavetune._runtime import restore
 init = Autotuner.__init__
 restore.patch(sys.modules["triton.runtime.autotuner"])
 copied = copy.copy(ops.add_kernel.cache)
@@ -279,7 +279,7 @@ print(json.dumps([counted["hits"], counted["misses"]]))"""
 
 
 def test_under_tritons_interpreter_nothing_is_done(server, cache):
-    text = "import wavetune.auto, wavetune.runtime.program as p\nprint(int(p.program() is None))"
+    text = "import wavetune.auto, wavetune._runtime.program as p\nprint(int(p.program() is None))"
     assert python("-c", text, cache=cache, server=server, TRITON_INTERPRET="1") == [1]
 
 

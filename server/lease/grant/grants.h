@@ -31,6 +31,9 @@ struct lease_wish {
 };
 extern const struct record lease_wish_record;
 
+/* Expires leases. The housekeeper's. */
+void leases_housekeep(struct worker *worker);
+
 /* A lease that was granted, and what the answer needs of its job. */
 struct lease_granted {
   struct lease_grant grant; /* manifest and space are not set; .lease is the decimal id */

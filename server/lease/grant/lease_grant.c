@@ -12,7 +12,6 @@
 #include "server/lease/lease.h"
 #include "server/lease/lease.sql.h"
 
-#define GRANT_ATTEMPTS 4
 /* How many queues a grant tries at most. */
 #define QUEUES_TRIED_MAX (16 * LEASE_CANDIDATES)
 #define CLASSES_OF_DEVICE 2 /* its hardware, its environment */
@@ -300,21 +299,41 @@ static bool grant_in(struct worker *worker, struct lease_wish *wish, struct leas
   return !ret->lease || ret->job_state != JOB_QUEUED || job_begin(worker, wish, ret, error);
 }
 
-static bool grant_once(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
-                       struct error *error) {
+struct granting {
+  struct worker *worker;
+  struct lease_wish *wish;
+  struct lease_granted *ret;
   struct lease_candidates tried;
   int64_t split;
-  free(wish->drain_reason);
-  wish->drain_reason = NULL;
+};
 
-  if (!db_begin(worker->db, error) ||
-      !db_end(worker->db, grant_in(worker, wish, ret, &tried, &split, error), error))
+static bool grant(struct db *db, void *context, struct error *error) {
+  struct granting *granting = context;
+  (void)db;
+  free(TAKE(granting->wish->drain_reason));
+  lease_granted_release(granting->ret);
+  return grant_in(granting->worker, granting->wish, granting->ret, &granting->tried,
+                  &granting->split, error);
+}
+
+bool lease_grant(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
+                 struct error *error) {
+  struct granting granting = {.worker = worker, .wish = wish, .ret = ret};
+  if (!db_transaction(worker->db, DB_ATTEMPTS, grant, &granting, error)) {
+    lease_granted_release(ret);
+
+    /* A concurrent request with this nonce was granted a lease. */
+    if (error->kind == ERROR_UNIQUE || error->kind == ERROR_CONTENTION)
+      error_of(error, ERROR_CONTENTION,
+               "several requests use this nonce at the same time; try again");
     return false;
+  }
 
+  int64_t split = granting.split;
   counter_add(COUNTER_leases_granted, ret->is_new);
   struct error late;
   if (ret->is_new &&
-      !lease_front_note_grant(worker->db, &tried, &ret->queue, ret->grant.job, &late))
+      !lease_front_note_grant(worker->db, &granting.tried, &ret->queue, ret->grant.job, &late))
     log_warning("leases: %s", late.message);
   if (ret->has_started)
     job_announce(worker, ret->grant.job);
@@ -329,22 +348,4 @@ static bool grant_once(struct worker *worker, struct lease_wish *wish, struct le
   }
 
   return true;
-}
-
-bool lease_grant(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
-                 struct error *error) {
-  for (int attempt = 1;; attempt++) {
-    lease_granted_release(ret);
-    if (grant_once(worker, wish, ret, error))
-      return true;
-    lease_granted_release(ret);
-
-    /* A concurrent request with this nonce was granted a lease: the next attempt finds it. */
-    bool may_retry = error->kind == ERROR_UNIQUE || error->kind == ERROR_CONTENTION;
-    if (may_retry && attempt == GRANT_ATTEMPTS)
-      return error_of(error, ERROR_CONTENTION,
-                      "several requests use this nonce at the same time; try again");
-    if (!may_retry)
-      return false;
-  }
 }

@@ -47,26 +47,24 @@ static void post_reset(struct post *post) {
   posted_lease_release(&post->lease);
 }
 
-/* In one transaction: locks the lease, reads which measurements are known, judges the post and
- * stores it. */
-static bool post_store(struct db *db, struct post *post, struct error *error) {
+/* Locks the lease, reads which measurements are known, judges the post and stores it. */
+static bool post_store(struct db *db, void *context, struct error *error) {
+  struct post *post = context;
   const struct results *results = post->results;
   cleanup_free struct known_measurement *known = NULL;
   size_t n_known = 0;
   bool is_lease;
+  post_reset(post);
   posted_lease_init(&post->lease);
-  if (!db_begin(db, error))
+  if (!posted_lease_lock(db, post->id, &post->lease, &is_lease, error))
+    return false;
+  if (is_lease && post->lease.posts &&
+      !results_known(db, post->lease.job, post->id, results, &known, &n_known, error))
     return false;
 
-  bool is_good = posted_lease_lock(db, post->id, &post->lease, &is_lease, error);
-  if (is_good && is_lease && post->lease.posts)
-    is_good = results_known(db, post->lease.job, post->id, results, &known, &n_known, error);
-  if (is_good)
-    post->judgement =
-        results_judge(results, post->id, is_lease ? &post->lease : NULL, known, n_known);
-  is_good =
-      is_good && results_store(db, &post->lease, results, &post->judgement, &post->note, error);
-  return db_end(db, is_good, error);
+  post->judgement =
+      results_judge(results, post->id, is_lease ? &post->lease : NULL, known, n_known);
+  return results_store(db, &post->lease, results, &post->judgement, &post->note, error);
 }
 
 /* What follows from a post that counts: the job may fail, may have spent its budget, or may have
@@ -163,14 +161,7 @@ void route_lease_results(struct worker *worker, struct request *request) {
     return;
 
   struct post post = {.id = identity_lease(request), .results = &results};
-  bool is_stored = post_store(worker->db, &post, &error);
-  for (int attempt = 1; !is_stored && error.kind == ERROR_CONTENTION && attempt < POST_ATTEMPTS;
-       attempt++) {
-    post_reset(&post);
-    is_stored = post_store(worker->db, &post, &error);
-  }
-
-  if (!is_stored) {
+  if (!db_transaction(worker->db, POST_ATTEMPTS, post_store, &post, &error)) {
     answer_failure(request, &error);
   } else {
     /* A failure after the commit does not concern the agent: the housekeeper does the rest. */

@@ -84,8 +84,10 @@ static bool file_load(struct migrations *migrations, const char *file, struct er
   if (!file_read(path, FILE_SIZE_MAX, &sql, &size, error))
     return false;
 
-  if (is_base && string_equal(file + digits, "_functions.sql"))
+  if (is_base && string_equal(file + digits, "_functions.sql")) {
+    free(migrations->functions);
     migrations->functions = xstrdup(sql);
+  }
 
   struct migration *migration = migrations->list;
   if (is_base && migrations->n_base++ > 0) {
@@ -115,6 +117,7 @@ bool migrations_load(struct migrations **ret_migrations, struct error *error) {
                                                               : WAVETUNE_MIGRATIONS_SOURCE;
 
   migrations->folder = xstrdup(folder);
+  migrations->functions = xstrdup("");
 
   struct dirent **entries;
   int n = scandir(folder, &entries, is_sql, in_order);
@@ -210,7 +213,7 @@ static bool base_read(struct db *db, const struct migrations *migrations, char *
     return false;
 
   log_info("migrate: adopting a database with schema version %d", ADOPTED_VERSION);
-  *ret_sql = xasprintf("%s%s", tables, migrations->functions ? migrations->functions : "");
+  *ret_sql = xasprintf("%s%s", tables, migrations->functions);
   return true;
 }
 

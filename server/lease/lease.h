@@ -1,6 +1,6 @@
 /* A lease is a part of a job that one device measures. This header inserts, locks and cancels
  * leases, and wakes the requests that wait for them. The requests of agents are served in
- * grant/grants.h.
+ * server/measure/.
  *
  * Memory: the caller releases a struct lease; the rest is borrowed. Threads: a worker's own; the
  * keys and the functions that wake requests: any. */

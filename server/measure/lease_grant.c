@@ -8,9 +8,9 @@
 #include "server/db/db_record.h"
 #include "server/job/catalog.h"
 #include "server/job/jobs.h"
-#include "server/lease/grant/grants.h"
 #include "server/lease/lease.h"
 #include "server/lease/lease.sql.h"
+#include "server/measure/grants.h"
 
 #define GRANT_ATTEMPTS 4
 /* How many queues a grant tries at most. */

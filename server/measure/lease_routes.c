@@ -12,13 +12,13 @@
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/job/jobs.h"
-#include "server/lease/grant/grants.h"
 #include "server/lease/identity.h"
 #include "server/lease/lease.h"
 #include "server/lease/lease.sql.h"
 #include "server/lease/lease_losses.sql.h"
 #include "server/lease/lease_plan.h"
 #include "server/lease/shares.h"
+#include "server/measure/grants.h"
 #include "server/records.h"
 
 #define RENEWALS_PER_LEASE 3

@@ -6,10 +6,10 @@
 #include "server/counters.h"
 #include "server/http/request.h"
 #include "server/job/jobs.h"
-#include "server/lease/grant/grants.h"
 #include "server/lease/identity.h"
 #include "server/lease/lease.h"
 #include "server/lease/shares.h"
+#include "server/measure/grants.h"
 #include "server/measurement/drift.h"
 #include "server/measurement/measurements.h"
 

@@ -1,9 +1,9 @@
 /* Moving configs between the screen leases of a job. */
 #include "server/db/db_record.h"
-#include "server/lease/grant/grants.h"
 #include "server/lease/lease_front.h"
-#include "server/lease/lease_moves.sql.h"
 #include "server/lease/lease_plan.h"
+#include "server/measure/grants.h"
+#include "server/measure/lease_moves.sql.h"
 
 bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
                  struct lease_queue *ret_queue, struct error *error) {

@@ -3,11 +3,11 @@
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/job/jobs.h"
-#include "server/lease/grant/grants.h"
 #include "server/lease/lease.h"
 #include "server/lease/lease_front.h"
 #include "server/lease/lease_losses.sql.h"
 #include "server/lease/shares.h"
+#include "server/measure/grants.h"
 #include "server/poison/poison.h"
 #include "server/server.h"
 

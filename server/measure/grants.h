@@ -1,8 +1,8 @@
 /* Granting leases to devices, splitting them, and what follows when they are handed back or lost.
  *
  * Memory: the caller releases what has a release function. Threads: a worker's own. */
-#ifndef WAVETUNE_SERVER_LEASE_GRANT_GRANTS_H
-#define WAVETUNE_SERVER_LEASE_GRANT_GRANTS_H
+#ifndef WAVETUNE_SERVER_MEASURE_GRANTS_H
+#define WAVETUNE_SERVER_MEASURE_GRANTS_H
 
 #include "common/campaign/campaign.h"
 #include "common/lease/lease_grant.h"
@@ -52,8 +52,8 @@ struct lease_granted {
 void lease_granted_release(struct lease_granted *granted);
 
 /* Grants the live lease that the request's nonce holds, else the first open lease that the device
- * may have, by the shares of the jobs' owners (../fair_share.h), else the last configs of a large
- * lease that another device holds, else none. The first grant of a job starts the job: its
+ * may have, by the shares of the jobs' owners (../lease/fair_share.h), else the last configs of a
+ * large lease that another device holds, else none. The first grant of a job starts the job: its
  * warm-start configs are chosen and moved to this lease. One transaction. */
 must_check bool lease_grant(struct worker *worker, struct lease_wish *wish,
                             struct lease_granted *ret, struct error *error);

@@ -16,8 +16,8 @@
 #include "server/http/limits.h"
 #include "server/http/request.h"
 #include "server/http/tokens.h"
-#include "server/measure/grants.h"
 #include "server/lease/identity.h"
+#include "server/measure/grants.h"
 #include "server/records.h"
 #include "server/token/tokens.h"
 

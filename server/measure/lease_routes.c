@@ -5,9 +5,9 @@
 
 #include "common/base/log.h"
 #include "common/campaign/campaign.h"
-#include "common/lease/lease_cause.h"
 #include "common/measurement/measurement.h"
 #include "common/node/environment.h"
+#include "common/task/task_cause.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
@@ -49,10 +49,12 @@ static void granted_answer(struct worker *worker, struct request *request,
                            struct lease_granted *granted) {
   struct lease_grant *grant = &granted->grant;
   char id[LEASE_ID_SIZE];
-  lease_id_format(server_lease_secret(worker->server), granted->lease, grant->epoch,
+  lease_id_format(server_lease_secret(worker->server), granted->lease, grant->task.epoch,
                   request->token_agent, id);
-  free(grant->lease);
-  grant->lease = xstrdup(id);
+  free(grant->task.lease);
+  grant->task.lease = xstrdup(id);
+  free(grant->task.kind);
+  grant->task.kind = xstrdup(task_kind_name(TASK_MEASURE));
 
   grant->likely = json_array();
   for (size_t i = 0; i < granted->n_warm_starts && grant->stage != STAGE_FINAL; i++)
@@ -62,9 +64,9 @@ static void granted_answer(struct worker *worker, struct request *request,
   bounds_set(granted);
 
   /* The holder of a lease that may be split renews it often, to learn which configs remain. */
-  grant->renew_every_ms = server_options(worker->server)->lease_ms / RENEWALS_PER_LEASE;
-  if (granted->may_be_split && grant->renew_every_ms > RENEW_SPLITTABLE_MS)
-    grant->renew_every_ms = RENEW_SPLITTABLE_MS;
+  grant->task.renew_every_ms = server_options(worker->server)->lease_ms / RENEWALS_PER_LEASE;
+  if (granted->may_be_split && grant->task.renew_every_ms > RENEW_SPLITTABLE_MS)
+    grant->task.renew_every_ms = RENEW_SPLITTABLE_MS;
   const struct json_text large[] = {{"manifest", granted->manifest}, {"space", granted->space}};
   request_answer_json_with(request, 200, record_write(&lease_grant_record, grant), large,
                            ARRAY_LENGTH(large));
@@ -233,12 +235,12 @@ void route_lease_renew(struct worker *worker, struct request *request) {
 struct handback {
   int64_t lease; /* of the path */
   int64_t epoch, opening_us;
-  enum lease_cause cause;
+  enum task_cause cause;
   char *reason;
 };
 static const struct field handback_fields[] = {
     RECORD_FIELD(INTEGER, struct handback, epoch, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
-    RECORD_FIELD(ENUM, struct handback, cause, .names = lease_cause_names),
+    RECORD_FIELD(ENUM, struct handback, cause, .names = task_cause_names),
     RECORD_FIELD(TEXT, struct handback, reason, .about = "for people"),
     RECORD_FIELD(INTEGER, struct handback, opening_us, FIELD_NOT_NULL, .least = 0,
                  .most = OPENING_US_MAX,
@@ -254,7 +256,7 @@ const struct record handback_record = RECORD("HandBackRequest", struct handback,
 static bool lease_hand_back(struct db *db, const struct handback *handback, struct lease *lease,
                             bool *ret_known, enum lease_state *ret_state, struct error *error) {
   bool is_innocent =
-      handback->cause == LEASE_CAUSE_UNSIGNED || handback->cause == LEASE_CAUSE_YIELDED;
+      handback->cause == TASK_CAUSE_UNSIGNED || handback->cause == TASK_CAUSE_YIELDED;
   *ret_state = LEASE_STATE_COUNT;
 
   if (!lease_lock(db, handback->lease, lease, ret_known, error))
@@ -263,7 +265,7 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
     return true;
 
   bool is_over =
-      handback->cause == LEASE_CAUSE_SPENT && lease->has_budget && lease->stage != STAGE_FINAL;
+      handback->cause == TASK_CAUSE_SPENT && lease->has_budget && lease->stage != STAGE_FINAL;
   int64_t more_us = handback->opening_us - lease->epoch_opening_us; /* 0 for a repeated request */
   struct lease_change change = {.lease = lease->id,
                                 .from = LEASE_HELD,
@@ -274,12 +276,12 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
 
   cleanup_parameters struct db_parameters failed = {0}, note = {0};
   bool has_reason = handback->reason && handback->reason[0] &&
-                    handback->cause != LEASE_CAUSE_SPENT && !is_innocent;
+                    handback->cause != TASK_CAUSE_SPENT && !is_innocent;
   bind_integer(&failed, "lease", lease->id);
   bind_integer(&note, "lease", lease->id);
   bind_text(&note, "reason", handback->reason);
   *ret_state = change.to;
-  return (handback->cause != LEASE_CAUSE_DEVICE ||
+  return (handback->cause != TASK_CAUSE_DEVICE ||
           db_run(db, &sql_lease_note_failed_device, &failed, NULL, error)) &&
          (!has_reason || db_run(db, &sql_lease_note_handed_back, &note, NULL, error)) &&
          lease_change_state(db, &change, 1, error) &&
@@ -322,8 +324,8 @@ void route_lease_release(struct worker *worker, struct request *request) {
   }
 
   if ((int)handback.cause < 0)
-    handback.cause = lease_cause_of_reason(handback.reason);
-  const char *cause = lease_cause_names[handback.cause];
+    handback.cause = task_cause_of_reason(handback.reason);
+  const char *cause = task_cause_names[handback.cause];
   log_info("lease: handed back lease=%lld epoch=%lld cause=%s reason=%.200s", (long long)id,
            (long long)handback.epoch, cause ? cause : "unknown",
            handback.reason ? handback.reason : "none given");

@@ -9,8 +9,9 @@
 #include "common/verdict/budget.h"
 #include "server/http/request.h"
 #include "server/job/jobs.h"
-#include "server/lease/lease.h"
 #include "server/lease/lease_front.h"
+#include "server/lease/lease_kind.h"
+#include "server/measurement/leases.h"
 
 /* After this many grants in a row without a measurement the remaining configs of a lease are given
  * up. */
@@ -96,32 +97,18 @@ enum poison_step {
  * is no other agent, it is given up. */
 enum poison_step poison_decide(const struct poison_facts *facts);
 
-/* A lease that was lost: its holder let it expire or was restarted. */
-struct lease_loss {
-  int64_t id, job_id, owner_id, epoch, fruitless;
-  int64_t uncharged_us; /* how long it was held, less what its owner was charged for; may be < 0 */
-  int64_t config;       /* the one that was being measured; FIELD_NONE: not known */
-  char *agent, *device;
-  struct digest hardware_digest;
-};
-struct lease_losses {
-  size_t n;
-  struct lease_loss *all;
-};
-void lease_losses_release(struct lease_losses *losses);
+/* Hooks of the kind (lease_kind.h). Opens lost leases, counts the losses and applies poison_decide.
+ */
+must_check bool measure_lost(struct worker *worker, const struct db_rows *gone,
+                             struct error *error);
+/* Wakes requests and moves jobs on that have nothing left to measure. */
+void measure_settle_lost(struct worker *worker, const struct db_rows *gone);
+/* `answer` is a struct post. */
+must_check bool measure_answer(struct db *db, void *answer, struct error *error);
+void measure_settle(struct worker *worker, void *answer);
 
-/* Opens expired leases, at most `limit`, oldest first, counts the losses and applies poison_decide.
- * In the caller's transaction. */
-must_check bool leases_expire(struct worker *worker, int64_t limit, struct lease_losses *ret,
-                              struct error *error);
-/* The same for those that were due at since_ms (of the database's clock) or later. */
-must_check bool leases_expire_due(struct worker *worker, int64_t since_ms, int64_t limit,
-                                  struct lease_losses *ret, struct error *error);
-/* The same for all leases that an agent held when it was restarted. */
-must_check bool leases_reclaim(struct worker *worker, const char *agent, struct lease_losses *ret,
-                               struct error *error);
-/* After the commit: wakes requests and moves jobs on that have nothing left to measure. */
-void leases_settle_losses(struct worker *worker, const struct lease_losses *losses);
+/* The kind measure. */
+extern const struct lease_kind measure_kind;
 
 /* The answers 404 and 409 of all routes of a lease. The 409 has the current epoch if the request
  * comes from the holder. `what` is inserted into the sentence of the 409. */

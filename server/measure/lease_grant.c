@@ -8,9 +8,10 @@
 #include "server/db/db_record.h"
 #include "server/job/catalog.h"
 #include "server/job/jobs.h"
-#include "server/lease/lease.h"
 #include "server/lease/lease.sql.h"
 #include "server/measure/grants.h"
+#include "server/measure/measure.sql.h"
+#include "server/measurement/leases.h"
 
 #define GRANT_ATTEMPTS 4
 /* How many queues a grant tries at most. */
@@ -158,7 +159,7 @@ static bool lease_obtain(struct worker *worker, const struct lease_wish *wish,
   const struct lease_holder holder = {
       wish->agent, wish->device, wish->nonce, wish->token, server_options(worker->server)->lease_ms,
       candidates};
-  return (candidates->n == 0 || lease_take(worker->db, &holder, error)) &&
+  return (candidates->n == 0 || lease_take(worker->db, &sql_lease_take, &holder, error)) &&
          held_read(worker->db, wish, ret, ret_is_stale, error);
 }
 

@@ -7,13 +7,11 @@
 #include "server/http/request.h"
 #include "server/job/jobs.h"
 #include "server/lease/identity.h"
-#include "server/lease/lease.h"
 #include "server/lease/shares.h"
 #include "server/measure/grants.h"
 #include "server/measurement/drift.h"
+#include "server/measurement/leases.h"
 #include "server/measurement/measurements.h"
-
-#define POST_ATTEMPTS 8 /* after conflicts with other transactions */
 
 /* Checks that the code objects which finals name are stored. False: the request has been
  * answered. */
@@ -47,16 +45,15 @@ static void post_reset(struct post *post) {
   posted_lease_release(&post->lease);
 }
 
-/* In one transaction: locks the lease, reads which measurements are known, judges the post and
- * stores it. */
-static bool post_store(struct db *db, struct post *post, struct error *error) {
+/* Locks the lease, reads which measurements are known, judges the post and stores it. */
+bool measure_answer(struct db *db, void *answer, struct error *error) {
+  struct post *post = answer;
   const struct results *results = post->results;
+  post_reset(post);
   cleanup_free struct known_measurement *known = NULL;
   size_t n_known = 0;
   bool is_lease;
   posted_lease_init(&post->lease);
-  if (!db_begin(db, error))
-    return false;
 
   bool is_good = posted_lease_lock(db, post->id, &post->lease, &is_lease, error);
   if (is_good && is_lease && post->lease.posts)
@@ -64,16 +61,14 @@ static bool post_store(struct db *db, struct post *post, struct error *error) {
   if (is_good)
     post->judgement =
         results_judge(results, post->id, is_lease ? &post->lease : NULL, known, n_known);
-  is_good =
-      is_good && results_store(db, &post->lease, results, &post->judgement, &post->note, error);
-  return db_end(db, is_good, error);
+  return is_good && results_store(db, &post->lease, results, &post->judgement, &post->note, error);
 }
 
 /* What follows from a post that counts: the job may fail, may have spent its budget, or may have
  * nothing left to measure in its stage. */
 static bool post_settle(struct worker *worker, const struct post *post, struct error *error) {
   const struct posted_lease *lease = &post->lease;
-  const struct lease_change *change = &post->judgement.change;
+  const struct measure_change *change = &post->judgement.change;
   const struct measurement *failure = results_baseline_failure(post->results, lease->baseline);
   bool job_ended, ends_lease = post_ends_lease(&post->judgement);
   shares_charge(lease->owner_id, change->device_us + change->opening_us, ends_lease);
@@ -110,6 +105,16 @@ static bool post_settle(struct worker *worker, const struct post *post, struct e
   if (ends_lease || is_spent)
     jobs_advance(worker, &lease->job, 1);
   return true;
+}
+
+/* A failure after the commit does not concern the agent: the housekeeper does the rest. */
+void measure_settle(struct worker *worker, void *answer) {
+  const struct post *post = answer;
+  struct error error;
+  if (post->judgement.verdict == POST_TAKEN && !post_settle(worker, post, &error))
+    log_warning("lease: after results: %s", error.message);
+  if (post->judgement.verdict == POST_LATE && post->judgement.n_fresh)
+    job_announce(worker, post->lease.job);
 }
 
 static void post_answer(struct worker *worker, struct request *request, const struct post *post) {
@@ -163,22 +168,9 @@ void route_lease_results(struct worker *worker, struct request *request) {
     return;
 
   struct post post = {.id = identity_lease(request), .results = &results};
-  bool is_stored = post_store(worker->db, &post, &error);
-  for (int attempt = 1; !is_stored && error.kind == ERROR_CONTENTION && attempt < POST_ATTEMPTS;
-       attempt++) {
-    post_reset(&post);
-    is_stored = post_store(worker->db, &post, &error);
-  }
-
-  if (!is_stored) {
-    answer_failure(request, &error);
-  } else {
-    /* A failure after the commit does not concern the agent: the housekeeper does the rest. */
-    if (post.judgement.verdict == POST_TAKEN && !post_settle(worker, &post, &error))
-      log_warning("lease: after results: %s", error.message);
-    if (post.judgement.verdict == POST_LATE && post.judgement.n_fresh)
-      job_announce(worker, post.lease.job);
+  if (lease_answer(worker, &measure_kind, &post, &error))
     post_answer(worker, request, &post);
-  }
+  else
+    answer_failure(request, &error);
   post_reset(&post);
 }

@@ -13,12 +13,13 @@
 #include "server/http/request.h"
 #include "server/job/jobs.h"
 #include "server/lease/identity.h"
-#include "server/lease/lease.h"
 #include "server/lease/lease.sql.h"
-#include "server/lease/lease_losses.sql.h"
-#include "server/lease/lease_plan.h"
+#include "server/lease/lease_kind.h"
 #include "server/lease/shares.h"
 #include "server/measure/grants.h"
+#include "server/measure/lease_losses.sql.h"
+#include "server/measurement/lease_plan.h"
+#include "server/measurement/leases.h"
 #include "server/records.h"
 
 #define RENEWALS_PER_LEASE 3
@@ -136,6 +137,8 @@ static const struct field renewal_fields[] = {
                  .about = "that is being measured"),
 };
 const struct record renewal_record = RECORD("RenewRequest", struct renewal, renewal_fields);
+static const struct field progress_fields[] = {RECORD_FIELD(INTEGER, struct renewal, config)};
+static const struct record progress_record = RECORD(NULL, struct renewal, progress_fields);
 
 /* `configs`: the remaining ones, set only for a lease that was split. */
 struct renewed {
@@ -202,11 +205,11 @@ void route_lease_renew(struct worker *worker, struct request *request) {
   }
 
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", lease);
-  bind_integer(&parameters, "lease_ms", renewed.expires_in_ms);
-  bind_record(&parameters, &renewal_record, &renewal);
-  if (!db_run(worker->db, &sql_leases_renew, &parameters, &rows, &error)) {
+  cleanup_parameters struct db_parameters progress = {0};
+  const struct lease_hold hold = {lease, renewal.epoch};
+  bind_records(&progress, &progress_record, &renewal, 1);
+  if (!lease_renew(worker->db, &measure_kind, &hold, 1, renewed.expires_in_ms, &progress, &rows,
+                   &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -267,11 +270,11 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
   bool is_over =
       handback->cause == TASK_CAUSE_SPENT && lease->has_budget && lease->stage != STAGE_FINAL;
   int64_t more_us = handback->opening_us - lease->epoch_opening_us; /* 0 for a repeated request */
-  struct lease_change change = {.lease = lease->id,
-                                .from = LEASE_HELD,
-                                .to = is_over ? LEASE_CANCELLED : LEASE_OPEN,
-                                .fruitless_less = is_innocent,
-                                .opening_us = more_us > 0 ? more_us : 0};
+  struct measure_change change = {.lease = lease->id,
+                                  .from = LEASE_HELD,
+                                  .to = is_over ? LEASE_CANCELLED : LEASE_OPEN,
+                                  .fruitless_less = is_innocent,
+                                  .opening_us = more_us > 0 ? more_us : 0};
   lease->fruitless -= is_innocent && lease->fruitless > 0;
 
   cleanup_parameters struct db_parameters failed = {0}, note = {0};
@@ -284,7 +287,7 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
   return (handback->cause != TASK_CAUSE_DEVICE ||
           db_run(db, &sql_lease_note_failed_device, &failed, NULL, error)) &&
          (!has_reason || db_run(db, &sql_lease_note_handed_back, &note, NULL, error)) &&
-         lease_change_state(db, &change, 1, error) &&
+         measure_change_state(db, &change, 1, error) &&
          (!is_over || lease_note_cancelled(db, lease->job_id, 1, error));
 }
 

@@ -10,7 +10,7 @@
 #include "server/channel/channels.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
 #include "server/policy/policy.sql.h"
 #include "server/policy/proposals.h"
 #include "server/records.h"

@@ -8,11 +8,13 @@ import subprocess
 import harness
 
 SERVER = harness.SOURCE / "server"
-# Of `results_insert`, which the server completes with the fields of a measurement: enough of them for any row.
+# Of `results_insert`, which the server completes with the fields of a measurement: enough of them for any row. And of the
+# statements on tables of tasks, one of these tables.
 TEMPLATE = {"columns": "seq, config, round, process, outcome, samples_us, baseline_us",
             "arrays": ":seq::bigint[], :config::bigint[], :round::int[], :process::int[], :outcome::text[], :samples_us::text[], "
                       ":baseline_us::text[]",
-            "values": "seq, config, round, process, outcome::outcome, samples_us::real[], baseline_us::real[]"}
+            "values": "seq, config, round, process, outcome::outcome, samples_us::real[], baseline_us::real[]",
+            "table": "captured_launches"}
 PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 WRITE = re.compile(r"\b(?:INSERT INTO|DELETE FROM|(?<!FOR )(?<!KEY )(?<!DO )UPDATE)\s+(\w+)(?:\s+(?:AS\s+)?\w+)?\s*(?=\(|\s)")
 

@@ -78,9 +78,20 @@ static bool leases_lose(struct worker *worker, const struct lease_kind *kind,
                         const struct statement *statement, const struct db_parameters *parameters,
                         struct db_rows **ret_gone, struct error *error) {
   cleanup_rows struct db_rows *gone = NULL;
-  if (!db_run(worker->db, statement, parameters, &gone, error) ||
-      (db_count(gone) > 0 && !kind->lost(worker, gone, error)))
+  if (!db_run(worker->db, statement, parameters, &gone, error))
     return false;
+
+  int n = db_count(gone);
+  if (n > 0 && kind->table) {
+    cleanup_free int64_t *tasks = xcalloc((size_t)n, sizeof *tasks);
+    for (int row = 0; row < n; row++)
+      tasks[row] = db_get_integer(gone, row, "id");
+    if (!lease_end(worker->db, kind, tasks, (size_t)n, error))
+      return false;
+  }
+  if (n > 0 && !kind->lost(worker, gone, error))
+    return false;
+
   *ret_gone = TAKE(gone);
   return true;
 }
@@ -160,8 +171,11 @@ static bool expire_page(struct worker *worker, const struct lease_kind *kind, in
   bind_integer(&parameters, "limit", PAGE);
   if (is_of_due)
     bind_integer(&parameters, "since_ms", since_ms);
-  is_good =
-      leases_lose(worker, kind, is_of_due ? kind->due : kind->expired, &parameters, &gone, error);
+  const struct lease_table *table = lease_table_of(kind);
+  const struct statement *statement = is_of_due ? kind->due
+                                      : table   ? &table->expired
+                                                : kind->expired;
+  is_good = leases_lose(worker, kind, statement, &parameters, &gone, error);
   if (!db_end(worker->db, is_good, error))
     return false;
 
@@ -203,8 +217,8 @@ bool leases_expire_all(struct worker *worker, struct error *error) {
   bool ok = true, is_searched = true;
   clock->expire_ms = began_ms + EXPIRE_PACE_MS;
   for (size_t i = 0; ok && is_searched && lease_kinds[i]; i++)
-    ok = !lease_kinds[i]->expired ||
-         kind_expire(worker, lease_kinds[i], since_ms, &is_searched, error);
+    ok =
+        !lease_kinds[i]->lost || kind_expire(worker, lease_kinds[i], since_ms, &is_searched, error);
   if (ok && !is_searched)
     return true;
 

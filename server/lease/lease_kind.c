@@ -21,7 +21,8 @@ bool lease_renew(struct db *db, const struct lease_kind *kind, const struct leas
   struct db_parameters *bound = more ? more : &parameters;
   bind_lease_holds(bound, holds, n);
   bind_integer(bound, "lease_ms", lease_ms);
-  return db_run(db, kind->renew, bound, ret_rows, error);
+  const struct lease_table *table = lease_table_of(kind);
+  return db_run(db, table ? &table->renew : kind->renew, bound, ret_rows, error);
 }
 
 bool lease_answer(struct worker *worker, const struct lease_kind *kind, void *answer,

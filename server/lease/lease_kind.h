@@ -16,8 +16,19 @@ struct lease_hold {
   int64_t task, epoch;
 };
 
+/* The statements on a table of tasks (tasks.sql). */
+struct lease_table {
+  struct statement claim, renew, held, end, expired;
+};
+
 struct lease_kind {
   const char *name; /* common/task/task.h */
+
+  /* Of tasks in a table of their own, with the columns id, epoch, leased_until and leased_by: its
+   * name, and room for its statements, which take the place of `renew` and `expired`. Such tasks
+   * may be expired only where there is `lost`. */
+  const char *table;
+  struct lease_table *statements;
 
   /* Renews the leases :task[] at their :epoch[] for :lease_ms, and returns "id" and what their
    * holders have to know of those that are still held. */
@@ -36,8 +47,8 @@ struct lease_kind {
   const struct statement *defer;     /* :limit that were due since :since_ms and renewed; or NULL */
   const struct statement *shorten;   /* leases that last longer than :lease_ms; or NULL */
   const struct statement *restarted; /* like `expired`, all of :agent, which restarted; or NULL */
-  /* What a loss means, of tasks that one of these statements locked: opens them, in the same
-   * transaction. */
+  /* What a loss means, of tasks that one of these statements locked, in the same transaction. Those
+   * in a table of their own were opened; others it opens. */
   bool (*lost)(struct worker *worker, const struct db_rows *gone, struct error *error);
   /* What follows after the commit. */
   void (*settle_lost)(struct worker *worker, const struct db_rows *gone);
@@ -83,26 +94,20 @@ must_check bool leases_expire_all(struct worker *worker, struct error *error);
  * dead rows: it rests in proportion, within a limit. */
 int64_t lease_sweep_next_ms(int64_t began_ms, int64_t pace_ms, int64_t most_ms);
 
-/* Tasks in a table of their own, which has the columns id, epoch, leased_until and leased_by
- * (tasks.sql): a claim is of tasks that the kind chose and locked. */
-struct lease_table {
-  struct statement claim, renew, held, end, expired;
-};
-/* The statements for a table; its name must be a literal. They live as long as the program. */
-struct lease_table lease_table_of(const char *table);
+/* The statements of a kind whose tasks are in a table of their own; NULL: they are not. */
+const struct lease_table *lease_table_of(const struct lease_kind *kind);
 
-/* Claims tasks that were locked, and returns "id" and "epoch". In the caller's transaction. */
-must_check bool lease_table_claim(struct db *db, const struct lease_table *table,
-                                  const int64_t *tasks, size_t n, const char *holder,
-                                  int64_t lease_ms, struct db_rows **ret_rows, struct error *error);
-/* Locks those that are held at their epochs: ret_held[i] for holds[i]. In the caller's
- * transaction. */
-must_check bool lease_table_lock(struct db *db, const struct lease_table *table,
-                                 const struct lease_hold *holds, size_t n, bool *ret_held,
-                                 struct error *error);
-/* Ends the leases of tasks that were locked: they are answered, or may be claimed again. In the
- * caller's transaction. */
-must_check bool lease_table_end(struct db *db, const struct lease_table *table,
-                                const int64_t *tasks, size_t n, struct error *error);
+/* The next three are for these kinds, and run in the caller's transaction. Claims tasks that it has
+ * locked, and returns "id" and "epoch". */
+must_check bool lease_claim(struct db *db, const struct lease_kind *kind, const int64_t *tasks,
+                            size_t n, const char *holder, int64_t lease_ms,
+                            struct db_rows **ret_rows, struct error *error);
+/* Locks those that are held at their epochs: ret_held[i] for holds[i]. */
+must_check bool lease_lock_held(struct db *db, const struct lease_kind *kind,
+                                const struct lease_hold *holds, size_t n, bool *ret_held,
+                                struct error *error);
+/* Ends the leases of tasks that were locked: they are answered, or may be claimed again. */
+must_check bool lease_end(struct db *db, const struct lease_kind *kind, const int64_t *tasks,
+                          size_t n, struct error *error);
 
 #endif

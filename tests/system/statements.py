@@ -22,7 +22,8 @@ WRITE = re.compile(r"\b(?:INSERT INTO|DELETE FROM|(?<!FOR )(?<!KEY )(?<!DO )UPDA
 class Statement:
     def __init__(self, path, name, text):
         self.path, self.name = path, name
-        self.subject = path.relative_to(SERVER).parts[0]
+        # Leases of configs are in two folders; of tasks.sql the tables are those of other subjects.
+        self.subject = {"leases.sql": "lease", "tasks.sql": "task"}.get(path.name, path.relative_to(SERVER).parts[0])
         sql = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE).strip().rstrip(";")
         for member, columns in TEMPLATE.items():
             sql = sql.replace("{" + member + "}", columns)

@@ -12,7 +12,7 @@
 /* Queues beyond this are served when others are empty. */
 #define FRONTS_MAX 1024
 /* After how many grants a front moves on: a search passes over that many granted leases. After
- * fewer grants when the leases are of another job than the front, or at once when the front was
+ * fewer grants when the leases are of another group than the front, or at once when the front was
  * moved back, because many granted leases may be in between. */
 #define GRANTS_MAX 32
 #define GRANTS_MAX_OF_OTHER 4
@@ -64,7 +64,7 @@ bool lease_queue_equal(const struct lease_queue *a, const struct lease_queue *b)
 }
 
 bool lease_place_is_before(const struct lease_place *a, const struct lease_place *b) {
-  return a->job != b->job ? a->job < b->job : a->lease < b->lease;
+  return a->group != b->group ? a->group < b->group : a->lease < b->lease;
 }
 
 static bool is_empty(const struct front *front) {
@@ -121,7 +121,7 @@ struct lease_queue lease_queue_read(const struct db_rows *rows, int row) {
 }
 
 static struct lease_place place_read(const struct db_rows *rows, int row) {
-  return (struct lease_place){.job = db_get_integer(rows, row, "job_id"),
+  return (struct lease_place){.group = db_get_integer(rows, row, "job_id"),
                               .lease = db_get_integer(rows, row, "id")};
 }
 
@@ -145,7 +145,7 @@ void lease_candidates_find(const struct digest *classes, size_t n_classes, size_
     of[n] = front;
     queues[n++] = (struct share_queue){.owner = shares_of(front->queue.owner),
                                        .priority = front->queue.priority,
-                                       .job = front->place.job,
+                                       .group = front->place.group,
                                        .waited_ms = now_ms - front->since_ms};
   }
 
@@ -167,20 +167,20 @@ void bind_lease_candidates(struct db_parameters *parameters,
                            const struct lease_candidates *candidates) {
   struct digest classes[LEASE_CANDIDATES];
   int64_t owners[LEASE_CANDIDATES], priorities[LEASE_CANDIDATES];
-  int64_t jobs[LEASE_CANDIDATES], leases[LEASE_CANDIDATES];
+  int64_t groups[LEASE_CANDIDATES], leases[LEASE_CANDIDATES];
   for (size_t i = 0; i < candidates->n; i++) {
     const struct lease_candidate *candidate = &candidates->all[i];
     classes[i] = candidate->queue.class;
     owners[i] = candidate->queue.owner;
     priorities[i] = candidate->queue.priority;
-    jobs[i] = candidate->place.job;
+    groups[i] = candidate->place.group;
     leases[i] = candidate->place.lease;
   }
 
   bind_digests(parameters, "queue_classes", classes, candidates->n);
   bind_integers(parameters, "queue_owners", owners, candidates->n);
   bind_integers(parameters, "queue_priorities", priorities, candidates->n);
-  bind_integers(parameters, "queue_jobs", jobs, candidates->n);
+  bind_integers(parameters, "queue_jobs", groups, candidates->n);
   bind_integers(parameters, "queue_leases", leases, candidates->n);
 }
 
@@ -250,7 +250,7 @@ static bool front_search(struct db *db, const struct lease_queue *queue, struct 
   bind_digest(&parameters, "class", &queue->class);
   bind_integer(&parameters, "owner", queue->owner);
   bind_integer(&parameters, "priority", queue->priority);
-  bind_integer(&parameters, "job", from.job);
+  bind_integer(&parameters, "job", from.group);
   bind_integer(&parameters, "lease", from.lease);
   if (!db_run(db, &sql_lease_front_next, &parameters, &rows, error))
     return false;
@@ -265,7 +265,7 @@ static bool front_search(struct db *db, const struct lease_queue *queue, struct 
 }
 
 /* Notes a grant, under the lock. Returns whether the front is due to move on. */
-static bool front_note_grant(struct front *front, int64_t job, bool is_by_waiting) {
+static bool front_note_grant(struct front *front, int64_t group, bool is_by_waiting) {
   int64_t now_ms = clock_monotonic_ms();
   front->misses = 0;
   front->since_ms = now_ms - share_waited_after(now_ms - front->since_ms, is_by_waiting);
@@ -273,7 +273,7 @@ static bool front_note_grant(struct front *front, int64_t job, bool is_by_waitin
   if (is_by_waiting)
     front->stored_ms = 0; /* at once, lest other servers serve it for the same wait */
 
-  bool is_other = job != front->place.job;
+  bool is_other = group != front->place.group;
   front->grants++;
   bool is_due = front->grants >= GRANTS_MAX ||
                 (is_other && (front->is_back || front->grants >= GRANTS_MAX_OF_OTHER));
@@ -283,7 +283,7 @@ static bool front_note_grant(struct front *front, int64_t job, bool is_by_waitin
 }
 
 bool lease_front_note_grant(struct db *db, const struct lease_candidates *tried,
-                            const struct lease_queue *queue, int64_t job, struct error *error) {
+                            const struct lease_queue *queue, int64_t group, struct error *error) {
   struct lease_queue due[LEASE_CANDIDATES];
   size_t n_due = 0;
   bool is_it = false;
@@ -294,7 +294,7 @@ bool lease_front_note_grant(struct db *db, const struct lease_candidates *tried,
     const struct lease_candidate *candidate = &tried->all[i];
     struct front *front = front_find(&candidate->queue);
     is_it = lease_queue_equal(&candidate->queue, queue);
-    if (front && (is_it ? front_note_grant(front, job, candidate->is_by_waiting)
+    if (front && (is_it ? front_note_grant(front, group, candidate->is_by_waiting)
                         : front->misses++ % MISSES_MAX == 0))
       due[n_due++] = candidate->queue;
   }

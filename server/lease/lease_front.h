@@ -1,5 +1,6 @@
 /* Where the open leases of each queue begin, and which queues a device is served from. A queue has
- * the open leases of one device class, owner and priority, in the order of their jobs and ids.
+ * the open leases of one device class, owner and priority, in the order of their groups and ids. A
+ * group is what its owner wants to be done together, before what came later.
  *
  * PostgreSQL keeps the index entries of granted leases until no transaction is older than the
  * grants. Meanwhile a search from the start of a queue passes over all of them, so that with a
@@ -36,7 +37,7 @@ bool lease_queue_equal(const struct lease_queue *a, const struct lease_queue *b)
 
 /* A place in a queue. */
 struct lease_place {
-  int64_t job, lease;
+  int64_t group, lease; /* group: tasks of an earlier one are granted first */
 };
 /* Whether a lease at `a` is granted before one at `b`. */
 bool lease_place_is_before(const struct lease_place *a, const struct lease_place *b);
@@ -67,11 +68,11 @@ void bind_lease_candidates(struct db_parameters *parameters,
  * are not yet visible. */
 void lease_fronts_move_back(struct db *db, const struct db_rows *rows);
 
-/* Call it after a lease of the queue and of this job was granted and committed. Notes it for the
+/* Call it after a lease of the queue and of this group was granted and committed. Notes it for the
  * shares and, now and then, moves fronts on: that of the queue, and those of tried queues that had
  * no lease. */
 must_check bool lease_front_note_grant(struct db *db, const struct lease_candidates *tried,
-                                       const struct lease_queue *queue, int64_t job,
+                                       const struct lease_queue *queue, int64_t group,
                                        struct error *error);
 
 /* Searches the queues of the class from their starts unless that rests, and moves their fronts back

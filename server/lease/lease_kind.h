@@ -21,6 +21,8 @@ struct lease_table {
   struct statement claim, renew, held, end, expired;
 };
 
+struct lease_grants;
+
 struct lease_kind {
   const char *name; /* common/task/task.h */
 
@@ -29,6 +31,8 @@ struct lease_kind {
    * may be expired only where there is `lost`. */
   const char *table;
   struct lease_table *statements;
+
+  const struct lease_grants *grants; /* to agents (lease_grant.h); NULL: it is not for agents */
 
   /* Renews the leases :task[] at their :epoch[] for :lease_ms, and returns "id" and what their
    * holders have to know of those that are still held. */

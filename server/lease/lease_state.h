@@ -2,11 +2,11 @@
  * grants an open lease, the other makes all other changes.
  *
  *   open ──grant──▶ held ──▶ done          nothing remains
- *     ▲              │ └───▶ cancelled     its job has ended, or its budget is spent
+ *     ▲              │ └───▶ cancelled     nothing needs it any more
  *     ├── handed back, lost, partly done
- *     └── done, when measurements of it are quarantined
+ *     └── done, when its answers do not count any more
  *
- * An open lease may also become done (its configs were given up, or moved to another lease) or
+ * An open lease may also become done (what remained was given up, or moved to another lease) or
  * cancelled.
  *
  * Memory: texts are borrowed. Threads: pure functions; lease_take and

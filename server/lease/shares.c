@@ -1,4 +1,4 @@
-/* What each owner of jobs used. */
+/* What each owner used. */
 #include "server/lease/shares.h"
 
 #include <pthread.h>

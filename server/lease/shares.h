@@ -1,4 +1,4 @@
-/* What each owner of jobs used of the devices, and its weight: the input of fair_share.h.
+/* What each owner used of the devices, and its weight: the input of fair_share.h.
  *
  * The table `owners` has the sums of all servers. Each server adds what was posted to it, and reads
  * the sums and the number of leases that each owner holds, about every second. In between it counts

@@ -9,55 +9,38 @@
 #include "common/verdict/budget.h"
 #include "server/http/request.h"
 #include "server/job/jobs.h"
-#include "server/lease/lease_front.h"
-#include "server/lease/lease_kind.h"
+#include "server/lease/lease_grant.h"
 #include "server/measurement/leases.h"
 
 /* After this many grants in a row without a measurement the remaining configs of a lease are given
  * up. */
 #define LEASE_FRUITLESS_MAX 8
 
-/* The request of a device for a lease, and the state of that device. */
-struct lease_wish {
-  char *agent, *device, *nonce;
-  double wait_s;
-  int64_t token; /* of the request */
-  /* Set by lease_grant when it grants none: */
-  bool agent_known, device_known;
-  char *drain_reason;      /* NULL: not draining */
-  bool only_device_drains; /* only the device is draining, not the whole agent */
-  bool wants_signatures;   /* its agent accepts only code that is signed by a key that it trusts */
-  bool is_idle;            /* no device of this hardware would get a lease now */
-  struct digest hardware_digest, environment_digest; /* set when the device is known */
-};
-extern const struct record lease_wish_record;
-
 /* A lease that was granted, and what the answer needs of its job. */
-struct lease_granted {
+struct measure_granted {
+  struct lease_granted to;
   struct lease_grant grant; /* manifest and space are not set; .lease is the decimal id */
   char *manifest, *space;   /* JSON, as it was registered and submitted */
-  int64_t lease;            /* 0: none */
-  bool is_new;              /* granted by this request, not by an earlier one with the same nonce */
   bool may_be_split;        /* its holder must renew it often */
   bool has_started;         /* its job became running with this grant */
   enum job_state job_state;
   bool is_search;
   struct digest environment_digest;
-  struct lease_queue queue; /* that the lease was in */
   size_t n_warm_starts;
   uint64_t warm_starts[WARM_STARTS_MAX];
   struct budget budget;
   int64_t final_devices;
   uint64_t configs_left; /* in all open and held leases of a job with a budget */
 };
-void lease_granted_release(struct lease_granted *granted);
-
-/* Grants the live lease that the request's nonce holds, else the first open lease that the device
- * may have, by the shares of the jobs' owners (../lease/fair_share.h), else the last configs of a
- * large lease that another device holds, else none. The first grant of a job starts the job: its
- * warm-start configs are chosen and moved to this lease. One transaction. */
-must_check bool lease_grant(struct worker *worker, struct lease_wish *wish,
-                            struct lease_granted *ret, struct error *error);
+/* How leases of configs are granted. The first grant of a job starts the job: its warm-start
+ * configs are chosen and moved to this lease. */
+extern const struct lease_grants measure_grants;
+/* Its routes: answers with a granted lease (a struct measure_granted), renews and takes back
+ * leases, stores results. */
+void measure_grant_answer(struct worker *worker, struct request *request, void *granted);
+void measure_renew(struct worker *worker, struct request *request, int64_t lease);
+void measure_hand_back(struct worker *worker, struct request *request, int64_t lease);
+void measure_results(struct worker *worker, struct request *request, int64_t lease);
 
 /* Of the held screen leases that may be split for the device, takes the one with the most predicted
  * device time left and moves its last configs to a new open lease: *ret_lease, in *ret_queue, or 0
@@ -67,7 +50,7 @@ must_check bool lease_split(struct db *db, const struct lease_wish *wish, int64_
 
 /* Moves those of `configs` (sorted ordinals) that are in other open screen leases of the job to a
  * lease that was granted in this transaction. *ret_gained: whether there were any. */
-must_check bool lease_gather(struct db *db, const struct lease_granted *granted,
+must_check bool lease_gather(struct db *db, const struct measure_granted *granted,
                              const uint64_t *configs, size_t n, bool *ret_gained,
                              struct error *error);
 
@@ -109,11 +92,5 @@ void measure_settle(struct worker *worker, void *answer);
 
 /* The kind measure. */
 extern const struct lease_kind measure_kind;
-
-/* The answers 404 and 409 of all routes of a lease. The 409 has the current epoch if the request
- * comes from the holder. `what` is inserted into the sentence of the 409. */
-void lease_answer_unknown(struct request *request, int64_t lease);
-void lease_answer_stale(struct worker *worker, struct request *request, int64_t lease,
-                        const char *what);
 
 #endif

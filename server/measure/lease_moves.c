@@ -47,7 +47,7 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
   return true;
 }
 
-bool lease_gather(struct db *db, const struct lease_granted *granted, const uint64_t *configs,
+bool lease_gather(struct db *db, const struct measure_granted *granted, const uint64_t *configs,
                   size_t n, bool *ret_gained, struct error *error) {
   cleanup_config_ranges struct config_ranges wanted = {0}, gained = {0};
   for (size_t i = 0; i < n; i++)
@@ -78,7 +78,7 @@ bool lease_gather(struct db *db, const struct lease_granted *granted, const uint
         config_ranges_add(&gained, configs[i]);
 
   changes[n_others] = (struct measure_change){
-      .lease = granted->lease, .from = LEASE_HELD, .to = LEASE_HELD, .more = gained};
+      .lease = granted->to.lease, .from = LEASE_HELD, .to = LEASE_HELD, .more = gained};
 
   bool ok = measure_change_state(db, changes, n_others + 1, error);
   for (size_t i = 0; i < n_others; i++)

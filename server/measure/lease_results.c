@@ -6,7 +6,6 @@
 #include "server/counters.h"
 #include "server/http/request.h"
 #include "server/job/jobs.h"
-#include "server/lease/identity.h"
 #include "server/lease/shares.h"
 #include "server/measure/grants.h"
 #include "server/measurement/drift.h"
@@ -154,12 +153,9 @@ static void post_answer(struct worker *worker, struct request *request, const st
   request_answer_json(request, 200, answer);
 }
 
-void route_lease_results(struct worker *worker, struct request *request) {
+void measure_results(struct worker *worker, struct request *request, int64_t lease) {
   cleanup_results struct results results = {0};
   struct error error;
-  if (!identity_may_hold(worker, request))
-    return;
-
   if (!results_parse(request->json, &results, &error)) {
     answer_failure(request, &error);
     return;
@@ -167,7 +163,7 @@ void route_lease_results(struct worker *worker, struct request *request) {
   if (!objects_are_stored(worker, request, &results))
     return;
 
-  struct post post = {.id = identity_lease(request), .results = &results};
+  struct post post = {.id = lease, .results = &results};
   if (lease_answer(worker, &measure_kind, &post, &error))
     post_answer(worker, request, &post);
   else

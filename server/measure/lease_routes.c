@@ -1,4 +1,4 @@
-/* Requesting, renewing and handing back leases.
+/* Answering grants of leases of configs, renewing them and taking them back.
  *
  * Memory: a handler frees what it makes when it returns. Threads: database workers. */
 #include <math.h>
@@ -13,7 +13,6 @@
 #include "server/http/request.h"
 #include "server/job/jobs.h"
 #include "server/lease/identity.h"
-#include "server/lease/lease.sql.h"
 #include "server/lease/lease_kind.h"
 #include "server/lease/shares.h"
 #include "server/measure/grants.h"
@@ -28,7 +27,7 @@
  * the job's budget. The time for opening the kernel is bounded by the rest of the whole stage,
  * because a device opens it once for many leases; in a final, each process opens it and pays for it
  * from its own share. */
-static void bounds_set(struct lease_granted *granted) {
+static void bounds_set(struct measure_granted *granted) {
   struct lease_grant *grant = &granted->grant;
   grant->device_us = grant->budget_us = FIELD_NONE;
   if (granted->budget.total_us == 0)
@@ -46,11 +45,11 @@ static void bounds_set(struct lease_granted *granted) {
   grant->budget_us = budget_us > 0 ? budget_us : 1;
 }
 
-static void granted_answer(struct worker *worker, struct request *request,
-                           struct lease_granted *granted) {
+void measure_grant_answer(struct worker *worker, struct request *request, void *context) {
+  struct measure_granted *granted = context;
   struct lease_grant *grant = &granted->grant;
   char id[LEASE_ID_SIZE];
-  lease_id_format(server_lease_secret(worker->server), granted->lease, grant->task.epoch,
+  lease_id_format(server_lease_secret(worker->server), "", granted->to.lease, grant->task.epoch,
                   request->token_agent, id);
   free(grant->task.lease);
   grant->task.lease = xstrdup(id);
@@ -71,61 +70,6 @@ static void granted_answer(struct worker *worker, struct request *request,
   const struct json_text large[] = {{"manifest", granted->manifest}, {"space", granted->space}};
   request_answer_json_with(request, 200, record_write(&lease_grant_record, grant), large,
                            ARRAY_LENGTH(large));
-}
-
-static void no_lease_answer(struct worker *worker, struct request *request,
-                            const struct lease_wish *wish) {
-  int64_t deadline_ms =
-      request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(wish->wait_s * 1000);
-  char key[PARK_KEY_SIZE];
-
-  if (!wish->agent_known)
-    answer_refusal(request, ERROR_MISSING, "/agent",
-                   "agent \"%.40s\" is not enrolled; enrol it with POST /v1/agents", wish->agent);
-  else if (!wish->device_known)
-    answer_refusal(request, ERROR_MISSING, "/device",
-                   "agent \"%.40s\" has no device \"%.40s\"; enrol it with its devices",
-                   wish->agent, wish->device);
-  else if (wish->drain_reason && wish->only_device_drains)
-    answer_refusal(
-        request, ERROR_FORBIDDEN, "/device",
-        "device \"%.40s\" is drained and gets no leases until an admin resumes it: %.300s",
-        wish->device, wish->drain_reason);
-  else if (wish->drain_reason)
-    answer_refusal(request, ERROR_FORBIDDEN, "/agent",
-                   "agent \"%.40s\" is drained and gets no leases: %.300s", wish->agent,
-                   wish->drain_reason);
-  else if (clock_monotonic_ms() >= deadline_ms)
-    request_answer_empty(request, 204);
-  else
-    request_park(worker, request,
-                 lease_park_key(&wish->hardware_digest, wish->wants_signatures, key), wish->is_idle,
-                 deadline_ms);
-}
-
-void route_lease_post(struct worker *worker, struct request *request) {
-  struct lease_wish wish;
-  struct lease_granted granted = {0};
-  struct error error;
-  record_init(&lease_wish_record, &wish);
-  if (!identity_may_act(worker, request))
-    return;
-
-  wish.wait_s = 0;
-  wish.token = request->token_id;
-  if (!record_read(&lease_wish_record, request->json, "", &wish, &error))
-    answer_failure(request, &error);
-  else if (request->is_parked_before && !request_client_is_there(request))
-    request_answer_empty(request, 204); /* a lease that is granted now would be lost */
-  else if (!lease_grant(worker, &wish, &granted, &error))
-    answer_failure(request, &error);
-  else if (granted.lease)
-    granted_answer(worker, request, &granted);
-  else
-    no_lease_answer(worker, request, &wish);
-
-  record_release(&lease_wish_record, &wish);
-  lease_granted_release(&granted);
 }
 
 struct renewal {
@@ -152,52 +96,10 @@ static const struct field renewed_fields[] = {
 };
 const struct record renewed_record = RECORD("RenewAnswer", struct renewed, renewed_fields);
 
-/* The holder gets the current epoch, others get null: older agents recognise a lost lease by that
- * member. */
-void lease_answer_stale(struct worker *worker, struct request *request, int64_t lease,
-                        const char *what) {
-  struct error error;
-  int64_t epoch = 0;
-  log_set_request(request->id);
-  if (!identities_held_epoch(worker->db, lease, request->token_agent, request->token_id, &epoch,
-                             &error))
-    log_warning("lease: cannot read the holder of lease=%lld: %s", (long long)lease, error.message);
-
-  if (epoch)
-    error_set(&error, "lease %lld is no longer yours at this epoch%s; its epoch is %lld",
-              (long long)lease, what, (long long)epoch);
-  else
-    error_set(&error, "lease %lld is no longer yours at this epoch%s", (long long)lease, what);
-  error_become(&error, ERROR_CONFLICT);
-
-  answer_failure_extra(
-      request, &error,
-      json_pack("{s:o}", "epoch", epoch ? json_integer((json_int_t)epoch) : json_null()));
-}
-
-void lease_answer_unknown(struct request *request, int64_t lease) {
-  answer_refusal(request, ERROR_MISSING, "", "there is no lease %lld", (long long)lease);
-}
-
-static bool lease_exists(struct db *db, int64_t lease, bool *ret_exists, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", lease);
-  if (!db_run(db, &sql_lease_exists, &parameters, &rows, error))
-    return false;
-  *ret_exists = db_count(rows) > 0;
-  return true;
-}
-
-void route_lease_renew(struct worker *worker, struct request *request) {
+void measure_renew(struct worker *worker, struct request *request, int64_t lease) {
   struct renewal renewal;
   struct renewed renewed = {.expires_in_ms = server_options(worker->server)->lease_ms};
   struct error error;
-  bool exists;
-  if (!identity_may_hold(worker, request))
-    return;
-
-  int64_t lease = identity_lease(request);
   record_init(&renewal_record, &renewal);
   if (!record_read(&renewal_record, request->json, "", &renewal, &error)) {
     answer_failure(request, &error);
@@ -215,12 +117,7 @@ void route_lease_renew(struct worker *worker, struct request *request) {
   }
 
   if (db_count(rows) == 0) {
-    if (!lease_exists(worker->db, lease, &exists, &error))
-      answer_failure(request, &error);
-    else if (!exists)
-      lease_answer_unknown(request, lease);
-    else
-      lease_answer_stale(worker, request, lease, "");
+    lease_answer_gone(worker, request, lease);
     return;
   }
 
@@ -309,14 +206,10 @@ static void handback_settle(struct worker *worker, const struct lease *lease,
   job_announce(worker, lease->job_id);
 }
 
-void route_lease_release(struct worker *worker, struct request *request) {
+void measure_hand_back(struct worker *worker, struct request *request, int64_t id) {
   struct handback handback;
   cleanup_lease struct lease lease = {0};
   struct error error;
-  if (!identity_may_hold(worker, request))
-    return;
-
-  int64_t id = identity_lease(request);
   record_init(&handback_record, &handback);
   handback.lease = id;
   handback.opening_us = 0;

@@ -5,6 +5,7 @@
 
 const struct lease_kind measure_kind = {
     .name = "measure",
+    .grants = &measure_grants,
     .renew = &sql_leases_renew,
     .answer = measure_answer,
     .settle = measure_settle,

@@ -25,6 +25,7 @@
 #include "server/http/sign_in.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
+#include "server/lease/leasing.h"
 #include "server/oidc/oidc.h"
 #include "server/policy/policy.h"
 #include "server/records.h"
@@ -212,8 +213,10 @@ static bool threads_start(struct server *server, struct error *error) {
     thread->worker.server = server;
     thread->worker.db = db_new(server->options.database, "wavetune-server");
     db_set_run_ms(thread->worker.db, server->options.database_timeout_ms);
+    leasing_attach(server->leasing, thread->worker.db);
     int reason = pthread_create(&thread->thread, NULL, run, thread);
     if (reason) {
+      leasing_detach(thread->worker.db);
       db_free(thread->worker.db);
       return error_set(error, "cannot start a thread: %s", strerror(reason));
     }
@@ -249,6 +252,7 @@ static struct server *server_new(const struct server_options *options) {
   server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
   server->agents = agent_table_new();
   server->fleet = fleet_new();
+  server->leasing = leasing_new();
   server->openapi = openapi_text();
   server->page = page_new();
 
@@ -373,6 +377,7 @@ void server_stop(struct server *server) {
         _exit(0); /* all that was acknowledged is in the database */
       }
     }
+    leasing_detach(thread->worker.db);
     db_free(thread->worker.db);
   }
 
@@ -400,6 +405,7 @@ void server_stop(struct server *server) {
   blob_cache_free(server->blobs);
   agent_table_free(server->agents);
   fleet_free(server->fleet);
+  leasing_free(server->leasing);
   free(server->fleet_metrics);
   pthread_rwlock_destroy(&server->oidc_lock);
   pthread_mutex_destroy(&server->stop_lock);

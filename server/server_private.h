@@ -25,6 +25,7 @@ struct fetches;
 struct fleet;
 struct flights;
 struct migrations;
+struct leasing;
 struct oidc;
 struct request_rates;
 struct response_cache;
@@ -52,6 +53,7 @@ struct server {
   struct documents *documents, *agreed; /* of releases; of what containers agree on */
   struct agent_table *agents;
   struct fleet *fleet;
+  struct leasing *leasing;
   atomic_size_t n_live_agents; /* those of all servers, as last read from the database */
   struct trusted_keys publisher_keys;
   size_t n_remote_shares;

@@ -17,8 +17,7 @@
  * class and an owner the QUEUES_OF_OWNER queues of the highest priority are known; an owner's lower
  * priorities follow when those are empty.
  *
- * Memory: the fronts are static, because a process serves one database. Threads: any; they have a
- * lock. */
+ * Memory: the fronts are a server's (leasing.h). Threads: any; they have a lock. */
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_FRONT_H
 #define WAVETUNE_SERVER_LEASE_LEASE_FRONT_H
 
@@ -54,14 +53,21 @@ struct lease_candidates {
   } all[LEASE_CANDIDATES];
 };
 /* Those of the classes after the first `skip`. */
-void lease_candidates_find(const struct digest *classes, size_t n_classes, size_t skip,
-                           struct lease_candidates *ret);
+struct leasing;
+void lease_candidates_find(struct leasing *leasing, const struct digest *classes, size_t n_classes,
+                           size_t skip, struct lease_candidates *ret);
 /* One queue, from its start. */
 struct lease_candidates lease_candidates_of(const struct lease_queue *queue);
 
 /* Binds queues and places: :queue_classes, :queue_owners, … */
 void bind_lease_candidates(struct db_parameters *parameters,
                            const struct lease_candidates *candidates);
+
+struct lease_fronts *lease_fronts_new(void);
+void lease_fronts_free(struct lease_fronts *fronts);
+/* The places that a connection's transaction opens. */
+struct lease_opened *lease_opened_new(void);
+void lease_opened_free(struct lease_opened *opened);
 
 /* Moves fronts back to leases that were opened: rows with device_class, owner_id, priority, job_id
  * and id. In a transaction again when it commits, because the front may move on while the leases

@@ -8,6 +8,7 @@
 #include "server/db/db_record.h"
 #include "server/lease/lease.sql.h"
 #include "server/lease/lease_wake.h"
+#include "server/lease/leasing.h"
 
 #define GRANT_ATTEMPTS 4
 /* How many queues a grant tries at most. */
@@ -54,13 +55,25 @@ static bool device_read(struct db *db, struct lease_wish *wish, struct error *er
 /* The classes of devices that requested leases, by a hash of agent and device. The statement that
  * grants checks them: a device whose classes are forgotten, or are no longer these, only costs
  * another statement. */
-static struct {
+struct known_devices {
   pthread_mutex_t lock;
   struct {
     uint64_t hash;
     struct digest classes[CLASSES_OF_DEVICE];
   } all[KNOWN_DEVICES];
-} devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
+};
+
+struct known_devices *known_devices_new(void) {
+  struct known_devices *devices = xcalloc(1, sizeof *devices);
+  pthread_mutex_init(&devices->lock, NULL);
+  return devices;
+}
+
+void known_devices_free(struct known_devices *devices) {
+  if (devices)
+    pthread_mutex_destroy(&devices->lock);
+  free(devices);
+}
 
 /* FNV-1a; 0 is no device's. */
 static uint64_t device_hash(const struct lease_wish *wish) {
@@ -72,34 +85,35 @@ static uint64_t device_hash(const struct lease_wish *wish) {
   return hash ? hash : 1;
 }
 
-static bool device_recall(const struct lease_wish *wish,
+static bool device_recall(struct known_devices *devices, const struct lease_wish *wish,
                           struct digest ret_classes[CLASSES_OF_DEVICE]) {
   uint64_t hash = device_hash(wish);
-  pthread_mutex_lock(&devices.lock);
-  bool is_known = devices.all[hash % KNOWN_DEVICES].hash == hash;
-  memcpy(ret_classes, devices.all[hash % KNOWN_DEVICES].classes,
+  pthread_mutex_lock(&devices->lock);
+  bool is_known = devices->all[hash % KNOWN_DEVICES].hash == hash;
+  memcpy(ret_classes, devices->all[hash % KNOWN_DEVICES].classes,
          CLASSES_OF_DEVICE * sizeof *ret_classes);
-  pthread_mutex_unlock(&devices.lock);
+  pthread_mutex_unlock(&devices->lock);
   return is_known;
 }
 
 /* *ret_changed: the classes were others. */
-static void device_remember(const struct lease_wish *wish, struct digest classes[CLASSES_OF_DEVICE],
-                            bool *ret_changed) {
+static void device_remember(struct known_devices *devices, const struct lease_wish *wish,
+                            struct digest classes[CLASSES_OF_DEVICE], bool *ret_changed) {
   uint64_t hash = device_hash(wish);
   *ret_changed = !digest_equal(&classes[0], &wish->hardware_digest) ||
                  !digest_equal(&classes[1], &wish->environment_digest);
   classes[0] = wish->hardware_digest;
   classes[1] = wish->environment_digest;
-  pthread_mutex_lock(&devices.lock);
-  devices.all[hash % KNOWN_DEVICES].hash = hash;
-  memcpy(devices.all[hash % KNOWN_DEVICES].classes, classes, CLASSES_OF_DEVICE * sizeof *classes);
-  pthread_mutex_unlock(&devices.lock);
+  pthread_mutex_lock(&devices->lock);
+  devices->all[hash % KNOWN_DEVICES].hash = hash;
+  memcpy(devices->all[hash % KNOWN_DEVICES].classes, classes, CLASSES_OF_DEVICE * sizeof *classes);
+  pthread_mutex_unlock(&devices->lock);
 }
 
 /* A grant in progress. */
 struct granting {
   struct worker *worker;
+  struct leasing *leasing;
   const struct lease_grants *how;
   struct lease_wish *wish;
   struct lease_granted *granted; /* the beginning of the kind's struct */
@@ -130,7 +144,8 @@ static bool task_obtain(struct granting *granting, struct error *error) {
 static bool task_obtain_by_turn(struct granting *granting, struct error *error) {
   bool has_more = true;
   for (size_t skip = 0; has_more && skip < QUEUES_TRIED_MAX; skip += LEASE_CANDIDATES) {
-    lease_candidates_find(granting->classes, CLASSES_OF_DEVICE, skip, &granting->tried);
+    lease_candidates_find(granting->leasing, granting->classes, CLASSES_OF_DEVICE, skip,
+                          &granting->tried);
     if (!task_obtain(granting, error))
       return false;
     has_more =
@@ -141,7 +156,8 @@ static bool task_obtain_by_turn(struct granting *granting, struct error *error) 
 
 /* With the classes that the device had at its last request. */
 static bool recalled_try(struct granting *granting, struct error *error) {
-  granting->is_recalled = device_recall(granting->wish, granting->classes);
+  granting->is_recalled =
+      device_recall(granting->leasing->devices, granting->wish, granting->classes);
   return !granting->is_recalled || task_obtain_by_turn(granting, error);
 }
 
@@ -156,7 +172,7 @@ static bool read_try(struct granting *granting, struct error *error) {
   if (granting->is_over)
     return true;
 
-  device_remember(wish, granting->classes, &is_other);
+  device_remember(granting->leasing->devices, wish, granting->classes, &is_other);
   if (!lease_front_search(granting->worker->db, &wish->hardware_digest, &moved_back, error) ||
       ((moved_back || is_other || !granting->is_recalled) && !task_obtain_by_turn(granting, error)))
     return false;
@@ -178,7 +194,7 @@ static bool split_try(struct granting *granting, struct error *error) {
 
   /* Which tasks an agent with trusted keys may have does not follow from their class alone. */
   if (!granting->split) {
-    lease_candidates_find(&wish->hardware_digest, 1, 0, &queues);
+    lease_candidates_find(granting->leasing, &wish->hardware_digest, 1, 0, &queues);
     return wish->wants_signatures || queues.has_more ||
            granting->how->is_idle(db, wish, &queues, &wish->is_idle, error);
   }
@@ -234,8 +250,11 @@ static bool grant_once(struct granting *granting, struct error *error) {
 bool lease_grant(struct worker *worker, const struct lease_kind *kind, struct lease_wish *wish,
                  void *ret_granted, struct error *error) {
   for (int attempt = 1;; attempt++) {
-    struct granting granting = {
-        .worker = worker, .how = kind->grants, .wish = wish, .granted = ret_granted};
+    struct granting granting = {.worker = worker,
+                                .leasing = leasing_of(worker->db),
+                                .how = kind->grants,
+                                .wish = wish,
+                                .granted = ret_granted};
     kind->grants->release(ret_granted);
     if (grant_once(&granting, error))
       return true;

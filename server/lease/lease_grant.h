@@ -75,4 +75,8 @@ void lease_answer_stale(struct worker *worker, struct request *request, int64_t 
 /* The one of these that fits, after a statement found no lease that is held at the epoch. */
 void lease_answer_gone(struct worker *worker, struct request *request, int64_t lease);
 
+/* The classes of the devices that requested tasks lately (leasing.h). */
+struct known_devices *known_devices_new(void);
+void known_devices_free(struct known_devices *devices);
+
 #endif

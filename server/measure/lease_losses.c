@@ -198,7 +198,7 @@ void measure_settle_lost(struct worker *worker, const struct db_rows *gone) {
              (long long)loss->id, (long long)loss->epoch, loss->agent, loss->device,
              (long long)(loss->config == FIELD_NONE ? -1 : loss->config));
     jobs[i] = loss->job_id;
-    shares_charge(loss->owner_id, loss->uncharged_us, 1);
+    shares_charge(worker->db, loss->owner_id, loss->uncharged_us, 1);
     leases_announce(worker, &loss->hardware_digest, 1);
     job_announce(worker, loss->job_id);
   }

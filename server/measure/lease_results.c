@@ -70,7 +70,7 @@ static bool post_settle(struct worker *worker, const struct post *post, struct e
   const struct measure_change *change = &post->judgement.change;
   const struct measurement *failure = results_baseline_failure(post->results, lease->baseline);
   bool job_ended, ends_lease = post_ends_lease(&post->judgement);
-  shares_charge(lease->owner_id, change->device_us + change->opening_us, ends_lease);
+  shares_charge(worker->db, lease->owner_id, change->device_us + change->opening_us, ends_lease);
   int64_t fruitless = change->fruitless_less ? 0 : lease->fruitless;
 
   struct error disagreement;

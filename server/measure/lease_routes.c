@@ -242,7 +242,7 @@ void measure_hand_back(struct worker *worker, struct request *request, int64_t i
   } else if (state == LEASE_STATE_COUNT) {
     lease_answer_stale(worker, request, id, "");
   } else {
-    shares_charge(lease.owner_id, opening_us, 1);
+    shares_charge(worker->db, lease.owner_id, opening_us, 1);
     handback_settle(worker, &lease, state);
     request_answer_json(request, 200, json_pack("{s:s}", "state", lease_state_name(state)));
   }

@@ -67,7 +67,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(WAVETUNE_CAPTURE="source", WAVETUNE_CAPTURE_TO=f"{folder}/captures")
         from wavetune import auto  # noqa: F401
-        from wavetune.runtime import capture, restore
+        from wavetune._runtime import capture, restore
         recorder, spent = capture._recorder, []
 
         def missed(*args):

@@ -50,9 +50,9 @@ PACKAGES = ",".join(f"{name}.*" for name in ("fla", "gemlite", "flag_gems", "lig
 # folder, and its groups name their files by that path.
 BUILDER = """
 import pathlib, shutil, sys
-from wavetune.captured import confined
+from wavetune._captured import confined
 kept, run = pathlib.Path(sys.argv[1]), confined._run
-INNER = "import sys, triton; triton.knobs.cache.dir = sys.argv[1]; from wavetune.captured.confined import main; sys.exit(main())"
+INNER = "import sys, triton; triton.knobs.cache.dir = sys.argv[1]; from wavetune._captured.confined import main; sys.exit(main())"
 
 def keep(launcher, scratch, processes, seconds, argv):
     made = scratch / "cache"

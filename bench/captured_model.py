@@ -89,12 +89,12 @@ def members(config):
 
 def origin(tuner, key):
     """How the config of this key was found."""
-    runtime = sys.modules.get("wavetune.runtime.program")
+    runtime = sys.modules.get("wavetune._runtime.program")
     if len(tuner.configs) == 1:
         return "only"
     if runtime is None or runtime.program() is None:
         return "tuned"
-    from wavetune.runtime import keys, restore
+    from wavetune._runtime import keys, restore
     cache = restore.cache_of(tuner)
     texts = keys.key_texts(key)
     choice = runtime.program().choices._known(cache.closure(), texts) if cache is not None and texts is not None else None
@@ -117,7 +117,7 @@ def listed():
 
 
 def wait_until_sent(seconds=40):
-    capture = sys.modules.get("wavetune.runtime.capture")
+    capture = sys.modules.get("wavetune._runtime.capture")
     recorder = getattr(capture, "_recorder", None)
     until = time.monotonic() + seconds
     while recorder is not None and time.monotonic() < until and (
@@ -134,7 +134,7 @@ def main():
         runpy.run_path(program, run_name="__main__")
     finally:
         wait_until_sent()
-        counters = sys.modules.get("wavetune.runtime.counters")
+        counters = sys.modules.get("wavetune._runtime.counters")
         with open(file, "w") as out:
             json.dump({"functions": [{"function": name, **functions[name]} for name in sorted(functions)], "launches": listed(), "compiled": compiles.names, "compiled_n": compiles.n,
                        "counters": counters.snapshot() if counters else None}, out)

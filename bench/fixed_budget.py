@@ -16,8 +16,8 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
-from wavetune.expressions import expression  # noqa: E402
-from wavetune.spaces import parse_space  # noqa: E402
+from wavetune._pack.expressions import expression  # noqa: E402
+from wavetune._pack.spaces import parse_space  # noqa: E402
 
 WARM_UP_S, REPEAT_S = 0.025, 0.100
 TYPES = {"float32": ctypes.c_float, "float64": ctypes.c_double}

@@ -107,7 +107,7 @@ def main(folder, n, wait):
         getattr(kernels, f"kernel_{i}").warmup(standin.Tensor(), standin.Tensor(), 4096, BLOCK=1024, grid=(4,))
         times.append((time.perf_counter() - began) * 1e3)
     used = sum(os.times()[:4]) - before
-    counters = sys.modules.get("wavetune.runtime.counters")
+    counters = sys.modules.get("wavetune._runtime.counters")
     print(json.dumps({"ms": times, "cpu_ms": used * 1e3, "compiled": compiles.n,
                       "counters": counters.snapshot() if counters else None}), flush=True)
 

@@ -16,15 +16,15 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-from wavetune.build import Request, clean_environment, compile_all, make_plan, make_task  # noqa: E402
-from wavetune.canonical import canonical  # noqa: E402
-from wavetune.compiling import compile_task, store_result  # noqa: E402
-from wavetune.folder import load_kernel  # noqa: E402
-from wavetune.importing import write_folder  # noqa: E402
-from wavetune.function import make_manifest  # noqa: E402
-from wavetune.artifacts import installed_key  # noqa: E402
-from wavetune.source import load_function  # noqa: E402
-from wavetune.target import make_target  # noqa: E402
+from wavetune._pack.build import Request, clean_environment, compile_all, make_plan, make_task  # noqa: E402
+from wavetune._canonical import canonical  # noqa: E402
+from wavetune._pack.compiling import compile_task, store_result  # noqa: E402
+from wavetune._pack.folder import load_kernel  # noqa: E402
+from wavetune._pack.importing import write_folder  # noqa: E402
+from wavetune._pack.function import make_manifest  # noqa: E402
+from wavetune._pack.artifacts import installed_key  # noqa: E402
+from wavetune._pack.source import load_function  # noqa: E402
+from wavetune._pack.target import make_target  # noqa: E402
 
 SPACE = {"parameters": {"BLOCK_SIZE_M": [32, 64, 128], "BLOCK_SIZE_N": [32, 64, 128], "BLOCK_SIZE_K": [32, 64],
                         "GROUP_SIZE_M": [8], "num_warps": [4, 8], "waves_per_eu": [0, 2, 3]},

@@ -345,7 +345,7 @@ def main():
         if why and ("illegal memory access" in why or "CUDA error" in why or "unspecified launch" in why):
             break
         case = next(cases, None)
-    counters = sys.modules.get("wavetune.runtime.counters")
+    counters = sys.modules.get("wavetune._runtime.counters")
     if counters:
         time.sleep(3)  # real programs run for longer, and send meanwhile what they compiled
     report["first_s"] = [case["first_s"] for case in report["cases"].values()]

@@ -5,8 +5,8 @@ server and without a client. It is the floor under every figure of measurements 
     bench/store_cost.py [STATEMENTS [ROUNDS]]        default 400 statements of 125 rows, 5 rounds
 
 One session inserts the rows of whole leases in a loop; its CPU is read from /proc by PostgreSQL. The table is
-measured as the migrations leave it, without its CHECK constraints, without each of its indexes, and with the foreign key
-that migration 0019 drops, in turn in each round, and emptied between.
+measured as the migrations leave it, without its CHECK constraints, without each of its indexes, and with a foreign key to its
+lease, in turn in each round, and emptied between.
 """
 
 import os
@@ -74,7 +74,7 @@ class Table:
 def variants(table):
     """What is changed -> (the statement that changes it, the one that undoes it)."""
     found = {"as the migrations leave it": ("", ""),
-             "with the key that 0019 drops": (f"alter table measurements {FOREIGN_KEY}",
+             "with a key to its lease": (f"alter table measurements {FOREIGN_KEY}",
                                               "alter table measurements drop constraint lease_exists")}
     checks = [line.split("|") for line in table.sql(
         "select conname, pg_get_constraintdef(oid) from pg_constraint where conrelid = 'measurements'::regclass and contype = 'c'"

@@ -20,9 +20,9 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
-from wavetune.expressions import expression  # noqa: E402
-from wavetune.folder import load_kernel  # noqa: E402
-from wavetune.specialise import define_values  # noqa: E402
+from wavetune._pack.expressions import expression  # noqa: E402
+from wavetune._pack.folder import load_kernel  # noqa: E402
+from wavetune._pack.specialise import define_values  # noqa: E402
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # of every back end: the rest is AMD's
 

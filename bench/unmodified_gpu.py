@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Unmodified programs on a GPU, with flash-linear-attention: how long a fresh container's first step takes, and what the
-choices of another container do to later steps.
+"""Unmodified programs on a GPU, with flash-linear-attention: how long a fresh container's first step takes, and what wavetune
+costs in later steps.
 
     bench/unmodified_gpu.py [--postgres-bin DIR] [--wheels DIR] [--models NAME,…] [--kinds NAME,…] [--processes N] [--steps N] [--shapes N]
                             [--json FILE]
@@ -8,8 +8,7 @@ choices of another container do to later steps.
 For each model, every process in an empty folder of its own:
   alone    without wavetune
   first    with an empty server, under one token and image, which share code; it tunes as ever
-  second   the same again: everything comes from the server
-  choices  the choices alone: nothing is benchmarked, the chosen configs are compiled
+  second   the same again: everything comes from the server, what Triton measured too
 Outputs are compared between first and second. Then N processes take 200 steps with the choices of `alone` (of `first` where that
 was not run), without the wheel in their launches, and 200 with what the server gives, with it, in one process and in turns
 (unmodified_model.py --turns): the ratio, with a bootstrap interval over the processes. For how many keys the two have different
@@ -41,7 +40,7 @@ class Server:
     """`wavetune-server dev`, and a token for containers."""
 
     def __init__(self, folder, postgres_bin):
-        command = [BUILD / "wavetune-server", "dev", "--folder", folder, "--port", "0", "--json", "--agreed", "1/1",
+        command = [BUILD / "wavetune-server", "dev", "--folder", folder, "--port", "0", "--json",
                    "--remote-share", f"fleet/{IMAGE}"]
         if postgres_bin:
             command += ["--postgres-bin", postgres_bin]
@@ -58,14 +57,13 @@ class Server:
         self.process.wait(60)
 
 
-def begin(model, cache, wheels, server=None, steps=0, code=True, shapes=None, go=None, turns=False):
+def begin(model, cache, wheels, server=None, steps=0, shapes=None, go=None, turns=False):
     """A process of the model; `go`: a file that it waits for when its imports are done."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "WAVETUNE_"))}
-    own |= {"TRITON_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), *map(str, wheels)])}
+    own |= {"TRITON_CACHE_DIR": str(cache), "TRITON_CACHE_AUTOTUNING": "1", "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), *map(str, wheels)])}
     if server is not None:
-        own |= {"WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": server.token, "WAVETUNE_IMAGE": IMAGE, "WAVETUNE_LOG": "stderr"}
-        if code:
-            own["WAVETUNE_SHARED_CODE"] = "1"
+        own |= {"WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": server.token, "WAVETUNE_IMAGE": IMAGE, "WAVETUNE_LOG": "stderr",
+                "WAVETUNE_SHARED_CODE": "1"}
     command = [sys.executable, str(ROOT / "bench/unmodified_model.py"), model, "--steps", str(steps)]
     command += ["--shapes", str(shapes)] if shapes else []
     command += ["--go", str(go)] if go else []
@@ -122,8 +120,7 @@ def measure_steps(model, scratch, wheels, server, arguments, own):
 def measure(model, scratch, wheels, server, arguments):
     reports = {}
     print(f"{model}:", flush=True)
-    for kind, options in (("alone", {}), ("first", {"server": server}), ("second", {"server": server}),
-                          ("choices", {"server": server, "code": False})):
+    for kind, options in (("alone", {}), ("first", {"server": server}), ("second", {"server": server})):
         if kind not in arguments.kinds.split(","):
             continue
         reports[kind] = run(model, scratch / f"{model}-{kind}", wheels, shapes=arguments.shapes, **options)
@@ -148,7 +145,7 @@ def main():
     parser.add_argument("--postgres-bin")
     parser.add_argument("--wheels", type=pathlib.Path)
     parser.add_argument("--models", default="DeltaNet,GatedLinearAttention,RWKV7Attention,GatedDeltaNet")
-    parser.add_argument("--kinds", default="alone,first,second,choices")
+    parser.add_argument("--kinds", default="alone,first,second")
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--shapes", type=int, help="only the first N shapes")

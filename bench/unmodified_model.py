@@ -72,7 +72,7 @@ def step(model, x, forward_only):
 
 def in_turns(steps, one_step):
     """Times of steps with Triton's own caches and with wavetune's, and how their configs differ."""
-    from wavetune.runtime import keys, restore
+    from wavetune._runtime import keys, restore
     tuners = list(restore.adopted)
     served = {tuner: tuner.cache for tuner in tuners}
     own = {tuner: {} for tuner in tuners}
@@ -132,7 +132,7 @@ def main():
         started = time.perf_counter()
         step(model, x, forward_only)
         times.append((time.perf_counter() - started) * 1e3)
-    counters = sys.modules.get("wavetune.runtime.counters")
+    counters = sys.modules.get("wavetune._runtime.counters")
     if counters and os.environ.get("WAVETUNE_URL"):
         time.sleep(3)  # real programs run for longer, and send meanwhile what they compiled
     folder = pathlib.Path(os.environ["TRITON_CACHE_DIR"])

@@ -33,7 +33,7 @@ LAUNCHES = """
 import json, random, sys, time, types
 import program, triton, wavetune.auto
 from triton.runtime.autotuner import Autotuner
-from wavetune.runtime import restore
+from wavetune._runtime import restore
 sys.modules["torch"] = types.ModuleType("torch")
 sys.modules["torch"].Tensor = program.Tensor
 triton.runtime.driver.set_active(program.DRIVER)
@@ -72,7 +72,7 @@ class Torch(types.ModuleType):
     def __getattr__(self, name):
         return Torch(name)
 sys.modules["torch"] = Torch("torch")
-from wavetune.runtime.closure import closure, jit_function
+from wavetune._runtime.closure import closure, jit_function
 found = {}
 for path in sys.argv[1:]:
     spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
@@ -93,7 +93,7 @@ print(json.dumps(found))
 """
 VERIFY = """
 import statistics, time
-from wavetune.runtime.ed25519 import verify
+from wavetune._runtime.ed25519 import verify
 key, text = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"), bytes.fromhex("72")
 signature = bytes.fromhex("92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
                           "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00")

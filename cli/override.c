@@ -1,5 +1,4 @@
-/* wavetune override add, list and remove: pins and bans of configs that every release obeys, and
- * what containers agree on. */
+/* wavetune override add, list and remove: pins and bans of configs that every release obeys. */
 #include "cli/cli.h"
 #include "common/program/output.h"
 #include "common/space/key.h"
@@ -53,10 +52,8 @@ static int command_override_add(struct options *options) {
   int code = cli_request_or_json(options, "POST", "/v1/overrides", body, &answer);
   if (answer) {
     const char *until = cli_member(answer, "until");
-    printf(
-        "override %s%s%s; releases from now on obey it, and what containers agree on; those that "
-        "are served stay\n",
-        cli_member(answer, "id"), *until ? " until " : "", until);
+    printf("override %s%s%s; releases from now on obey it; those that are served stay\n",
+           cli_member(answer, "id"), *until ? " until " : "", until);
   }
   return code;
 }
@@ -98,22 +95,17 @@ static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 CLI_COMMAND(
     override_add, "override add", "pin|ban KERNEL", add_options,
-    "pin or ban a config in all releases from now on, and in what containers agree on",
+    "pin or ban a config in all releases from now on",
     .description =
         "A config that a ban names is not released, whatever pins it; where it won, the "
         "best of its equals that is not banned takes its place. Of several pins for a key "
         "the most specific one counts: a kernel's hash before its name, a stated key, then "
         "more members of the environment, then a stated tag, then the newer one. A pin of "
         "`publish --pins` is stronger than these. `publish` prints for each key which of "
-        "them it obeyed. They also hold for what containers agree on (serve --agreed): of "
-        "the functions of that kernel's builds, or the function with that name or closure. "
-        "Where no build tells the autotuner's key, a ban with a key holds for all keys of "
-        "the function, and a pin for none. A kernel or function that the server does not know, and "
-        "a parameter that no "
+        "them it obeyed. A kernel that the server does not know, and a parameter that no "
         "space of a known kernel has, are refused without --unknown. The same override "
         "again replaces the reason and the time. Needs the role publisher, operator or admin.");
 CLI_COMMAND(override_list, "override list", "", list_options,
             "list pins and bans, their authors and reasons",
-            .description = "Releases and what containers agree on obey them; `wavetune why` shows "
-                           "what they decided for a kernel or function.");
+            .description = "Releases obey them; `wavetune why` shows those of a kernel.");
 CLI_COMMAND(override_remove, "override remove", "ID", server_options, "remove a pin or ban");

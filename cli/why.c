@@ -1,6 +1,6 @@
 /* wavetune why: which config a channel serves for a kernel and key in an environment, and by which
- * rule; its release, who moved the channel, and the job or pin that chose the config; what
- * containers agree on for a function; and which tokens fetched the release.
+ * rule; its release, who moved the channel, and the job or pin that chose the config; and which
+ * tokens fetched the release.
  *
  * Memory: answers are the caller's. Threads: one. */
 #include <time.h>
@@ -14,12 +14,10 @@
 #define FETCHES_SHOWN 10
 
 struct question {
-  const char *kernel; /* hash or name, or a function's closure or name */
+  const char *kernel; /* hash or name, or a function's closure */
   json_t *key;        /* NULL: all keys */
   json_t *lines;      /* what the release has, an object for each key */
-  json_t *agreed;     /* what containers agree on, an object for each key and config */
   json_t *overrides;  /* those of the server */
-  json_t *obeyed;     /* a set of the ids of overrides that decided about `agreed` */
   bool as_json;
 };
 
@@ -95,50 +93,6 @@ static int winners_print(struct http_client *client, struct question *question,
   return EXIT_OK;
 }
 
-static const json_t *override_find(const struct question *question, const char *id) {
-  size_t index;
-  json_t *item;
-  json_array_foreach (question->overrides, index, item)
-    if (string_equal(cli_member(item, "id"), id))
-      return item;
-  return NULL;
-}
-
-/* Keeps and prints those of a function's choices, or of its banned configs, that the question is
- * about: all of a function that it names, else those that overrides of the kernel decided. */
-static void function_print(struct question *question, const char *closure, const json_t *function,
-                           const char *member) {
-  const char *name = cli_member(function, "name");
-  bool is_named = is_kernel(question->kernel, name, closure), is_banned = member[0] == 'b';
-  size_t index;
-  json_t *one;
-  json_array_foreach (json_object_get(function, member), index, one) {
-    const char *id = cli_member(one, "override");
-    const json_t *override = override_find(question, id);
-    if (!is_named && !string_equal(cli_member(override, "kernel"), question->kernel))
-      continue;
-    const char *state = is_banned ? "banned" : *id ? "pinned" : "agreed";
-    cleanup_json json_t *line =
-        json_pack("{s:s, s:s, s:s}", "name", name, "function", closure, "state", state);
-    json_object_update(line, one);
-    json_push(question->agreed, json_incref(line));
-    if (*id)
-      json_put(question->obeyed, id, json_true());
-    if (question->as_json)
-      continue;
-
-    cleanup_free char *key = cli_compact(one, "key"), *config = cli_compact(one, "config");
-    printf("%-8s %s %s: %s\n", state, name, key, config);
-    if (is_banned)
-      printf("         containers found it best or nearly so, and override %s bans it\n", id);
-    else if (*id)
-      printf("         override %s pins it for what containers measure\n", id);
-    else
-      printf("         %lld of %lld nodes found it best or nearly so\n",
-             (long long)cli_integer(one, "nodes"), (long long)cli_integer(one, "measured"));
-  }
-}
-
 /* Keeps and prints what the release has for the function whose closure the question states. */
 static void released_print(const struct question *question, const json_t *functions) {
   const json_t *function = json_object_get(functions, question->kernel);
@@ -155,16 +109,13 @@ static void released_print(const struct question *question, const json_t *functi
   }
 }
 
-/* Prints, for the question's kernel or function, what the release has, the second line of
- * GET /v1/choices, and what containers agree on, the third. The autotuner's keys have no names:
- * those of all keys are printed. */
+/* Prints, for the question's function, what the release has, the second line of GET /v1/choices.
+ * The autotuner's keys have no names: those of all keys are printed. */
 static int choices_print(struct http_client *client, struct question *question, const char *query) {
   cleanup_free char *path = xasprintf("/v1/choices%s", query);
   struct http_request request = {.method = "GET", .path = path, .response_max = CHOICES_MAX};
   cleanup_http_response struct http_response response = {0};
-  cleanup_json json_t *document = NULL, *released = NULL;
-  const char *closure;
-  json_t *function;
+  cleanup_json json_t *released = NULL;
   struct error error;
   int code = cli_send(client, &request, &response);
   if (code != EXIT_OK)
@@ -172,31 +123,23 @@ static int choices_print(struct http_client *client, struct question *question, 
   if (response.status != 200)
     return cli_refused(&response, "the choices cannot be read");
 
-  const char *end = response.body + response.size, *lines[3] = {response.body};
-  for (size_t i = 1; i < ARRAY_LENGTH(lines) && lines[i - 1]; i++)
-    if ((lines[i] = memchr(lines[i - 1], '\n', (size_t)(end - lines[i - 1]))))
-      lines[i]++;
-  if (!lines[2] || !json_parse(lines[1], (size_t)(lines[2] - lines[1]), &released, &error) ||
-      !json_parse(lines[2], (size_t)(end - lines[2]), &document, &error))
-    return cli_refuse(EXIT_REFUSED, "GET /v1/choices has no three lines of JSON");
+  const char *end = response.body + response.size,
+             *line = memchr(response.body, '\n', response.size);
+  if (!line || !json_parse(line + 1, (size_t)(end - line - 1), &released, &error))
+    return cli_refuse(EXIT_REFUSED, "GET /v1/choices has no second line of JSON");
   released_print(question, json_object_get(released, "functions"));
-  json_object_foreach (json_object_get(document, "functions"), closure, function) {
-    function_print(question, closure, function, "choices");
-    function_print(question, closure, function, "banned");
-  }
   return EXIT_OK;
 }
 
-/* Keeps and prints the pins and bans of the kernel, which the next release obeys, and those that
- * decided about what containers agree on. `release` may be NULL. */
+/* Keeps and prints the pins and bans of the kernel, which the next release obeys. `release` may be
+ * NULL. */
 static void overrides_print(const struct question *question, const struct release *release,
                             json_t *kept) {
   size_t index;
   json_t *item;
   json_array_foreach (question->overrides, index, item) {
     const char *id = cli_member(item, "id"), *kernel = cli_member(item, "kernel");
-    bool is_its = is_kernel(kernel, question->kernel, question->kernel) ||
-                  json_object_get(question->obeyed, id);
+    bool is_its = string_equal(kernel, question->kernel);
     for (size_t i = 0; !is_its && release && i < release->n_kernels; i++) {
       char hash[DIGEST_TEXT_SIZE];
       digest_format(&release->kernels[i].hash, hash);
@@ -283,16 +226,6 @@ bool key_option_read(const char *text, json_t **ret, struct error *error) {
   return true;
 }
 
-/* Whether containers are served a config on which they agree: a banned one is not served. */
-static bool is_any_agreed(const json_t *agreed) {
-  size_t index;
-  json_t *line;
-  json_array_foreach (agreed, index, line)
-    if (strcmp(cli_member(line, "state"), "banned") != 0)
-      return true;
-  return false;
-}
-
 /* Whether a kernel's name, like "softmax/online", has the word before or after a "/". */
 static bool has_part(const char *name, const char *word) {
   cleanup_free char *parts = xstrdup(name);
@@ -347,8 +280,7 @@ static int command_why(struct options *options) {
   char *const *kernel = cli_arguments(
       options, 1, "name one kernel by its name or hash, or one function by its closure");
   cleanup_json json_t *environment = NULL, *entry = NULL, *key = NULL, *lines = json_array(),
-                      *agreed = json_array(), *all = NULL, *obeyed = json_object(),
-                      *overrides = json_array(), *fetches = NULL;
+                      *all = NULL, *overrides = json_array(), *fetches = NULL;
   struct error error;
   if (!kernel)
     return EXIT_USAGE;
@@ -367,8 +299,7 @@ static int command_why(struct options *options) {
   if (code != EXIT_OK)
     return code;
 
-  struct question question = {
-      kernel[0], key, lines, agreed, all, obeyed, option_flag(options, "json")};
+  struct question question = {kernel[0], key, lines, all, option_flag(options, "json")};
   cleanup_release struct release *release = NULL;
   cleanup_http_response struct http_response missing = {0};
   code = served_print(client, &question, query, &entry, &release, &missing);
@@ -382,14 +313,13 @@ static int command_why(struct options *options) {
   if (code != EXIT_OK)
     return code;
   if (question.as_json) {
-    cleanup_json json_t *answer =
-        json_pack("{s:O*, s:O, s:O, s:O, s:O*}", "entry", entry, "served", lines, "agreed", agreed,
-                  "overrides", overrides, "fetches", fetches);
+    cleanup_json json_t *answer = json_pack("{s:O*, s:O, s:O, s:O*}", "entry", entry, "served",
+                                            lines, "overrides", overrides, "fetches", fetches);
     cli_print_json(answer);
   } else if (release) {
     fetches_print(digest, fetches);
   }
-  if (json_array_size(lines) || is_any_agreed(agreed))
+  if (json_array_size(lines))
     return EXIT_OK;
   if (release)
     return nothing_served(&question, release);
@@ -409,14 +339,14 @@ static const struct option_spec why_options[] = {
     SERVER_OPTIONS,
 };
 
-CLI_COMMAND(why, "why", "KERNEL|CLOSURE", why_options,
-            "show which config is served, where it comes from, and to whom it is served",
-            .description =
-                "Prints the rule by which the channel's entry was chosen, and the members of the "
-                "environment that differ; the release, and who moved the channel; for each key the "
-                "config, and the job that chose it; for the closure of a function, which "
-                "programs log with each key that they miss, all keys that the release has; what "
-                "containers agree on (serve --agreed) for the function of that name or closure; "
-                "the pins and bans that decide; and which "
-                "tokens fetched the release (see `wavetune releases fetches`). Exits with 1 when "
-                "nothing is served.");
+CLI_COMMAND(
+    why, "why", "KERNEL|CLOSURE", why_options,
+    "show which config is served, where it comes from, and to whom it is served",
+    .description =
+        "Prints the rule by which the channel's entry was chosen, and the members of the "
+        "environment that differ; the release, and who moved the channel; for each key the "
+        "config, and the job that chose it; for the closure of a function, which "
+        "programs log with each key that they miss, all keys that the release has; the pins "
+        "and bans of the kernel; and which tokens fetched the release (see `wavetune releases "
+        "fetches`). Exits with 1 when "
+        "nothing is served.");

@@ -27,7 +27,7 @@
   COUNTER(bodies_refused, "wavetune_bodies_refused_total", \
           "Requests refused because of the memory that their bodies take") \
   COUNTER(reports_refused, "wavetune_reports_refused_total", \
-          "Reports (demand, evidence, captures) refused because their token posts too many a " \
+          "Reports (demand, counters, captures) refused because their token posts too many a " \
           "minute") \
   COUNTER(oidc_tokens, "wavetune_oidc_tokens_total", \
           "Tokens of identity providers (--oidc) that were verified and accepted") \
@@ -95,7 +95,7 @@ enum token_refusal {
 void metrics_note_refusal(enum token_refusal refusal);
 void metrics_label_write(FILE *out, const char *value); /* a label's value, quoted */
 
-/* COUNTER(id, Prometheus' name, help): what programs that start tuned report (POST /v1/evidence),
+/* COUNTER(id, Prometheus' name, help): what programs that start tuned report (POST /v1/counters),
  * by tag. */
 /* clang-format off */
 #define PROGRAM_COUNTERS(COUNTER) \

@@ -70,7 +70,7 @@
   RECORD_OF(demand_queued_record, "") \
   RECORD_OF(choices_request_record, "") \
   RECORD_OF(choices_signing_record, "") \
-  RECORD_OF(evidence_report_record, "") \
+  RECORD_OF(counters_report_record, "") \
   RECORD_OF(captured_function_record, "") \
   RECORD_OF(captured_launch_record, "") \
   RECORD_OF(capture_report_record, "") \

@@ -4,9 +4,8 @@
 
 A file may include files of its own folder and of the folders in the last column of its folder's row. A name there is a folder
 beside the row's own (`space` in a row of common/) or a path from the root; `common` and `server/*` stand for a folder with all
-folders below it. No two folders may depend on each other, directly or through a third; server/ alone is exempt, because it has
-both main() and the headers that all of its folders share. A header's guard is made from its path. ctest runs this as
-lint/includes.
+folders below it. No two folders may depend on each other, directly or through a third. A header
+NAME_private.h is for its folder alone. A header's guard is made from its path. ctest runs this as lint/includes.
 """
 
 import pathlib
@@ -18,10 +17,6 @@ PAGE = "docs/architecture.md"
 TOPS = ("common", "server", "agent", "inspect", "cli")
 # The table of inspect/'s commands is the only header of inspect/ that another folder may include, and only this file may.
 TABLES = {("cli/main.c", "inspect/inspect.h")}
-BOTH_ENDS = "server"  # the folder with main(), which includes all others, and with headers that all others include
-# Headers with which an answer sets its own HTTP status: only server/http/ may, elsewhere the status follows from the kind
-# of an error.
-PRIVATE = {"server/http/request_private.h"}
 ROW = re.compile(r"\| `([a-z_/]+)/` \|.*\| ([^|]*) \|$")
 INCLUDE = re.compile(r'^# *include ["<]((?:common|server|agent|inspect|cli)/[^">]+)[">]', re.MULTILINE)
 GUARD = re.compile(r"^#ifndef (\w+)\n#define \1$", re.MULTILINE)
@@ -53,7 +48,7 @@ def cycle(allowed, folder, way=()):
     if folder in way:
         return way[way.index(folder):] + (folder,)
     return next(filter(None, (cycle(allowed, to, way + (folder,)) for to in sorted(allowed[folder] - {folder})
-                              if to in allowed and to != BOTH_ENDS)), None)
+                              if to in allowed)), None)
 
 
 def problems(allowed, path):
@@ -66,7 +61,7 @@ def problems(allowed, path):
         included = str(pathlib.Path(include).parent)
         if included not in allowed[folder] and (file, include) not in TABLES:
             yield f"{file} includes {include}, but {PAGE} does not allow {folder}/ to include {included}/"
-        if include in PRIVATE and included != folder:
+        if include.endswith("_private.h") and included != folder:
             yield f"{file} includes {include}, which is private to its folder"
     guard = "WAVETUNE_" + re.sub("[^A-Z0-9]", "_", file.upper())
     if path.suffix == ".h" and guard not in GUARD.findall(text):
@@ -78,7 +73,7 @@ def main():
     files = sorted(path for top in TOPS for path in (ROOT / top).rglob("*.[ch]"))
     wrong = [f"{PAGE} has a row for {folder}/, but there is no such folder" for folder in allowed if not (ROOT / folder).is_dir()]
     wrong += [f"{PAGE} allows folders to depend on one another: {' -> '.join(way)}"
-              for way in (cycle(allowed, folder) for folder in allowed if folder != BOTH_ENDS) if way][:1]
+              for way in (cycle(allowed, folder) for folder in allowed) if way][:1]
     wrong += [problem for path in files for problem in problems(allowed, path)]
     print("\n".join(dict.fromkeys(wrong)) or f"{len(files)} files include only what {PAGE} allows")
     return 1 if wrong or not files else 0

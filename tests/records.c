@@ -162,6 +162,28 @@ static const char *duplicate_store(struct db *db, bool by_run) {
   return error.kind == ERROR_UNIQUE ? "unique" : "another kind";
 }
 
+/* A transaction that breaks the primary key, or refuses, until its last call. */
+struct calls {
+  int n, last;
+  bool is_refused;
+};
+
+static bool last_store(struct db *db, void *context, struct error *error) {
+  struct calls *calls = context;
+  if (!insert_send(db, 300, error))
+    return false;
+  if (++calls->n < calls->last && calls->is_refused)
+    return error_set(error, "refused");
+  return calls->n == calls->last || insert_send(db, 1, error);
+}
+
+/* How often it is called before it is committed; negative: it was given up. */
+static int calls_count(struct db *db, int last, bool is_refused) {
+  struct calls calls = {0, last, is_refused};
+  struct error error;
+  return db_transaction(db, 3, last_store, &calls, &error) ? calls.n : -calls.n;
+}
+
 /* Whether now() of a transaction is earlier than a moment after the transaction's beginning. */
 static bool begin_look(struct db *db, struct db *other, bool is_now, json_t **ret,
                        struct error *error) {
@@ -204,6 +226,7 @@ static bool pipeline_run(struct db *db, const char *conninfo, struct error *erro
     return false;
   uint64_t n_after = n_counted;
 
+  int of_calls[] = {calls_count(db, 4, false), calls_count(db, 2, true), calls_count(db, 3, false)};
   const char *of_run = duplicate_store(db, true), *of_commit = duplicate_store(db, false);
   json_t *begin = NULL, *begin_now = NULL;
   struct db *other = db_new(conninfo, "records");
@@ -215,11 +238,12 @@ static bool pipeline_run(struct db *db, const char *conninfo, struct error *erro
     return false;
 
   cleanup_json json_t *out = json_pack(
-      "{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:I, s:I, s:[I, I]}", "before", (json_int_t)n_before,
-      "after", (json_int_t)n_after, "at_end", (json_int_t)n_counted, "of_run", of_run, "of_commit",
-      of_commit, "begin", begin, "begin_now", begin_now, "n",
-      (json_int_t)db_get_integer(rows, 0, "n"), "sum", (json_int_t)db_get_integer(rows, 0, "sum"),
-      "stale", (json_int_t)stale[DB_RUNS], (json_int_t)stale[DB_FAILURES]);
+      "{s:[i, i, i], s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:I, s:I, s:[I, I]}", "calls", of_calls[0],
+      of_calls[1], of_calls[2], "before", (json_int_t)n_before, "after", (json_int_t)n_after,
+      "at_end", (json_int_t)n_counted, "of_run", of_run, "of_commit", of_commit, "begin", begin,
+      "begin_now", begin_now, "n", (json_int_t)db_get_integer(rows, 0, "n"), "sum",
+      (json_int_t)db_get_integer(rows, 0, "sum"), "stale", (json_int_t)stale[DB_RUNS],
+      (json_int_t)stale[DB_FAILURES]);
   return json_dumpf(out, stdout, JSON_INDENT(1)) == 0 || error_set(error, "cannot write");
 }
 

@@ -1,12 +1,13 @@
-"""Writes docs/reference/ (commands, routes, metrics, environment variables, cache formats) and python/wavetune/api.py (the types of
-the API), from the tables in the code.
+"""Writes docs/reference/ (commands, routes, metrics, environment variables, cache formats, the database) and
+python/wavetune/api.py (the types of the API), from the tables in the code.
 
     python3 tests/reference.py           writes the pages
     python3 tests/reference.py --check   exits with 1, and names the command, where a page is not what it would write (in ctest)
 
 Options come from --help of the built programs ($WAVETUNE_BUILD, default build/dev), routes from /openapi.json and the table in
-server/http/route.h, metrics from /metrics of a server on a private PostgreSQL, formats from common/formats/. A variable that the
-code reads without an option is described in VARIABLES here; one that is missing there, or that no code reads, is an error.
+server/http/route.h, metrics from /metrics of a server on a private PostgreSQL, formats from common/formats/, tables from a new
+database and the comments of migrations/ (schema_page.py). A variable that the code reads without an option is described in
+VARIABLES here; one that is missing there, or that no code reads, is an error.
 """
 
 import difflib
@@ -21,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/system"))
 
 import harness  # noqa: E402
+from schema_page import schema_page  # noqa: E402
 
 PAGES = ROOT / "docs/reference"
 API_TYPES = ROOT / "python/wavetune/api.py"
@@ -409,7 +411,9 @@ def pages():
     postgres = harness.Postgres(durable=False)
     try:
         with tempfile.TemporaryDirectory(prefix="wt-reference-") as folder:
-            server = harness.Server(postgres.database(), pathlib.Path(folder))
+            database = postgres.database()
+            schema = schema_page(postgres, database, HEAD, table)
+            server = harness.Server(database, pathlib.Path(folder))
             try:
                 server.get("/v1/jobs")  # so that every family has a sample, with its labels
                 # The housekeeper reads these gauges after the server is ready.
@@ -421,7 +425,8 @@ def pages():
     finally:
         postgres.stop()
     reference = {"cli.md": cli_page(programs), "environment.md": environment_page(programs),
-                 "routes.md": routes_page(document), "metrics.md": metrics_page(exposition), "formats.md": formats_page()}
+                 "routes.md": routes_page(document), "metrics.md": metrics_page(exposition), "formats.md": formats_page(),
+                 "schema.md": schema}
     return {PAGES / name: text for name, text in reference.items()} | {API_TYPES: api_module(document)}
 
 

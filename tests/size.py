@@ -2,9 +2,11 @@
 
     tests/size.py [REVISION]…           default: the tree as it is; a column for each, e.g. 94dd181 HEAD
 
-Code is the C of the programs (common, server, agent, inspect, cli) without what is generated; SQL, tests and hand-written
-documents have rows of their own. A token is an identifier, a number, a literal or an operator; comments are not counted. A function begins on a
-line without indentation that ends with `{`, and ends with `}` at the line's beginning: clang-format sees to that.
+Code is the C of the programs (common, server, agent, inspect, cli) without what is generated; SQL,
+migrations, the Python wheel (without its generated api.py), tests and hand-written documents have
+rows of their own. A token is an identifier, a number, a literal or an operator; comments are not
+counted, but those of Python are. A function begins on a line without indentation that ends with
+`{`, and ends with `}` at the line's beginning: clang-format sees to that.
 """
 
 import pathlib
@@ -55,6 +57,9 @@ def count(tree):
         statics, once = statics + len(names), once + sum(n == 2 for n in uses)
 
     sql = files_below(tree, ("server",), (".sql",))
+    migrations = [line for path in files_below(tree, ("migrations",), (".sql",))
+                  for line in path.read_text().splitlines() if line.strip()]
+    wheel = [path for path in files_below(tree, ("python",), (".py",)) if path.name != "api.py"]
     pages = [page for page in (tree / "README.md", *files_below(tree, ("docs",), (".md",))) if page.parent.name != "reference"]
     return {
         "files": len(paths),
@@ -71,6 +76,10 @@ def count(tree):
         "blank lines in functions, %": round(100 * blank / in_functions, 1),
         "static functions used once, %": round(100 * once / statics, 1),
         "SQL beside it, lines that are not blank": sum(bool(line.strip()) for path in sql for line in path.read_text().splitlines()),
+        "migrations, lines that are not blank": len(migrations),
+        "migrations, lines without comments": sum(
+            not line.lstrip().startswith("--") for line in migrations),
+        "wheel, tokens": sum(len(TOKEN.findall(path.read_text())) for path in wheel),
         "tests, lines that are not blank": sum(bool(line.strip()) for path in files_below(tree, ("tests",), (".c", ".h", ".py"))
                                                if "data" not in path.parts for line in path.read_text().splitlines()),
         "documents, words": sum(len(path.read_text().split()) for path in pages),

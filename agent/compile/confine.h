@@ -1,5 +1,5 @@
 /* `wavetune-agent confine`: runs one program in the sandbox of compilers, for the builder of
- * captured kernels (python/wavetune/captured/confined.py), which executes other people's text.
+ * captured kernels (python/wavetune/_captured/confined.py), which executes other people's text.
  *
  *   confine MEMORY TASKS SECONDS FOLDER READABLE… -- PROGRAM ARGUMENT…
  * The program may write below FOLDER alone, where it starts, and read below READABLE. MEMORY limits

@@ -1,5 +1,5 @@
 /* Expected values: what Triton's interpreter computes for a sample of a captured kernel's programs,
- * made by a builder (python/wavetune/captured/interpret.py), kept as a blob that a variant of a
+ * made by a builder (python/wavetune/_captured/interpret.py), kept as a blob that a variant of a
  * build names ("expected"), and compared by agents (agent/measure/expected.h).
  *
  * The blob, of at most EXPECTED_SIZE_MAX bytes, begins with a line of canonical JSON:

@@ -17,7 +17,7 @@
  *              "kernel_configs", "search_parameters", "quantiles", "warmup", "rep",
  *              "use_cuda_graph", "ignore_dtypes"}}   or absent
  * kernel and name: at least one, of the wavetune kernel. closure: of all texts and constants that
- * the function's behaviour depends on, whatever their place (python/wavetune/runtime/closure.py).
+ * the function's behaviour depends on, whatever their place (python/wavetune/_runtime/closure.py).
  * Unknown members are ignored.
  *
  * Texts that become parts of paths are checked by record_take_text, which identities

@@ -27,7 +27,7 @@
  * A scale below 1 states that the builder saw the kernel diverge with a deviation of 1. Recurrences
  * multiply a state by what the program has normalised; with deviates of 1 their values grow to
  * 1e35 and overflow, and no two ways to compute them agree
- * (python/wavetune/captured/scaling.py).
+ * (python/wavetune/_captured/scaling.py).
  *
  * A kernel with a case has plain numbers where other manifests have expressions; where an object is
  * launched states its grid. Its hash and its JSON are the captured kernel's.

@@ -8,7 +8,7 @@ _PACKING = ("pack", "keys", "tune")
 def main():
     arguments = sys.argv[1:]
     if arguments[:1] == ["run"]:
-        from .running import main as run
+        from ._runtime.running import main as run
         return run(arguments[1:])
     if sys.version_info < (3, 10):
         print(f"wavetune: of the commands only `run` works with Python {sys.version_info[0]}.{sys.version_info[1]}; the "
@@ -21,9 +21,9 @@ def main():
                   "to 3.9", file=sys.stderr)
             return 2
     if arguments[:1] == ["tune"]:
-        from .tuning.command import main as tune
+        from ._tuning.command import main as tune
         return tune(arguments[1:])
-    from .cli import main as bridge
+    from ._cli import main as bridge
     return bridge()
 
 

@@ -331,7 +331,6 @@ Choice = TypedDict("Choice", {
     "config": "Config",
     "function": "Digest",
     "key": List[str],
-    "origin": Literal['release', 'agreed', 'pinned'],
     "tuning_ms": float,
 }, total=False)
 
@@ -424,6 +423,15 @@ CostItem = TypedDict("CostItem", {
     "jobs": int,
     "measurements": int,
 })
+
+CountersReport = TypedDict("CountersReport", {
+    "tag": str,
+    "hits": int,
+    "misses": int,
+    "unfit": int,
+    "failures": int,
+    "saved_ms": float,
+}, total=False)
 
 DemandAnswer = TypedDict("DemandAnswer", {
     "accepted": Union[int, None],
@@ -530,20 +538,6 @@ EventList = TypedDict("EventList", {
     "items": List["JobEvent"],
     "next": "Next",
 })
-
-EvidenceAnswer = TypedDict("EvidenceAnswer", {
-    "stored": int,
-    "dropped": int,
-})
-
-EvidenceReport = TypedDict("EvidenceReport", {
-    "environment": "Environment",
-    "tag": str,
-    "node": str,
-    "regime": "Regime",
-    "items": List[Dict[str, Any]],
-    "counters": Dict[str, Any],
-}, total=False)
 
 ExternalManifest = TypedDict("ExternalManifest", {
     "name": str,

@@ -7,7 +7,7 @@ from .entry import is_on
 
 if is_on():
     try:
-        from .runtime.program import start
+        from ._runtime.program import start
         start()
     except Exception:
         pass

@@ -22,7 +22,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 from urllib.parse import quote, urlencode
 
-from .token_url import insecure_http, refusal
+from ._token_url import insecure_http, refusal
 
 if TYPE_CHECKING:
     from . import api

@@ -24,8 +24,8 @@ import time
 import weakref
 from typing import Any
 
-from .runtime.hooks import Finder
-from .runtime.keys import typed
+from ._runtime.hooks import Finder
+from ._runtime.keys import typed
 
 INTERVAL_S = 60.0
 INTERVAL_MAX_S = 900.0
@@ -39,7 +39,7 @@ _SCALARS = (bool, int, float, str, type(None))
 
 class _Cache(dict):
     """An Autotuner's cache (key to config), which counts how often a key is found in it. `inner`: the cache that gives it
-    choices (runtime/restore.py), None without."""
+    choices (_runtime/restore.py), None without."""
 
     def __init__(self, known: dict[Any, Any], watcher: "Watcher", record: dict[str, Any]):
         super().__init__(known)
@@ -220,7 +220,7 @@ class Watcher:
     def adopt(self, tuner: Any) -> None:
         try:
             record = self._record(tuner)
-            is_ours = type(tuner.cache).__module__ == "wavetune.runtime.restore"
+            is_ours = type(tuner.cache).__module__ == "wavetune._runtime.restore"
             if record is not None and (type(tuner.cache) is dict or is_ours):
                 tuner.cache = _Cache(tuner.cache, self, record)
                 self.caches.append(weakref.ref(tuner.cache))
@@ -319,11 +319,11 @@ def watch(**more: Any) -> bool:
 def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
     variables = os.environ
     url, token = more.get("url") or variables.get("WAVETUNE_URL"), more.get("token") or variables.get("WAVETUNE_TOKEN")
-    if not token and "wavetune.runtime.settings" in sys.modules:
-        token = sys.modules["wavetune.runtime.settings"].taken_token()  # it took the variable away
+    if not token and "wavetune._runtime.settings" in sys.modules:
+        token = sys.modules["wavetune._runtime.settings"].taken_token()  # it took the variable away
     if not url or not token:
         return None
-    from .token_url import insecure_http, refusal
+    from ._token_url import insecure_http, refusal
     why = refusal(url, bool(more.get("insecure_http", insecure_http(variables))))
     if why is not None:
         print(f"wavetune.demand: {why}", file=sys.stderr)
@@ -341,7 +341,7 @@ def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
         environment = {name: value for name, value in stated.items() if value}
     image = more.get("image") or variables.get("WAVETUNE_IMAGE")
     if image is None:
-        from .canonical import digest
+        from ._canonical import digest
         image = digest(identity)
     return {"identity": identity, "url": url, "token": token, "environment": environment, "image": image,
             "tag": more.get("tag") or variables.get("WAVETUNE_TAG"),
@@ -356,7 +356,7 @@ def main(argv: list[str]) -> int:
     if os.environ.get("WAVETUNE_DEMAND") != "0":
         from wavetune.demand import watch as watch_imported  # this module is __main__, the program may import it again
         watch_imported()
-    from .running import execute
+    from ._runtime.running import execute
     return execute("wavetune.demand", argv)
 
 

@@ -39,7 +39,7 @@ def agent() -> None:
 
 
 def _execute(name: str) -> None:
-    from .binaries import FOLDER
+    from ._binaries import FOLDER
     path = os.path.join(FOLDER, name)  # what $PATH names may be this script again
     try:
         os.execv(path, [path, *sys.argv[1:]])

@@ -16,9 +16,9 @@ import threading
 from typing import Any
 
 from .entry import is_on
-from .runtime import counters
-from .runtime.found import BYTES_MAX, Bad, check_name, check_scalar, found, is_hash, refuse
-from .runtime.restore import surprised
+from ._runtime import counters
+from ._runtime.found import BYTES_MAX, Bad, check_name, check_scalar, found, is_hash, refuse
+from ._runtime.restore import surprised
 
 TOOL = "helion"
 VARIABLE, BACKEND = "HELION_AUTOTUNE_CACHE", "HELION_REMOTE_CACHE_BACKEND"
@@ -125,7 +125,7 @@ def _make_backend() -> type:
         def __init__(self) -> None:
             try:
                 if is_on():
-                    from .runtime.program import start
+                    from ._runtime.program import start
                     start()
             except Exception as error:
                 surprised("starting for Helion", error)

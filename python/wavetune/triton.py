@@ -1,5 +1,5 @@
 """Triton's cache manager over HTTP: TRITON_CACHE_MANAGER=wavetune.triton:CacheManager. Importing it also gives autotuners their
-choices (runtime/restore.py), so that this variable alone is enough.
+choices (_runtime/restore.py), so that this variable alone is enough.
 
 The local folder comes first, and stays one that plain Triton reads. What it lacks is asked for: one request for a compiled
 kernel (a group of files). Code is taken only
@@ -58,11 +58,11 @@ def _remote(manager):
     try:
         if not is_on():
             return None
-        from .runtime.program import start
+        from ._runtime.program import start
         program = start()
         if program is None or not program.takes_code():
             return None
-        from .runtime.code import Folder
+        from ._runtime.code import Folder
         return Folder(program, manager.key, manager.cache_dir)
     except Exception:
         return None
@@ -70,7 +70,7 @@ def _remote(manager):
 
 if is_on():
     try:
-        from .runtime.program import start as _start
+        from ._runtime.program import start as _start
         _start()
     except Exception:
         pass

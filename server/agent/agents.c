@@ -12,6 +12,7 @@
 #include "server/audit/audit.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
+#include "server/gauges.h"
 #include "server/http/request.h"
 #include "server/http/tokens.h"
 #include "server/lease/identity.h"
@@ -128,7 +129,7 @@ void agents_housekeep(struct worker *worker) {
 
   /* Counted in the database, because an agent may send its heartbeats to several servers. Draining
    * agents count too. */
-  server_set_live_agents(worker->server, (size_t)db_get_integer(live, 0, "n"));
+  gauges_set_agents(server_gauges(worker->server), (size_t)db_get_integer(live, 0, "n"));
 }
 
 /* A request to drain an agent, or one device of it; `reason` NULL ends the draining. Owns its
@@ -296,7 +297,7 @@ void route_agent_end(struct worker *worker, struct request *request) {
                    "agent \"%.40s\" is not enrolled with this boot nonce", id);
   } else {
     log_info("agent: ended agent=%s", id);
-    fleet_changed(server_fleet(worker->server));
+    fleet_changed(worker->server);
     request_answer_empty(request, 204);
   }
 }
@@ -319,7 +320,7 @@ void route_agent_drain(struct worker *worker, struct request *request) {
       !agent_drain(worker->db, id, &drain, request_author(request), &error)) {
     answer_failure(request, &error);
   } else {
-    fleet_changed(server_fleet(worker->server));
+    fleet_changed(worker->server);
     if (!drain.device)
       agent_table_drain(server_agents(worker->server), id, drain.reason != NULL);
     log_info("agent: %s agent=%s device=%s reason=%s", drain.reason ? "draining" : "resumed", id,
@@ -372,7 +373,7 @@ void route_agent_delete(struct worker *worker, struct request *request) {
   }
 
   log_info("agent: removed agent=%s by=%s", id, request->token_name);
-  fleet_changed(server_fleet(worker->server));
+  fleet_changed(worker->server);
   if (!tokens_refresh(worker, &error))
     log_warning("tokens: %s", error.message);
   request_answer_empty(request, 204);

@@ -20,8 +20,10 @@
 
 bool agent_id_is_valid(const char *id);
 
+struct agent_table;
 must_check struct agent_table *agent_table_new(void);
 void agent_table_free(struct agent_table *table);
+struct agent_table *server_agents(const struct server *server);
 
 enum agent_beat {
   AGENT_BEATS,  /* noted */
@@ -67,6 +69,11 @@ void agent_table_absent(struct agent_table *table, const char *id, int64_t now_m
 void agent_table_set_draining(struct agent_table *table, const char *const *ids, size_t n);
 /* Removes the entries without a heartbeat for `age_ms`. */
 void agent_table_forget(struct agent_table *table, int64_t now_ms, int64_t age_ms);
+
+/* Reads agents that enrolled with another server. The housekeeper's. */
+void agents_look_up(struct worker *worker);
+/* Writes heartbeats, finds lost agents. The housekeeper's. */
+void agents_housekeep(struct worker *worker);
 
 /* The body of an enrolment, checked; it owns what it points to. */
 must_check bool enrolment_parse(const json_t *json, struct enrolment *ret, struct error *error);

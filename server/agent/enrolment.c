@@ -21,8 +21,6 @@
 #include "server/records.h"
 #include "server/token/tokens.h"
 
-#define ENROL_ATTEMPTS 3
-
 void enrolment_release(struct enrolment *enrolment) {
   struct enrolment_device *devices = enrolment->devices.all;
   for (size_t i = 0; i < enrolment->devices.n; i++)
@@ -197,6 +195,7 @@ static bool agent_token_make(struct db *db, const char *agent, int64_t replaces,
 
 /* An enrolment in progress: the request and its result. */
 struct enrolling {
+  struct worker *worker;
   struct request *request;
   const struct enrolment *enrolment;
   char id[AGENT_ID_SIZE];
@@ -212,8 +211,10 @@ struct enrolling {
 static void enrolling_clear(struct enrolling *enrolling) {
   free(enrolling->boot_before);
   lease_losses_release(&enrolling->losses);
-  *enrolling = (struct enrolling){
-      .request = enrolling->request, .enrolment = enrolling->enrolment, .rotate_in_ms = -1};
+  *enrolling = (struct enrolling){.worker = enrolling->worker,
+                                  .request = enrolling->request,
+                                  .enrolment = enrolling->enrolment,
+                                  .rotate_in_ms = -1};
 }
 
 /* Checks the limits of the enrolment token, also when the agent enrols again with its own token. */
@@ -418,15 +419,15 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
          agent_token_make(worker->db, enrolling->id, 0, life_ms, author, enrolling->token, error);
 }
 
-/* One attempt, in one transaction. */
-static bool enrol_once(struct worker *worker, struct enrolling *enrolling, struct error *error) {
+static bool enrol(struct db *db, void *context, struct error *error) {
+  struct enrolling *enrolling = context;
+  struct worker *worker = enrolling->worker;
+  (void)db;
   enrolling_clear(enrolling);
-  if (!db_begin(worker->db, error))
-    return false;
-  bool ok = enrolling->request->roles == TOKEN_ENROL
-                ? admit_by_enrolment_token(worker, enrolling, error)
-                : admit_by_other_token(worker, enrolling, error);
-  return db_end(worker->db, ok && agent_write(worker, enrolling, error), error);
+  return (enrolling->request->roles == TOKEN_ENROL
+              ? admit_by_enrolment_token(worker, enrolling, error)
+              : admit_by_other_token(worker, enrolling, error)) &&
+         agent_write(worker, enrolling, error);
 }
 
 /* Logs a refusal for operators. A refused copy of an agent is also noted in that agent's row. */
@@ -455,7 +456,7 @@ static void enrolled_answer(struct worker *worker, struct request *request,
   const struct agent_brief agent = {
       .id = enrolling->id, .boot = enrolling->enrolment->boot, .owner = enrolling->owner};
   agent_table_put(server_agents(worker->server), &agent, clock_monotonic_ms());
-  fleet_enrolled(server_fleet(worker->server));
+  fleet_enrolled(worker->server);
   leases_settle_losses(worker, &enrolling->losses);
   char address[ADDRESS_SIZE];
   log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%lld token=%s address=%s",
@@ -484,12 +485,8 @@ void route_agent_post(struct worker *worker, struct request *request) {
   if (enrolment.agent && !identity_fits(request, enrolment.agent, "/agent"))
     return;
 
-  struct enrolling enrolling = {.request = request, .enrolment = &enrolment};
-  bool ok = enrol_once(worker, &enrolling, &error);
-  for (int attempt = 1; !ok && error.kind == ERROR_CONTENTION && attempt < ENROL_ATTEMPTS;
-       attempt++)
-    ok = enrol_once(worker, &enrolling, &error);
-
+  struct enrolling enrolling = {.worker = worker, .request = request, .enrolment = &enrolment};
+  bool ok = db_transaction(worker->db, DB_ATTEMPTS, enrol, &enrolling, &error);
   if (!ok && error.kind == ERROR_FORBIDDEN)
     metrics_note_refusal(request->roles == TOKEN_ENROL ? REFUSED_ENROLMENT : REFUSED_AGENT);
   if (!ok && (error.kind == ERROR_FORBIDDEN || error.kind == ERROR_CONFLICT))

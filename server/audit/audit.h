@@ -1,7 +1,7 @@
 /* The audit table: which token wrote what.
  *
  * Each write adds its row in its own transaction, so that a failed write leaves no row. Leases,
- * renewals, results, heartbeats, reports of demand and evidence, and compiled code of containers
+ * renewals, results, heartbeats, reports of demand and counters, and compiled code of containers
  * add none: their own tables have the agent or the token. Memory: rows borrow their texts. Threads:
  * the db's. */
 #ifndef WAVETUNE_SERVER_AUDIT_AUDIT_H

@@ -10,7 +10,6 @@
 #include "server/http/limits.h"
 #include "server/http/request.h"
 #include "server/records.h"
-#include "server/server_private.h"
 
 #define CHUNK_SIZE (256 * 1024)
 #define COMPRESSION_LEVEL 3
@@ -167,8 +166,10 @@ static bool chunk_load(struct db *db, struct blob *blob, size_t at, struct error
   return true;
 }
 
-bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *digest,
-               struct blob **ret_blob, struct error *error) {
+bool blob_load(struct worker *worker, const struct digest *digest, struct blob **ret_blob,
+               struct error *error) {
+  struct db *db = worker->db;
+  struct blob_cache *cache = server_blobs(worker->server);
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   *ret_blob = cache_find(cache, digest);
@@ -280,7 +281,7 @@ void route_blob_get(struct worker *worker, struct request *request) {
   if (!digest_of_path(request, &digest))
     return;
 
-  if (!blob_load(worker->db, request->server->blobs, &digest, &blob, &error)) {
+  if (!blob_load(worker, &digest, &blob, &error)) {
     if (error.kind == ERROR_DAMAGED) /* agents try again until it is restored */
       error_become(&error, ERROR_UNAVAILABLE);
     answer_failure(request, &error);

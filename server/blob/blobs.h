@@ -11,6 +11,7 @@
 
 #include "common/base/digest.h"
 #include "server/db/db.h"
+#include "server/server.h"
 
 struct blob {
   struct digest digest;
@@ -25,14 +26,14 @@ DEFINE_CLEANUP(struct blob *, cleanup_blob_unreference, blob_unreference)
 struct blob_cache;
 must_check struct blob_cache *blob_cache_new(size_t bytes_max);
 void blob_cache_free(struct blob_cache *cache);
+struct blob_cache *server_blobs(const struct server *server);
 
 /* *ret_blob (a reference of the caller's) is NULL when there is no such file. */
-must_check bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *digest,
+must_check bool blob_load(struct worker *worker, const struct digest *digest,
                           struct blob **ret_blob, struct error *error);
 
 /* True when all of these files are stored. Otherwise answers 409 with the digests of the missing
  * ones, and returns false. */
-struct worker;
 struct request;
 must_check bool answer_missing_files(struct worker *worker, struct request *request,
                                      const struct digest *digests, size_t n);

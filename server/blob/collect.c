@@ -17,7 +17,6 @@
 #include "server/http/request.h"
 #include "server/measurement/retention.h"
 #include "server/records.h"
-#include "server/server_private.h"
 
 #define COLLECT_ENTRIES 8
 #define COLLECT_AT_ONCE 1000 /* releases, and files, of one call */
@@ -93,6 +92,7 @@ const struct record gc_answer_record = RECORD("GcAnswer", struct collection, ans
 
 static void collection_release(struct collection *collection) {
   record_release(&gc_answer_record, collection);
+  *collection = (struct collection){0};
 }
 #define cleanup_collection __attribute__((cleanup(collection_release)))
 
@@ -109,11 +109,18 @@ static bool files_collect(struct db *db, const struct collect_request *request, 
   return true;
 }
 
-/* Collects releases, files and demand, in the caller's transaction; adds a row to the audit table
- * when something was removed. */
-static bool unneeded_collect(struct db *db, const struct collect_request *request,
-                             const struct author *author, struct collection *ret,
-                             struct error *error) {
+struct collecting {
+  const struct collect_request *request;
+  const struct author *author;
+  struct collection *ret;
+};
+
+/* Collects releases, files and demand; adds a row to the audit table when something was removed. */
+static bool unneeded_collect(struct db *db, void *context, struct error *error) {
+  const struct collecting *collecting = context;
+  const struct collect_request *request = collecting->request;
+  struct collection *ret = collecting->ret;
+  collection_release(ret);
   cleanup_rows struct db_rows *releases = NULL, *demand = NULL, *fetches = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_bool(&parameters, "remove", !request->is_dry);
@@ -136,7 +143,7 @@ static bool unneeded_collect(struct db *db, const struct collect_request *reques
     return true;
 
   cleanup_free char *object = xasprintf("older than %lld days", (long long)request->keep_days);
-  return audit_note(db, author, AUDIT_COLLECT, object,
+  return audit_note(db, collecting->author, AUDIT_COLLECT, object,
                     json_pack("{s:I, s:I, s:I, s:I}", "releases", (json_int_t)ret->releases.n,
                               "files", (json_int_t)ret->files.n, "demand", (json_int_t)ret->demand,
                               "fetches", (json_int_t)ret->fetches),
@@ -149,13 +156,9 @@ static bool unneeded_collect(struct db *db, const struct collect_request *reques
  * have a transaction of their own, because the removal of their partition locks more. */
 static bool collect(struct db *db, const struct collect_request *request,
                     const struct author *author, struct collection *ret, struct error *error) {
-  for (int attempt = 1;; attempt++) {
-    if (db_begin(db, error) && db_end(db, unneeded_collect(db, request, author, ret, error), error))
-      break;
-    if ((error->kind != ERROR_REFERENCE && error->kind != ERROR_CONTENTION) || attempt == ATTEMPTS)
-      return false;
-    collection_release(ret);
-  }
+  struct collecting collecting = {request, author, ret};
+  if (!db_transaction(db, ATTEMPTS, unneeded_collect, &collecting, error))
+    return false;
 
   ret->measurements = (struct retention){0};
   if (!request->measurements)
@@ -231,12 +234,11 @@ static bool all_collect(struct worker *worker, struct error *error) {
   return true;
 }
 
-void *collect_main(void *worker_thread) {
-  struct worker_thread *thread = worker_thread;
-  struct worker *worker = &thread->worker;
+void *collect_main(void *context) {
+  struct worker *worker = context;
   struct server *server = worker->server;
   int64_t next_ms = 0;
-  MAGIC_CHECK(server, SERVER_MAGIC);
+  MAGIC_CHECK(worker, WORKER_MAGIC);
   db_set_run_ms(worker->db, THREAD_RUN_MS);
   while (server_pause(server, LOOK_EVERY_MS)) {
     struct error error;

@@ -7,7 +7,10 @@
 #ifndef WAVETUNE_SERVER_BLOB_COLLECT_H
 #define WAVETUNE_SERVER_BLOB_COLLECT_H
 
-/* The thread's main function: takes a struct worker_thread. */
-void *collect_main(void *worker_thread);
+/* The thread's main function: takes its struct worker. */
+void *collect_main(void *worker);
+/* Removes files that nothing names. The housekeeper's. */
+struct worker;
+void files_housekeep(struct worker *worker);
 
 #endif

@@ -44,7 +44,7 @@ static bool kernel_find(void *context, const struct digest *hash, const struct k
 
   cleanup_json json_t *manifest = NULL;
   struct kernel *kernel;
-  if (!kernel_load(store->db, hash, &manifest, error))
+  if (!kernel_load(store->worker->db, hash, &manifest, error))
     return failed(store, error);
   if (!manifest)
     return error_of(error, ERROR_MISSING, "there is no kernel %s", digest_format(hash, text));
@@ -70,7 +70,7 @@ static bool build_find(void *context, const struct kernel *kernel, const struct 
   cleanup_free char *stored = NULL;
   cleanup_json json_t *json = NULL;
   struct build *build;
-  if (!build_load(store->db, &kernel->hash, digest, &stored, error))
+  if (!build_load(store->worker->db, &kernel->hash, digest, &stored, error))
     return failed(store, error);
   if (!stored)
     return error_of(error, ERROR_MISSING, "kernel %.100s has no build %s", kernel->name,
@@ -89,7 +89,7 @@ static bool file_find(void *context, const struct digest *digest, const char **r
   struct cache_store *store = context;
   char text[DIGEST_TEXT_SIZE];
   struct blob *blob;
-  if (!blob_load(store->db, store->blobs, digest, &blob, error))
+  if (!blob_load(store->worker, digest, &blob, error))
     return failed(store, error);
   if (!blob)
     return error_of(error, ERROR_MISSING, "there is no file %s", digest_format(digest, text));

@@ -8,8 +8,7 @@
 #include "server/blob/blobs.h"
 
 struct cache_store {
-  struct db *db;
-  struct blob_cache *blobs;
+  struct worker *worker;
   bool has_failed; /* something could not be loaded: the rendered files are incomplete */
   struct error failure;
   size_t n_kernels, kernels_capacity;

@@ -149,10 +149,7 @@ bool served_entry_find(struct worker *worker, struct request *request, const cha
   if (!row && !(may_be_none && lookup.is_none))
     return false;
 
-  const char *tag = request_query(request, "tag"), *regime = request_query(request, "regime");
-  *ret = (struct served_entry){.tag = xstrdup(tag ? tag : "default")};
-  if (regime)
-    ALWAYS(regime_parse(regime, &ret->regime, &(struct error){0}));
+  *ret = (struct served_entry){0};
   if (row) {
     const struct channel_entry *entry = &row->entry;
     struct channel_state state = channel_row_state(row);
@@ -167,8 +164,6 @@ bool served_entry_find(struct worker *worker, struct request *request, const cha
 
   if (!row)
     ret->why = xstrdup(lookup.why.message);
-  ret->asked = lookup.asked;
-  lookup.asked = (struct environment){0};
   return true;
 }
 
@@ -176,8 +171,6 @@ void served_entry_release(struct served_entry *served) {
   json_decref(served->answer);
   free(served->match);
   free(served->why);
-  free(served->tag);
-  environment_release(&served->asked);
 }
 
 void route_cache_get(struct worker *worker, struct request *request) {

@@ -77,9 +77,6 @@ struct served_entry {
   char *match;    /* the header Wavetune-Match */
   char etag[CHANNEL_ETAG_SIZE];
   struct fetch fetch; /* its kind is the caller's to set */
-  struct environment asked;
-  char *tag;
-  enum regime regime;
 };
 /* When the query is wrong, or there is no entry and not may_be_none, answers the request and
  * returns false. `arguments`: all that the route accepts, SERVED_ARGUMENTS among them. */

@@ -10,7 +10,6 @@
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/records.h"
-#include "server/server_private.h"
 
 #define WRITE_EVERY_POLLS 60 /* a minute with the default --poll-ms */
 
@@ -135,7 +134,8 @@ void fetches_of_cached(void *fetches, const struct fetch *fetch, int64_t token_i
 void fetches_note(struct request *request, const struct fetch *fetch) {
   request->fetch = *fetch; /* the answer may be cached for others */
   if (!request_is_of_page(request))
-    fetches_of_cached(request->server->fetches, fetch, request->token_id, request->token_name);
+    fetches_of_cached(server_fetches(request->server), fetch, request->token_id,
+                      request->token_name);
 }
 
 struct fetch_batch *fetches_take(struct fetches *fetches) {
@@ -173,7 +173,7 @@ static bool batch_store(struct db *db, const struct fetch_batch *batch, struct e
 }
 
 void fetches_write(struct worker *worker) {
-  struct fetches *fetches = worker->server->fetches;
+  struct fetches *fetches = server_fetches(worker->server);
   struct error error;
   cleanup_fetch_batch struct fetch_batch *batch = fetches_take(fetches);
   if (!batch)
@@ -188,7 +188,7 @@ void fetches_write(struct worker *worker) {
 }
 
 void fetches_housekeep(struct worker *worker) {
-  struct fetches *fetches = worker->server->fetches;
+  struct fetches *fetches = server_fetches(worker->server);
   int64_t now_ms = clock_monotonic_ms();
   pthread_mutex_lock(&fetches->lock);
   bool is_filling = fetches->batch && fetches->batch->n >= FETCHES_MAX / 2;

@@ -42,6 +42,7 @@ void fetch_batch_free(struct fetch_batch *batch);
 struct fetches;
 must_check struct fetches *fetches_new(void);
 void fetches_free(struct fetches *fetches);
+struct fetches *server_fetches(const struct server *server);
 
 /* Notes that a release was made: it counts as used, but no request fetched it. */
 void fetches_made(struct fetches *fetches, const struct digest *release);
@@ -61,6 +62,8 @@ void fetches_return(struct fetches *fetches, const struct fetch_batch *batch);
 
 /* Stores what was noted, before its time: when the server ends. The housekeeper's. */
 void fetches_write(struct worker *worker);
+/* Stores what was noted about every minute. The housekeeper's. */
+void fetches_housekeep(struct worker *worker);
 
 extern const struct record listed_fetch_record;
 

@@ -9,7 +9,6 @@
 #include "server/http/rates.h"
 #include "server/lease/lease_kind.h"
 #include "server/records.h"
-#include "server/server_private.h"
 
 /* Posting */
 
@@ -45,7 +44,7 @@ void route_capture_post(struct worker *worker, struct request *request) {
   struct error error;
   int64_t functions = 0, launches = 0;
   if (!request_query_only(request, NULL) ||
-      !request_may_report(request, worker->server->capture_rates))
+      !request_may_report(request, server_capture_rates(worker->server)))
     return;
 
   if (!capture_report_parse(request->json, &report, &error) ||

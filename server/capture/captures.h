@@ -18,6 +18,7 @@
 #include "common/record/record.h"
 #include "server/db/db.h"
 #include "server/lease/lease_kind.h"
+#include "server/server.h"
 
 #define CAPTURE_VERSION 1
 #define CAPTURE_FUNCTIONS_MAX 64 /* of a request */
@@ -34,6 +35,10 @@
 #define CAPTURE_LEASE_S 600
 #define CAPTURE_LEASED_MAX 64 /* launches of a lease */
 #define CAPTURE_AT_ONCE 1000  /* launches that are removed in one statement */
+
+struct token_rates *server_capture_rates(const struct server *server);
+/* Removes old captures. The housekeeper's. */
+void captures_housekeep(struct worker *worker);
 
 /* Of both, the first members are of the document and the others columns that are made of it. */
 struct captured_function {

@@ -9,6 +9,12 @@
 #include "server/cache/entries.h"
 #include "server/http/request.h"
 
+/* The publishers' public keys (--publisher-key); none: an entry needs no signature. Read-only. */
+struct trusted_keys;
+const struct trusted_keys *server_publisher_keys(const struct server *server);
+/* Drops cached answers after another server moved a channel. The housekeeper's. */
+void channels_housekeep(struct worker *worker);
+
 /* If-Match (a list of strong tags, or *) and If-None-Match (only *), either NULL. Refuses what
  * cannot be understood: ignoring a precondition would move a channel that another client just
  * moved. */

@@ -9,7 +9,6 @@
 #include "server/choice/documents.h"
 #include "server/http/request.h"
 #include "server/records.h"
-#include "server/server_private.h"
 
 static const char no_functions[] = "{\"functions\":{}}";
 
@@ -18,16 +17,13 @@ struct found {
   struct server *server;
   struct served_entry served; /* no answer: the channel has no entry */
   struct document *document;  /* of the entry's release; NULL: there is no entry */
-  struct document *agreed;    /* NULL: --agreed is off, or a release was requested */
   json_t *signatures;
 };
 
 static void found_release(struct found *found) {
   served_entry_release(&found->served);
   if (found->document)
-    document_put(found->server->documents, found->document);
-  if (found->agreed)
-    document_put(found->server->agreed, found->agreed);
+    document_put(server_documents(found->server), found->document);
   json_decref(found->signatures);
 }
 #define cleanup_found __attribute__((cleanup(found_release)))
@@ -45,10 +41,10 @@ static bool found_find(struct worker *worker, struct request *request, struct fo
   struct error error;
   if (!served_entry_find(worker, request, arguments, true, served))
     return false;
-  if ((!served->answer || document_get(worker, &served->fetch.release, &ret->document, &error)) &&
-      evidence_agreed(worker, &served->asked, served->tag, served->regime, &ret->agreed, &error)) {
-    if (served->answer)
-      use_note(request, &served->fetch);
+  if (!served->answer)
+    return true;
+  if (document_get(worker, &served->fetch.release, &ret->document, &error)) {
+    use_note(request, &served->fetch);
     return true;
   }
 
@@ -56,13 +52,12 @@ static bool found_find(struct worker *worker, struct request *request, struct fo
   return false;
 }
 
-/* Answers three lines. They are cached until a channel moves, a publisher signs, the release is
- * rendered again or containers agree on something else. A requested release is not cached: each
- * request notes that the release is used. Neither is an answer that has no entry and nothing that
- * containers agree on, or another channel than the default: there are as many as there are names of
- * channels and tags. */
+/* Answers two lines. They are cached until a channel moves, a publisher signs, or the release is
+ * rendered again. A requested release is not cached: each request notes that the release is used.
+ * Neither is an answer without an entry: there are as many as there are names of channels and
+ * tags. */
 static void lines_answer(struct request *request, struct found *found) {
-  const struct document *document = found->document, *agreed = found->agreed;
+  const struct document *document = found->document;
   const char *match = found->served.match;
   char etag[DIGEST_TEXT_SIZE];
   size_t size;
@@ -71,12 +66,11 @@ static void lines_answer(struct request *request, struct found *found) {
   if (found->signatures)
     json_put(head, "choices", json_incref(found->signatures));
   cleanup_free char *entry = json_canonical(head);
-  char *bytes = xasprintf("%s\n%s\n%s\n", entry, document ? document->text : no_functions,
-                          agreed ? agreed->text : no_functions);
+  char *bytes = xasprintf("%s\n%s\n", entry, document ? document->text : no_functions);
   size = strlen(bytes);
   struct digest digest = digest_of(bytes, size);
   digest_format(&digest, etag);
-  if (found->served.answer || (agreed && !request_query(request, "channel"))) {
+  if (found->served.answer) {
     request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/x-ndjson", bytes, size, etag,
                           match);
     return;
@@ -184,28 +178,23 @@ static bool wanted_read(const json_t *json, struct wanted_choices *ret, struct e
 
 /* Where choices are looked up, and the members of the answer. */
 struct chooser {
-  const json_t *of_release, *agreed, *all_code;
+  const json_t *of_release, *all_code;
   json_t *choices, *code;
   json_t *names; /* "closure key" of those that were looked up */
 };
 
-/* Adds the release's choice for a key, else the agreed one or the pin in its place. A repeated key
- * has one choice: otherwise a small request could have an answer of any size. */
+/* Adds the release's choice for a key. A repeated key has one choice: otherwise a small request
+ * could have an answer of any size. */
 static void choice_add(struct chooser *chooser, const char *closure, json_t *key) {
   cleanup_free char *text = json_canonical(key), *name = xasprintf("%s %s", closure, text);
-  const json_t *own = json_object_get(chooser->of_release, name),
-               *choice = own ? own : json_object_get(chooser->agreed, name);
+  const json_t *choice = json_object_get(chooser->of_release, name);
   if (!choice || !set_add(chooser->names, name))
     return;
 
   const char *folder = json_string_value(json_object_get(choice, "code"));
-  bool is_pinned = json_object_get(choice, "override") != NULL;
   json_push(chooser->choices,
-            json_pack("{s:s*, s:O, s:s, s:O, s:s, s:O*}", "code", folder, "config",
-                      json_object_get(choice, "config"), "function", closure, "key", key, "origin",
-                      own         ? "release"
-                      : is_pinned ? "pinned"
-                                  : "agreed",
+            json_pack("{s:s*, s:O, s:s, s:O, s:O*}", "code", folder, "config",
+                      json_object_get(choice, "config"), "function", closure, "key", key,
                       "tuning_ms", json_object_get(choice, "tuning_ms")));
   if (folder)
     json_put(chooser->code, folder, json_incref(json_object_get(chooser->all_code, folder)));
@@ -225,11 +214,9 @@ void route_choices_post(struct worker *worker, struct request *request) {
     struct chooser chooser = {.choices = json_array(), .code = json_object(), .names = names};
     json_t *key;
     if (document) {
-      chooser.of_release = document_index(worker->server->documents, document);
+      chooser.of_release = document_index(server_documents(worker->server), document);
       chooser.all_code = json_object_get(document->json, "code");
     }
-    if (found.agreed)
-      chooser.agreed = document_index(worker->server->agreed, found.agreed);
 
     for (size_t i = 0; i < wanted.n; i++) {
       char closure[DIGEST_TEXT_SIZE];

@@ -6,7 +6,6 @@
 
 #include "server/counters.h"
 #include "server/release/releases.h"
-#include "server/server_private.h"
 
 #define MAKING_MAX 64 /* more workers would not wait for each other */
 
@@ -15,7 +14,7 @@ struct documents {
   pthread_cond_t made;
   size_t n_making;
   struct digest making[MAKING_MAX]; /* documents that are being made */
-  uint64_t dropped;                 /* how often documents_keep was called */
+  uint64_t dropped;                 /* how often documents_drop was called */
   size_t n, bytes;
   struct document *all[DOCUMENTS_MAX]; /* the most recently used last */
 };
@@ -132,20 +131,12 @@ uint64_t documents_dropped(struct documents *documents) {
   return dropped;
 }
 
-bool documents_keep(struct documents *documents, const struct digest *ids, size_t n) {
+void documents_drop(struct documents *documents) {
   pthread_mutex_lock(&documents->lock);
-  size_t before = documents->n;
   documents->dropped++;
-  for (size_t i = before; i-- > 0;) {
-    size_t at = 0;
-    while (at < n && !digest_equal(&ids[at], &documents->all[i]->id))
-      at++;
-    if (at == n)
-      drop(documents, i);
-  }
-  bool is_changed = documents->n < before;
+  while (documents->n)
+    drop(documents, documents->n - 1);
   pthread_mutex_unlock(&documents->lock);
-  return is_changed;
 }
 
 struct digest *documents_changing(struct documents *documents, size_t *ret_n) {
@@ -166,7 +157,7 @@ bool document_make(struct worker *worker, const struct digest *release, struct d
   cleanup_release struct release *loaded = NULL;
   cleanup_cache_files struct cache_files files = {0};
   struct error why;
-  uint64_t since = documents_dropped(worker->server->documents);
+  uint64_t since = documents_dropped(server_documents(worker->server));
   ALWAYS(cache_format_find("choices", &format, &why));
   if (!release_load(worker, release, &loaded, error))
     return false;
@@ -175,7 +166,7 @@ bool document_make(struct worker *worker, const struct digest *release, struct d
       (error->kind != ERROR_INVALID || !files.n_skipped))
     return false;
 
-  *ret = documents_add(worker->server->documents, release,
+  *ret = documents_add(server_documents(worker->server), release,
                        files.n ? TAKE(files.files[0].bytes) : xstrdup(empty), files.n_skipped > 0,
                        since);
   counter_add(COUNTER_choices_rendered, 1);
@@ -190,7 +181,9 @@ static size_t making_of(const struct documents *documents, const struct digest *
   return i;
 }
 
-bool documents_begin(struct documents *documents, const struct digest *id) {
+/* Whether the caller shall make a document that is not kept, and then call documents_end. False:
+ * another thread made it meanwhile, or failed to. */
+static bool documents_begin(struct documents *documents, const struct digest *id) {
   bool is_first = true;
   pthread_mutex_lock(&documents->lock);
   while (making_of(documents, id) < documents->n_making) {
@@ -203,7 +196,7 @@ bool documents_begin(struct documents *documents, const struct digest *id) {
   return is_first;
 }
 
-void documents_end(struct documents *documents, const struct digest *id) {
+static void documents_end(struct documents *documents, const struct digest *id) {
   pthread_mutex_lock(&documents->lock);
   size_t at = making_of(documents, id);
   if (at < documents->n_making)
@@ -214,7 +207,7 @@ void documents_end(struct documents *documents, const struct digest *id) {
 
 bool document_get(struct worker *worker, const struct digest *release, struct document **ret,
                   struct error *error) {
-  struct documents *documents = worker->server->documents;
+  struct documents *documents = server_documents(worker->server);
   while (!(*ret = documents_find(documents, release)))
     if (documents_begin(documents, release)) {
       bool ok = document_make(worker, release, ret, error);

@@ -1,7 +1,6 @@
-/* Documents with choices, each made once and kept in memory: the choices of releases, and, in
- * another table, what containers agree on for environments.
+/* Documents with the choices of releases, each made once and kept in memory.
  *
- * Memory: a server owns both tables; a document has a reference count, and its last user frees
+ * Memory: a server owns the table; a document has a reference count, and its last user frees
  * it. Threads: any; a document is read-only. */
 #ifndef WAVETUNE_SERVER_CHOICE_DOCUMENTS_H
 #define WAVETUNE_SERVER_CHOICE_DOCUMENTS_H
@@ -15,7 +14,7 @@
 #define DOCUMENTS_BYTES_MAX ((size_t)64 << 20) /* but one document stays, whatever its size */
 #define DOCUMENT_INDEX_COST 8 /* bytes of parsed JSON and index for each byte of text */
 struct document {
-  struct digest id; /* the release, or the hash of the environment, regime and tag */
+  struct digest id; /* the release */
   bool may_change;  /* winners were left out whose kernels or builds may be pushed later (prepare.c)
                      */
   struct digest digest; /* of the text */
@@ -31,25 +30,19 @@ struct document {
 
 struct documents;
 must_check struct documents *documents_new(void);
-void documents_free(struct documents *documents); /* none may be in use */
+void documents_free(struct documents *documents);                /* none may be in use */
+struct documents *server_documents(const struct server *server); /* of releases */
 
 /* A kept document, which the caller gives back with document_put; NULL: there is none. */
 must_check struct document *documents_find(struct documents *documents, const struct digest *id);
 /* Returns a document with this text (taken over), with a reference of the caller's, and keeps it in
- * place of an older one; but not when documents were dropped by documents_keep since `since`, what
- * documents_dropped was before the document was made. */
+ * place of an older one; but not when documents were dropped since `since`, what documents_dropped
+ * was before the document was made. */
 must_check struct document *documents_add(struct documents *documents, const struct digest *id,
                                           char *text, bool may_change, uint64_t since);
+void documents_drop(struct documents *documents); /* all */
 uint64_t documents_dropped(struct documents *documents);
 void document_put(struct documents *documents, struct document *document);
-
-/* Whether the caller shall make a document that is not kept, and then call documents_end. False:
- * another thread made it meanwhile, or failed to. */
-must_check bool documents_begin(struct documents *documents, const struct digest *id);
-void documents_end(struct documents *documents, const struct digest *id);
-
-/* Drops all documents but those with these ids; returns whether it dropped any. */
-bool documents_keep(struct documents *documents, const struct digest *ids, size_t n);
 
 /* The ids of documents that may change, which the caller frees. */
 must_check struct digest *documents_changing(struct documents *documents, size_t *ret_n);
@@ -63,8 +56,8 @@ must_check bool document_make(struct worker *worker, const struct digest *releas
                               struct document **ret, struct error *error);
 
 /* The main function of the thread that makes documents before they are requested (prepare.c): takes
- * a struct worker_thread. */
-void *prepare_main(void *worker_thread);
+ * its struct worker. */
+void *prepare_main(void *worker);
 
 /* The choices of a document by "closure key", the key in canonical JSON; borrowed. Sets
  * document->json too. */

@@ -1,8 +1,7 @@
-/* The thread that prepares choices before programs request them, which wait half a second for their
- * first answer. It renders releases: at a server's start, when one was made, a channel moved or a
+/* The thread that renders the choices of releases before programs request them, which wait half a
+ * second for their first answer: at a server's start, when a release was made, a channel moved or a
  * build was removed, also by another server, and, where kernels or builds lacked, when some were
- * pushed. And it counts
- * what containers agree on (agreed.c), also when an override was added or removed, or ended.
+ * pushed.
  *
  * Memory: documents.h. Threads: its own, with its own connection. */
 #include "common/base/log.h"
@@ -12,16 +11,11 @@
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/http/response_cache.h"
-#include "server/server_private.h"
 
 #define LOOK_EVERY_MS 50
-/* How often the database is looked at for releases, for other things, and for all evidence, in
- * --poll-ms. */
+/* How often the database is looked at for releases, and for what was pushed, in --poll-ms. */
 #define PREPARE_POLLS 2
 #define SLOW_POLLS 10
-#define ALL_POLLS 600 /* because evidence becomes too old */
-#define REST 10       /* counting takes at most one in so many parts of the thread's time */
-#define COMMIT_S 60   /* a row may be visible so long after its time */
 #define RETRY_MS 1000 /* after the database failed */
 /* Releases are rendered until either limit. */
 #define RELEASES_MAX 32
@@ -29,7 +23,7 @@
 
 /* Identifies what is in the database. */
 struct state {
-  int64_t releases, removed, pushed, overrides; /* pushed: the kernels and builds */
+  int64_t releases, removed, pushed; /* pushed: the kernels and builds */
 };
 
 /* What is prepared. */
@@ -39,8 +33,6 @@ struct prepared {
   int64_t releases, removed, pushed; /* of the state */
   int64_t pushed_ms;                 /* when the latter are looked at next */
   bool is_changing; /* documents were perhaps being rendered when something was pushed */
-  int64_t all_ms, counted_ms, count_ms; /* evidence: counted in whole and in part; to be counted */
-  struct state counted;                 /* when it was counted in whole */
 };
 
 /* Choices that cannot be rendered are for requests to report. False: the database failed. */
@@ -53,7 +45,7 @@ static bool may_go_on(const struct digest *release, const struct error *error) {
 /* Renders the releases that programs will request, unless they are kept. When a channel moves
  * meanwhile it returns, to begin with that one's. */
 static bool releases_prepare(struct worker *worker, uint64_t generation) {
-  struct documents *documents = worker->server->documents;
+  struct documents *documents = server_documents(worker->server);
   struct error error;
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -68,7 +60,7 @@ static bool releases_prepare(struct worker *worker, uint64_t generation) {
     struct digest release = db_get_digest(rows, row, "release");
     struct document *document;
     if (!server_pause(worker->server, 0) ||
-        response_cache_generation(worker->server->response_cache) != generation)
+        response_cache_generation(server_response_cache(worker->server)) != generation)
       return true;
     if (!document_get(worker, &release, &document, &error)) {
       if (!may_go_on(&release, &error))
@@ -84,7 +76,7 @@ static bool releases_prepare(struct worker *worker, uint64_t generation) {
 /* Renders a document again, and forgets answers with the older one. */
 static bool document_replace(struct worker *worker, const struct digest *release,
                              struct error *error) {
-  struct documents *documents = worker->server->documents;
+  struct documents *documents = server_documents(worker->server);
   struct document *older = documents_find(documents, release), *made;
   bool ok = document_make(worker, release, &made, error);
   if (ok) {
@@ -107,7 +99,7 @@ static bool changing_prepare(struct worker *worker, int64_t pushed, struct prepa
   prepared->pushed_ms = now_ms + SLOW_POLLS * server_options(worker->server)->poll_ms;
   size_t n;
   bool is_new = pushed != prepared->pushed;
-  cleanup_free struct digest *releases = documents_changing(worker->server->documents, &n);
+  cleanup_free struct digest *releases = documents_changing(server_documents(worker->server), &n);
   for (size_t i = 0; i < n && (is_new || prepared->is_changing); i++) {
     if (!server_pause(worker->server, 0))
       return true;
@@ -130,40 +122,7 @@ static bool state_read(struct worker *worker, struct state *ret) {
 
   *ret = (struct state){.releases = db_get_integer(rows, 0, "releases"),
                         .removed = db_get_integer(rows, 0, "removed"),
-                        .pushed = db_get_integer(rows, 0, "pushed"),
-                        .overrides = db_get_integer(rows, 0, "overrides")};
-  return true;
-}
-
-/* Counts new evidence. When overrides have changed, what was counted before is dropped, and all is
- * counted again; until then requests count themselves, so that no banned config is served. */
-static bool evidence_prepare(struct worker *worker, const struct state *state,
-                             struct prepared *prepared) {
-  const struct server_options *options = server_options(worker->server);
-  int64_t now_ms = clock_monotonic_ms();
-  bool is_overridden = state->overrides != prepared->counted.overrides,
-       is_pushed = state->overrides && state->pushed != prepared->counted.pushed,
-       is_all = !prepared->all_ms || is_overridden || is_pushed ||
-                now_ms - prepared->all_ms > ALL_POLLS * options->poll_ms;
-  double seconds = is_all ? 0 : (double)(now_ms - prepared->counted_ms) / 1e3 + COMMIT_S;
-  struct error error;
-  if (!options->agreed_nodes || (now_ms < prepared->count_ms && !is_overridden))
-    return true;
-  if (is_overridden && documents_keep(worker->server->agreed, NULL, 0))
-    response_cache_forget_channels(worker->server);
-  if (!agreed_prepare(worker, seconds, &error)) {
-    log_warning("choices: %s", error.message);
-    return false;
-  }
-
-  int64_t end_ms = clock_monotonic_ms(), rest_ms = REST * (end_ms - now_ms),
-          least_ms = SLOW_POLLS * options->poll_ms;
-  if (is_all) {
-    prepared->all_ms = now_ms;
-    prepared->counted = *state;
-  }
-  prepared->counted_ms = now_ms;
-  prepared->count_ms = end_ms + (rest_ms > least_ms ? rest_ms : least_ms);
+                        .pushed = db_get_integer(rows, 0, "pushed")};
   return true;
 }
 
@@ -173,9 +132,9 @@ static bool prepare(struct worker *worker, uint64_t generation, struct prepared 
   if (!state_read(worker, &state))
     return false;
   if (state.removed != prepared->removed) { /* perhaps by another server */
-    documents_keep(worker->server->documents, NULL, 0);
+    documents_drop(server_documents(worker->server));
     response_cache_forget_channels(worker->server);
-    generation = response_cache_generation(worker->server->response_cache);
+    generation = response_cache_generation(server_response_cache(worker->server));
   }
   prepared->removed = state.removed;
   if ((!prepared->is_begun || generation != prepared->generation ||
@@ -186,21 +145,19 @@ static bool prepare(struct worker *worker, uint64_t generation, struct prepared 
   prepared->is_begun = true;
   prepared->generation = generation;
   prepared->releases = state.releases;
-  return changing_prepare(worker, state.pushed, prepared) &&
-         evidence_prepare(worker, &state, prepared);
+  return changing_prepare(worker, state.pushed, prepared);
 }
 
-void *prepare_main(void *worker_thread) {
-  struct worker_thread *thread = worker_thread;
-  struct worker *worker = &thread->worker;
+void *prepare_main(void *context) {
+  struct worker *worker = context;
   struct server *server = worker->server;
   struct prepared prepared = {0};
   int64_t next_ms = 0, retry_ms = 0;
-  MAGIC_CHECK(server, SERVER_MAGIC);
+  MAGIC_CHECK(worker, WORKER_MAGIC);
   while (server_pause(server, LOOK_EVERY_MS)) {
     int64_t now_ms = clock_monotonic_ms();
-    uint64_t generation = response_cache_generation(server->response_cache);
-    if (!server->is_ready || now_ms < retry_ms ||
+    uint64_t generation = response_cache_generation(server_response_cache(server));
+    if (!server_is_ready(server) || now_ms < retry_ms ||
         (now_ms < next_ms && prepared.is_begun && generation == prepared.generation))
       continue;
 

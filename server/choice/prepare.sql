@@ -18,16 +18,10 @@ GROUP BY release
 ORDER BY bool_or(is_served) DESC, max(used_at) DESC
 LIMIT :most::bigint;
 
--- Numbers that change when releases, kernels or builds are added, when a build is removed, and when
--- an override is added or removed, or ends. overrides: 0 without any.
+-- Numbers that change when releases, kernels or builds are added, and when a build is removed.
 -- name: prepare_state
 SELECT hashtextextended(concat_ws(' ', k.n, k.last, b.n, b.last), 0) AS pushed,
        (SELECT COALESCE(max(id), 0) FROM releases) AS releases,
-       (SELECT COALESCE(max(id), 0) FROM removed_builds) AS removed,
-       (SELECT CASE WHEN count(*) > 0
-                    THEN hashtextextended(concat_ws(' ', count(*), sum(id), max(made_at)), 0)
-                    ELSE 0 END
-        FROM overrides
-        WHERE until IS NULL OR until > now()) AS overrides
+       (SELECT COALESCE(max(id), 0) FROM removed_builds) AS removed
 FROM (SELECT count(*) AS n, max(id) AS last FROM kernels) k,
      (SELECT count(*) AS n, max(id) AS last FROM builds) b;

@@ -3,6 +3,7 @@
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "common/cache/signatures.h"
 #include "server/audit/audit.h"
+#include "server/channel/channels.h"
 #include "server/choice/choices.h"
 #include "server/choice/documents.h"
 #include "server/choice/signing.sql.h"
@@ -10,7 +11,6 @@
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/records.h"
-#include "server/server_private.h"
 #include "server/token/tokens.h"
 
 struct choices_signing {
@@ -117,7 +117,7 @@ static bool signature_store(struct db *db, struct request *request, const struct
 }
 
 void route_choices_sign(struct worker *worker, struct request *request) {
-  struct documents *documents = worker->server->documents;
+  struct documents *documents = server_documents(worker->server);
   struct choices_signing signing = {0};
   struct document *document = NULL;
   struct digest release;

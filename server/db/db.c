@@ -619,4 +619,15 @@ bool db_end(struct db *db, bool is_good, struct error *error) {
   return false;
 }
 
+bool db_transaction(struct db *db, int attempts, db_work *run, void *context, struct error *error) {
+  for (;; attempts--) {
+    if (db_begin(db, error) && db_end(db, run(db, context, error), error))
+      return true;
+    bool is_conflict = error->kind == ERROR_CONTENTION || error->kind == ERROR_UNIQUE ||
+                       error->kind == ERROR_REFERENCE;
+    if (!is_conflict || attempts <= 1)
+      return false;
+  }
+}
+
 int64_t db_connected_since_ms(const struct db *db) { return db->connected_since_ms; }

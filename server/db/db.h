@@ -148,6 +148,14 @@ void db_rollback(struct db *db);
 /* Commits when `is_good`; else rolls back, keeps *error and returns false. */
 must_check bool db_end(struct db *db, bool is_good, struct error *error);
 
+/* Calls `run` in a transaction and commits when it returns true; `run` begins with what an earlier
+ * attempt left. Both are repeated, at most `attempts` times in all, after ERROR_CONTENTION,
+ * ERROR_UNIQUE and ERROR_REFERENCE: another transaction changed what this one had read. */
+#define DB_ATTEMPTS 5
+typedef bool db_work(struct db *db, void *context, struct error *error);
+must_check bool db_transaction(struct db *db, int attempts, db_work *run, void *context,
+                               struct error *error);
+
 /* When this connection was made last, by clock_monotonic_ms. No lease expires for one lease time
  * after that. */
 int64_t db_connected_since_ms(const struct db *db);

@@ -12,7 +12,15 @@
 #include "server/db/migrate.sql.h"
 
 #define FILE_SIZE_MAX (1024 * 1024)
+#define DIGITS "0123456789"
+#define BASE_DIGITS 2
 #define VERSION_DIGITS 4
+#define BASE_VERSION 100
+/* Databases from before the base had versions 1 to 49. Those of one commit are adopted;
+ * ADOPTED_FILES is the SHA-256 of the checksums of its files, with blanks between them. */
+#define ADOPTED_VERSION 39
+#define ADOPTED_COMMIT "9b92b43d"
+#define ADOPTED_FILES "fc1ecb93993bebe7fef5a2df586b1eecb0084a4a3a1fd564cfaea74d34b46555"
 /* A migration of a large database, and the wait for another program that applies it. */
 #define MIGRATION_MS (24 * 60 * 60 * 1000LL)
 #define PING_EVERY_MS 20
@@ -21,20 +29,25 @@
 
 struct migrations {
   char *folder;
+  size_t n_base;   /* how many files the base has */
+  char *functions; /* the text of the base's NN_functions.sql */
   size_t n, capacity;
   struct migration {
     char *name; /* without the number and ".sql" */
+    char *file; /* of the base the last one */
     char *sql;
     char checksum[DIGEST_TEXT_SIZE];
-  } *files; /* version 1, 2, 3, … */
+  } *list; /* BASE_VERSION, which is the base, BASE_VERSION + 1, … */
 };
 
 void migrations_free(struct migrations *migrations) {
   for (size_t i = 0; i < migrations->n; i++) {
-    free(migrations->files[i].name);
-    free(migrations->files[i].sql);
+    free(migrations->list[i].name);
+    free(migrations->list[i].file);
+    free(migrations->list[i].sql);
   }
-  free(migrations->files);
+  free(migrations->list);
+  free(migrations->functions);
   free(migrations->folder);
   free(migrations);
 }
@@ -44,27 +57,53 @@ static int is_sql(const struct dirent *entry) {
   return entry->d_name[0] != '.' && string_equal(end, ".sql");
 }
 
-/* Adds a file such as 0001_base.sql, which must be the next one. */
+/* The files of the base first: 01_tokens.sql, 02_kernels.sql, …, 0101_next.sql. */
+static int in_order(const struct dirent **a, const struct dirent **b) {
+  size_t digits_a = strspn((*a)->d_name, DIGITS), digits_b = strspn((*b)->d_name, DIGITS);
+  return digits_a != digits_b ? (digits_a > digits_b) - (digits_a < digits_b)
+                              : strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Adds a file, which must be the next one, to the base or as a migration of its own. */
 static bool file_load(struct migrations *migrations, const char *file, struct error *error) {
   cleanup_free char *path = xasprintf("%s/%s", migrations->folder, file), *sql = NULL;
-  size_t length = strlen(file), size;
-  if (strspn(file, "0123456789") != VERSION_DIGITS || file[VERSION_DIGITS] != '_' ||
-      length < VERSION_DIGITS + strlen("_x.sql"))
-    return error_set(error, "%s: a migration must be called NNNN_name.sql", path);
-  if (strtoul(file, NULL, 10) != migrations->n + 1)
+  size_t digits = strspn(file, DIGITS), length = strlen(file), size;
+  bool is_base = digits == BASE_DIGITS;
+  if ((!is_base && digits != VERSION_DIGITS) || file[digits] != '_' ||
+      length < digits + strlen("_x.sql"))
     return error_set(
-        error,
-        "the migrations in %s are not numbered 0001, 0002, …: %04zu is missing or there twice",
-        migrations->folder, migrations->n + 1);
+        error, "%s: a migration must be called NNNN_name.sql, and a file of the base NN_name.sql",
+        path);
+  bool wants_base = is_base || migrations->n == 0;
+  size_t wanted = wants_base ? migrations->n_base + 1 : BASE_VERSION + migrations->n;
+  if (is_base != wants_base || strtoul(file, NULL, 10) != wanted)
+    return error_set(error,
+                     "the migrations in %s are not numbered 01, 02, …, 0101, 0102, …: %0*zu is "
+                     "missing or there twice",
+                     migrations->folder, wants_base ? BASE_DIGITS : VERSION_DIGITS, wanted);
   if (!file_read(path, FILE_SIZE_MAX, &sql, &size, error))
     return false;
 
-  GROW(migrations->files, migrations->n, migrations->capacity);
-  struct migration *migration = &migrations->files[migrations->n++];
-  struct digest digest = digest_of(sql, size);
+  if (is_base && string_equal(file + digits, "_functions.sql"))
+    migrations->functions = xstrdup(sql);
+
+  struct migration *migration = migrations->list;
+  if (is_base && migrations->n_base++ > 0) {
+    char *longer = xasprintf("%s%s", migration->sql, sql);
+    free(migration->sql);
+    free(migration->file);
+    migration->sql = longer;
+  } else {
+    GROW(migrations->list, migrations->n, migrations->capacity);
+    migration = &migrations->list[migrations->n++];
+    migration->sql = TAKE(sql);
+    migration->name =
+        is_base ? xstrdup("base") : xstrndup(file + digits + 1, length - digits - strlen("_.sql"));
+  }
+
+  migration->file = xstrdup(file);
+  struct digest digest = digest_of(migration->sql, strlen(migration->sql));
   digest_format(&digest, migration->checksum);
-  migration->sql = TAKE(sql);
-  migration->name = xstrndup(file + VERSION_DIGITS + 1, length - VERSION_DIGITS - strlen("_.sql"));
   return true;
 }
 
@@ -78,7 +117,7 @@ bool migrations_load(struct migrations **ret_migrations, struct error *error) {
   migrations->folder = xstrdup(folder);
 
   struct dirent **entries;
-  int n = scandir(folder, &entries, is_sql, alphasort);
+  int n = scandir(folder, &entries, is_sql, in_order);
   if (n < 0)
     return error_set(error,
                      "cannot read the migrations in %s: %s; WAVETUNE_MIGRATIONS names the folder",
@@ -99,14 +138,18 @@ bool migrations_load(struct migrations **ret_migrations, struct error *error) {
   return is_good;
 }
 
-int64_t migrations_version(const struct migrations *migrations) { return (int64_t)migrations->n; }
+int64_t migrations_version(const struct migrations *migrations) {
+  return BASE_VERSION - 1 + (int64_t)migrations->n;
+}
 
-/* Compares the files with what was applied. *ret_next: the index of the first file that was not
- * applied. */
+/* Compares the files with what was applied. *ret_next: the index of the first migration that was
+ * not. */
 static bool applied_check(struct db *db, const struct migrations *migrations, size_t *ret_next,
                           struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &sql_migrations_list, NULL, &rows, error))
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "base", BASE_VERSION);
+  if (!db_run(db, &sql_migrations_list, &parameters, &rows, error))
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -115,23 +158,68 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
       return error_set(error,
                        "the database has migration %04lld_%s, this program knows %lld: it is older "
                        "than the database; install the newer wavetune-server",
-                       (long long)version, db_get(rows, row, "name"), (long long)migrations->n);
-    if (version != row + 1)
-      return error_set(
-          error, "the table schema_migrations lacks version %d: restore it from a backup", row + 1);
-    if (strcmp(db_get(rows, row, "checksum"), migrations->files[row].checksum) != 0)
+                       (long long)version, db_get(rows, row, "name"),
+                       (long long)migrations_version(migrations));
+    if (version != BASE_VERSION + row)
       return error_set(error,
-                       "%s/%04lld_%s.sql is not the file that was applied to this database: put "
-                       "the old file back and write a new migration",
-                       migrations->folder, (long long)version, migrations->files[row].name);
+                       "the table schema_migrations lacks version %d: restore it from a backup",
+                       BASE_VERSION + row);
+    if (strcmp(db_get(rows, row, "checksum"), migrations->list[row].checksum) != 0)
+      return error_set(
+          error,
+          "%s/%s%s changed after it was applied to this database: put the old text back and write "
+          "a new migration",
+          migrations->folder, row ? "" : "01_….sql, … or ", migrations->list[row].file);
   }
 
   *ret_next = (size_t)db_count(rows);
   return true;
 }
 
+/* The text that makes the base: of an empty database, or of one that is adopted. */
+static bool base_read(struct db *db, const struct migrations *migrations, char **ret_sql,
+                      struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "base", BASE_VERSION);
+  if (!db_run(db, &sql_migrations_before_base, &parameters, &rows, error))
+    return false;
+  if (db_count(rows) == 0) {
+    *ret_sql = xstrdup(migrations->list[0].sql);
+    return true;
+  }
+
+  int64_t version = db_get_integer(rows, 0, "version");
+  if (version < ADOPTED_VERSION)
+    return error_set(error,
+                     "the database has schema version %lld, and this program upgrades those of %d "
+                     "or later: first run \"wavetune-server migrate\" of commit " ADOPTED_COMMIT,
+                     (long long)version, ADOPTED_VERSION);
+  if (version > ADOPTED_VERSION)
+    return error_set(error,
+                     "the database has schema version %lld, of a development tree, which no "
+                     "program upgrades: restore a backup from version %d (commit " ADOPTED_COMMIT
+                     ") or before, or begin with an empty database",
+                     (long long)version, ADOPTED_VERSION);
+  if (!string_equal(db_get(rows, 0, "checksums"), ADOPTED_FILES))
+    return error_set(error,
+                     "the database has schema version %d, but not by the migrations of "
+                     "commit " ADOPTED_COMMIT ": restore a backup that has",
+                     ADOPTED_VERSION);
+
+  cleanup_free char *path = xasprintf("%s/adopt/%04d.sql", migrations->folder, ADOPTED_VERSION);
+  cleanup_free char *tables = NULL;
+  size_t size;
+  if (!file_read(path, FILE_SIZE_MAX, &tables, &size, error))
+    return false;
+
+  log_info("migrate: adopting a database with schema version %d", ADOPTED_VERSION);
+  *ret_sql = xasprintf("%s%s", tables, migrations->functions ? migrations->functions : "");
+  return true;
+}
+
 /* In the caller's transaction: takes the lock, makes the table if it is missing, and applies the
- * first file that was not applied. */
+ * first migration that was not applied. */
 static bool next_apply(struct db *db, const struct migrations *migrations, bool *ret_applied,
                        struct error *error) {
   size_t next = 0;
@@ -150,15 +238,20 @@ static bool next_apply(struct db *db, const struct migrations *migrations, bool 
   if (!*ret_applied)
     return true;
 
-  const struct migration *migration = &migrations->files[next];
+  const struct migration *migration = &migrations->list[next];
+  cleanup_free char *base = NULL;
+  if (next == 0 && !base_read(db, migrations, &base, error))
+    return false;
+
+  size_t version = BASE_VERSION + next;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "version", (int64_t)next + 1);
+  bind_integer(&parameters, "version", (int64_t)version);
   bind_text(&parameters, "name", migration->name);
   bind_text(&parameters, "checksum", migration->checksum);
-  log_info("migrate: applying %04zu_%s", next + 1, migration->name);
-  if (!db_run_script(db, migration->sql, error) ||
+  log_info("migrate: applying %04zu_%s", version, migration->name);
+  if (!db_run_script(db, base ? base : migration->sql, error) ||
       !db_run(db, &sql_migrations_note, &parameters, NULL, error))
-    return error_prefix(error, "migration %04zu_%s failed and was undone: ", next + 1,
+    return error_prefix(error, "migration %04zu_%s failed and was undone: ", version,
                         migration->name);
 
   return true;

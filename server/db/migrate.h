@@ -1,8 +1,12 @@
-/* Checks and makes databases, and migrates them: applies the files NNNN_name.sql in order, each in
- * its own transaction under one advisory lock, so that any number of servers may do it at the same
- * time.
+/* Checks and makes databases, and migrates them.
  *
- * The table schema_migrations lists what was applied, with the SHA-256 of each file. A file that
+ * The files 01_….sql, 02_….sql, … are the base: together they make version 100 of an empty
+ * database. 0101_….sql, 0102_….sql, … follow. The base and each of these is applied in a
+ * transaction of its own under one advisory lock, so that any number of servers may do it at the
+ * same time. adopt/0039.sql and then the base's NN_functions.sql bring databases of commit
+ * 9b92b43d, which had 39 migrations, to the base; others from before the base are refused.
+ *
+ * The table schema_migrations lists what was applied, with the SHA-256 of its text. A text that
  * changed after it was applied, and a database that is newer than the program, are refused. The
  * folder is $WAVETUNE_MIGRATIONS, else the installed one, else the one of the source tree. Memory:
  * a migrations list owns its texts. Threads: one at a time. */
@@ -19,7 +23,7 @@ DEFINE_CLEANUP(struct migrations *, cleanup_migrations_free, migrations_free)
 #define cleanup_migrations __attribute__((cleanup(cleanup_migrations_free)))
 int64_t migrations_version(const struct migrations *migrations); /* of the newest file */
 
-/* Applies the files that were not applied yet; *ret_applied is their number. */
+/* Applies what was not applied yet; *ret_applied: how many migrations, of which the base is one. */
 must_check bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied,
                         struct error *error);
 

@@ -3,7 +3,17 @@
 -- name: migrations_list
 SELECT version, name, checksum
 FROM schema_migrations
+WHERE version >= :base::integer
 ORDER BY version;
+
+-- What made a database that is older than the base; no row: it is not.
+-- name: migrations_before_base
+SELECT max(version) AS version,
+       encode(sha256(convert_to(string_agg(checksum, ' ' ORDER BY version), 'UTF8')), 'hex')
+           AS checksums
+FROM schema_migrations
+WHERE version < :base::integer
+HAVING count(*) > 0;
 
 -- name: migrations_note
 INSERT INTO schema_migrations (version, name, checksum)

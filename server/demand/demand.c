@@ -14,7 +14,6 @@
 #include "server/job/job_wish.h"
 #include "server/records.h"
 #include "server/server.h"
-#include "server/server_private.h"
 
 #define QUEUE_AT_ONCE 16
 #define DEMAND_NAME_MAX 1024
@@ -58,6 +57,8 @@ static const struct field miss_fields[] = {
      .about = "the autotuner's key, each value as Python's repr writes it"},
     RECORD_FIELD(TEXT, struct demand_miss, why, FIELD_REQUIRED | FIELD_LINE, .least = 1,
                  .most = DEMAND_WHY_MAX),
+    RECORD_FIELD(NUMBER, struct demand_miss, tuning_ms, .most_number = DEMAND_MS_MAX,
+                 .about = "that the program then spent on tuning it"),
 };
 static const struct record miss_record = RECORD(NULL, struct demand_miss, miss_fields);
 
@@ -187,7 +188,7 @@ static const struct field missed_fields[] = {
     FIELD(TEXT, tag, FIELD_ANSWER),
     FIELD(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
     FIELD(INTEGER, misses, FIELD_ANSWER),
-    FIELD(NUMBER, tuning_ms, FIELD_ANSWER, .about = "that programs spent on the key, on average"),
+    FIELD(NUMBER, tuning_ms, FIELD_ANSWER, .about = "that a program spent on the key last"),
     FIELD(NUMBER, saved_ms, FIELD_ANSWER, .about = "misses times tuning_ms"),
     FIELD(TEXT, why, FIELD_ANSWER, .about = "as a program reported it last"),
     FIELD(ID, capture, FIELD_ANSWER, .about = "the captured function; null: it was not captured"),
@@ -342,7 +343,7 @@ void route_demand_post(struct worker *worker, struct request *request) {
   if (!request_query_only(request, NULL))
     return;
 
-  if (!request_may_report(request, worker->server->demand_rates))
+  if (!request_may_report(request, server_demand_rates(worker->server)))
     return;
 
   if (!demand_report_parse(request->json, &report, &error)) {

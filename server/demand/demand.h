@@ -45,6 +45,10 @@
 #define DEMAND_GAIN 0.1
 #define DEMAND_PRIORITY (-100)
 
+struct token_rates *server_demand_rates(const struct server *server); /* of the reports */
+/* Makes jobs for reported misses (--demand). The housekeeper's. */
+void demand_housekeep(struct worker *worker);
+
 extern const char *const demand_policy_names[]; /* by value, ended by NULL */
 must_check bool demand_policy_parse(const char *name, enum demand_policy *ret_policy);
 
@@ -61,6 +65,7 @@ struct demand_miss {
   struct digest function; /* its closure */
   char *name, *why;
   RECORD_ARRAY(char *, n_key, key);
+  double tuning_ms; /* NaN: not known */
 };
 struct demand_report {
   char *image, *tag;

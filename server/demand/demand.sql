@@ -155,12 +155,13 @@ ORDER BY r.saved_ms DESC, r.misses DESC, r.id;
 -- :rows_max are dropped.
 -- name: demand_misses_add
 INSERT INTO program_misses AS m (function, key_digest, key, name, environment_digest, environment,
-                                 tag, regime, misses, why, last_by, last_by_id)
+                                 tag, regime, misses, why, tuning_ms, last_by, last_by_id)
 SELECT r.function, r.key_digest, min(r.key)::json, min(r.name), :environment_digest::bytea,
-       :environment::json, :tag::text, :regime::text, count(*), max(r.why), :author,
-       :author_id::bigint
-FROM unnest(:function::bytea[], :key_digest::bytea[], :key::text[], :name::text[], :why::text[])
-     AS r(function, key_digest, key, name, why)
+       :environment::json, :tag::text, :regime::text, count(*), max(r.why), max(r.tuning_ms),
+       :author, :author_id::bigint
+FROM unnest(:function::bytea[], :key_digest::bytea[], :key::text[], :name::text[], :why::text[],
+            :tuning_ms::float8[])
+     AS r(function, key_digest, key, name, why, tuning_ms)
 WHERE EXISTS (
           SELECT
           FROM program_misses o
@@ -171,25 +172,20 @@ GROUP BY r.function, r.key_digest
 ORDER BY r.function, r.key_digest
 ON CONFLICT (function, key_digest, environment_digest, tag, regime) DO UPDATE
 SET misses = least(m.misses, :total_max::bigint) + excluded.misses, why = excluded.why,
-    name = excluded.name, last_at = now(), last_by = excluded.last_by,
+    tuning_ms = COALESCE(excluded.tuning_ms, m.tuning_ms), name = excluded.name, last_at = now(), last_by = excluded.last_by,
     last_by_id = excluded.last_by_id
 RETURNING m.id;
 
 -- Those that were missed most, with what programs spent on tuning them.
 -- name: demand_missed
 SELECT m.function, m.name, m.key, m.environment, m.tag, m.regime, m.misses, m.why,
-       rfc3339(m.last_at) AS last_at, c.id AS capture, e.tuning_ms,
-       m.misses * e.tuning_ms AS saved_ms
+       rfc3339(m.last_at) AS last_at, c.id AS capture, m.tuning_ms,
+       m.misses * m.tuning_ms AS saved_ms
 FROM (SELECT *
       FROM program_misses
       WHERE last_at > now() - make_interval(days => :days::int)
       ORDER BY misses DESC, id
       LIMIT :limit::bigint) m
-LEFT JOIN LATERAL (SELECT avg(o.tuning_ms) AS tuning_ms
-                   FROM evidence o
-                   WHERE (o.environment_digest, o.tag, o.regime, o.function, o.key_digest)
-                         = (m.environment_digest, m.tag, m.regime, m.function,
-                            m.key_digest)) e ON true
 LEFT JOIN (SELECT closure, min(id) AS id FROM captured_functions GROUP BY closure) c
        ON c.closure = m.function
 ORDER BY m.misses DESC, m.id;

@@ -13,6 +13,7 @@
 #include "server/counters.h"
 #include "server/db/db.h"
 #include "server/fleet/fleet.sql.h"
+#include "server/gauges.h"
 
 #define FRESH_MS 1000
 #define SHARE_OF_TIME 19 /* a summary is not made again for so many times the time that it took */
@@ -102,13 +103,15 @@ static enum slot_answer slot_take(struct slot *slot, struct snapshot **ret) {
   return SLOT_MAKE;
 }
 
-void fleet_changed(struct fleet *fleet) {
+void fleet_changed(const struct server *server) {
+  struct fleet *fleet = server_fleet(server);
   pthread_mutex_lock(&fleet->lock);
   fleet->summary.outdated_ms = clock_monotonic_ms();
   pthread_mutex_unlock(&fleet->lock);
 }
 
-void fleet_enrolled(struct fleet *fleet) {
+void fleet_enrolled(const struct server *server) {
+  struct fleet *fleet = server_fleet(server);
   struct slot *slot = &fleet->summary;
   pthread_mutex_lock(&fleet->lock);
   int64_t now_ms = clock_monotonic_ms(), next_ms = fleet->enrolled_ms + FRESH_MS;
@@ -379,7 +382,7 @@ void fleet_housekeep(struct worker *worker) {
   bool ok = gauges_make(worker, &text, &error);
   int64_t now_ms = clock_monotonic_ms(), pause_ms = SHARE_OF_TIME * (now_ms - began_ms);
   if (ok)
-    server_set_fleet_metrics(worker->server, text);
+    gauges_set_fleet(server_gauges(worker->server), text);
   else
     log_warning("fleet: %s", error.message);
   fleet->gauges_due_ms = now_ms + (!ok                          ? GAUGES_FAILED_MS

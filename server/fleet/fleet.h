@@ -21,6 +21,9 @@
 struct fleet;
 must_check struct fleet *fleet_new(void);
 void fleet_free(struct fleet *fleet); /* no summary may be in use */
+struct fleet *server_fleet(const struct server *server);
+/* Reads the gauges. The housekeeper's. */
+void fleet_housekeep(struct worker *worker);
 
 #define SNAPSHOT_ETAG_SIZE 33
 /* What is shared: the first member of a summary. */

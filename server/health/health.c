@@ -1,14 +1,12 @@
-/* What keeps PostgreSQL from removing dead rows: sessions of other programs that are idle in a
- * transaction. They are named in the log, /readyz and /metrics, and ended when
- * --end-idle-transactions says so.
- *
- * Memory: what a duty makes lives as long as it runs. Threads: the housekeeper's. */
+/* Two statements, one after the other. Memory and threads: health.h. */
+#include "server/health/health.h"
+
 #include <inttypes.h>
 
 #include "common/base/log.h"
 #include "server/db/db.h"
+#include "server/gauges.h"
 #include "server/health/health.sql.h"
-#include "server/server.h"
 
 /* A session that is idle for this long is named. */
 #define NAMED_S 10
@@ -96,5 +94,5 @@ void health_housekeep(struct worker *worker) {
   if (!sessions_read(worker, &health, &error) || !effects_read(worker->db, &health, &error))
     log_warning("database: %s", error.message);
   else
-    server_set_database_health(worker->server, &health);
+    gauges_set_health(server_gauges(worker->server), &health);
 }

@@ -14,9 +14,9 @@
 
 #include "common/base/log.h"
 #include "server/counters.h"
+#include "server/http/http_private.h"
 #include "server/http/request_private.h"
 #include "server/http/tls.h"
-#include "server/server_private.h"
 
 #define DESCRIPTORS_RESERVED 256 /* for the database, logs, epoll */
 #define BACKLOG 4096
@@ -176,7 +176,7 @@ static struct MHD_Daemon *mhd_start(struct event_thread *thread, int listen_fd,
       {MHD_OPTION_HTTPS_PRIORITIES, 0, (char *)(uintptr_t)TLS_PRIORITIES},
       {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)(uintptr_t)tls_retrieve},
       {MHD_OPTION_END, 0, NULL}};
-  bool has_tls = server_has_tls(server);
+  bool has_tls = http_has_tls(server_http(server));
   if (!has_tls)
     tls[0] = tls[2];
   /* SIGPIPE is ignored (main.c). */
@@ -217,7 +217,7 @@ static bool event_thread_start(struct daemon *daemon, struct server *server, uns
 }
 
 bool daemon_start(struct server *server, struct daemon **ret_daemon, struct error *error) {
-  const struct server_options *options = &server->options;
+  const struct server_options *options = server_options(server);
   size_t n = (size_t)options->event_threads;
   struct daemon *daemon = xcalloc(1, sizeof *daemon + n * sizeof *daemon->threads);
   if (!socket_open(options->listen, options->port, &daemon->listen_fd, &daemon->port, error)) {
@@ -227,7 +227,8 @@ bool daemon_start(struct server *server, struct daemon **ret_daemon, struct erro
 
   MHD_set_panic_func(library_panic, NULL);
   unsigned connections = connections_max((unsigned)options->connections);
-  server->connections = connections_new(connections, (size_t)options->connections_per_address);
+  server_http(server)->connections =
+      connections_new(connections, (size_t)options->connections_per_address);
   for (size_t i = 0; i < n; i++)
     if (!event_thread_start(daemon, server, connections, error)) {
       daemon_stop(daemon);

@@ -4,8 +4,8 @@
 #include "server/http/deadlines.h"
 
 #include "server/http/connections.h"
+#include "server/http/http_private.h"
 #include "server/http/request_private.h"
-#include "server/server_private.h"
 
 int64_t body_deadline_ms(int64_t began_ms, uint64_t bytes, int64_t timeout_ms, int64_t per_second) {
   uint64_t rate = (uint64_t)per_second;
@@ -26,12 +26,14 @@ void deadline_none(struct connection *connection) {
 }
 
 void deadline_connected(struct connection *connection) {
-  set(connection, connection->event_thread->now_ms + connection->server->options.head_timeout_ms,
+  set(connection,
+      connection->event_thread->now_ms + server_options(connection->server)->head_timeout_ms,
       END_HEAD);
 }
 
 void deadline_head(struct connection *connection) {
-  int64_t at_ms = connection->event_thread->now_ms + connection->server->options.head_timeout_ms;
+  int64_t at_ms =
+      connection->event_thread->now_ms + server_options(connection->server)->head_timeout_ms;
   if (!connection->deadline_ms || at_ms < connection->deadline_ms)
     set(connection, at_ms, END_HEAD);
 }
@@ -39,12 +41,12 @@ void deadline_head(struct connection *connection) {
 void deadline_completed(struct connection *connection) {
   set(connection,
       connection->event_thread->now_ms + IDLE_TIMEOUT_S * 1000 +
-          connection->server->options.head_timeout_ms,
+          server_options(connection->server)->head_timeout_ms,
       END_HEAD);
 }
 
 static void body_set(struct connection *connection) {
-  const struct server_options *options = &connection->server->options;
+  const struct server_options *options = server_options(connection->server);
   set(connection,
       body_deadline_ms(connection->body_began_ms, connection->body_arrived,
                        options->body_timeout_ms, options->body_rate),
@@ -63,7 +65,7 @@ void deadline_body_arrived(struct connection *connection, size_t bytes) {
 }
 
 void deadline_answer(struct connection *connection, uint64_t bytes) {
-  const struct server_options *options = &connection->server->options;
+  const struct server_options *options = server_options(connection->server);
   set(connection,
       body_deadline_ms(connection->event_thread->now_ms, bytes, options->body_timeout_ms,
                        options->body_rate),
@@ -92,6 +94,7 @@ void deadlines_enforce(struct event_thread *thread) {
     if (connection->deadline_ms > thread->now_ms)
       continue;
     deadline_none(connection);
-    connection_end(connection->server->connections, connection, connection->deadline_reason);
+    connection_end(server_http(connection->server)->connections, connection,
+                   connection->deadline_reason);
   }
 }

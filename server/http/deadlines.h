@@ -21,7 +21,7 @@ TAILQ_HEAD(deadlines, connection);
 /* How long the refusal of a request beyond its token's rate is held. An event thread answers a
  * refusal faster than a client can send the next request, so that a client that does not wait would
  * keep it busy; held, each of its connections sends four a second. Less than a starting program
- * waits for its first byte (FIRST_BYTE_S of python/wavetune/runtime/wire.py). */
+ * waits for its first byte (FIRST_BYTE_S of python/wavetune/_runtime/wire.py). */
 #define HOLD_MS 250
 
 /* A client that stays connected need not send its next request for so long. Suspended connections

@@ -10,11 +10,11 @@
 #include "server/http/client.h"
 #include "server/http/credentials.h"
 #include "server/http/headers.h"
+#include "server/http/http_private.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/http/response_cache.h"
 #include "server/http/sign_in.h"
-#include "server/server_private.h"
 
 /* The largest body of a refused request that is read and dropped, so that the client reads the
  * answer and keeps its connection. With a larger one the connection is closed after the answer. */
@@ -28,7 +28,7 @@ void dispatch_connection(void *event_thread, struct MHD_Connection *mhd, void **
     MAGIC_CHECK(connection, CONNECTION_MAGIC);
     ALWAYS(connection->request == NULL);
     deadline_none(connection);
-    connections_remove(connection->server->connections, connection);
+    connections_remove(server_http(connection->server)->connections, connection);
     connection->magic = 0;
     free(connection->target);
     free(connection->certificate);
@@ -48,7 +48,7 @@ void dispatch_connection(void *event_thread, struct MHD_Connection *mhd, void **
   deadline_connected(connection);
 
   uint8_t peer[16];
-  connections_add(connection->server->connections, connection,
+  connections_add(server_http(connection->server)->connections, connection,
                   client_peer(connection, peer) ? peer : NULL);
 }
 
@@ -91,11 +91,11 @@ void dispatch_completed(void *server, struct MHD_Connection *mhd, void **context
 
   ALWAYS(request->state != REQUEST_QUEUED && request->state != REQUEST_PARKED &&
          request->state != REQUEST_AUTHORISING);
-  atomic_fetch_sub(&request->request.server->n_open, 1);
+  atomic_fetch_sub(&server_http(request->request.server)->n_open, 1);
   uri_release(&request->uri);
   json_decref(request->request.json);
   free(request->request.body);
-  bodies_give(request->request.server->bodies, request->request.token_id,
+  bodies_give(server_http(request->request.server)->bodies, request->request.token_id,
               request->body_counted + request->json_counted);
   free(request->author_roles);
   if (request->response)
@@ -119,12 +119,12 @@ static void class_set(struct connection *connection, unsigned roles) {
                                 : roles & (TOKEN_AGENT | TOKEN_OPERATOR | TOKEN_ADMIN)
                                     ? CLASS_FLEET
                                     : CLASS_CLIENT;
-  connections_set_class(connection->server->connections, connection, class);
+  connections_set_class(server_http(connection->server)->connections, connection, class);
 }
 
 static void suspend(struct request_private *request) {
   request->is_suspended = true;
-  atomic_fetch_add(&request->request.server->n_suspended, 1);
+  atomic_fetch_add(&server_http(request->request.server)->n_suspended, 1);
   MHD_suspend_connection(request->connection->mhd);
 }
 
@@ -171,7 +171,7 @@ static enum MHD_Result hand_over(struct request_private *request, bool for_token
   struct server *server = request->request.server;
   suspend(request);
   deadline_none(request->connection);
-  enum queue_answer answer = queue_add(server->queue, request, for_token);
+  enum queue_answer answer = queue_add(server_http(server)->queue, request, for_token);
   if (answer == QUEUE_ADDED)
     return MHD_YES;
 
@@ -346,8 +346,9 @@ static bool answer_cached(struct connection *connection, const struct credential
                                     .is_of_page = connection->headers[HEADER_PAGE] != NULL};
   bool is_get = strcmp(connection->method, "GET") == 0 || strcmp(connection->method, "HEAD") == 0;
   if (!is_get || has_body(connection) || credentials->answer != AUTH_KNOWN ||
-      (server->options.require_enrolment && token->roles == TOKEN_AGENT && !*token->agent) ||
-      response_cache_answer(server->response_cache, &query, send_cached, connection) !=
+      (server_options(server)->require_enrolment && token->roles == TOKEN_AGENT &&
+       !*token->agent) ||
+      response_cache_answer(server_http(server)->response_cache, &query, send_cached, connection) !=
           CACHE_ANSWERED)
     return false;
 
@@ -376,7 +377,7 @@ static enum MHD_Result begin(struct connection *connection) {
                            .is_head = strcmp(connection->method, "HEAD") == 0};
   request->connection = connection;
   connection->request = request;
-  atomic_fetch_add(&connection->server->n_open, 1);
+  atomic_fetch_add(&server_http(connection->server)->n_open, 1);
 
   if (!is_good) { /* where the body ends is unknown, so the connection is closed */
     request_add_header(view, MHD_HTTP_HEADER_CONNECTION, "close");

@@ -5,9 +5,9 @@
 
 #include "common/base/log.h"
 #include "server/http/head.h"
+#include "server/http/http_private.h"
 #include "server/http/request.h"
 #include "server/http/sign_in.h"
-#include "server/server_private.h"
 
 static const char *const header_names[] = {
 #define X(id, name) name,
@@ -17,10 +17,10 @@ static const char *const header_names[] = {
 
 /* NULL: it is not read. */
 static const char *header_name(const struct server *server, enum known_header header) {
-  if (server->sign_in && header == HEADER_FORWARDED_USER)
-    return sign_in_user_header(server->sign_in);
-  if (server->sign_in && header == HEADER_FORWARDED_GROUPS)
-    return sign_in_groups_header(server->sign_in);
+  if (server_http(server)->sign_in && header == HEADER_FORWARDED_USER)
+    return sign_in_user_header(server_http(server)->sign_in);
+  if (server_http(server)->sign_in && header == HEADER_FORWARDED_GROUPS)
+    return sign_in_groups_header(server_http(server)->sign_in);
   return header_names[header];
 }
 

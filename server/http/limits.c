@@ -4,9 +4,9 @@
 
 #include <pthread.h>
 
+#include "server/http/http_private.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
-#include "server/server_private.h"
 
 #define SLOTS 16384
 
@@ -69,7 +69,7 @@ int64_t limit_of(const struct server *server, const struct author *author, enum 
   if (!author->token || !roles_parse(author->roles, &roles, &unknown) ||
       roles & (TOKEN_OPERATOR | TOKEN_ADMIN))
     return 0;
-  return server->options.limits[limit];
+  return server_options(server)->limits[limit];
 }
 
 bool limit_check(const struct server *server, const struct author *author, enum limit limit,
@@ -83,10 +83,11 @@ bool limit_check(const struct server *server, const struct author *author, enum 
 
 bool request_may_run(struct request *request) {
   struct server *server = request->server;
-  int64_t most = server->options.limits[LIMIT_REQUESTS];
+  int64_t most = server_options(server)->limits[LIMIT_REQUESTS];
   struct error error;
   if (!most || request->roles & (TOKEN_OPERATOR | TOKEN_ADMIN) || !request->token_id ||
-      request_rates_take(server->request_rates, request->token_id, clock_monotonic_ms(), most))
+      request_rates_take(server_http(server)->request_rates, request->token_id,
+                         clock_monotonic_ms(), most))
     return true;
 
   request_private_of(request)->is_beyond_rate = true;

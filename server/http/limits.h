@@ -7,30 +7,7 @@
 #define WAVETUNE_SERVER_HTTP_LIMITS_H
 
 #include "common/base/error.h"
-
-/* LIMIT(id, option, default, most, noun, help) */
-/* clang-format off */
-#define LIMITS(LIMIT) \
-  LIMIT(REQUESTS, "token-requests", "1000", 1000000, "requests a second", \
-        "how many requests of one token a second may use the database, and five times as many at " \
-        "once; 0: no limit. No limit of --token-… applies to operators and admins") \
-  LIMIT(FILES, "token-files-mib", "16384", 1073741824, "MiB of stored files", \
-        "how many MiB of files (/v1/blobs) of one token may be stored; each counts 4 KiB more") \
-  LIMIT(AGENTS, "token-agents", "1024", 1000000, "agents a day", \
-        "how many agents one token of the role agent may have enrolled that were live within a " \
-        "day") \
-  LIMIT(DEVICES, "token-devices", "8192", 100000000, "devices of its agents", \
-        "how many devices these agents may have together") \
-  LIMIT(OPEN_JOBS, "token-open-jobs", "50000", 1000000000, "open jobs", \
-        "how many jobs of one token may be queued or running")
-/* clang-format on */
-
-enum limit {
-#define X(id, ...) LIMIT_##id,
-  LIMITS(X)
-#undef X
-      LIMIT_COUNT
-};
+#include "server/options.h"
 
 #define LIMIT_BURST_S 5 /* how many seconds' requests may come at once */
 

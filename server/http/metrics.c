@@ -7,12 +7,13 @@
 #include "common/verdict/verdict.h"
 #include "server/counters.h"
 #include "server/db/db.h"
+#include "server/gauges.h"
 #include "server/http/bodies.h"
 #include "server/http/client.h"
 #include "server/http/histogram.h"
+#include "server/http/http_private.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
-#include "server/server_private.h"
 
 /* Limits of --log-requests errors, so that an outage of the database or the network does not fill a
  * disk. */
@@ -120,15 +121,16 @@ void metrics_note_answer(const struct answer_note *note) {
   count(&routes[route].answers[status], 1);
   histogram_add(&routes[route].work, note->work_ns);
 
-  enum request_log log = server->options.log_requests;
+  enum request_log log = server_options(server)->log_requests;
   uint64_t left_out = 0;
   if (log == REQUEST_LOG_OFF)
     return;
   if (log == REQUEST_LOG_ERRORS) {
     /* Not logged: the 503s of a server that stops, and those for a load balancer's probes of a
      * server that is not ready. */
-    bool is_expected = note->status == MHD_HTTP_SERVICE_UNAVAILABLE &&
-                       (route == ROUTE_readyz_get || queue_state(server->queue).is_stopping);
+    bool is_expected =
+        note->status == MHD_HTTP_SERVICE_UNAVAILABLE &&
+        (route == ROUTE_readyz_get || queue_state(server_http(server)->queue).is_stopping);
     if (is_expected || (note->status < 500 && note->work_ns < SLOW_NS))
       return;
     if (!line_take(&left_out)) {
@@ -224,7 +226,7 @@ static void programs_write(FILE *out) {
  * figures of a server that lost its database do not hide those of others. */
 static void leases_write(FILE *out, struct server *server) {
   static const char leases[] = "wavetune_leases", oldest[] = "wavetune_leases_oldest_seconds";
-  struct lease_counts counts = server_lease_counts(server);
+  struct lease_counts counts = gauges_leases(server_gauges(server));
   bool is_known =
       server_is_ready(server) && counts.read_ms && clock_monotonic_ms() - counts.read_ms < KNOWN_MS;
 
@@ -309,15 +311,15 @@ void route_metrics_get(struct server *server, struct request *request) {
   programs_write(out);
 
   size_t n[CONNECTION_CLASS_COUNT];
-  connections_count(server->connections, n);
+  connections_count(server_http(server)->connections, n);
   head_write(out, "wavetune_http_connections", "gauge",
              "Open connections, by whose token was on them last: stranger (none), client, fleet "
              "(agents, operators, admins)");
   for (size_t i = 0; i < CONNECTION_CLASS_COUNT; i++)
     fprintf(out, "wavetune_http_connections{class=\"%s\"} %zu\n", class_names[i], n[i]);
 
-  struct queue_state state = queue_state(server->queue);
-  struct database_health health = server_database_health(server);
+  struct queue_state state = queue_state(server_http(server)->queue);
+  struct database_health health = gauges_health(server_gauges(server));
   const struct {
     const char *name, *help;
     double value;
@@ -325,16 +327,17 @@ void route_metrics_get(struct server *server, struct request *request) {
       {"wavetune_queue_length", "Requests that wait for a database worker", (double)state.queued},
       {"wavetune_parked", "Requests that wait for an event (long polls)", (double)state.parked},
       {"wavetune_suspended", "Requests that are queued, parked or run by a database worker",
-       (double)server->n_suspended},
+       (double)server_http(server)->n_suspended},
       {"wavetune_bodies_bytes", "Memory that the larger bodies of open requests take",
-       (double)bodies_used(server->bodies)},
-      {"wavetune_http_open", "Requests that are being read or answered", (double)server->n_open},
+       (double)bodies_used(server_http(server)->bodies)},
+      {"wavetune_http_open", "Requests that are being read or answered",
+       (double)server_http(server)->n_open},
       {"wavetune_agents",
        "Live agents of the database, as each server last read it: max over servers",
-       (double)server->n_live_agents},
+       (double)gauges_agents(server_gauges(server))},
       {"wavetune_ready", "1 when the database answers and is migrated", server_is_ready(server)},
       {"wavetune_uptime_seconds", "Time since this process started to serve",
-       (double)(clock_monotonic_ms() - server->started_ms) / 1e3},
+       (double)(clock_monotonic_ms() - server_http(server)->started_ms) / 1e3},
       {"wavetune_database_idle_transaction_seconds",
        "How long another program's session has been idle in a transaction that keeps vacuum from "
        "removing dead rows: max over servers",
@@ -362,8 +365,10 @@ void route_metrics_get(struct server *server, struct request *request) {
     fprintf(out, "%s{table=\"%s\"} %" PRId64 "\n", dead_rows, tables[i], health.dead_rows[i]);
   leases_write(out, server);
 
-  cleanup_free char *fleet = server_fleet_metrics(server, KNOWN_MS);
-  fputs(fleet, out);
+  /* Others may know better. */
+  cleanup_free char *fleet = gauges_fleet(server_gauges(server), KNOWN_MS);
+  if (server_is_ready(server))
+    fputs(fleet, out);
 
   /* One pass for each family: Prometheus wants the samples of a family together. */
   struct statement_family families[] = {
@@ -390,7 +395,7 @@ void route_healthz_get(struct server *server, struct request *request) {
 
 /* What is wrong although the server is ready; NULL: nothing. */
 static json_t *warnings_make(struct server *server) {
-  struct database_health health = server_database_health(server);
+  struct database_health health = gauges_health(server_gauges(server));
   char shortage[DB_SHORTAGE_SIZE];
   int64_t short_ms = db_shortage(shortage);
   bool is_short = short_ms && clock_monotonic_ms() - short_ms < SHORTAGE_SHOWN_MS;
@@ -427,6 +432,6 @@ void route_readyz_get(struct server *server, struct request *request) {
 }
 
 void route_openapi_get(struct server *server, struct request *request) {
-  request_answer_text(request, MHD_HTTP_OK, "application/json", xstrdup(server->openapi),
-                      strlen(server->openapi));
+  request_answer_text(request, MHD_HTTP_OK, "application/json",
+                      xstrdup(server_http(server)->openapi), strlen(server_http(server)->openapi));
 }

@@ -5,9 +5,9 @@
 
 #include "common/base/digest.h"
 #include "common/base/gzip.h"
+#include "server/http/http_private.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
-#include "server/server_private.h"
 
 #define POLICY                                                                                     \
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "  \
@@ -83,7 +83,7 @@ void page_free(struct page *page) {
 }
 
 static void file_answer(struct request *request, const char *name) {
-  const struct page *page = request->server->page;
+  const struct page *page = server_http(request->server)->page;
   const struct page_file *file = NULL;
   for (size_t i = 0; i < page->n && !file; i++)
     if (string_equal(page->files[i].name, name))

@@ -4,9 +4,9 @@
 
 #include "server/db/db_record.h"
 #include "server/http/client.h"
+#include "server/http/http_private.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
-#include "server/server_private.h"
 
 #define PAGE_DEFAULT 100
 #define PAGE_MAX 1000
@@ -123,7 +123,7 @@ void request_park(struct worker *worker, struct request *request, const char *ke
   struct request_private *private_ = request_private_of(request);
   ALWAYS(private_->is_suspended && private_->response == NULL);
   requests_settled++;
-  if (!queue_park(worker->server->queue, private_, key, is_idle, deadline_ms,
+  if (!queue_park(server_http(worker->server)->queue, private_, key, is_idle, deadline_ms,
                   worker->wake_generation)) {
     requests_settled--;
     answer_refusal(request, ERROR_UNAVAILABLE, "", "the server is stopping; try again");
@@ -131,5 +131,5 @@ void request_park(struct worker *worker, struct request *request, const char *ke
 }
 
 void park_wake(struct server *server, const char *key, size_t most) {
-  queue_wake(server->queue, key, most);
+  queue_wake(server_http(server)->queue, key, most);
 }

@@ -6,9 +6,9 @@
 #include "common/program/error_codes.h"
 #include "server/counters.h"
 #include "server/http/bodies.h"
+#include "server/http/http_private.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
-#include "server/server_private.h"
 
 /* Limits of the lines that state why answers were 503. */
 #define REASONS_PER_SECOND 1
@@ -51,7 +51,7 @@ void response_entity_headers(struct MHD_Response *response, const char *etag, bo
 void request_resume(struct request_private *request) {
   if (!request->is_suspended)
     return;
-  atomic_fetch_sub(&request->request.server->n_suspended, 1);
+  atomic_fetch_sub(&server_http(request->request.server)->n_suspended, 1);
   struct event_thread *thread = request->connection->event_thread;
   MHD_resume_connection(request->connection->mhd); /* in its next turn it may free the request */
   event_thread_wake(thread);
@@ -78,7 +78,7 @@ void request_finish(struct request *answered, int status, struct MHD_Response *r
    * answer is sent, because the client may read that slowly. */
   json_decref(TAKE(answered->json));
   free(TAKE(answered->body));
-  bodies_give(answered->server->bodies, answered->token_id,
+  bodies_give(server_http(answered->server)->bodies, answered->token_id,
               request->body_counted + request->json_counted);
   request->body_counted = request->json_counted = 0;
   /* From here on the event thread may send the response and free the request. */
@@ -87,7 +87,7 @@ void request_finish(struct request *answered, int status, struct MHD_Response *r
 
 bool request_take_memory(struct request_private *request, size_t bytes, size_t *counted) {
   struct request *view = &request->request;
-  struct bodies *bodies = view->server->bodies;
+  struct bodies *bodies = server_http(view->server)->bodies;
   enum bodies_answer answer = bodies_take(bodies, view->token_id, bytes);
   if (answer == BODIES_TAKEN) {
     *counted += bytes;

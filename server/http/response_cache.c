@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "server/http/http_private.h"
 #include "server/http/request_private.h"
-#include "server/server_private.h"
 
 #define BUCKETS 4096
 #define ENTRIES_MAX 8192
@@ -72,6 +72,10 @@ static void entry_free(struct entry *entry) {
   free(entry->content_type);
   free(entry->match);
   free(entry);
+}
+
+struct response_cache *server_response_cache(const struct server *server) {
+  return server_http(server)->response_cache;
 }
 
 void response_cache_free(struct response_cache *cache) {
@@ -250,12 +254,12 @@ bool request_answer_from_cache(struct request *request) {
                                     .token_id = request->token_id,
                                     .token_name = request->token_name,
                                     .is_of_page = connection->headers[HEADER_PAGE] != NULL};
-  return response_cache_answer(request->server->response_cache, &query, cached_take, request) ==
-         CACHE_ANSWERED;
+  return response_cache_answer(server_http(request->server)->response_cache, &query, cached_take,
+                               request) == CACHE_ANSWERED;
 }
 
 void response_cache_forget_channels(struct server *server) {
-  response_cache_forget(server->response_cache);
+  response_cache_forget(server_http(server)->response_cache);
 }
 
 void request_answer_cached(struct request *request, enum response_kind kind,
@@ -273,8 +277,8 @@ void request_answer_cached(struct request *request, enum response_kind kind,
                                    .size = size,
                                    .token_id = request->token_id,
                                    .fetch = &request->fetch};
-  response_cache_add(request->server->response_cache, connection->target, connection->target_size,
-                     &answer, private_->cache_generation);
+  response_cache_add(server_http(request->server)->response_cache, connection->target,
+                     connection->target_size, &answer, private_->cache_generation);
   if (match)
     request_add_header(request, response_match_header(kind), match);
   request_answer_entity(request, content_type, body, size, etag, kind == RESPONSE_IMMUTABLE);

@@ -21,6 +21,7 @@ typedef void response_fetched(void *context, const struct fetch *fetch, int64_t 
 must_check struct response_cache *response_cache_new(size_t bytes_max, response_fetched *fetched,
                                                      void *context);
 void response_cache_free(struct response_cache *cache);
+struct response_cache *server_response_cache(const struct server *server);
 
 struct cacheable {
   enum route_id route;

@@ -178,8 +178,8 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "Read the configs for the given keys") \
   ROUTE(choices_sign, "POST", "/v1/releases/{digest}/signatures", \
         MAY_PUBLISH, ROUTE_DATABASE, 4 * KIB, "Add a signature to the choices of a release") \
-  ROUTE(evidence_post, "POST", "/v1/evidence", MAY_REPORT, ROUTE_DATABASE, 1 * MIB, \
-        "Report the configs that a program's own autotuner found best") \
+  ROUTE(counters_post, "POST", "/v1/counters", MAY_REPORT, ROUTE_DATABASE, 4 * KIB, \
+        "Report what a program that starts tuned counted since its last report") \
   ROUTE(remote_group_get, "GET", "/v1/remote/triton/{folder}/group/{file}", \
         MAY_READ, ROUTE_DATABASE, 0, "Read the files of a compiled kernel") \
   ROUTE(remote_group_put, "PUT", "/v1/remote/triton/{folder}/group/{file}", \

@@ -12,10 +12,10 @@
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/http/client.h"
+#include "server/http/http_private.h"
 #include "server/http/request_private.h"
 #include "server/http/tokens.sql.h"
 #include "server/server.h"
-#include "server/server_private.h"
 
 #define UNKNOWN_MAX 1024
 #define UNKNOWN_MS 10000
@@ -60,6 +60,8 @@ struct auth *auth_new(void) {
 
   return auth;
 }
+
+struct auth *server_auth(const struct server *server) { return server_http(server)->auth; }
 
 void auth_free(struct auth *auth) {
   if (!auth)
@@ -274,7 +276,7 @@ uint64_t auth_generation(struct auth *auth) {
 }
 
 bool token_is_live(const struct server *server, int64_t id) {
-  return auth_is_live(server->auth, id);
+  return auth_is_live(server_http(server)->auth, id);
 }
 
 /* Leaves out tokens with a role that only a newer server knows. `ret` has room for all rows;
@@ -374,7 +376,7 @@ void tokens_answer_unknown(struct request_private *request, bool is_expired) {
 
 void tokens_look_up_again(struct request *request) {
   struct request_private *private_ = request_private_of(request);
-  enum queue_answer answer = queue_add(request->server->queue, private_, true);
+  enum queue_answer answer = queue_add(server_http(request->server)->queue, private_, true);
   if (answer == QUEUE_ADDED)
     return;
 
@@ -395,19 +397,19 @@ static bool is_identified(struct worker *worker, struct request_private *request
     return true;
 
   /* Another request has brought the same token. */
-  if (auth_find_session(worker->server->auth, &request->token, &identity,
+  if (auth_find_session(server_http(worker->server)->auth, &request->token, &identity,
                         &request->session_expires_ms)) {
     request->token = identity;
     return true;
   }
 
-  uint64_t since = auth_sessions_forgotten(worker->server->auth);
+  uint64_t since = auth_sessions_forgotten(server_http(worker->server)->auth);
   request->session_expires_ms = 0;
   switch (oidc_identify(worker, &request->request, text, &identity, &request->session_expires_ms,
                         &error)) {
   case OIDC_IDENTIFIED:
-    auth_add_session(worker->server->auth, &request->token, &identity, request->session_expires_ms,
-                     since);
+    auth_add_session(server_http(worker->server)->auth, &request->token, &identity,
+                     request->session_expires_ms, since);
     request->token = identity;
     return true;
   case OIDC_REFUSED:
@@ -449,13 +451,13 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
 
   /* Queries again when another thread added an answer meanwhile: then that thread made progress. */
   do {
-    since = auth_answers(server->auth);
+    since = auth_answers(server_http(server)->auth);
     is_answered = tokens_find(worker->db, digests, n, found, &n_found, &error);
     n_live = 0;
     for (size_t i = 0; is_answered && i < n_found; i++)
       if (!found[i].is_expired)
         live[n_live++] = found[i];
-  } while (is_answered && !auth_add(server->auth, live, n_live, since));
+  } while (is_answered && !auth_add(server_http(server)->auth, live, n_live, since));
 
   for (size_t i = 0; i < n; i++) {
     struct request *request = &requests[i]->request;
@@ -470,14 +472,14 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
       request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE,
                       "the token cannot be checked while the database is away; try again");
     } else if (!token || token->is_expired) {
-      auth_add_unknown(server->auth, &digests[i], token != NULL);
+      auth_add_unknown(server_http(server)->auth, &digests[i], token != NULL);
       tokens_answer_unknown(requests[i], token != NULL);
     } else if (request->is_by_certificate &&
                !tokens_agent_of_certificate(server, &digests[i], token->agent)) {
       request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the server is starting; try again");
     } else {
       if (token->replaces)
-        auth_note_use(server->auth, token->id);
+        auth_note_use(server_http(server)->auth, token->id);
       struct auth_token given = *token; /* requests may have the same one */
       if (requests[i]->session_expires_ms)
         given.expires_ms = requests[i]->session_expires_ms;
@@ -494,19 +496,19 @@ bool tokens_refresh(struct worker *worker, struct error *error) {
   bool is_newest;
   do {
     cleanup_rows struct db_rows *rows = NULL;
-    uint64_t since = auth_answers(worker->server->auth);
+    uint64_t since = auth_answers(server_http(worker->server)->auth);
     if (!db_run(worker->db, &sql_tokens_live, NULL, &rows, error))
       return false;
     cleanup_free struct auth_token *tokens = xcalloc((size_t)db_count(rows), sizeof *tokens);
     size_t n = tokens_read(rows, tokens);
-    is_newest = auth_replace(worker->server->auth, tokens, n, since);
+    is_newest = auth_replace(server_http(worker->server)->auth, tokens, n, since);
   } while (!is_newest); /* as in tokens_look_up */
 
   return true;
 }
 
 void tokens_housekeep(struct worker *worker) {
-  struct auth *auth = worker->server->auth;
+  struct auth *auth = server_http(worker->server)->auth;
   struct error error;
   int64_t used[AUTH_USED_MAX];
   size_t n_used = auth_take_used(auth, used);

@@ -33,6 +33,7 @@ bool auth_has_expired(int64_t expires_ms);
 struct auth;
 must_check struct auth *auth_new(void);
 void auth_free(struct auth *auth);
+struct auth *server_auth(const struct server *server);
 
 enum auth_answer {
   AUTH_KNOWN,
@@ -83,6 +84,7 @@ size_t auth_take_used(struct auth *auth, int64_t ret_ids[AUTH_USED_MAX]);
 
 /* Looks up the tokens of requests that are not in the table: the requests continue, or are answered
  * 401. */
+struct request;
 struct request_private;
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n);
 
@@ -127,5 +129,8 @@ must_check bool token_is_live(const struct server *server, int64_t id);
 
 /* Replaces the table in memory with the tokens of the database. */
 must_check bool tokens_refresh(struct worker *worker, struct error *error);
+
+/* Reads tokens that other servers changed. The housekeeper's. */
+void tokens_housekeep(struct worker *worker);
 
 #endif

@@ -10,10 +10,10 @@
 #include "server/db/db.h"
 #include "server/http/bodies.h"
 #include "server/http/flights.h"
+#include "server/http/http_private.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/http/response_cache.h"
-#include "server/server_private.h"
 
 /* After a body of more bytes, freed memory is given back to the system. The allocator keeps it for
  * the values of another such body, which may never come. */
@@ -27,7 +27,7 @@ bool request_body_parse(struct request_private *request) {
 
   const char *text = view->body ? view->body : "";
   size_t most = request->route->body_max * JSON_FACTOR,
-         of_token = bodies_most_of_token(view->server->bodies);
+         of_token = bodies_most_of_token(server_http(view->server)->bodies);
   most = most < of_token ? most : of_token;
   struct json_extent extent = json_measure(text, view->body_size, most);
   if (extent.memory > most && extent.depth <= JSON_DEPTH_MAX) {
@@ -68,7 +68,7 @@ void request_handle(struct worker *worker, struct request *request) {
 
 /* Whether the token of a request that was parked is still live. */
 static bool is_still_allowed(struct request_private *request) {
-  struct auth *auth = request->request.server->auth;
+  struct auth *auth = server_http(request->request.server)->auth;
   uint64_t generation = auth_generation(auth);
   if (request->auth_generation == generation)
     return !auth_has_expired(request->auth_expires_ms);
@@ -90,12 +90,13 @@ static void handle_cached(struct worker *worker, struct request_private *taken) 
   snprintf(name, sizeof name, "answer %016" PRIx64, key);
 
   bool is_first = taken->flight == 0;
-  enum flight flight =
-      request->deadline_passed ? FLIGHT_ALONE : flights_begin(server->flights, key, &taken->flight);
+  enum flight flight = request->deadline_passed
+                           ? FLIGHT_ALONE
+                           : flights_begin(server_http(server)->flights, key, &taken->flight);
   if (flight == FLIGHT_WAITS) {
     counter_add(COUNTER_flights_waited, is_first);
     request_park(worker, request, name, true,
-                 taken->complete_ns / 1000000 + server->options.database_timeout_ms);
+                 taken->complete_ns / 1000000 + server_options(server)->database_timeout_ms);
     return;
   }
 
@@ -103,8 +104,8 @@ static void handle_cached(struct worker *worker, struct request_private *taken) 
   if (!request_answer_from_cache(request) && request_may_run(request))
     request_handle(worker, request);
   if (flight == FLIGHT_LEADS) {
-    flights_end(server->flights, key);
-    queue_wake(server->queue, name, SIZE_MAX);
+    flights_end(server_http(server)->flights, key);
+    queue_wake(server_http(server)->queue, name, SIZE_MAX);
   }
 }
 
@@ -134,12 +135,12 @@ static bool is_refused_late(struct request_private *request, int64_t timeout_ms)
  * has ended while the request was parked. */
 static void run(struct worker *worker, struct request_private *taken) {
   struct request *request = &taken->request;
-  int64_t timeout_ms = worker->server->options.database_timeout_ms;
+  int64_t timeout_ms = server_options(worker->server)->database_timeout_ms;
   db_set_deadline(worker->db, began_ms(taken) + timeout_ms);
   if (is_refused_late(taken, timeout_ms))
     return;
 
-  taken->cache_generation = response_cache_generation(worker->server->response_cache);
+  taken->cache_generation = response_cache_generation(server_http(worker->server)->response_cache);
   if (request->is_parked_before && !request_client_is_there(request)) {
     request_problem(request, MHD_HTTP_REQUEST_TIMEOUT, "the client has left");
     return;
@@ -177,7 +178,7 @@ static void run(struct worker *worker, struct request_private *taken) {
 
 /* Looks up the tokens of requests, by the earliest of their deadlines. */
 static void look_up(struct worker *worker, struct request_private *taken[], size_t n) {
-  int64_t timeout_ms = worker->server->options.database_timeout_ms, first_ms = INT64_MAX;
+  int64_t timeout_ms = server_options(worker->server)->database_timeout_ms, first_ms = INT64_MAX;
   size_t n_kept = 0;
   for (size_t i = 0; i < n; i++) {
     struct request_private *request = taken[i]; /* freed once it is refused */
@@ -195,14 +196,14 @@ static void look_up(struct worker *worker, struct request_private *taken[], size
 }
 
 void *work_main(void *context) {
-  struct worker_thread *thread = context;
-  struct worker *worker = &thread->worker;
+  struct worker *worker = context;
   struct request_private *taken[QUEUE_TOKENS_MAX];
   size_t n;
   bool for_tokens;
 
-  MAGIC_CHECK(worker->server, SERVER_MAGIC);
-  while ((n = queue_take(worker->server->queue, taken, &for_tokens, &worker->wake_generation))) {
+  MAGIC_CHECK(worker, WORKER_MAGIC);
+  while ((n = queue_take(server_http(worker->server)->queue, taken, &for_tokens,
+                         &worker->wake_generation))) {
     if (for_tokens)
       look_up(worker, taken, n);
     else

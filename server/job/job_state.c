@@ -117,22 +117,19 @@ bool job_end(struct worker *worker, int64_t job, const char *reason, const struc
   return job_end_settle(worker, &change, *ret_ended, error);
 }
 
-/* Cancels the jobs that are in the state `from`, with the row of the audit log if there are any, in
- * one transaction; *ret_rows: their ids. */
-static bool cancel_from(struct worker *worker, const struct job_change *change,
-                        const struct audit_row *note, struct db_rows **ret_rows,
-                        struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_begin(worker->db, error))
-    return false;
+struct cancellation {
+  struct job_change change;
+  const struct audit_row *note; /* NULL: none */
+  struct db_rows *rows;         /* the ids of the jobs that changed */
+};
 
-  bool ok = state_change(worker->db, change, &rows, error) &&
-            (!note || !db_count(rows) || audit_add(worker->db, note, 1, error));
-  if (!db_end(worker->db, ok, error))
-    return false;
-
-  *ret_rows = TAKE(rows);
-  return true;
+/* Cancels the jobs that are in the state `from`, with the row of the audit log if there are any. */
+static bool cancel(struct db *db, void *context, struct error *error) {
+  struct cancellation *cancellation = context;
+  const struct audit_row *note = cancellation->note;
+  db_rows_free(TAKE(cancellation->rows));
+  return state_change(db, &cancellation->change, &cancellation->rows, error) &&
+         (!note || !db_count(cancellation->rows) || audit_add(db, note, 1, error));
 }
 
 bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n, const struct author *author,
@@ -140,22 +137,20 @@ bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n, const str
   /* Queued is tried first, as in job_end. Each state has its own transaction, which locks jobs in
    * the order of their ids: with two states in one, two of them could wait for each other. */
   static const enum job_state from[] = {JOB_QUEUED, JOB_RUNNING};
-  struct job_change change = {.jobs = jobs, .n = n, .to = JOB_CANCELLED, .author = author};
+  struct cancellation each = {
+      {.jobs = jobs, .n = n, .to = JOB_CANCELLED, .author = author}, note, NULL};
   cleanup_free int64_t *cancelled = xcalloc(n + 1, sizeof *cancelled);
   size_t n_cancelled = 0;
   bool ok = true;
   for (size_t i = 0; ok && i < ARRAY_LENGTH(from); i++) {
-    cleanup_rows struct db_rows *rows = NULL;
-    change.from = from[i];
-    ok = false;
-    for (int attempt = 1; !ok; attempt++) {
-      ok = cancel_from(worker, &change, n_cancelled ? NULL : note, &rows, error);
-      if (!ok && (error->kind != ERROR_CONTENTION || attempt == FINISH_ATTEMPTS))
-        break;
-    }
-    for (int row = 0; ok && row < db_count(rows); row++)
-      cancelled[n_cancelled++] = db_get_integer(rows, row, "id");
+    each.change.from = from[i];
+    ok = db_transaction(worker->db, DB_ATTEMPTS, cancel, &each, error);
+    for (int row = 0; ok && row < db_count(each.rows); row++)
+      cancelled[n_cancelled++] = db_get_integer(each.rows, row, "id");
+    if (n_cancelled)
+      each.note = NULL;
   }
+  db_rows_free(each.rows);
 
   /* Also after a failure: what was cancelled before it is committed. */
   struct error unsettled;

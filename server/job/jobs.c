@@ -131,6 +131,31 @@ static bool agreement_bind(struct worker *worker, const struct job_brief *job,
   return true;
 }
 
+/* A job that becomes done, and what the statements of that take. */
+struct finish {
+  struct worker *worker;
+  const struct job_brief *job;
+  const struct space *space;
+  struct job_change change;
+  const struct db_parameters *of_job, *of_winner;
+  size_t n_changed;
+  int64_t n_flagged;
+};
+
+static bool winner_store(struct db *db, void *context, struct error *error) {
+  struct finish *finish = context;
+  finish->n_flagged = 0;
+  if (!job_change_state(db, &finish->change, &finish->n_changed, error))
+    return false;
+  if (!finish->n_changed)
+    return true;
+
+  return db_run(db, &sql_job_store_winner, finish->of_winner, NULL, error) &&
+         (finish->job->has_reference ||
+          db_run(db, &sql_job_store_disagreeing, finish->of_job, NULL, error)) &&
+         winners_flag(finish->worker, finish->job, finish->space, &finish->n_flagged, error);
+}
+
 static bool job_finish(struct worker *worker, const struct job_brief *job,
                        const struct agreement_summary *agreement, const struct verdict *verdict,
                        struct error *error) {
@@ -148,7 +173,6 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
   cleanup_json json_t *values = space_config_to_json(space, verdict->winner);
   cleanup_json json_t *json = verdict_to_json(verdict);
   cleanup_json json_t *detail = json_pack("{s:I}", "winner", (json_int_t)verdict->winner);
-  struct job_change change = change_of(job, JOB_DONE, detail);
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job->id);
   bind_integer(&parameters, "config", (int64_t)verdict->winner);
@@ -159,32 +183,23 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
 
   /* It locks earlier jobs after this one, and the drain of a device that drifts locks jobs in the
    * order of their ids: of the two, PostgreSQL ends one. */
-  size_t changed;
-  int64_t n_flagged;
-  bool ok = false;
-  for (int attempt = 1; !ok; attempt++) {
-    n_flagged = 0;
-    ok = db_begin(worker->db, error) &&
-         db_end(worker->db,
-                job_change_state(worker->db, &change, &changed, error) &&
-                    (!changed ||
-                     (db_run(worker->db, &sql_job_store_winner, &parameters, NULL, error) &&
-                      (job->has_reference ||
-                       db_run(worker->db, &sql_job_store_disagreeing, &of_space, NULL, error)) &&
-                      winners_flag(worker, job, space, &n_flagged, error))),
-                error);
-    if (!ok && (error->kind != ERROR_CONTENTION || attempt == FINISH_ATTEMPTS))
-      return false;
-  }
+  struct finish finish = {.worker = worker,
+                          .job = job,
+                          .space = space,
+                          .change = change_of(job, JOB_DONE, detail),
+                          .of_job = &of_space,
+                          .of_winner = &parameters};
+  if (!db_transaction(worker->db, DB_ATTEMPTS, winner_store, &finish, error))
+    return false;
 
-  counter_add(COUNTER_jobs_done, changed);
-  counter_add(COUNTER_winners_flagged, (uint64_t)n_flagged);
-  if (n_flagged)
+  counter_add(COUNTER_jobs_done, finish.n_changed);
+  counter_add(COUNTER_winners_flagged, (uint64_t)finish.n_flagged);
+  if (finish.n_flagged)
     log_warning(
         "job: flagged by job=%lld: the winners of %lld earlier ones are slower than the default",
-        (long long)job->id, (long long)n_flagged);
+        (long long)job->id, (long long)finish.n_flagged);
 
-  if (changed) {
+  if (finish.n_changed) {
     log_info("job: done job=%lld winner=%llu verdict=%s", (long long)job->id,
              (unsigned long long)verdict->winner, verdict_outcome_name(verdict->outcome));
     job_announce(worker, job->id);

@@ -4,9 +4,6 @@
 
 #include "server/job/jobs.h"
 
-/* How often a transaction is tried that another one may make fail. */
-#define FINISH_ATTEMPTS 4
-
 /* After the transaction in which a job failed or was cancelled: cancels its leases and wakes the
  * requests that wait for it. It uses another transaction, because none may wait for leases while it
  * holds a job's row. The housekeeper repeats it after a crash. */

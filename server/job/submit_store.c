@@ -9,7 +9,6 @@
 #include "server/lease/shares.sql.h"
 #include "server/measurement/leases.h"
 
-#define STORE_ATTEMPTS 5
 #define JOB_ID_SIZE 24
 
 /* Finding */
@@ -319,17 +318,24 @@ static bool open_jobs_check(struct worker *worker, struct submission *const *job
          limit_check(worker->server, author, LIMIT_OPEN_JOBS, db_get_integer(rows, 0, "n"), error);
 }
 
+struct storing {
+  struct worker *worker;
+  struct submission *const *jobs;
+  size_t n;
+  const struct author *author;
+};
+
+static bool store(struct db *db, void *context, struct error *error) {
+  const struct storing *storing = context;
+  return jobs_insert(db, storing->jobs, storing->n, storing->author, error) &&
+         open_jobs_check(storing->worker, storing->jobs, storing->n, storing->author, error);
+}
+
 bool submissions_store(struct worker *worker, struct submission *const *jobs, size_t n,
                        const struct author *author, struct error *error) {
-  bool ok = n == 0;
-  for (int attempt = 0; !ok; attempt++) {
-    ok = db_begin(worker->db, error) && db_end(worker->db,
-                                               jobs_insert(worker->db, jobs, n, author, error) &&
-                                                   open_jobs_check(worker, jobs, n, author, error),
-                                               error);
-    if (!ok && (error->kind != ERROR_CONTENTION || attempt + 1 == STORE_ATTEMPTS))
-      return false;
-  }
+  struct storing storing = {worker, jobs, n, author};
+  if (n && !db_transaction(worker->db, DB_ATTEMPTS, store, &storing, error))
+    return false;
 
   cleanup_free int64_t *raised = xcalloc(n + 1, sizeof *raised);
   size_t n_raised = 0;

@@ -96,7 +96,7 @@ bool build_load(struct db *db, const struct digest *kernel, const struct digest 
   struct digest actual = digest_of(text, strlen(text));
   if (digest_equal(&actual, digest)) {
     *ret_text = xstrdup(text);
-  } else { /* Before migration 0005 the text was not the canonical one that the digest covers. */
+  } else { /* Stored by an older server, not as the canonical text that the digest covers. */
     cleanup_json json_t *build = db_get_json(rows, 0, "build");
     *ret_text = json_canonical(build);
   }

@@ -10,7 +10,6 @@
 #include "server/lease/lease_wake.h"
 #include "server/lease/leasing.h"
 
-#define GRANT_ATTEMPTS 4
 /* How many queues a grant tries at most. */
 #define QUEUES_TRIED_MAX (16 * LEASE_CANDIDATES)
 #define CLASSES_OF_DEVICE 2 /* its hardware, its environment */
@@ -210,62 +209,53 @@ static bool split_try(struct granting *granting, struct error *error) {
   return task_obtain(granting, error);
 }
 
-static bool grant_in(struct granting *granting, struct error *error) {
+static bool grant(struct db *db, void *context, struct error *error) {
+  struct granting *granting = context;
   struct lease_granted *granted = granting->granted;
+  (void)db;
+  free(TAKE(granting->wish->drain_reason));
+  granting->how->release(granted);
+  granting->split = 0;
+  granting->is_over = false;
   return recalled_try(granting, error) && (granted->lease || read_try(granting, error)) &&
          (granted->lease || granting->is_over || split_try(granting, error)) &&
          (!granted->lease ||
           granting->how->begin(granting->worker, granting->wish, granted, error));
 }
 
-static bool grant_once(struct granting *granting, struct error *error) {
-  struct worker *worker = granting->worker;
-  struct lease_wish *wish = granting->wish;
-  const struct lease_granted *granted = granting->granted;
-  free(wish->drain_reason);
-  wish->drain_reason = NULL;
+bool lease_grant(struct worker *worker, const struct lease_kind *kind, struct lease_wish *wish,
+                 void *ret_granted, struct error *error) {
+  const struct lease_granted *granted = ret_granted;
+  struct granting granting = {.worker = worker,
+                              .leasing = leasing_of(worker->db),
+                              .how = kind->grants,
+                              .wish = wish,
+                              .granted = ret_granted};
+  if (!db_transaction(worker->db, DB_ATTEMPTS, grant, &granting, error)) {
+    kind->grants->release(ret_granted);
 
-  if (!db_begin(worker->db, error) || !db_end(worker->db, grant_in(granting, error), error))
+    /* A concurrent request with this nonce was granted a task. */
+    if (error->kind == ERROR_UNIQUE || error->kind == ERROR_CONTENTION)
+      error_of(error, ERROR_CONTENTION,
+               "several requests use this nonce at the same time; try again");
     return false;
+  }
 
   counter_add(COUNTER_leases_granted, granted->is_new);
   struct error late;
   if (granted->is_new &&
-      !lease_front_note_grant(worker->db, &granting->tried, &granted->queue, granted->group, &late))
+      !lease_front_note_grant(worker->db, &granting.tried, &granted->queue, granted->group, &late))
     log_warning("leases: %s", late.message);
-  granting->how->granted(worker, granted);
-  if (granting->split) {
+  kind->grants->granted(worker, granted);
+  if (granting.split) {
     counter_add(COUNTER_leases_split, 1);
-    log_info("lease: split lease=%lld agent=%s device=%s", (long long)granting->split, wish->agent,
+    log_info("lease: split lease=%lld agent=%s device=%s", (long long)granting.split, wish->agent,
              wish->device);
 
     /* When a better task was opened in between, another device gets the new one. */
-    if (granted->lease != granting->split)
+    if (granted->lease != granting.split)
       leases_announce(worker, &wish->hardware_digest, 1);
   }
 
   return true;
-}
-
-bool lease_grant(struct worker *worker, const struct lease_kind *kind, struct lease_wish *wish,
-                 void *ret_granted, struct error *error) {
-  for (int attempt = 1;; attempt++) {
-    struct granting granting = {.worker = worker,
-                                .leasing = leasing_of(worker->db),
-                                .how = kind->grants,
-                                .wish = wish,
-                                .granted = ret_granted};
-    kind->grants->release(ret_granted);
-    if (grant_once(&granting, error))
-      return true;
-    kind->grants->release(ret_granted);
-
-    /* A concurrent request with this nonce was granted a task: the next attempt finds it. */
-    bool may_retry = error->kind == ERROR_UNIQUE || error->kind == ERROR_CONTENTION;
-    if (may_retry && attempt == GRANT_ATTEMPTS)
-      return error_of(error, ERROR_CONTENTION,
-                      "several requests use this nonce at the same time; try again");
-    if (!may_retry)
-      return false;
-  }
 }

@@ -27,13 +27,8 @@ bool lease_renew(struct db *db, const struct lease_kind *kind, const struct leas
 
 bool lease_answer(struct worker *worker, const struct lease_kind *kind, void *answer,
                   struct error *error) {
-  struct db *db = worker->db;
-  for (int attempt = 1;; attempt++) {
-    if (db_begin(db, error) && db_end(db, kind->answer(db, answer, error), error))
-      break;
-    if (error->kind != ERROR_CONTENTION || attempt == ANSWER_ATTEMPTS)
-      return false;
-  }
+  if (!db_transaction(worker->db, ANSWER_ATTEMPTS, kind->answer, answer, error))
+    return false;
 
   if (kind->settle)
     kind->settle(worker, answer);

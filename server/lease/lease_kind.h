@@ -40,7 +40,7 @@ struct lease_kind {
 
   /* What an answer is: stores one, in a transaction that is tried again after a conflict. `answer`
    * is the kind's own; what a former attempt set in it is lost. */
-  bool (*answer)(struct db *db, void *answer, struct error *error);
+  db_work *answer;
   /* What follows from an answer that was committed; NULL: nothing. Failures are logged. */
   void (*settle)(struct worker *worker, void *answer);
 

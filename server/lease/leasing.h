@@ -8,6 +8,7 @@
 #define WAVETUNE_SERVER_LEASE_LEASING_H
 
 #include "server/db/db.h"
+#include "server/server.h"
 
 struct leasing {
   struct lease_fronts *fronts;   /* lease_front.h */
@@ -16,6 +17,7 @@ struct leasing {
 };
 struct leasing *leasing_new(void);
 void leasing_free(struct leasing *leasing);
+struct leasing *server_leasing(const struct server *server);
 
 struct lease_connection {
   struct leasing *leasing;

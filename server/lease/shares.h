@@ -11,6 +11,7 @@
 #define WAVETUNE_SERVER_LEASE_SHARES_H
 
 #include "server/lease/fair_share.h"
+#include "server/server.h"
 
 struct db;
 struct owner_shares;
@@ -26,5 +27,8 @@ void shares_note_grant(struct owner_shares *shares, int64_t owner);
 void shares_lock(struct owner_shares *shares);
 const struct share_owner *shares_of(const struct owner_shares *shares, int64_t owner);
 void shares_unlock(struct owner_shares *shares);
+
+/* Adds what was posted here, and reads the sums. */
+void shares_housekeep(struct worker *worker);
 
 #endif

@@ -90,6 +90,9 @@ void measure_settle_lost(struct worker *worker, const struct db_rows *gone);
 must_check bool measure_answer(struct db *db, void *answer, struct error *error);
 void measure_settle(struct worker *worker, void *answer);
 
+/* Expires leases of all kinds, and what else is due for leases. The housekeeper's. */
+void leases_housekeep(struct worker *worker);
+
 /* The kind measure. */
 extern const struct lease_kind measure_kind;
 

@@ -48,19 +48,20 @@ static void post_reset(struct post *post) {
 bool measure_answer(struct db *db, void *answer, struct error *error) {
   struct post *post = answer;
   const struct results *results = post->results;
-  post_reset(post);
   cleanup_free struct known_measurement *known = NULL;
   size_t n_known = 0;
   bool is_lease;
+  post_reset(post);
   posted_lease_init(&post->lease);
+  if (!posted_lease_lock(db, post->id, &post->lease, &is_lease, error))
+    return false;
+  if (is_lease && post->lease.posts &&
+      !results_known(db, post->lease.job, post->id, results, &known, &n_known, error))
+    return false;
 
-  bool is_good = posted_lease_lock(db, post->id, &post->lease, &is_lease, error);
-  if (is_good && is_lease && post->lease.posts)
-    is_good = results_known(db, post->lease.job, post->id, results, &known, &n_known, error);
-  if (is_good)
-    post->judgement =
-        results_judge(results, post->id, is_lease ? &post->lease : NULL, known, n_known);
-  return is_good && results_store(db, &post->lease, results, &post->judgement, &post->note, error);
+  post->judgement =
+      results_judge(results, post->id, is_lease ? &post->lease : NULL, known, n_known);
+  return results_store(db, &post->lease, results, &post->judgement, &post->note, error);
 }
 
 /* What follows from a post that counts: the job may fail, may have spent its budget, or may have

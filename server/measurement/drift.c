@@ -12,7 +12,6 @@
 #include "server/measurement/leases.h"
 
 #define SIGMA_OF_MAD 1.4826
-#define DRAIN_ATTEMPTS 3
 
 struct drift drift_judge(const struct drift_lease *leases, size_t n) {
   struct drift drift = {0};
@@ -240,6 +239,13 @@ static bool jobs_note(struct db *db, struct drain *drain, struct error *error) {
   return true;
 }
 
+static bool drain_store(struct db *db, void *context, struct error *error) {
+  struct drain *drain = context;
+  drain_clear(drain);
+  return device_suspect(db, drain, error) && samples_take(db, drain, error) &&
+         leases_open(db, drain, error) && jobs_note(db, drain, error);
+}
+
 /* Drains a device, takes its leases away, quarantines its samples and the winners that were decided
  * from them, opens leases again for samples that their jobs still need, and adds events to the
  * jobs: in one transaction, which is repeated after a conflict with another one. May run any number
@@ -247,18 +253,8 @@ static bool jobs_note(struct db *db, struct drain *drain, struct error *error) {
 static bool device_drain(struct worker *worker, const char *agent, const char *device,
                          const char *reason, int64_t since_us, struct error *error) {
   cleanup_drain struct drain drain = {agent, device, reason, since_us};
-  struct db *db = worker->db;
-  for (int attempt = 1;; attempt++) {
-    if (db_begin(db, error) &&
-        db_end(db,
-               device_suspect(db, &drain, error) && samples_take(db, &drain, error) &&
-                   leases_open(db, &drain, error) && jobs_note(db, &drain, error),
-               error))
-      break;
-    if (attempt == DRAIN_ATTEMPTS || error->kind != ERROR_CONTENTION)
-      return false;
-    drain_clear(&drain);
-  }
+  if (!db_transaction(worker->db, DB_ATTEMPTS, drain_store, &drain, error))
+    return false;
 
   int64_t measurements = 0;
   for (size_t i = 0; i < drain.n_jobs; i++) {

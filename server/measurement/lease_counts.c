@@ -1,4 +1,5 @@
 /* Counts the open and held leases of the database, for /metrics. Threads: the housekeeper's. */
+#include "server/gauges.h"
 #include "server/measurement/lease_counts.sql.h"
 #include "server/measurement/leases.h"
 
@@ -12,6 +13,6 @@ bool leases_count(struct worker *worker, struct error *error) {
                                 .held = db_get_integer(rows, 0, "held"),
                                 .oldest_open_s = db_get_double(rows, 0, "oldest_open_s"),
                                 .oldest_held_s = db_get_double(rows, 0, "oldest_held_s")};
-  server_set_lease_counts(worker->server, &counts);
+  gauges_set_leases(server_gauges(worker->server), &counts);
   return true;
 }

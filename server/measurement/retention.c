@@ -36,19 +36,26 @@ bool retention_list(struct db *db, int64_t keep_days, struct retention *ret, str
   return true;
 }
 
-/* In the caller's transaction. */
-static bool oldest_remove(struct db *db, int64_t keep_days, const struct author *author,
-                          struct retention *ret, bool *ret_more, struct error *error) {
+struct emptying {
+  int64_t keep_days;
+  const struct author *author;
+  struct retention *ret;
+  bool *ret_more;
+};
+
+static bool oldest_remove(struct db *db, void *context, struct error *error) {
+  const struct emptying *removal = context;
+  int64_t keep_days = removal->keep_days;
   cleanup_rows struct db_rows *due = NULL, *removed = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  *ret = (struct retention){0};
-  *ret_more = false;
+  *removal->ret = (struct retention){0};
+  *removal->ret_more = false;
   if (!due_read(db, keep_days, &due, error))
     return false;
   if (!db_count(due))
     return true;
 
-  *ret_more = db_count(due) > 1;
+  *removal->ret_more = db_count(due) > 1;
   int64_t first_job = db_get_integer(due, 0, "first_job");
   bind_integer(&parameters, "first_job", first_job);
   bind_integer(&parameters, "keep_days", keep_days);
@@ -57,30 +64,26 @@ static bool oldest_remove(struct db *db, int64_t keep_days, const struct author 
   if (!db_count(removed)) /* another server was faster */
     return true;
 
-  *ret =
-      (struct retention){1, db_get_integer(removed, 0, "jobs"), db_get_integer(removed, 0, "bytes"),
-                         db_get_integer(removed, 0, "kept")};
+  const struct retention made = {1, db_get_integer(removed, 0, "jobs"),
+                                 db_get_integer(removed, 0, "bytes"),
+                                 db_get_integer(removed, 0, "kept")};
+  *removal->ret = made;
   cleanup_free char *object = xasprintf("older than %lld days", (long long)keep_days);
-  return audit_note(db, author, AUDIT_COLLECT, object,
+  return audit_note(db, removal->author, AUDIT_COLLECT, object,
                     json_pack("{s:{s:I, s:I, s:I, s:I, s:I}}", "measurements", "from_job",
                               (json_int_t)first_job, "before_job",
                               (json_int_t)db_get_integer(due, 0, "end_job"), "jobs",
-                              (json_int_t)ret->jobs, "bytes", (json_int_t)ret->bytes, "kept",
-                              (json_int_t)ret->kept),
+                              (json_int_t)made.jobs, "bytes", (json_int_t)made.bytes, "kept",
+                              (json_int_t)made.kept),
                     error);
 }
 
 bool retention_remove(struct db *db, int64_t keep_days, const struct author *author,
                       struct retention *ret, bool *ret_more, struct error *error) {
-  for (int attempt = 1;; attempt++) {
-    if (db_begin(db, error) &&
-        db_end(db, oldest_remove(db, keep_days, author, ret, ret_more, error), error))
-      return true;
-    if (error->kind != ERROR_CONTENTION)
-      return false;
-    if (attempt == REMOVE_ATTEMPTS)
-      return error_of(error, ERROR_CONTENTION,
-                      "the measurements are in use, perhaps by a backup: none were removed; try "
-                      "again later");
-  }
+  struct emptying removal = {keep_days, author, ret, ret_more};
+  return db_transaction(db, REMOVE_ATTEMPTS, oldest_remove, &removal, error) ||
+         (error->kind == ERROR_CONTENTION &&
+          error_of(error, ERROR_CONTENTION,
+                   "the measurements are in use, perhaps by a backup: none were removed; try "
+                   "again later"));
 }

@@ -1,11 +1,11 @@
 /* Retention: removing the measurements of jobs that ended long ago.
  *
  * The table `measurements` is partitioned by ranges of jobs. The transaction that inserts a job
- * makes the next partition ahead (migration 0029). A partition is due when all of its jobs ended
- * more than keep_days ago; it is replaced by one with the finals of winners that are in a stored
- * release, or that the next release may take: from these, verdicts are decided again and the
- * provenance of releases is read. Emptied partitions that are neighbours become one. The jobs, with
- * their winners and verdicts, stay.
+ * makes the next partition ahead (migrations/11_functions.sql). A partition is due when all of its
+ * jobs ended more than keep_days ago; it is replaced by one with the finals of winners that are in
+ * a stored release, or that the next release may take: from these, verdicts are decided again and
+ * the provenance of releases is read. Emptied partitions that are neighbours become one. The jobs,
+ * with their winners and verdicts, stay.
  *
  * Memory: plain values. Threads: the db's. */
 #ifndef WAVETUNE_SERVER_MEASUREMENT_RETENTION_H

@@ -1,4 +1,4 @@
--- Removing old measurements (retention.h). The functions are those of migration 0029.
+-- Removing old measurements (retention.h). The functions are in migrations/11_functions.sql.
 
 -- name: retention_due
 SELECT first_job, end_job, jobs, bytes

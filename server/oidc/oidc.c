@@ -15,40 +15,67 @@
 #include "server/oidc/keys.h"
 #include "server/oidc/oidc.sql.h"
 #include "server/oidc/rules.h"
-#include "server/server_private.h"
 
 #define CLAIM_SHOWN_MAX 200
 
-struct oidc {
+/* What the file states. */
+struct providers {
   struct oidc_issuers issuers;
   size_t n_keys;
   struct issuer_keys *keys[OIDC_ISSUERS_MAX]; /* in the order of the issuers */
 };
 
-bool oidc_new(const char *path, struct auth *auth, struct oidc **ret_oidc, struct error *error) {
-  const struct issuer_keys_calls calls = {tokens_look_up_again, auth_forget_sessions, auth};
-  struct oidc *oidc = xcalloc(1, sizeof *oidc);
-  bool is_good = oidc_issuers_read(path, &oidc->issuers, error);
-  while (is_good && oidc->n_keys < oidc->issuers.n) {
-    is_good =
-        issuer_keys_new(&oidc->issuers.all[oidc->n_keys], &calls, &oidc->keys[oidc->n_keys], error);
-    oidc->n_keys += is_good;
-  }
+struct oidc {
+  struct auth *auth;
+  pthread_rwlock_t lock;
+  struct providers *providers; /* NULL: there are none; under the lock */
+};
 
-  if (is_good)
-    *ret_oidc = oidc;
-  else
-    oidc_free(oidc);
-  return is_good;
+static void providers_free(struct providers *providers) {
+  if (!providers)
+    return;
+  for (size_t i = 0; i < providers->n_keys; i++)
+    issuer_keys_free(providers->keys[i]);
+  oidc_issuers_release(&providers->issuers);
+  free(providers);
+}
+DEFINE_CLEANUP(struct providers *, cleanup_providers_free, providers_free)
+
+struct oidc *oidc_new(struct auth *auth) {
+  struct oidc *oidc = xcalloc(1, sizeof *oidc);
+  oidc->auth = auth;
+  pthread_rwlock_init(&oidc->lock, NULL);
+  return oidc;
 }
 
 void oidc_free(struct oidc *oidc) {
   if (!oidc)
     return;
-  for (size_t i = 0; i < oidc->n_keys; i++)
-    issuer_keys_free(oidc->keys[i]);
-  oidc_issuers_release(&oidc->issuers);
+  providers_free(oidc->providers);
+  pthread_rwlock_destroy(&oidc->lock);
   free(oidc);
+}
+
+bool oidc_read(struct oidc *oidc, const char *path, struct error *error) {
+  const struct issuer_keys_calls calls = {tokens_look_up_again, auth_forget_sessions, oidc->auth};
+  __attribute__((cleanup(cleanup_providers_free))) struct providers *providers = NULL;
+  if (path) {
+    providers = xcalloc(1, sizeof *providers);
+    if (!oidc_issuers_read(path, &providers->issuers, error))
+      return false;
+    for (; providers->n_keys < providers->issuers.n; providers->n_keys++)
+      if (!issuer_keys_new(&providers->issuers.all[providers->n_keys], &calls,
+                           &providers->keys[providers->n_keys], error))
+        return false;
+  }
+
+  pthread_rwlock_wrlock(&oidc->lock);
+  struct providers *old = oidc->providers;
+  oidc->providers = TAKE(providers);
+  pthread_rwlock_unlock(&oidc->lock);
+  auth_forget_sessions(oidc->auth);
+  providers_free(old);
+  return true;
 }
 
 /* What a valid token gives its sender. The texts are its own: the file may be read again. */
@@ -100,11 +127,11 @@ static void identity_fill(struct identity *identity, const struct oidc_issuer *i
 }
 
 /* Verifies the token. OIDC_IDENTIFIED: *identity is filled. */
-static enum oidc_answer token_verify(struct oidc *oidc, const struct jwt *jwt,
+static enum oidc_answer token_verify(struct providers *providers, const struct jwt *jwt,
                                      struct request *request, struct identity *identity,
                                      int64_t *ret_until_s, struct error *error) {
   const char *url = json_string_value(json_object_get(jwt->claims, "iss"));
-  const struct oidc_issuer *issuer = oidc_issuer_find(&oidc->issuers, url);
+  const struct oidc_issuer *issuer = oidc_issuer_find(&providers->issuers, url);
   if (!issuer) {
     error_of(error, ERROR_UNAUTHENTICATED,
              "it is of the issuer \"%.200s\", which serve --oidc does not name", url ? url : "");
@@ -112,7 +139,7 @@ static enum oidc_answer token_verify(struct oidc *oidc, const struct jwt *jwt,
   }
 
   /* The claims first: no fetch for a token that would be refused anyhow. */
-  struct issuer_keys *keys = oidc->keys[issuer - oidc->issuers.all];
+  struct issuer_keys *keys = providers->keys[issuer - providers->issuers.all];
   if (!jwt_check_claims(jwt->claims, issuer->issuer, issuer->audience, (int64_t)time(NULL),
                         ret_until_s, error))
     return OIDC_REFUSED;
@@ -177,7 +204,7 @@ static bool identity_store(struct db *db, struct identity *identity, const struc
 enum oidc_answer oidc_identify(struct worker *worker, struct request *request, const char *text,
                                struct digest *ret_identity, int64_t *ret_expires_ms,
                                struct error *error) {
-  struct server *server = worker->server;
+  struct oidc *oidc = server_oidc(worker->server);
   cleanup_jwt struct jwt jwt = {0};
   __attribute__((cleanup(identity_release))) struct identity identity = {0};
   int64_t until_s;
@@ -186,11 +213,11 @@ enum oidc_answer oidc_identify(struct worker *worker, struct request *request, c
     return OIDC_REFUSED;
   }
 
-  pthread_rwlock_rdlock(&server->oidc_lock);
+  pthread_rwlock_rdlock(&oidc->lock);
   enum oidc_answer answer =
-      server->oidc ? token_verify(server->oidc, &jwt, request, &identity, &until_s, error)
-                   : OIDC_NOT_USED;
-  pthread_rwlock_unlock(&server->oidc_lock);
+      oidc->providers ? token_verify(oidc->providers, &jwt, request, &identity, &until_s, error)
+                      : OIDC_NOT_USED;
+  pthread_rwlock_unlock(&oidc->lock);
   if (answer != OIDC_IDENTIFIED)
     return answer;
   if (!identity_store(worker->db, &identity, &jwt, until_s, request, error)) {

@@ -6,7 +6,8 @@
  * tokens it verified in memory (http/tokens.h). oidc_identify, which http/ calls, is declared
  * there.
  *
- * Memory: a struct oidc owns its issuers. Threads: any; oidc_free: one, when no other uses it. */
+ * Memory: a struct oidc owns its issuers. Threads: any; oidc_read: the one that starts the server.
+ */
 #ifndef WAVETUNE_SERVER_OIDC_OIDC_H
 #define WAVETUNE_SERVER_OIDC_OIDC_H
 
@@ -14,10 +15,14 @@
 
 struct oidc;
 struct auth;
-/* Reads the file (rules.h) and starts to fetch keys. The sessions of `auth`, which must outlive it,
- * are forgotten when an issuer withdraws a key. */
-must_check bool oidc_new(const char *path, struct auth *auth, struct oidc **ret_oidc,
-                         struct error *error);
+struct server;
+/* The sessions of `auth`, which must outlive it, are forgotten when an issuer withdraws a key. */
+must_check struct oidc *oidc_new(struct auth *auth);
 void oidc_free(struct oidc *oidc);
+struct oidc *server_oidc(const struct server *server);
+
+/* Reads the file (rules.h) in place of the one before, and starts to fetch keys; NULL: none.
+ * Requests that wait for keys of the old one are looked up again. */
+must_check bool oidc_read(struct oidc *oidc, const char *path, struct error *error);
 
 #endif

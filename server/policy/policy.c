@@ -14,7 +14,6 @@
 #include "server/policy/policy.sql.h"
 #include "server/policy/proposals.h"
 #include "server/records.h"
-#include "server/server_private.h"
 
 #define LOOK_EVERY_MS 50
 #define POLLS 10          /* a pass is made every so many --poll-ms, */
@@ -326,13 +325,12 @@ static void policies_follow(struct worker *worker, struct proposed_places *place
     policy_unlock(worker->db);
 }
 
-void *policy_main(void *worker_thread) {
-  struct worker_thread *thread = worker_thread;
-  struct worker *worker = &thread->worker;
+void *policy_main(void *context) {
+  struct worker *worker = context;
   struct server *server = worker->server;
   struct proposed_places places = {0};
   int64_t next_ms = 0;
-  MAGIC_CHECK(server, SERVER_MAGIC);
+  MAGIC_CHECK(worker, WORKER_MAGIC);
   while (server_pause(server, LOOK_EVERY_MS)) {
     int64_t now_ms = clock_monotonic_ms();
     if (!server_is_ready(server) || now_ms < next_ms)

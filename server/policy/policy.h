@@ -84,7 +84,7 @@ void policy_unlock(struct db *db);
 must_check bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most,
                                  json_t *answers, struct error *error);
 
-/* The main function of the thread that follows the policies; takes a struct worker_thread. */
-void *policy_main(void *worker_thread);
+/* The main function of the thread that follows the policies; takes its struct worker. */
+void *policy_main(void *worker);
 
 #endif

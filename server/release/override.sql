@@ -16,12 +16,9 @@ SET reason = excluded.reason, until = excluded.until, made_by = excluded.made_by
     made_by_id = excluded.made_by_id, made_at = now()
 RETURNING id, rfc3339(until) AS until, xmax = 0 AS created;
 
--- Whether a name or hash (:digest, else null) is that of a kernel or function.
+-- Whether a name or hash (:digest, else null) is that of a kernel.
 -- name: override_subject
-SELECT EXISTS (SELECT FROM kernels WHERE name = :kernel OR hash = :digest::bytea)
-       OR EXISTS (SELECT FROM builds WHERE closure = :kernel)
-       OR EXISTS (SELECT FROM captured_functions WHERE name = :kernel OR closure = :digest)
-       OR EXISTS (SELECT FROM evidence WHERE name = :kernel OR function = :digest) AS is_known;
+SELECT EXISTS (SELECT FROM kernels WHERE name = :kernel OR hash = :digest::bytea) AS is_known;
 
 -- name: override_kernel_names
 SELECT DISTINCT name FROM kernels ORDER BY name LIMIT 10000;

@@ -1,5 +1,4 @@
-/* Overrides: lasting pins and bans of configs, with a reason, which every release obeys, and what
- * containers agree on (server/choice/function_overrides.h).
+/* Overrides: lasting pins and bans of configs, with a reason, which every release obeys.
  *
  * An override names a kernel (by hash, or by name: all of that name), perhaps a key, a partial
  * environment, a tag; what it leaves out is any. A pin states all values of the config to release;

@@ -53,7 +53,7 @@ static const char **names_of(const struct db_rows *rows) {
   return names;
 }
 
-/* Refuses an override that would change nothing: of a kernel or function, or of a known kernel's
+/* Refuses an override that would change nothing: of a kernel, or of a known kernel's
  * parameter, that the server does not know. A kernel without jobs and imports may have any
  * parameters. */
 static bool override_names_something(struct db *db, const struct override *wanted,
@@ -76,8 +76,7 @@ static bool override_names_something(struct db *db, const struct override *wante
     if (!db_run(db, &sql_override_kernel_names, NULL, &rows, error))
       return false;
     cleanup_free const char **names = names_of(rows);
-    error_at(error, "/kernel", "no kernel or function \"%.200s\" is known%s", wanted->kernel,
-             anyway);
+    error_at(error, "/kernel", "no kernel \"%.200s\" is known%s", wanted->kernel, anyway);
     error_suggest(error, wanted->kernel, names, (size_t)db_count(rows));
     return false;
   }
@@ -158,8 +157,6 @@ void route_override_post(struct worker *worker, struct request *request) {
     return;
   }
 
-  /* What containers agree on is then counted again (server/choice/prepare.c). */
-  response_cache_forget_channels(worker->server);
   log_info("release: override id=%s kind=%s kernel=%s by=%s", db_get(rows, 0, "id"),
            override_kind_names[wanted.kind], wanted.kernel, request->token_name);
   request_answer_json(request, db_get_bool(rows, 0, "created") ? 201 : 200,

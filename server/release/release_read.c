@@ -8,7 +8,6 @@
 #include "server/import/imports.h"
 #include "server/records.h"
 #include "server/release/release.sql.h"
-#include "server/server_private.h"
 
 /* The canonical bytes of a release, NUL-terminated; NULL in *ret: there is none. */
 static bool bytes_load(struct db *db, const struct digest *digest, char **ret, size_t *ret_size,
@@ -51,7 +50,7 @@ bool release_load(struct worker *worker, const struct digest *digest, struct rel
 bool release_render(struct worker *worker, const struct release *release,
                     const struct cache_format *format, const struct identity *identity,
                     struct cache_files *ret, struct error *error) {
-  cleanup_cache_store struct cache_store store = {.db = worker->db, .blobs = worker->server->blobs};
+  cleanup_cache_store struct cache_store store = {.worker = worker};
   const struct cache_source source = cache_store_source(&store);
   const struct render_request wanted = {
       .release = release, .source = &source, .identity = identity};

@@ -15,7 +15,6 @@
 #include "server/release/release.sql.h"
 #include "server/release/release_make.h"
 #include "server/release/releases.h"
-#include "server/server_private.h"
 
 /* The result for a (kernel, key). */
 struct release_item {
@@ -433,7 +432,7 @@ bool release_make(struct worker *worker, const struct release_request *request,
       !release_store(worker->db, release, author, &is_new, error))
     return false;
 
-  fetches_made(worker->server->fetches, &release->digest);
+  fetches_made(server_fetches(worker->server), &release->digest);
 
   char etag[CHANNEL_ETAG_SIZE];
   cleanup_free char *quoted =

@@ -11,7 +11,6 @@
 #include "server/http/request.h"
 #include "server/remote/remote.sql.h"
 #include "server/remote/values.h"
-#include "server/server_private.h"
 
 bool remote_name_check(const char *name, struct error *error) {
   size_t size = strlen(name);
@@ -49,6 +48,16 @@ bool remote_group_check(const char *bytes, size_t size, struct error *error) {
   size_t there = size - (size_t)(end + 1 - bytes);
   return total == there ||
          error_set(error, "the group's files have %zu bytes, and %zu follow", total, there);
+}
+
+bool remote_shares_check(const struct server_options *options, struct error *error) {
+  for (size_t i = 0; i < options->n_remote_shares; i++)
+    if (!strchr(options->remote_shares[i], '/'))
+      return error_set(error,
+                       "--remote-share \"%.100s\" is not TOKEN/IMAGE: the name of a token, and the "
+                       "image as its containers state it",
+                       options->remote_shares[i]);
+  return true;
 }
 
 bool remote_share_is(const char *share, const char *token, const char *image) {
@@ -141,7 +150,7 @@ static char *files_join(const struct files *files, bool is_group, size_t *ret_si
  * *ret; NULL: they do not, or there is no such release. */
 static bool files_find(struct worker *worker, const struct place *place, json_t **ret,
                        struct error *error) {
-  struct documents *documents = worker->server->documents;
+  struct documents *documents = server_documents(worker->server);
   struct document *document;
   *ret = NULL;
   if (!document_get(worker, &place->release, &document, error))
@@ -175,7 +184,7 @@ static bool release_answer(struct worker *worker, struct request *request,
     if (!place->is_group && strcmp(name, place->name) != 0)
       continue;
     if (!json_get_digest(names, "", name, JSON_REQUIRED, &digest, &error) ||
-        !blob_load(worker->db, request->server->blobs, &digest, &blob, &error)) {
+        !blob_load(worker, &digest, &blob, &error)) {
       answer_failure(request, &error);
       return true;
     }
@@ -204,9 +213,9 @@ static bool release_answer(struct worker *worker, struct request *request,
 
 /* Whether the operator opened the namespace of the token and this image. */
 static bool namespace_is_open(const struct request *request, const char *image) {
-  const struct server *server = request->server;
-  for (size_t i = 0; i < server->n_remote_shares; i++)
-    if (remote_share_is(server->remote_shares[i], request->token_name, image))
+  const struct server_options *options = server_options(request->server);
+  for (size_t i = 0; i < options->n_remote_shares; i++)
+    if (remote_share_is(options->remote_shares[i], request->token_name, image))
       return true;
   return false;
 }

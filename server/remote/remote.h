@@ -21,7 +21,7 @@
  * (.so) is never accepted.
  *
  * The file REMOTE_LIST is no code: it lists what a program needed at its start
- * (python/wavetune/runtime/start.py), in a folder named by a hash of its command line. A later one
+ * (python/wavetune/_runtime/start.py), in a folder named by a hash of its command line. A later one
  * replaces it, and it is not cached. The server does not read it.
  *
  * A config is shared by the same rule: it is checked to be one, but not to be a good one. The
@@ -33,6 +33,7 @@
 #define WAVETUNE_SERVER_REMOTE_REMOTE_H
 
 #include "common/base/json.h"
+#include "server/server.h"
 
 #define REMOTE_FILES_MAX 64
 #define REMOTE_HEAD_MAX 32768 /* bytes of a group's first line */
@@ -55,7 +56,11 @@ must_check bool remote_name_check(const char *name, struct error *error);
  * first line states. */
 must_check bool remote_group_check(const char *bytes, size_t size, struct error *error);
 
+must_check bool remote_shares_check(const struct server_options *options, struct error *error);
 /* Whether `share`, TOKEN/IMAGE of --remote-share, names this token and image. */
 bool remote_share_is(const char *share, const char *token, const char *image);
+
+/* Removes compiled code that is no longer used. The housekeeper's. */
+void remote_housekeep(struct worker *worker);
 
 #endif

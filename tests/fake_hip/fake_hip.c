@@ -1,14 +1,15 @@
 /* A HIP runtime without a GPU, for tests of what the agent does around one: leases, builds,
  * sentinels, faults. The device's memory is the process's, a launch is a call here. Kernels are
  * known by name, what code the module holds is not looked at: fake_add(float *y, const float *x,
- * int64_t n), y = x + 1, the width of whose block says how it goes wrong (enum behaviour), the
- * fingerprint of agent/compile/helper_kernels.h, wrong where $FAKE_HIP_FORGETS is set, and the
- * instruction flush, which does nothing. Fills and copies of BULK_BYTES do nothing either: they
- * are there to displace caches, which this has not. fake_hip.h says what tests may ask of it. While
- * the file that $FAKE_HIP_BROKEN names is there, the GPU fills memory with nothing. Where
- * $FAKE_HIP_WAITS is set, who waits for the stream waits as long as the device would be busy, and
- * each of grid_y adds a tenth of a percent to a launch: GPUs that take time and no core, for
- * bench/gpus.py.
+ * int64_t n), y = x + 1, the width of whose block says how it goes wrong (enum behaviour),
+ * add_one of examples/add_one.py, the same with an int32_t n, which goes right and takes a
+ * thousandth longer for each workgroup, the fingerprint of agent/compile/helper_kernels.h, wrong
+ * where $FAKE_HIP_FORGETS is set, and the instruction flush, which does nothing. Fills and copies
+ * of BULK_BYTES do nothing either: they are there to displace caches, which this has not.
+ * fake_hip.h says what tests may ask of it. While the file that $FAKE_HIP_BROKEN names is there,
+ * the GPU fills memory with nothing. Where $FAKE_HIP_WAITS is set, who waits for the stream waits
+ * as long as the device would be busy, and each of grid_y adds a tenth of a percent to a launch:
+ * GPUs that take time and no core, for bench/gpus.py.
  *
  * Memory: handles are the caller's until they are given back. Threads: one. */
 #include <stdbool.h>
@@ -56,8 +57,8 @@ static size_t n_calls;
 static double clock_us;           /* of events, where $FAKE_HIP_LAUNCH_US is set */
 static struct timespec idle_from; /* where $FAKE_HIP_WAITS is set */
 static const char *const functions[] = {"fake_add", "wavetune_instruction_flush",
-                                        "wavetune_fingerprint"};
-enum { FAKE_ADD, INSTRUCTION_FLUSH, FINGERPRINT }; /* handles are addresses in it */
+                                        "wavetune_fingerprint", "add_one"};
+enum { FAKE_ADD, INSTRUCTION_FLUSH, FINGERPRINT, ADD_ONE }; /* handles are addresses in it */
 
 static bool is_before(struct timespec a, struct timespec b) {
   return a.tv_sec < b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec < b.tv_nsec);
@@ -420,10 +421,16 @@ int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
   if (function == &functions[FINGERPRINT])
     return fingerprint(arguments, grid_x);
   const char *launch_us = getenv("FAKE_HIP_LAUNCH_US");
-  double slower = getenv("FAKE_HIP_WAITS") ? 1 + grid_y * 1e-3 : 1;
+  bool is_one = function == &functions[ADD_ONE];
+  double slower = is_one ? 1 + grid_x * 1e-3 : getenv("FAKE_HIP_WAITS") ? 1 + grid_y * 1e-3 : 1;
   call_note('L', launch_us ? atof(launch_us) * slower : 0);
   memcpy(&y, arguments[0], sizeof y);
   memcpy(&x, arguments[1], sizeof x);
+  if (is_one) {
+    int32_t narrow;
+    memcpy(&narrow, arguments[2], sizeof narrow);
+    return fake_add(y, x, narrow, GOOD);
+  }
   memcpy(&n, arguments[2], sizeof n);
   return fake_add(y, x, n, block_x);
 }

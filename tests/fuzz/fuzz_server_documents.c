@@ -6,7 +6,6 @@
 
 #include "common/base/time.h"
 #include "server/cache/cache_rules.h"
-#include "server/choice/choices.h"
 #include "server/demand/demand.h"
 #include "server/http/client.h"
 #include "server/lease/identity.h"
@@ -68,22 +67,6 @@ static void check_demand(const json_t *json) {
   }
 }
 
-static void check_evidence(const json_t *json) {
-  cleanup_evidence_report struct evidence_report report = {0};
-  struct error error = {0};
-  if (!evidence_report_parse(json, &report, &error)) {
-    check_refusal(&error);
-    return;
-  }
-
-  ALWAYS(report.n_items <= EVIDENCE_ITEMS_MAX && report.tag[0] && report.node[0]);
-  for (size_t i = 0; i < report.n_items; i++) {
-    const struct evidence_item *item = &report.items[i];
-    ALWAYS(item->n_key <= EVIDENCE_KEY_MAX && json_is_array(item->near));
-    ALWAYS(json_array_size(item->near) <= EVIDENCE_NEAR_MAX);
-  }
-}
-
 static void check_compatibility(const json_t *json) {
   cleanup_compatibility struct compatibility read = {0}, again = {0};
   struct error error = {0};
@@ -121,15 +104,12 @@ static void check_text(const char *bytes, size_t size) {
   static const uint8_t secret[SERVER_SECRET_SIZE] = {7};
   cleanup_free char *text = xstrndup(bytes, size);
   char granted[LEASE_ID_SIZE];
-  int64_t lease = 0, nodes, measured;
+  int64_t lease = 0;
   enum lease_id_answer answer = lease_id_check(secret, text, 3, "ab12", &lease);
   if (answer != LEASE_ID_NONE)
     ALWAYS(lease >= 0);
   if (answer == LEASE_ID_GRANTED)
     ALWAYS(string_equal(text, lease_id_format(secret, "", lease, 3, "ab12", granted)));
-
-  if (agreed_parse(text, &nodes, &measured))
-    ALWAYS(nodes >= 0 && nodes <= measured);
 
   struct networks networks = {0};
   struct error error = {0};
@@ -188,7 +168,6 @@ static const struct {
     {.name = "token", .check_json = check_token},
     {.name = "release", .check_json = check_release},
     {.name = "demand", .check_json = check_demand},
-    {.name = "evidence", .check_json = check_evidence},
     {.name = "compatibility", .check_json = check_compatibility},
     {.name = "group", .check_bytes = check_group},
     {.name = "text", .check_bytes = check_text},

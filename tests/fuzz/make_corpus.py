@@ -266,16 +266,12 @@ def server_documents():
              {"name": DIGEST, "key": {"n": 2}, "hits": 0, "misses": 1}]
     named("server_documents", "demand", "", {"environment": environment, "image": "a/b:c", "tag": "t", "items": items})
     config = {"kwargs": {"BLOCK": 64}, "num_warps": 4}
-    named("server_documents", "evidence", "", {
-        "environment": environment, "node": "n1", "tag": "t", "items": [
-            {"function": DIGEST, "name": "m:f", "key": ["16", "'torch.float16'"], "near": [config, {}], "configs": 2, "ms": 0.5,
-             "tuning_ms": 12}], "counters": {"hits": 1, "misses": 2, "unfit": 0, "failures": 0, "saved_ms": 3.5}})
     named("server_documents", "compatibility", "", {"asked": {"rocm": "6.4.1"}, "served": {"rocm": "6.4.0"}, "reason": "same code"})
     named("server_documents", "group", "", b'[["add.json", 2], ["add.hsaco", 3]]\n{}abc')
     named("server_documents", "group", "short", b'[["add.json", 2]]\n{')
     named("server_documents", "group", "huge", b'[["a", 9223372036854775807], ["b", 9223372036854775807]]\n{}')
     named("server_documents", "group", "path", b'[["../x.so", 0], ["a", 0], ["a", 0]]\n')
-    for name, value in {"lease": "17", "lease_mac": "17.AAAAAAAAAAAAAAAAAAAAAA", "agreed": "3/4", "network": "2001:db8::/32",
+    for name, value in {"lease": "17", "lease_mac": "17.AAAAAAAAAAAAAAAAAAAAAA", "network": "2001:db8::/32",
                         "forwarded": "192.0.2.7, [::1]:80, 127.0.0.1", "mapped": "::ffff:192.0.2.7",
                         "der": base64.b64encode(b"0\x82\x01\x00" + b"x" * 300).decode(),
                         "pem": "-----BEGIN%20CERTIFICATE-----%0AMAA%3D%0A-----END%20CERTIFICATE-----%0A",

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import triton
 from triton.compiler import ASTSource
-from wavetune.captured.documents import Config
-from wavetune.captured.interpret import expected_of
-from wavetune.runtime.closure import closure
-from wavetune.runtime.texts import function_document
-from wavetune.source import load_function
-from wavetune.target import make_target, scratch_pointers, triton_version
+from wavetune._captured.documents import Config
+from wavetune._captured.interpret import expected_of
+from wavetune._runtime.closure import closure
+from wavetune._runtime.texts import function_document
+from wavetune._pack.source import load_function
+from wavetune._pack.target import make_target, scratch_pointers, triton_version
 
 KERNEL = Path(__file__).resolve().parent.parent / "data/kernels/gpu_captured"
 SIGNATURE = {"out": "*fp32", "x": "*fp8e4nv", "index": "*i32", "table": "*i32", "again": "*i32", "scale": "fp32",

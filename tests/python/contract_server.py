@@ -13,10 +13,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 ENVIRONMENT = {"cuda": "12.8", "triton": "any", "gpu": "Test GPU", "arch": "sm_90", "compute_units": 132, "partition": ""}
 TOKEN = "secret-token"
-REPORT = {"environment", "tag", "node", "regime", "items", "counters"}
 MISSED = {"environment", "tag", "regime", "missed"}
-COUNTERS = {"hits", "misses", "unfit", "failures", "saved_ms"}
-ITEM = {"function", "name", "key", "near", "configs", "ms", "tuning_ms"}
+MISS = {"function", "name", "key", "why"}
+COUNTERS = {"tag", "hits", "misses", "unfit", "failures", "saved_ms"}
 
 
 def document(choices=(), code=None, **more):
@@ -43,9 +42,9 @@ class Contract(http.server.ThreadingHTTPServer):
         if context is not None:
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.requests, self.authorizations = [], []
-        self.entry, self.document, self.agreed = {}, {"functions": {}}, {"functions": {}}
+        self.entry, self.document = {}, {"functions": {}}
         self.later = {}  # (closure, key) to what only POST answers
-        self.evidence, self.counted, self.missed, self.files = [], [], [], {}
+        self.counted, self.missed, self.files = [], [], {}
         self.lists, self.asked_for_lists = {}, []  # of starts, and the folders that were asked for
         self.trouble = None  # called with the handler; true: it has answered
         self.is_shared = True
@@ -64,7 +63,11 @@ class Contract(http.server.ThreadingHTTPServer):
         pass  # a client that gave up
 
     def lines(self):
-        return b"".join(part + b"\n" for part in (canonical(self.entry), canonical(self.document), canonical(self.agreed)))
+        return b"".join(part + b"\n" for part in (canonical(self.entry), canonical(self.document)))
+
+    def tuned(self):
+        """The misses of keys that programs then tuned."""
+        return [one for report in self.missed for one in report["missed"] if one.get("tuning_ms", 0) > 0]
 
     def asked(self, method, start=""):
         return [path for one, path, _ in self.requests if one == method and path.startswith(start)]
@@ -121,21 +124,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.answer(401, b"{}")
         elif segments == ["v1", "choices"]:
             self._get_choices(query) if self.command == "GET" else self._post_choices(json.loads(body))
-        elif segments == ["v1", "evidence"]:
+        elif segments == ["v1", "counters"]:
             report = json.loads(body)
-            items, counted = report.get("items", []), report.get("counters", {})
-            if not REPORT.issuperset(report) or not all(ITEM.issuperset(item) for item in items) or \
-                    not COUNTERS.issuperset(counted) or not (items or counted):
-                self.answer(422, b"{}")
-                return
-            if items:
-                server.evidence.append(report)
-            if counted:
-                server.counted.append(counted)
-            self.answer(202, canonical({"stored": len(items), "dropped": 0}))
+            if COUNTERS.issuperset(report):
+                server.counted.append(report)
+            self.answer(204 if COUNTERS.issuperset(report) else 422)
         elif segments == ["v1", "demand"]:
             report = json.loads(body)
-            known = MISSED.issuperset(report) and all(set(one) == {"function", "name", "key", "why"} for one in report["missed"])
+            known = MISSED.issuperset(report) and all(set(one) - {"tuning_ms"} == MISS for one in report["missed"])
             if known:
                 server.missed.append(report)
             self.answer(202 if known else 422, b"{}")
@@ -167,7 +163,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             for key in function["keys"]:
                 config = self.server.later.get((function["function"], tuple(key)))
                 if config is not None:
-                    choices.append({"function": function["function"], "key": key, "config": config, "origin": "release"})
+                    choices.append({"function": function["function"], "key": key, "config": config})
         self.answer(200, canonical({"choices": choices, "code": {}}))
 
     def _remote(self, place, body):

@@ -12,9 +12,9 @@ from contract_server import TOKEN
 from starting import STEERING
 from test_real_server import harness  # noqa: F401
 
-from wavetune.runtime import counters, found
-from wavetune.runtime.program import Program
-from wavetune.runtime.settings import Settings
+from wavetune._runtime import counters, found
+from wavetune._runtime.program import Program
+from wavetune._runtime.settings import Settings
 
 IMAGE = "sha256:" + "1" * 64
 ENVIRONMENT = {"gpu": "Test GPU", "partition": "", "cuda": "13.2"}

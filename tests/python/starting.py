@@ -48,7 +48,7 @@ def tuned(*arguments, cache, server=None, patience=60.0, **variables):
 def closures():
     """Of the program's functions, by name."""
     text = ("import json, triton, program\ntriton.runtime.driver.set_active(program.DRIVER)\nimport ops\n"
-            "from wavetune.runtime.closure import closure\n"
+            "from wavetune._runtime.closure import closure\n"
             "print(json.dumps({n: closure(getattr(ops, n)) for n in ('add_kernel', 'fill_kernel')}))")
     return python("-c", text, cache="/nonexistent")[0]
 

@@ -11,7 +11,7 @@ from conftest import TUNED
 from contract_server import Contract, canonical, document
 from starting import MIDDLE, choices, tuned
 
-from wavetune.runtime import ahead
+from wavetune._runtime import ahead
 
 SIZES = ("4096", "8192")
 SHARING = {"WAVETUNE_IMAGE": "sha256:" + "1" * 64, "WAVETUNE_LOG": "stderr"}

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 from conftest import ROOT
-from wavetune import binaries
-from wavetune.errors import PackError
+from wavetune import _binaries as binaries
+from wavetune._errors import PackError
 
 
 def program(folder):

@@ -19,13 +19,13 @@ from starting import environment
 from test_capture import program
 from test_restore import FAILING
 
-from wavetune.captured import storages
-from wavetune.captured.access import is_rounded, written_arguments
-from wavetune.captured.build import PRUNED, failures
-from wavetune.captured.confined import Progress
-from wavetune.captured.documents import launch_of
-from wavetune.cli import built_line
-from wavetune.errors import PackError
+from wavetune._captured import storages
+from wavetune._captured.access import is_rounded, written_arguments
+from wavetune._captured.build import PRUNED, failures
+from wavetune._captured.confined import Progress
+from wavetune._captured.documents import launch_of
+from wavetune._cli import built_line
+from wavetune._errors import PackError
 
 NAMES = ("mixed", "biased", "upside_down", "tables", "hooked", "odd_arguments")
 ARCH = "sm_90"  # the driver of the programs has it, so that their own caches can be compared

@@ -14,10 +14,10 @@ from test_build_leases import build, launch, server  # noqa: F401
 from test_build_sandbox import recorded
 from test_real_server import harness  # noqa: F401
 
-from wavetune.artifacts import installed_key
-from wavetune.captured.check import check_build
-from wavetune.captured.module import make_again
-from wavetune.errors import PackError
+from wavetune._pack.artifacts import installed_key
+from wavetune._captured.check import check_build
+from wavetune._captured.module import make_again
+from wavetune._errors import PackError
 
 # What the text forges, and what the builder says of it.
 WAYS = {"folder": "another folder of Triton's cache", "kernel": "another kernel|another record"}
@@ -70,7 +70,7 @@ def parts(tmp_path_factory):
     for part in ("plan", "build"):
         (place / part).mkdir()
         (place / part / "request.json").write_text(json.dumps(request))
-        done = subprocess.run([sys.executable, "-m", "wavetune.captured.confined", part], env=own,
+        done = subprocess.run([sys.executable, "-m", "wavetune._captured.confined", part], env=own,
                               cwd=place / part, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr
     return place

@@ -13,7 +13,7 @@ from conftest import ROOT
 from contract_server import ENVIRONMENT, TOKEN, Contract, document
 from starting import environment
 from test_code import key, signed  # noqa: F401
-from wavetune.canonical import canonical
+from wavetune._canonical import canonical
 
 CAPTURING = ROOT / "tests/python/capturing"
 CONFIGS = [{"BLOCK": block, "num_warps": warps, "num_ctas": 1, "num_stages": 3} for block in (64, 128, 256) for warps in (2, 4)]

@@ -10,7 +10,7 @@ import time
 import pytest
 from conftest import ADD, KERNELS, MATMUL, ROOT, command, edit, read, refusal, run
 
-from wavetune.keys import format_key, parse_key
+from wavetune._pack.keys import format_key, parse_key
 
 HEAD = "import triton\nimport triton.language as tl\n"
 
@@ -109,7 +109,7 @@ def test_a_value_of_a_key_means_what_it_means_to_submit(text, value):
 
 
 def test_what_pip_builds_in_the_source_folder_is_no_change_of_it():
-    made = ["python/build/lib/wavetune/cli.py", "python/wavetune.egg-info/PKG-INFO"]
+    made = ["python/build/lib/wavetune/_cli.py", "python/wavetune.egg-info/PKG-INFO"]
     done = subprocess.run(["git", "-c", "safe.directory=*", "check-ignore", *made], cwd=ROOT, capture_output=True, text=True)
     if done.returncode == 128:
         pytest.skip("not a checkout of git")

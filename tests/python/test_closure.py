@@ -10,8 +10,8 @@ import pytest
 import triton
 from conftest import KERNELS, ROOT
 
-from wavetune.runtime.closure import closure
-from wavetune.runtime.texts import function_document
+from wavetune._runtime.closure import closure
+from wavetune._runtime.texts import function_document
 
 HEAD = "import triton\nimport triton.language as tl\n"
 HELPER = "@triton.jit\ndef scale(x):\n    return x * 2\n"
@@ -150,12 +150,12 @@ def test_a_packed_build_and_the_program_have_the_same_closure():
         pytest.skip("pack needs Python 3.10")
     from triton.backends.compiler import GPUTarget
 
-    from wavetune.record import function_members
-    from wavetune.source import load_function
+    from wavetune._pack.record import function_members
+    from wavetune._pack.source import load_function
     program = ("import sys; sys.path[:0] = [%r, %r]\n"
-               "import triton\nfrom triton.backends.compiler import GPUTarget\nfrom wavetune.stubs import Driver\n"
+               "import triton\nfrom triton.backends.compiler import GPUTarget\nfrom wavetune._pack.stubs import Driver\n"
                "triton.runtime.driver.set_active(Driver(GPUTarget('hip', 'gfx942', 64)))\n"
-               "import scaled\nfrom wavetune.runtime.closure import closure\nprint(closure(scaled.scale_kernel))"
+               "import scaled\nfrom wavetune._runtime.closure import closure\nprint(closure(scaled.scale_kernel))"
                % (str(KERNELS), str(ROOT / "python")))
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
     decorated = load_function(KERNELS / "scaled.py", None, GPUTarget("hip", "gfx942", 64), None)

@@ -16,7 +16,7 @@ from conftest import TUNED
 from contract_server import ENVIRONMENT, Contract, canonical, document
 from starting import MIDDLE, UNTOUCHED, choices, environment, essence, python, tuned
 
-from wavetune.runtime import code, ed25519, trust, wire
+from wavetune._runtime import code, ed25519, trust, wire
 
 CHOSEN = [512, 4]
 SECRET = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
@@ -230,7 +230,6 @@ def test_unsigned_choices_are_not_taken_where_a_key_is_trusted(server, key, tmp_
     for entry in ({}, {**signed(document()), "counter": 5}, signed(document(), release="sha256:" + "b" * 64)):
         server.document, server.entry = document(choices(4096)), entry
         server.later = {(closure, tuple(own)): config for closure, _, own, config in choices(4096)}
-        server.agreed = {"functions": {c: {"choices": [{"key": k, "config": f}]} for c, _, k, f in choices(4096)}}
         (report,) = tuned(4096, cache=tmp_path / "cache", server=server, WAVETUNE_TRUSTED_KEYS=str(key))
         assert report["benchmarked"] == 12
 
@@ -337,10 +336,10 @@ class _Stand:
     def __init__(self, server):
         from contract_server import TOKEN
 
-        from wavetune.runtime.choices import Choices
-        from wavetune.runtime.settings import Settings
-        from wavetune.runtime.start import Start
-        from wavetune.runtime.wire import Wire
+        from wavetune._runtime.choices import Choices
+        from wavetune._runtime.settings import Settings
+        from wavetune._runtime.start import Start
+        from wavetune._runtime.wire import Wire
         self.wire = Wire(server.url, TOKEN)
         (image,) = {place[0] for place in server.files} or {"sha256:" + "0" * 64}
         self.settings = Settings({"WAVETUNE_IMAGE": image, "WAVETUNE_SHARED_CODE": "1"}, TOKEN)
@@ -389,7 +388,7 @@ def test_a_full_folder_makes_a_program_lose_nothing_that_it_would_have(server, s
     server.document, server.files = document(choices(4096)), dict(stored)
     (folder, name), = {(place[1], place[-1]) for place in stored if "add" in place[-1]}
     text = f"""import resource, signal, json
-from wavetune.runtime import program
+from wavetune._runtime import program
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 import triton, wavetune.triton as ours, os
@@ -414,7 +413,7 @@ def test_what_is_on_its_way_when_the_program_ends_arrives():
     import threading
     import types
 
-    from wavetune.runtime.sender import Sender
+    from wavetune._runtime.sender import Sender
     begun, arrived = threading.Event(), []
 
     class SlowWire:

@@ -7,11 +7,11 @@ import types
 
 import pytest
 import triton.language as tl
-from wavetune.captured.module import recreate
-from wavetune.errors import PackError
-from wavetune.runtime.contents import FORMATS, class_of
-from wavetune.runtime.launch import Launch, specialised
-from wavetune.runtime.values import TRITON_NAMES, decode, dtype_name, encode
+from wavetune._captured.module import recreate
+from wavetune._errors import PackError
+from wavetune._runtime.contents import FORMATS, class_of
+from wavetune._runtime.launch import Launch, specialised
+from wavetune._runtime.values import TRITON_NAMES, decode, dtype_name, encode
 
 
 @pytest.mark.parametrize("values, found", [

@@ -7,9 +7,9 @@ import subprocess
 import pytest
 from conftest import TRITON, edit, program, read, refusal, run
 
-from wavetune.errors import PackError
-from wavetune.folder import check_fills
-from wavetune.signature import parse_signature
+from wavetune._errors import PackError
+from wavetune._pack.folder import check_fills
+from wavetune._pack.signature import parse_signature
 
 HEAD = "import triton\nimport triton.language as tl\nimport triton_dejavu\n\n"
 BODY = """@triton.jit

@@ -15,8 +15,8 @@ from conftest import KERNELS, ROOT
 from triton.runtime.autotuner import Autotuner
 
 from wavetune import demand
-from wavetune.errors import PackError
-from wavetune.identity import put_identity
+from wavetune._errors import PackError
+from wavetune._pack.identity import put_identity
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 

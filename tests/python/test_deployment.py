@@ -11,9 +11,9 @@ import sys
 import pytest
 from conftest import CONFIG_END, KERNELS, ROOT, TRITON, read, run
 
-from wavetune.artifacts import image_of
-from wavetune.errors import PackError
-from wavetune.options import is_steering
+from wavetune._pack.artifacts import image_of
+from wavetune._errors import PackError
+from wavetune._pack.options import is_steering
 
 SIGNATURE = ["--signature", "x_ptr=*fp16[n], y_ptr=*fp16[n]:write, stride=i64(1), flag=i1(1), factor=fp32(1), "
              "MODE=constexpr('DOUBLE-S')", "--grid", "lambda META: (triton.cdiv(n, META['BLOCK']), )"]

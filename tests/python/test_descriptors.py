@@ -14,12 +14,12 @@ from contract_server import ENVIRONMENT, Contract, document
 from test_capture import by_name, program
 from test_capture import folder as captured
 
-from wavetune.captured import fills
-from wavetune.captured.check import check_build
-from wavetune.captured.descriptors import elements_of, kind_of
-from wavetune.captured.documents import launch_of, tensors_of
-from wavetune.errors import PackError
-from wavetune.runtime.launch import Launch, arguments_of, configs_of, name_of
+from wavetune._captured import fills
+from wavetune._captured.check import check_build
+from wavetune._captured.descriptors import elements_of, kind_of
+from wavetune._captured.documents import launch_of, tensors_of
+from wavetune._errors import PackError
+from wavetune._runtime.launch import Launch, arguments_of, configs_of, name_of
 
 if TRITON < (3, 4):
     pytest.skip("Triton 3.3 has no descriptors of the host", allow_module_level=True)

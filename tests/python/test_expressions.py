@@ -6,11 +6,11 @@ import subprocess
 import pytest
 from conftest import KERNELS, ROOT, program
 
-from wavetune.canonical import canonical, digest, parse_json
-from wavetune.errors import PackError
-from wavetune.expressions import expression, grouped, substitute
-from wavetune.keys import format_key, order_key, parse_key, read_keys
-from wavetune.spaces import parse_space
+from wavetune._canonical import canonical, digest, parse_json
+from wavetune._errors import PackError
+from wavetune._pack.expressions import expression, grouped, substitute
+from wavetune._pack.keys import format_key, order_key, parse_key, read_keys
+from wavetune._pack.spaces import parse_space
 
 NAMES = {"M": 64, "N": -7, "zero": 0, "three": 3, "largest": 2**63 - 1, "least": -(2**63), "yes": True, "no": False,
          "none": None, "text": "abc", "empty": "", "gpu": "AMD Instinct MI300X"}

@@ -12,13 +12,14 @@ import socket
 import threading
 
 import pytest
-from wavetune import helion, inductor
+from wavetune import helion
+from wavetune._runtime import inductor
 from wavetune.client import ApiError, Client
-from wavetune.runtime import ahead, code, launchers, start, trust
-from wavetune.runtime.choices import Choice, Choices
-from wavetune.runtime.found import Bad
-from wavetune.runtime.settings import Settings
-from wavetune.runtime.wire import Answer
+from wavetune._runtime import ahead, code, launchers, start, trust
+from wavetune._runtime.choices import Choice, Choices
+from wavetune._runtime.found import Bad
+from wavetune._runtime.settings import Settings
+from wavetune._runtime.wire import Answer
 
 SEED = int(os.environ.get("SEED", 20261127))
 ROUNDS = int(os.environ.get("ROUNDS", 600))
@@ -32,8 +33,7 @@ ENTRY = {"channel": "stable", "counter": 7, "environment": {"gpu": "H200"}, "rel
 DOCUMENT = {"version": 1, "release": DIGEST, "regime": "cold", "code": {FOLDER: {"k.json": DIGEST}}, "functions": {CLOSURE: {
     "name": "m:f", "choices": [{"key": ["16", "torch.float16"], "config": {"BLOCK": 64, "num_warps": 4}, "tuning_ms": 12.5}],
     "launchers": [{"backend": "cuda", "warp_size": 32, "signature": {"x": "*fp32"}}]}}}
-AGREED = {"functions": {CLOSURE: {"choices": [{"key": ["17"], "config": {"BLOCK": 32}, "measured": 4, "nodes": 3, "tuning_ms": 1}]}}}
-POSTED = {"choices": [{"function": CLOSURE, "key": ["18"], "config": {"BLOCK": 16}, "origin": "release", "tuning_ms": 3}]}
+POSTED = {"choices": [{"function": CLOSURE, "key": ["18"], "config": {"BLOCK": 16}, "tuning_ms": 3}]}
 METADATA = {"hash": "ab" * 32, "name": "f", "shared": 0, "num_warps": 4, "num_ctas": 1, "num_stages": 2,
             "target": {"backend": "cuda", "arch": 90, "warp_size": 32}}
 AUTOTUNE = {"configs_timings": [[{"kwargs": {"BLOCK": 64}, "num_warps": 4, "num_stages": 2}, [1.0, 0.9, 1.1]]]}
@@ -125,18 +125,19 @@ def test_a_look_up_raises_nothing_whatever_the_server_says(tmp_path):
 
     taken = set()
     for rng in rounds("choices"):
-        settings = Settings({"WAVETUNE_ENVIRONMENT": "{}", "WAVETUNE_CACHE": str(tmp_path)}, "wt_x")
+        own = {"WAVETUNE_CACHE": str(tmp_path)} if rng.random() < 0.5 else {}
+        settings = Settings({"WAVETUNE_ENVIRONMENT": "{}", **own}, "wt_x")
         wire = Wire()
         (tmp_path / "choices.json").write_bytes(garbled(rng, DOCUMENT))
-        wire.body = garbled(rng, ENTRY, DOCUMENT, AGREED) if rng.random() < 0.7 else garbled(rng, POSTED)
+        wire.body = garbled(rng, ENTRY, DOCUMENT) if rng.random() < 0.7 else garbled(rng, POSTED)
         found = Choices(settings, wire)
-        for key in (("16", "torch.float16"), ("17",), ("18",), ("19",)):
+        for key in (("16", "torch.float16"), ("18",), ("19",)):
             choice = found.find(CLOSURE, key)
             assert choice is None or isinstance(choice, Choice) and isinstance(choice.config, dict) and choice.tuning_ms >= 0
-            taken.add(choice and choice.origin)
+            taken.add((bool(own), key[0], choice is not None))
             list(found.nearest(CLOSURE, key))
         found.code(FOLDER)
-    assert {None, "file", "release", "agreed"} <= taken
+    assert {(True, "16", True), (False, "16", True), (False, "18", True), (False, "16", False)} <= taken
 
 
 def test_signatures_are_refused_without_an_exception(tmp_path):

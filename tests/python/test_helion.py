@@ -11,8 +11,8 @@ from sharing import harness, server, share, wait_until_sent, with_torch  # noqa:
 from test_trouble import TROUBLES
 
 from wavetune import helion
-from wavetune.runtime import counters, found, wire
-from wavetune.runtime.found import Bad
+from wavetune._runtime import counters, found, wire
+from wavetune._runtime.found import Bad
 
 KEY = "d" * 64
 CONFIG = {"block_sizes": [32, 64], "loop_orders": [[0, 1]], "range_flattens": [None], "pid_type": "flat", "num_warps": 4}

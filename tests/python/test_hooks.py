@@ -14,11 +14,11 @@ from contract_server import ENVIRONMENT, Contract, document
 from test_capture import by_name, program
 from test_capture import folder as captured
 
-from wavetune.captured import fills, storages
-from wavetune.captured.documents import Config, launch_of
-from wavetune.errors import PackError
-from wavetune.runtime import effects, keys, restore
-from wavetune.runtime.launch import Launch, configs_of
+from wavetune._captured import fills, storages
+from wavetune._captured.documents import Config, launch_of
+from wavetune._errors import PackError
+from wavetune._runtime import effects, keys, restore
+from wavetune._runtime.launch import Launch, configs_of
 
 
 @triton.jit

@@ -10,9 +10,9 @@ import threading
 import pytest
 from conftest import KERNELS, ROOT, run
 
-from wavetune.canonical import digest
-from wavetune.errors import PackError
-from wavetune.identity import dejavu_runtime, function_record, make_identity
+from wavetune._canonical import digest
+from wavetune._errors import PackError
+from wavetune._pack.identity import dejavu_runtime, function_record, make_identity
 
 TORCH = {"torch/__init__.py": """
 class cuda:

@@ -11,9 +11,9 @@ from contract_server import Contract
 from sharing import harness, server, share, wait_until_sent, with_torch  # noqa: F401
 from test_trouble import TROUBLES
 
-from wavetune import inductor
-from wavetune.runtime import counters, found, wire
-from wavetune.runtime.found import Bad
+from wavetune._runtime import inductor
+from wavetune._runtime import counters, found, wire
+from wavetune._runtime.found import Bad
 
 HASH, KEY = "c" * 64, "d" * 64
 VALUE = {"XBLOCK": 256, "num_warps": 4, "num_stages": 1, "configs_hash": HASH, "found_by_coordesc": False, "time_taken_ms": 12,

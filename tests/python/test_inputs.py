@@ -1,4 +1,4 @@
-"""The builder's inputs are the agent's, byte for byte: python/wavetune/captured/inputs.py and agent/measure/reference.c."""
+"""The builder's inputs are the agent's, byte for byte: python/wavetune/_captured/inputs.py and agent/measure/reference.c."""
 
 import json
 import subprocess
@@ -7,8 +7,8 @@ import pytest
 from conftest import program
 
 np = pytest.importorskip("numpy", reason="NumPy is not installed: tests/python-env.sh installs it")
-from wavetune.captured.floats import FLOAT8, bfloat16_widened, float8_of, float8_widened  # noqa: E402
-from wavetune.captured.inputs import PERIOD, STORED, Contents  # noqa: E402
+from wavetune._captured.floats import FLOAT8, bfloat16_widened, float8_of, float8_widened  # noqa: E402
+from wavetune._captured.inputs import PERIOD, STORED, Contents  # noqa: E402
 
 DIGEST = "sha256:" + "0" * 64
 BLOB = bytes(range(251)) * 8
@@ -98,7 +98,7 @@ def test_elements_around_a_view(tmp_path):
 def test_floats_are_widened_and_rounded_back():
     every = np.arange(65536, dtype=np.uint16)
     wide = bfloat16_widened(every)
-    from wavetune.captured.floats import bfloat16_of
+    from wavetune._captured.floats import bfloat16_of
     assert (bfloat16_of(wide)[~np.isnan(wide)] == every[~np.isnan(wide)]).all()
     for dtype, own in FLOAT8.items():
         codes = np.arange(256, dtype=np.uint8)

@@ -14,12 +14,13 @@ np = pytest.importorskip("numpy", reason="NumPy is not installed: tests/python-e
 sys.path.insert(0, str(ROOT / "tests/python/capturing"))
 import interpreted  # noqa: E402
 from triton._C.libtriton import ir  # noqa: E402
-from wavetune.captured import calling, interpret, scaling, storages  # noqa: E402
-from wavetune.captured.documents import Config  # noqa: E402
-from wavetune.captured.floats import FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_widened  # noqa: E402
-from wavetune.captured.inputs import STORED, Contents  # noqa: E402
-from wavetune.runtime.closure import closure  # noqa: E402
-from wavetune.runtime.texts import function_document  # noqa: E402
+from wavetune._captured import calling, interpret, scaling, storages  # noqa: E402
+from wavetune._captured.documents import Config  # noqa: E402
+from wavetune._captured.floats import (  # noqa: E402
+    FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_widened)
+from wavetune._captured.inputs import STORED, Contents  # noqa: E402
+from wavetune._runtime.closure import closure  # noqa: E402
+from wavetune._runtime.texts import function_document  # noqa: E402
 
 
 class Trial:

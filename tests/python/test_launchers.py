@@ -10,7 +10,7 @@ from fleet import KERNELS, Fleet, begun, make_library
 from starting import choices, closures
 from test_ahead import kernel
 
-from wavetune.runtime import ahead, code, launchers, start
+from wavetune._runtime import ahead, code, launchers, start
 
 VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

@@ -9,7 +9,7 @@ from conftest import TUNED
 from contract_server import ENVIRONMENT, Contract, document
 from starting import python
 
-from wavetune.runtime import restore
+from wavetune._runtime import restore
 
 PROGRAM = TUNED.parent / "owned/program.py"
 NAMES = ("own_kernel", "own_pruned_kernel", "pruned_kernel")

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from conftest import ADD, KERNELS, MATMUL, ROOT, SOFTMAX, TRITON, TRITON_VERSION, edit, program, read, refusal, run
-from wavetune.folder import load_kernel
+from wavetune._pack.folder import load_kernel
 
 KEY = "M=4096,N=4096,K=4096"
 SIZES = {"i32": 4, "fp32": 4, "i64": 8}
@@ -135,7 +135,7 @@ def test_the_object_is_the_one_that_tritons_jit_compiles(packed, tmp_path, monke
 import sys, types, hashlib
 from pathlib import Path
 from triton.backends.compiler import GPUTarget
-from wavetune.source import load_function
+from wavetune._pack.source import load_function
 torch = types.ModuleType("torch")
 class Tensor:
     dtype = "float16"
@@ -328,8 +328,8 @@ def double(x_ptr, y_ptr, M, N, B: tl.constexpr):
 def test_a_triton_that_pack_does_not_know_is_refused_with_the_line_to_change(monkeypatch):
     import triton
 
-    from wavetune.errors import PackError
-    from wavetune.target import triton_version
+    from wavetune._errors import PackError
+    from wavetune._pack.target import triton_version
     for version_ in ("3.2.0", "3.10.0", "4.0.0", "main"):
         monkeypatch.setattr(triton, "__version__", version_)
         with pytest.raises(PackError, match=f"Triton {version_} is installed.*SUPPORTED in .*target.py"):

@@ -8,13 +8,13 @@ import triton
 from conftest import ROOT, TRITON, read, refusal, run
 from triton.backends.compiler import GPUTarget
 
-from wavetune.calls import Tensor, heuristic_values, manifest_members, pruned
-from wavetune.constants import from_json, parse_constant, to_json
-from wavetune.errors import PackError
-from wavetune.signature import parse_signature
-from wavetune.source import load_function, module_name
-from wavetune.stubs import make_packaging
-from wavetune.target import make_backend
+from wavetune._pack.calls import Tensor, heuristic_values, manifest_members, pruned
+from wavetune._pack.constants import from_json, parse_constant, to_json
+from wavetune._errors import PackError
+from wavetune._pack.signature import parse_signature
+from wavetune._pack.source import load_function, module_name
+from wavetune._pack.stubs import make_packaging
+from wavetune._pack.target import make_backend
 
 AMD, NVIDIA = GPUTarget("hip", "gfx942", 64), GPUTarget("cuda", 90, 32)
 HEAD = "import triton\nimport triton.language as tl\n"
@@ -143,14 +143,14 @@ def test_cache_keys_are_those_of_an_import(root):
     for name, text in (("flash/__init__.py", ""), ("flash/layers.py", "class Layer: pass\n"), ("transformers.py", ""),
                        ("torch.py", "__version__ = '2.9.0'\nclass cuda:\n  set_device = print\n  device_count = lambda: 1\n")):
         (root / name).write_text(text)
-    script = ("import triton\nfrom triton.backends.compiler import GPUTarget\nfrom wavetune.stubs import Driver\n"
+    script = ("import triton\nfrom triton.backends.compiler import GPUTarget\nfrom wavetune._pack.stubs import Driver\n"
               "triton.runtime.driver.set_active(Driver(GPUTarget('hip', 'gfx942', 64)))\n"
-              "from flash.ops.kernel import kernel\nfrom wavetune.runtime.closure import closure\n"
+              "from flash.ops.kernel import kernel\nfrom wavetune._runtime.closure import closure\n"
               "jit = kernel.fn.fn\nprint(jit.cache_key, closure(jit), str(jit))")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={
         "PYTHONPATH": f"{ROOT / 'python'}:{root}", "PATH": "/usr/bin", "HOME": "/nonexistent", "TRITON_CACHE_DIR": str(root)})
     assert done.returncode == 0, done.stderr
-    from wavetune.runtime.closure import closure
+    from wavetune._runtime.closure import closure
     jit = load(root).jit
     assert [jit.cache_key, closure(jit), str(jit)] == done.stdout.split("\n")[-2].split()
 
@@ -270,8 +270,8 @@ def test_versions_are_compared_as_packaging_does():
 def test_calls_with_floats_tuples_and_dtypes_compile(root, tmp_path, monkeypatch):
     import triton.language as tl
 
-    from wavetune.build import compile_tasks
-    from wavetune.compiling import call_task
+    from wavetune._pack.build import compile_tasks
+    from wavetune._pack.compiling import call_task
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "objects").mkdir()
     decorated, backend = load(root), make_backend(AMD)

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from wavetune.pool import run_tasks
+from wavetune._pack.pool import run_tasks
 
 
 def collect(environments, run, processes=2, timeout_s=60.0):

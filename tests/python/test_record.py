@@ -9,10 +9,10 @@ import triton
 from conftest import CONFIG_END, KERNELS, TRITON
 from triton.backends.compiler import GPUTarget
 
-from wavetune.artifacts import installed_key
-from wavetune.record import config_objects, dejavu_hashes, dejavu_param_text, make_record
-from wavetune.source import load_function
-from wavetune.target import make_backend
+from wavetune._pack.artifacts import installed_key
+from wavetune._pack.record import config_objects, dejavu_hashes, dejavu_param_text, make_record
+from wavetune._pack.source import load_function
+from wavetune._pack.target import make_backend
 
 AMD = GPUTarget("hip", "gfx942", 64)
 DEFAULT = {"warmup": 25, "rep": 100, "use_cuda_graph": False, "quantiles": None, "use_bo": False,

@@ -10,15 +10,15 @@ from conftest import KERNELS, MATMUL, edit, read, run
 
 pytest.importorskip("triton")
 from triton.backends.compiler import GPUTarget  # noqa: E402
-from wavetune import compiling  # noqa: E402
-from wavetune.build import Request, make_plan, make_task  # noqa: E402
-from wavetune.errors import PackError  # noqa: E402
-from wavetune.folder import load_kernel  # noqa: E402
-from wavetune.function import make_manifest  # noqa: E402
-from wavetune.importing import folder_files, new_folder  # noqa: E402
-from wavetune.registers import carried_too_much, registers_a_thread  # noqa: E402
-from wavetune.source import load_function  # noqa: E402
-from wavetune.target import make_target  # noqa: E402
+from wavetune._pack import compiling  # noqa: E402
+from wavetune._pack.build import Request, make_plan, make_task  # noqa: E402
+from wavetune._errors import PackError  # noqa: E402
+from wavetune._pack.folder import load_kernel  # noqa: E402
+from wavetune._pack.function import make_manifest  # noqa: E402
+from wavetune._pack.importing import folder_files, new_folder  # noqa: E402
+from wavetune._pack.registers import carried_too_much, registers_a_thread  # noqa: E402
+from wavetune._pack.source import load_function  # noqa: E402
+from wavetune._pack.target import make_target  # noqa: E402
 
 H200, MI300X, RADEON = GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64), GPUTarget("hip", "gfx1100", 32)
 GFX1250 = GPUTarget("hip", "gfx1250", 32)

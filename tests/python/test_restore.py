@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 
 import pytest
 import triton
@@ -10,9 +9,9 @@ from conftest import ROOT
 from contract_server import ENVIRONMENT, Contract, canonical, document
 from starting import LAST, MIDDLE, UNTOUCHED, choices, closures, essence, python, tuned
 
-from wavetune.runtime import keys
-from wavetune.runtime.choices import Choices
-from wavetune.runtime.settings import Settings
+from wavetune._runtime import keys
+from wavetune._runtime.choices import Choices
+from wavetune._runtime.settings import Settings
 
 CHOSEN = [512, 4]
 RESTORED = {"used": [CHOSEN] * 2, "benchmarked": 0, "compiled": 2}
@@ -34,17 +33,14 @@ def test_without_the_variables_the_program_is_untouched(cache):
     assert essence(report) == UNTOUCHED and report["counters"] is None
 
 
-def test_an_empty_server_gets_evidence_of_what_the_program_tuned(server, cache):
+def test_an_empty_server_is_told_what_the_program_tuned(server, cache):
     (report,) = tuned(4096, cache=cache, server=server)
     assert essence(report) == UNTOUCHED
-    server.wait_for(lambda: sum(len(sent["items"]) for sent in server.evidence) == 2)
-    assert all((sent["environment"], sent["node"]) == (ENVIRONMENT, os.uname().nodename) for sent in server.evidence)
-    items = [item for sent in server.evidence for item in sent["items"]]
-    assert [item["name"] for item in items] == ["add_kernel", "fill_kernel"]
-    item = items[0]
-    assert item["function"] == closures()["add_kernel"] and item["key"] == ["4096", "'torch.float16'", "'torch.float16'"]
-    assert item["near"] == [{"BLOCK": 1024, "num_warps": 8, "num_ctas": 1, "num_stages": 3}]
-    assert item["configs"] == 6 and item["ms"] == pytest.approx(1 / 6) and item["tuning_ms"] > 0
+    server.wait_for(lambda: len(server.tuned()) == 2)
+    assert all(report["environment"] == ENVIRONMENT for report in server.missed)
+    assert [one["name"] for one in server.tuned()] == ["add_kernel", "fill_kernel"]
+    one = server.tuned()[0]
+    assert one["function"] == closures()["add_kernel"] and one["key"] == ["4096", "'torch.float16'", "'torch.float16'"]
 
 
 def test_a_program_with_choices_benchmarks_nothing_and_asks_once(server, cache):
@@ -54,7 +50,7 @@ def test_a_program_with_choices_benchmarks_nothing_and_asks_once(server, cache):
     assert (report["counters"]["hits"], report["counters"]["misses"]) == (4, 0)
     (method, path, _), (_, last, _) = server.requests
     assert method == "GET" and path.startswith("/v1/choices?") and "gpu=Test%20GPU" in path and "compute_units=132" in path
-    assert last == "/v1/evidence" and server.counted == [{"hits": 4}] and server.evidence == [], "when the program ends"
+    assert last == "/v1/counters" and server.counted == [{"hits": 4}] and server.missed == [], "when the program ends"
 
 
 SETTLING = """import json, sys, types, triton, program, wavetune.auto
@@ -66,7 +62,7 @@ for n in map(int, sys.argv[1:]):
     (block, _), (fill, _) = program.launch([n])
     kind = type(ops.add_kernel.cache).__name__
     print(json.dumps([block, fill, kind, program.DRIVER.benchmarked, sorted(key[0] for key in ops.add_kernel.cache)]))
-from wavetune.runtime import counters
+from wavetune._runtime import counters
 print(json.dumps([counters.hits, counters.misses, counters.failures]))"""
 
 
@@ -80,8 +76,8 @@ def test_an_autotuner_that_has_settled_looks_again_on_a_new_key(server, cache, s
     assert [line[:2] for line in lines] == [[512, 512]] * 6 + [[1024, 1024], [512, 512]]
     assert [line[3] for line in lines] == [0] * 6 + [12] * 2 and lines[-1][4] == [1000, 2000, 4096]
     assert counted == [4, 2, 0]
-    # What was tuned is evidence, and what was chosen is not stored as if it had been measured.
-    server.wait_for(lambda: sum(len(sent["items"]) for sent in server.evidence) == 2)
+    # What was tuned is reported, and what was chosen is not stored as if it had been measured.
+    server.wait_for(lambda: len(server.tuned()) == 2)
     stored = [json.loads(path.read_text()) for path in cache.rglob("*.autotune.json")]
     assert len(stored) == (2 if stores and hasattr(triton, "knobs") else 0)
     assert all(timing[0] > 0 for found in stored for _, timing in found["configs_timings"])
@@ -93,14 +89,6 @@ def test_keys_that_the_document_lacks_are_asked_for_a_few_times_only(server, cac
     (report,) = tuned(4096, 1000, 1, 2, cache=cache, server=server)
     assert report["used"][:4] == [CHOSEN] * 4 and report["used"][4:] == [LAST] * 4 and report["benchmarked"] == 24
     assert len(server.asked("GET")) == 1 and len(server.asked("POST", "/v1/choices")) == 2
-
-
-def test_what_containers_agree_on_is_taken_after_the_release(server, cache):
-    server.document = document(choices(4096, names=("add_kernel",)))
-    server.agreed = {"functions": {closure: {"choices": [{"key": key, "config": {"BLOCK": 256, "num_warps": 4}, "nodes": 3,
-                                                          "measured": 4}]} for closure, _, key, _ in choices(4096)}}
-    (report,) = tuned(4096, cache=cache, server=server)
-    assert report["used"] == [CHOSEN, [256, 4]] and report["benchmarked"] == 0
 
 
 def test_a_file_that_fetch_brought_is_enough(cache, tmp_path):
@@ -115,7 +103,7 @@ def test_the_file_comes_first_and_then_nothing_is_asked_for(server, cache, tmp_p
     (tmp_path / "choices.json").write_bytes(canonical(document(choices(4096))))
     server.document = document(choices(4096, config={"BLOCK": 256, "num_warps": 4}))
     (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_CACHE=str(tmp_path))
-    assert essence(report) == RESTORED and [path for _, path, _ in server.requests] == ["/v1/evidence"]
+    assert essence(report) == RESTORED and [path for _, path, _ in server.requests] == ["/v1/counters"]
 
 
 def from_file(folder, text):
@@ -191,7 +179,7 @@ def test_members_that_a_choice_states_as_null_or_default_fit(server, cache):
 
 def test_on_miss_first_takes_the_first_config_and_tunes_nothing(server, cache):
     (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_ON_MISS="first")
-    assert (report["used"], report["benchmarked"], server.evidence) == ([[256, 4]] * 2, 0, [])
+    assert (report["used"], report["benchmarked"], server.tuned()) == ([[256, 4]] * 2, 0, [])
 
 
 def test_on_miss_nearest_takes_the_choice_of_the_nearest_key(server, cache):
@@ -216,7 +204,6 @@ def test_a_pinned_release_is_the_only_one_that_counts(server, cache, tmp_path):
     (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_RELEASE="sha256:" + "a" * 64)
     assert essence(report) == RESTORED and server.asked("GET") == ["/v1/choices?release=sha256%3A" + "a" * 64]
     server.requests.clear()
-    server.agreed = {"functions": {c: {"choices": [{"key": k, "config": f}]} for c, _, k, f in choices(4096)}}
     (report,) = tuned(4096, cache=tmp_path / "2", server=server, WAVETUNE_RELEASE="sha256:" + "b" * 64)
     assert essence(report) == UNTOUCHED and server.asked("POST", "/v1/choices") == []
     (report,) = tuned(4096, cache=tmp_path / "3", server=server, WAVETUNE_RELEASE="newest")

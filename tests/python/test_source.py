@@ -8,8 +8,8 @@ import triton
 from conftest import KERNELS
 from triton.backends.compiler import GPUTarget
 
-from wavetune.errors import PackError
-from wavetune.source import load_function
+from wavetune._errors import PackError
+from wavetune._pack.source import load_function
 
 AMD, NVIDIA = GPUTarget("hip", "gfx942", 64), GPUTarget("cuda", 90, 32)
 HEAD = "import triton\nimport triton.language as tl\n"

@@ -9,11 +9,11 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 
-from wavetune.errors import PackError
-from wavetune.expressions import expression
-from wavetune.specialise import BYTES, TYPES, specialise, variants_of
-from wavetune.stubs import Driver
-from wavetune.target import triton_version, uses_buffer_ops
+from wavetune._errors import PackError
+from wavetune._pack.expressions import expression
+from wavetune._pack.specialise import BYTES, TYPES, specialise, variants_of
+from wavetune._pack.stubs import Driver
+from wavetune._pack.target import triton_version, uses_buffer_ops
 
 AMD, NVIDIA = GPUTarget("hip", "gfx942", 64), GPUTarget("cuda", 90, 32)
 

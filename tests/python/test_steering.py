@@ -1,4 +1,4 @@
-"""Which integers steer a kernel, found in the TTIR that Triton makes of real ones (captured/steering.py)."""
+"""Which integers steer a kernel, found in the TTIR that Triton makes of real ones (_captured/steering.py)."""
 
 import importlib.util
 import pathlib
@@ -8,7 +8,7 @@ import pytest
 triton = pytest.importorskip("triton")
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
-from wavetune.captured.steering import steering_arguments  # noqa: E402
+from wavetune._captured.steering import steering_arguments  # noqa: E402
 
 PLACE = pathlib.Path(__file__).parent / "steered/kernels.py"
 SPEC = importlib.util.spec_from_file_location("steered_kernels", PLACE)

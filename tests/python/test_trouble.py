@@ -1,6 +1,7 @@
 """Whatever goes wrong, the program does what it does without wavetune, and loses little time. The seconds are printed
 (pytest -s); the bound that is asserted is generous, for the machine may be busy."""
 
+import math
 import re
 import socket
 import ssl
@@ -13,7 +14,7 @@ from conftest import TUNED
 from contract_server import TOKEN, Contract, canonical, document
 from starting import UNTOUCHED, choices, essence, python, tuned
 
-from wavetune.runtime import counters, wire
+from wavetune._runtime import counters, wire
 
 BOUND_MS = 3000.0  # what a program loses is 0.5 s by the clock; a busy machine adds to it
 CHOSEN = [512, 4]
@@ -160,11 +161,11 @@ def test_code_that_is_too_large_or_forbidden_is_not_taken(server, tmp_path, what
     check(what, report, tmp_path, {"used": [CHOSEN] * 2, "benchmarked": 0, "compiled": 2})
 
 
-def test_a_server_that_hangs_at_evidence_lets_the_program_end(server, tmp_path):
+def test_a_server_that_hangs_at_a_report_lets_the_program_end(server, tmp_path):
     server.document = {"functions": {}}
-    server.trouble = lambda handler: "evidence" in handler.path and hang(handler)
+    server.trouble = lambda handler: "demand" in handler.path and hang(handler)
     (report,) = tuned(4096, cache=tmp_path / "cache", patience=0, server=server, **logged(tmp_path))
-    check("hanging at evidence", report, tmp_path)
+    check("hanging at a report", report, tmp_path)
 
 
 def test_a_budget_of_nothing_keeps_a_program_from_waiting(server, tmp_path):
@@ -268,8 +269,8 @@ def test_https_takes_the_certificates_of_a_file_and_no_others(certificate, tmp_p
 
 
 def test_a_document_is_asked_for_again_after_a_while_with_its_etag(server, monkeypatch):
-    from wavetune.runtime.choices import Choices
-    from wavetune.runtime.settings import Settings
+    from wavetune._runtime.choices import Choices
+    from wavetune._runtime.settings import Settings
     found = Choices(Settings({"WAVETUNE_ENVIRONMENT": "{}"}, TOKEN), wire.Wire(server.url, TOKEN))
     (closure, _, key, config), *_ = choices(4096)
     assert found.find(closure, tuple(key)).config == config and found.find(closure, ("5",)) is None
@@ -281,20 +282,20 @@ def test_a_document_is_asked_for_again_after_a_while_with_its_etag(server, monke
 
 
 def test_other_choices_take_the_place_of_earlier_answers(server):
-    from wavetune.runtime.choices import Choices
-    from wavetune.runtime.settings import Settings
+    from wavetune._runtime.choices import Choices
+    from wavetune._runtime.settings import Settings
     found = Choices(Settings({"WAVETUNE_ENVIRONMENT": "{}"}, TOKEN), wire.Wire(server.url, TOKEN))
     (closure, _, _, config), *_ = choices(4096)
     server.later = {(closure, ("5",)): config}
     assert found.find(closure, ("5",)).config == config
-    server.later, server.document = {}, document(choices(7))  # as when it was banned
+    server.later, server.document = {}, document(choices(7))  # as when the channel moved
     found._got_s -= 601
     assert found.find(closure, ("6",)) is None and found.find(closure, ("5",)) is None
 
 
 def test_threads_that_miss_at_once_ask_together(server):
-    from wavetune.runtime.choices import Choices
-    from wavetune.runtime.settings import Settings
+    from wavetune._runtime.choices import Choices
+    from wavetune._runtime.settings import Settings
     (closure, _, key, config), *_ = choices(4096)
     server.later = {(closure, (str(n),)): config for n in range(8)}
     server.trouble = lambda handler: handler.server.wait(0.2)
@@ -309,24 +310,37 @@ def test_threads_that_miss_at_once_ask_together(server):
     assert len(server.asked("POST")) <= 2
 
 
-def test_evidence_waits_for_a_server_that_is_back_and_is_bounded(server, client, monkeypatch):
-    from wavetune.runtime import sender
-    monkeypatch.setattr(sender, "EVIDENCE_MAX", 3)
+def missed(n):
+    return {"function": "sha256:" + "a" * 64, "name": "f", "key": [str(n)], "why": "it is new"}
+
+
+def miss(sending, n=1):
+    """A miss of a key that the program tunes at once."""
+    item = missed(n)
+    sending.missed(item)
+    sending.tuned(item, 2.5)
+
+
+def test_misses_wait_for_a_server_that_is_back_and_are_bounded(server, client, monkeypatch):
+    from wavetune._runtime import sender
+    monkeypatch.setattr(sender, "MISSES_MAX", 3)
     monkeypatch.setattr(wire, "BREAK_S", 0.2)
     server.trouble = status(500)
-    sending = sender.Sender(wire.Wire(server.url, TOKEN), lambda: {"environment": {}, "node": "n"})
-    for n in range(5):
-        sending.evidence({"key": [str(n)]})
-    server.wait_for(lambda: server.requests)
-    assert counters.dropped == 2
-    server.trouble = None
+    sending = sender.Sender(wire.Wire(server.url, TOKEN), lambda: {"environment": {}})
     sending.probe()
-    server.wait_for(lambda: server.evidence, 30)
-    assert [item["key"] for item in server.evidence[0]["items"]] == [["0"], ["1"], ["2"]]
+    server.wait_for(lambda: sending.wire.is_open())
+    for n in range(5):
+        miss(sending, n)
+    asked = len(server.requests)
+    server.wait_for(lambda: len(server.requests) > asked)
+    server.trouble = None
+    server.wait_for(lambda: server.missed, 30)
+    assert [one["key"] for one in server.tuned()] == [["0"], ["1"], ["2"]]
+    assert server.asked("GET", "/readyz") and server.asked("POST").count("/v1/demand") == 1
 
 
 def test_files_beyond_the_queue_are_dropped_and_a_403_ends_them(server, client):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     sending = sender.Sender(client, dict)
     server.trouble = status(403)
     sending.file("/v1/remote/triton/a/b", b"x" * (17 * 1024 * 1024))
@@ -338,34 +352,33 @@ def test_files_beyond_the_queue_are_dropped_and_a_403_ends_them(server, client):
     assert counters.dropped == 302 and len(server.requests) == 1, "the one that was refused"
 
 
-def test_a_limit_of_requests_holds_evidence_back_and_nothing_else(server, client):
-    from wavetune.runtime import sender
+def test_a_limit_of_requests_holds_misses_back_and_nothing_else(server, client):
+    from wavetune._runtime import sender
     server.trouble = status(429)
-    sending = sender.Sender(client, lambda: {"environment": {}, "node": "n"})
-    sending.evidence({"key": ["1"]})
-    server.wait_for(lambda: sending._gather_until > time.monotonic() + 20)
-    assert not client.is_open() and len(sending._evidence) == 1
-    ending = sender.Sender(client, lambda: {"environment": {}, "node": "n"})
-    ending.evidence({"key": ["2"]})
+    sending = sender.Sender(client, lambda: {"environment": {}})
+    miss(sending)
+    server.wait_for(lambda: time.monotonic() + 20 < sending._report_at < math.inf)
+    assert not client.is_open() and len(sending._misses) == 1
+    ending = sender.Sender(client, lambda: {"environment": {}})
+    miss(ending, 2)
     before = len(server.requests)
     ending.stop()  # sends it once more, and drops it
-    assert len(server.requests) == before + 1 and not ending._evidence and counters.dropped == 1
-    counters.reset()
+    assert len(server.requests) == before + 1 and not ending._misses
     server.trouble = None
-    sending._gather_until = 0.0
+    sending._report_at = 0.0
     sending.probe()
-    server.wait_for(lambda: server.evidence and counters.sent == 1)
-    assert counters.dropped == 0
+    server.wait_for(lambda: server.missed)
+    assert [one["key"] for one in server.tuned()] == [["1"]]
 
 
-def test_evidence_that_is_forbidden_is_not_sent_again(server, client):
-    from wavetune.runtime import sender
+def test_misses_that_are_forbidden_are_not_sent_again(server, client):
+    from wavetune._runtime import sender
     server.trouble = status(403)
-    sending = sender.Sender(client, lambda: {"environment": {}, "node": "n"})
-    sending.evidence({"key": ["1"]})
-    server.wait_for(lambda: not sending._may_send_evidence)
-    sending.evidence({"key": ["2"]})
-    assert (counters.sent, counters.dropped, len(sending._evidence)) == (0, 2, 0)
+    sending = sender.Sender(client, lambda: {"environment": {}})
+    miss(sending)
+    server.wait_for(lambda: not sending._may_send_misses)
+    miss(sending, 2)
+    assert sending._misses == []
 
 
 # What programs count
@@ -377,13 +390,13 @@ def add(sending, hits):
 
 @pytest.fixture
 def sending(client):
-    from wavetune.runtime import sender
-    return sender.Sender(client, lambda: {"environment": {}, "node": "n"})
+    from wavetune._runtime import sender
+    return sender.Sender(client, lambda: {"environment": {}})
 
 
 def test_counters_are_sent_after_a_while_and_then_what_came_since(server, sending, monkeypatch):
-    from wavetune.runtime import sender
-    monkeypatch.setattr(sender, "COUNTERS_S", 0.05)
+    from wavetune._runtime import sender
+    monkeypatch.setattr(sender, "REPORT_S", 0.05)
     add(sending, 3)
     server.wait_for(lambda: server.counted == [{"hits": 3}])
     counters.saved_ms += 0.1 + 0.2
@@ -391,13 +404,21 @@ def test_counters_are_sent_after_a_while_and_then_what_came_since(server, sendin
     server.wait_for(lambda: server.counted == [{"hits": 3}, {"hits": 1, "saved_ms": 0.3}])
 
 
-def test_counters_go_with_evidence(server, sending):
+def test_counters_go_with_what_was_tuned(server, sending):
     add(sending, 3)
-    sending.evidence({"key": ["1"]})
-    server.wait_for(lambda: server.evidence)
-    assert server.counted == [{"hits": 3}] and len(server.requests) == 1
+    miss(sending)
+    server.wait_for(lambda: server.counted)
+    assert server.counted == [{"hits": 3}] and len(server.tuned()) == 1 and len(server.requests) == 2
     sending.stop()
-    assert len(server.requests) == 1, "nothing is left"
+    assert len(server.requests) == 2, "nothing is left"
+
+
+def test_the_tag_of_counters_is_the_programs(server, client):
+    from wavetune._runtime import sender
+    sending = sender.Sender(client, lambda: {"environment": {}, "tag": "chat", "regime": "warm"})
+    add(sending, 3)
+    sending.stop()
+    server.wait_for(lambda: server.counted == [{"tag": "chat", "hits": 3}])
 
 
 def test_counters_wait_for_the_end_of_the_program(server, sending):
@@ -409,8 +430,8 @@ def test_counters_wait_for_the_end_of_the_program(server, sending):
 
 
 def test_counters_of_a_report_without_an_answer_are_not_sent_again(server, sending, monkeypatch):
-    from wavetune.runtime import sender
-    monkeypatch.setattr(sender, "COUNTERS_S", 0.05)
+    from wavetune._runtime import sender
+    monkeypatch.setattr(sender, "REPORT_S", 0.05)
     sending.wire._break_s = 0.1
     server.trouble = status(500)
     add(sending, 3)
@@ -423,23 +444,23 @@ def test_counters_of_a_report_without_an_answer_are_not_sent_again(server, sendi
 
 
 def test_counters_that_are_too_many_now_are_sent_later(server, sending, monkeypatch):
-    from wavetune.runtime import sender
+    from wavetune._runtime import sender
     monkeypatch.setattr(sender.random, "uniform", lambda *_: 0.1)
-    server.trouble = lambda handler: len(server.requests) < 2 and status(429)(handler)
+    server.trouble = lambda handler: len(server.asked("POST", "/v1/counters")) < 2 and status(429)(handler)
+    monkeypatch.setattr(sender, "REPORT_S", 0.05)
     add(sending, 3)
-    sending.evidence({"key": ["1"]})
-    server.wait_for(lambda: server.evidence)
+    server.wait_for(lambda: server.counted)
     assert server.counted == [{"hits": 3}] and len(server.requests) == 2
 
 
 def test_counters_that_are_forbidden_end_them(server, sending):
     server.trouble = status(403)
     add(sending, 3)
-    sending.evidence({"key": ["1"]})
-    server.wait_for(lambda: not sending._may_send_evidence)
+    miss(sending)
+    server.wait_for(lambda: not sending._may_send_counters)
     add(sending, 1)
     sending.stop()
-    assert len(server.requests) == 1
+    assert server.asked("POST") == ["/v1/demand", "/v1/counters"]
 
 
 def test_a_name_is_resolved_also_when_the_interpreter_ends(server, monkeypatch):
@@ -451,8 +472,8 @@ def test_a_name_is_resolved_also_when_the_interpreter_ends(server, monkeypatch):
 
 
 def test_a_child_of_a_fork_has_its_own_connection_queue_and_locks(server, client):
-    from wavetune.runtime import sender
-    sending = sender.Sender(client, lambda: {"environment": {}, "node": "n"})
+    from wavetune._runtime import sender
+    sending = sender.Sender(client, lambda: {"environment": {}})
     assert client.request("GET", "/readyz").status == 200
     parents = client._local.connection
     sending._condition.acquire()  # as a thread of the parent may, when it forks
@@ -460,12 +481,12 @@ def test_a_child_of_a_fork_has_its_own_connection_queue_and_locks(server, client
     sending.after_fork()
     client.after_fork()
     assert client.request("GET", "/readyz").status == 200 and client._local.connection is not parents
-    sending.evidence({"key": ["1"]})
-    server.wait_for(lambda: server.evidence)
+    miss(sending)
+    server.wait_for(lambda: server.missed)
 
 
 def test_settings_that_are_wrong_are_as_if_they_were_not_there():
-    from wavetune.runtime.settings import Settings
+    from wavetune._runtime.settings import Settings
     found = Settings({"WAVETUNE_URL": "http://localhost/", "WAVETUNE_ON_MISS": "guess", "WAVETUNE_BUDGET_MS": "many",
                       "WAVETUNE_ENVIRONMENT": "{", "WAVETUNE_IMAGE": "latest", "WAVETUNE_IDENTITY": "/nonexistent"}, None)
     assert (found.url, found.on_miss, found.budget_s) == ("http://localhost", "tune", 2.0)
@@ -475,7 +496,7 @@ def test_settings_that_are_wrong_are_as_if_they_were_not_there():
 
 
 def test_a_token_that_is_no_text_of_a_header_is_none(tmp_path):
-    from wavetune.runtime import settings
+    from wavetune._runtime import settings
     settings.forget()
     for text in ("two words", "a\nb", "ü", ""):
         assert settings.take_token({"WAVETUNE_TOKEN": text}) is None
@@ -492,7 +513,7 @@ def test_the_environment_is_what_torch_and_triton_say(monkeypatch):
 
     import triton
 
-    from wavetune.runtime import environment
+    from wavetune._runtime import environment
     device = types.SimpleNamespace(multi_processor_count=304, gcnArchName="gfx942:sramecc+:xnack-", major=9, minor=4)
     cuda = types.SimpleNamespace(is_available=lambda: True, current_device=lambda: 0, get_device_properties=lambda _: device,
                                  get_device_name=lambda: "AMD Instinct MI300X")

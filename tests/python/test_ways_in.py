@@ -82,7 +82,7 @@ def get(driver):
 program.Driver.get_benchmarker = get
 print(json.dumps([program.launch([4096]), program.DRIVER.benchmarked]))"""
     assert python("-c", text, cache=cache, server=server) == [[[CHOSEN, CHOSEN], 1]]
-    assert server.evidence == []
+    assert server.tuned() == []
 
 
 @pytest.mark.parametrize("imports", ["import wavetune.auto, ops", "import ops, wavetune.auto"])
@@ -210,8 +210,8 @@ print(json.dumps([used, program.DRIVER.benchmarked, ops.add_kernel.stored, type(
     assert python("-c", program, cache=cache, server=server) == [
         [[CHOSEN] * 2 + [LAST] * 2 + [CHOSEN] * 2, 12, [["1000", "torch.float16", "torch.float16"]],
          "triton_dejavu.autotuner"]]
-    server.wait_for(lambda: server.evidence)
-    assert server.evidence[0]["items"][0]["key"] == ["1000", "'torch.float16'", "'torch.float16'"]
+    server.wait_for(server.tuned)
+    assert server.tuned()[0]["key"] == ["1000", "'torch.float16'", "'torch.float16'"]
 
 
 def test_choices_and_demand_work_in_one_program(server, cache, tmp_path):
@@ -231,13 +231,13 @@ def test_choices_and_demand_work_in_one_program(server, cache, tmp_path):
     (body,) = reports()
     assert [(item["key"], item["hits"], item["misses"]) for item in body["items"]] == [({"n": 1000}, 0, 1),
                                                                                       ({"n": 4096}, 1, 0)]
-    server.wait_for(lambda: server.evidence)
+    server.wait_for(server.tuned)
 
 
 def test_a_triton_that_is_not_known_is_left_alone(server, cache):
     text = """import types
 import wavetune.auto
-from wavetune.runtime import restore
+from wavetune._runtime import restore
 class Autotuner:
     def __init__(self):
         self.cache = {}
@@ -252,7 +252,7 @@ def test_autotuners_are_patched_once_and_copies_of_caches_are_plain(server, cach
     text = HEAD + """
 import copy, pickle, wavetune.auto, ops
 from triton.runtime.autotuner import Autotuner
-from wavetune.runtime import restore
+from wavetune._runtime import restore
 init = Autotuner.__init__
 restore.patch(sys.modules["triton.runtime.autotuner"])
 copied = copy.copy(ops.add_kernel.cache)
@@ -274,13 +274,12 @@ counted = wavetune.counters()
 print(json.dumps([counted["hits"], counted["misses"]]))"""
     found = python("-c", "import wavetune.auto\n" + program, cache=cache, server=server)
     assert found == [[[CHOSEN, CHOSEN, [256, 8], CHOSEN], 2, 0], [3, 1]]  # two configs were left for 512
-    assert [[config["BLOCK"] for config in item["near"]] for sent in server.evidence for item in sent["items"]] == [[256]]
     found = python("-c", "import wavetune.auto\n" + program, cache=cache, server=server, WAVETUNE_ON_MISS="first")
     assert found == [[[CHOSEN, CHOSEN, [256, 4], CHOSEN], 0, 0], [3, 1]]
 
 
 def test_under_tritons_interpreter_nothing_is_done(server, cache):
-    text = "import wavetune.auto, wavetune.runtime.program as p\nprint(int(p.program() is None))"
+    text = "import wavetune.auto, wavetune._runtime.program as p\nprint(int(p.program() is None))"
     assert python("-c", text, cache=cache, server=server, TRITON_INTERPRET="1") == [1]
 
 
@@ -325,7 +324,7 @@ triton.knobs.autotuning.listener = lambda **told: seen.append(told["cache_hit"])
 program.launch([4096])
 print(json.dumps(seen))"""
     assert python("-c", text, cache=cache, server=server) == [[False, False]]
-    server.wait_for(lambda: server.evidence)
+    server.wait_for(server.tuned)
 
 
 def test_two_programs_share_a_folder(server, cache):

@@ -19,7 +19,7 @@ triton.runtime.driver.set_active(types.SimpleNamespace(
     get_active_torch_device=lambda: "cpu"))
 
 import wavetune.auto  # noqa: E402, F401
-from wavetune.runtime import closure, restore  # noqa: E402
+from wavetune._runtime import closure, restore  # noqa: E402
 
 
 def import_all(name):

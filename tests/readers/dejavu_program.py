@@ -36,7 +36,7 @@ def main():
             kernel.run(*arguments, grid=(1,), warmup=True)
             config = kernel.best_config
             used.append([config.kwargs["BLOCK"], config.num_warps])
-    counters = sys.modules.get("wavetune.runtime.counters")
+    counters = sys.modules.get("wavetune._runtime.counters")
     print(json.dumps({"used": used, "benchmarked": benchmarked, "counters": counters.snapshot() if counters else None}))
 
 

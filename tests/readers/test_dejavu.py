@@ -4,7 +4,6 @@ import importlib.util
 import itertools
 import json
 import shutil
-import urllib.parse
 
 import harness
 import pytest
@@ -124,21 +123,3 @@ def test_the_wheel_restores_choices_for_dejavus_autotuners(server, winners, tmp_
 def test_without_variables_the_wheel_leaves_dejavu_alone(tmp_path):
     report = launched(4096, **variables(tmp_path))
     assert report == {"used": [LAST, LAST], "benchmarked": 12, "counters": None}
-
-
-def test_what_dejavu_measured_is_a_choice_for_others_where_the_operator_says_so(postgres, tmp_path):
-    """A container tunes with dejavu and sends what it found; another, with an empty folder, takes it."""
-    server = harness.Server(postgres.database(), tmp_path, options=(*harness.UNHURRIED, "--agreed", "1/1"))
-    try:
-        own = {"WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": harness.make_token(server.database, "container", "reader,demand"),
-               "WAVETUNE_ENVIRONMENT": json.dumps({**ENVIRONMENT, "triton": triton.__version__})}
-        first = launched(4096, **variables(tmp_path, **own))
-        assert first["used"] == [LAST, LAST] and (first["benchmarked"], first["counters"]["failures"]) == (12, 0)
-        query = urllib.parse.urlencode({**ENVIRONMENT, "triton": triton.__version__})
-        wait_until(lambda: server.request("GET", f"/v1/choices?{query}").body.count(b"_kernel") >= 2, 30, "the evidence")
-        shutil.rmtree(tmp_path / "storage")
-        second = launched(4096, **variables(tmp_path, **own))
-        assert (second["used"], second["benchmarked"]) == ([LAST, LAST], 0) and second["counters"]["hits"] == 2
-        assert stored(tmp_path / "storage") == {"add_kernel": {}, "fill_kernel": {}}
-    finally:
-        server.kill()

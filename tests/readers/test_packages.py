@@ -11,10 +11,10 @@ CENSUS = {"fla": ("fla-core", "0.6.0", 259), "liger_kernel": ("liger-kernel", "0
 PLUGIN = """
 import sys, json
 from vllm.plugins import load_general_plugins
-before = "wavetune.runtime.program" in sys.modules
+before = "wavetune._runtime.program" in sys.modules
 load_general_plugins()
 load_general_plugins()
-program = sys.modules.get("wavetune.runtime.program")
+program = sys.modules.get("wavetune._runtime.program")
 import triton
 print(json.dumps([before, "wavetune.entry" in sys.modules, program is not None and program.program() is not None,
                   getattr(triton.runtime.autotuner.Autotuner.__init__, "is_of_wavetune", False)]))
@@ -58,6 +58,6 @@ def test_vllms_plugin_does_nothing_without_the_variables_and_is_not_called_where
 
 
 def test_importing_torch_is_enough(tmp_path):
-    text = "import torch, sys; print('wavetune.runtime.program' in sys.modules)"
+    text = "import torch, sys; print('wavetune._runtime.program' in sys.modules)"
     assert python("-c", text, variables={"WAVETUNE_CACHE": str(tmp_path)}).split()[-1] == "True"
     assert python("-c", text).split()[-1] == "False"

@@ -1,8 +1,6 @@
 """Launches that programs recorded: posted by containers, read by those who may, leased to builders, removed."""
 
 import json
-import os
-import subprocess
 
 import harness
 import pytest
@@ -272,27 +270,3 @@ def test_functions_are_listed_in_pages(server, tokens):
     first = server.request("GET", "/v1/captures?limit=1", token=tokens["reader"]).json
     second = server.request("GET", f"/v1/captures?limit=1&after={first['next']}", token=tokens["reader"]).json
     assert [one["closure"] for one in first["items"] + second["items"]] == [CLOSURE, OTHER] and second["next"] is None
-
-
-def test_captures_of_an_older_database_are_built_again(postgres, start, tmp_path):
-    """Their spaces are not known, which jobs need."""
-    old = tmp_path / "migrations"
-    old.mkdir()
-    for file in (harness.SOURCE / "migrations").glob("*.sql"):
-        if file.name < "0024":
-            (old / file.name).write_bytes(file.read_bytes())
-    database = postgres.database(migrated=False)
-    subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", database], check=True, capture_output=True,
-                   env={**os.environ, "WAVETUNE_MIGRATIONS": str(old)}, timeout=600)
-    document = json.dumps(launch(image="sha256:one"))
-    postgres.sql(f"""insert into kernels (hash, name, language, manifest) values (sha256('k'), 'k', 'triton', '{{}}');
-                     insert into builds (digest, kernel, arch, variants, build, head) values (sha256('b'), sha256('k'), 'gfx942', 1, '{{}}', '{{}}');
-                     insert into captured_functions (token_id, closure, name, document) values (1, sha256('f'), 'm:f', '{{}}');
-                     insert into captured_launches (function_id, token_id, digest, key, key_digest, arch, triton, document, build, kernel)
-                     values (1, 1, sha256('l'), '{{"n": 64}}', sha256('n'), 'gfx942', '3.6.0', $${document}$$, sha256('b'), sha256('k'))""",
-                 conninfo=database)
-    server = start(harness.Server, database, options=harness.UNHURRIED)
-    item, = listed(server, server.token)
-    assert (item["waiting"], item["built"]) == (1, 0)
-    found, = server.get(f"/v1/captures/{item['id']}")["launches"]
-    assert (found["state"], found["image"]) == ("waiting", "sha256:one")

@@ -1,5 +1,5 @@
-"""Choices: the configs of a release and those that containers agree on, read in one request or for some keys. The builds and
-the winners are written by hand."""
+"""Choices: the configs of a release, read in one request or for some keys; and what programs count. The builds and the winners are
+written by hand."""
 
 import base64
 import json
@@ -95,10 +95,10 @@ def publish(server, postgres, tmp_path):
 KEY = ["64", "'torch.float16'"]
 
 
-def test_one_request_reads_the_entry_the_release_and_what_is_agreed(server, reader, publish):
+def test_one_request_reads_the_entry_and_the_release(server, reader, publish):
     release = publish(1)
-    entry, document, agreed = lines(server, reader)
-    assert (entry["release"], entry["match"]["rule"], agreed) == (release, "exact", {"functions": {}})
+    entry, document = lines(server, reader)
+    assert (entry["release"], entry["match"]["rule"]) == (release, "exact")
     assert document["functions"] == {CLOSURE: {"name": "add", "choices": [
         {"code": FOLDER, "config": SPACE["configs"][1], "key": KEY}], "launchers": [{"y": "*fp16"}]}}
     assert document["code"] == {FOLDER: {"add.json": sha(b"{}")}}
@@ -123,7 +123,7 @@ def test_a_pinned_release_is_read_wherever_the_channel_points(server, reader, pu
     first = publish(1)
     assert publish(0) != first
     answer = server.request("GET", f"/v1/choices?release={first}", token=reader)
-    entry, document, _ = map(json.loads, answer.body.splitlines())
+    entry, document = map(json.loads, answer.body.splitlines())
     assert set(entry) == {"choices"} and document["release"] == first
     for wrong, status in (("sha256:" + "0" * 64, 404), ("none", 422)):
         refused = server.request("GET", f"/v1/choices?release={wrong}", token=reader)
@@ -133,8 +133,8 @@ def test_a_pinned_release_is_read_wherever_the_channel_points(server, reader, pu
 def test_some_keys_are_read_in_one_request(server, reader, publish):
     publish(1)
     answer = ask(server, reader, KEY, ["65", "'torch.float16'"])
-    assert answer == {"choices": [{"code": FOLDER, "config": SPACE["configs"][1], "function": CLOSURE, "key": KEY,
-                                   "origin": "release"}], "code": {FOLDER: {"add.json": sha(b"{}")}}}
+    assert answer == {"choices": [{"code": FOLDER, "config": SPACE["configs"][1], "function": CLOSURE, "key": KEY}],
+                      "code": {FOLDER: {"add.json": sha(b"{}")}}}
     assert ask(server, reader, KEY, function=OTHER) == {"choices": [], "code": {}}
 
 
@@ -179,8 +179,8 @@ def test_choices_are_rendered_before_they_are_requested(start, server, reader, p
     assert (render_count(server), render_count(other)) == (2, 2), "both releases are kept"
 
 
-@pytest.mark.parametrize("options", [("--poll-ms", "10", "--agreed", "1/1")])
-@pytest.mark.parametrize("table", ["builds", "evidence", "overrides", "release_fetches"])
+@pytest.mark.parametrize("options", [("--poll-ms", "10")])
+@pytest.mark.parametrize("table", ["builds", "release_fetches"])
 def test_choices_are_prepared_again_after_the_database_failed(server, reader, publish, postgres, table):
     first = publish(1)
     harness.wait_until(lambda: lines(server, reader)[1].get("release") == first)
@@ -190,8 +190,7 @@ def test_choices_are_prepared_again_after_the_database_failed(server, reader, pu
     postgres.sql(f"ALTER TABLE away RENAME TO {table}", conninfo=server.database)
     second = second or publish(0)
     harness.wait_until(lambda: render_count(server) == 2)
-    tell(server, reader, "a", found())
-    harness.wait_until(lambda: lines(server, reader)[2]["functions"] and lines(server, reader)[1]["release"] == second)
+    harness.wait_until(lambda: lines(server, reader)[1]["release"] == second)
 
 
 @pytest.mark.parametrize("options", [("--poll-ms", "10")])
@@ -222,7 +221,7 @@ def test_a_wrong_request_is_refused_with_its_place(server, reader, body, pointer
 
 def test_without_an_entry_there_is_nothing_to_use_and_no_error(server, reader):
     why, *rest = lines(server, reader)
-    assert rest == [{"functions": {}}, {"functions": {}}] and list(why) == ["why"]
+    assert rest == [{"functions": {}}] and list(why) == ["why"]
     assert why["why"].startswith('channel "stable" has no entry with tag "default"')
     assert ask(server, reader, KEY) == {"choices": [], "code": {}}
 
@@ -247,7 +246,7 @@ def test_a_publisher_signs_the_choices_too_and_programs_read_the_signature(serve
     release = publish(1)
     assert lines(server, reader)[0]["choices"]["signatures"] == []
     signed(server, tmp_path, release)
-    head, document, _ = lines(server, reader)
+    head, document = lines(server, reader)
     (signature,) = head["choices"]["signatures"]
     assert head["choices"]["digest"] == sha(canonical(document)) and head["signatures"][0]["key"] == signature["key"]
     message = b"wavetune choices 1\n" + canonical({"choices": head["choices"]["digest"], "release": release})
@@ -335,305 +334,35 @@ def test_choices_that_cannot_be_rendered_leave_the_entry_signed(start, server, r
     assert fresh.request("GET", f"/v1/choices?{query()}", token=reader).status == 500, "a damaged build"
 
 
-# Evidence
-
-BEST, NEAR = {"BLOCK": 256, "num_warps": 4}, {"BLOCK": 512, "num_warps": 4}
+# `wavetune why`
 
 
-def found(key=KEY, near=(BEST,), function=OTHER, **more):
-    return {"function": function, "name": "own", "key": key, "near": list(near), "configs": 4} | more
-
-
-def tell(server, token, node, *items, environment=ENVIRONMENT, **more):
-    return server.request("POST", "/v1/evidence", {"environment": environment, "node": node, "items": list(items)} | more,
-                          token=token)
-
-
-def test_evidence_is_no_choice_unless_the_operator_allows_it(server, reader):
-    for node in "abc":
-        assert tell(server, reader, node, found(ms=0.5, tuning_ms=100.0)).json == {"stored": 1, "dropped": 0}
-    assert lines(server, reader)[2] == {"functions": {}}
-
-
-QUICK = ("--poll-ms", "10")  # what containers agree on is read again after ten polls
-
-
-@pytest.mark.parametrize("options", [("--agreed", "2/3", *QUICK)])
-def test_what_enough_nodes_found_best_or_nearly_so_is_a_choice(server, reader):
-    tell(server, reader, "a", found(near=[BEST]))
-    tell(server, reader, "b", found(near=[NEAR, BEST]))
-    assert lines(server, reader)[2] == {"functions": {}}, "two nodes are not enough"
-    tell(server, reader, "b", found(near=[NEAR, BEST]))
-    time.sleep(0.2)
-    assert lines(server, reader, tag="default")[2] == {"functions": {}}, "a node counts once"
-    tell(server, reader, "c", found(near=[{"BLOCK": 32}]), found(key=["1"], near=[{"BLOCK": 32}]))
-    agreed = {"functions": {OTHER: {"name": "own", "choices": [{"config": BEST, "key": KEY, "measured": 3, "nodes": 2}]}}}
-    harness.wait_until(lambda: lines(server, reader, channel="stable")[2] == agreed)
-    answer = ask(server, reader, KEY, function=OTHER)
-    assert answer["choices"] == [{"config": BEST, "function": OTHER, "key": KEY, "origin": "agreed"}]
-    other = {**ENVIRONMENT, "rocm": "7.0.0"}
-    assert lines(server, reader, environment=other)[2] == {"functions": {}}, "another environment"
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1")])
-def test_an_agreed_choice_states_the_median_of_what_tuning_took(server, reader):
-    for node, tuning_ms in (("a", 900.0), ("b", 1e9), ("c", 800.5), ("d", None)):
-        tell(server, reader, node, found(tuning_ms=tuning_ms), found(key=["1"]))
-    untimed, timed = sorted(lines(server, reader)[2]["functions"][OTHER]["choices"], key=lambda choice: "tuning_ms" in choice)
-    assert timed["tuning_ms"] == 900.0 and "tuning_ms" not in untimed
-    assert ask(server, reader, KEY, function=OTHER)["choices"][0]["tuning_ms"] == 900.0
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1")])
-def test_agreed_choices_are_at_most_4_mib(server, reader):
-    for post in range(6):
-        keys = [[f"{post} {n} " + "x" * 4000] for n in range(220)]
-        assert tell(server, reader, "a", *(found(key=key) for key in keys)).json["stored"] == 220
-    (function,) = lines(server, reader)[2]["functions"].values()
-    size = len(json.dumps(function))
-    assert 3 << 20 < size < 4 << 20 and "choices are left out" in server.messages
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1")])
-def test_of_configs_that_are_as_good_the_one_that_was_best_more_often_is_chosen(server, reader):
-    tell(server, reader, "a", found(near=[NEAR, BEST]))
-    assert ask(server, reader, KEY, function=OTHER)["choices"][0]["config"] == NEAR
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
-@pytest.mark.parametrize("has_release", [True, False])
-def test_answers_with_agreed_choices_come_from_memory_until_they_change(server, reader, publish, has_release):
-    if has_release:
-        publish(1)
-    for node, n in (("a", 1), ("b", 2)):
-        tell(server, reader, node, found())
-        harness.wait_until(lambda: f'"nodes":{n}}}' in server.request("GET", f"/v1/choices?{query()}", token=reader).body.decode())
-        lines(server, reader)
-        from_memory = metric(server, "wavetune_http_responses_from_memory_total")
-        lines(server, reader)
-        assert metric(server, "wavetune_http_responses_from_memory_total") == from_memory + 1
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1")])
-def test_a_release_comes_before_what_is_agreed(server, reader, publish):
-    publish(1)
-    tell(server, reader, "a", found(function=CLOSURE))
-    assert ask(server, reader, KEY)["choices"][0]["origin"] == "release"
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
-def test_evidence_is_forgotten_after_a_month(server, reader, postgres, start):
-    tell(server, reader, "a", found())
-    postgres.sql("UPDATE evidence SET last_at = now() - interval '31 days'", conninfo=server.database)
-    fresh = start(harness.Server, server.database, options=(*harness.UNHURRIED, "--agreed", "1/1"))
-    assert ask(fresh, reader, KEY, function=OTHER)["choices"] == []
-    start(harness.Server, server.database, options=harness.UNHURRIED)  # removes it at its start, and every hour
-    harness.wait_until(lambda: postgres.sql("SELECT count(*) FROM evidence", conninfo=server.database) == "0", 30)
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
-def test_a_running_server_forgets_choices_whose_evidence_is_too_old(server, reader, postgres):
-    tell(server, reader, "a", found())
-    harness.wait_until(lambda: lines(server, reader)[2]["functions"])
-    postgres.sql("UPDATE evidence SET last_at = now() - interval '31 days'", conninfo=server.database)
-    harness.wait_until(lambda: not lines(server, reader)[2]["functions"], 60, "the choices to be forgotten")
-
-
-# Overrides of what containers agree on
-
-
-def override(server, kind, config, kernel="own", **more):
-    body = {"kind": kind, "kernel": kernel, "config": config, "reason": "because", "unknown": True}
-    answer = server.request("POST", "/v1/overrides", body | more)
-    assert answer.status == 201, answer
-    return answer.json["id"]
-
-
-def agreed(server, token, function=OTHER):
-    """{key: (config, id of the pin)} of what containers agree on, and [(key, config, id of the ban)]."""
-    here = lines(server, token)[2]["functions"].get(function, {"choices": []})
-    flat = [(tuple(one["key"]), one["config"], one.get("override")) for one in here["choices"] + here.get("banned", [])]
-    n = len(here["choices"])
-    return {key: (config, pin) for key, config, pin in flat[:n]}, flat[n:]
-
-
-def becomes(server, token, choices, banned=(), function=OTHER):
-    """Waits until this is agreed on. Keys are those of KEY when they are a number."""
-    expected = ({(str(n), KEY[1]): value for n, value in choices.items()}, [((str(n), KEY[1]), *rest) for n, *rest in banned])
-    found = None
-
-    def is_so():
-        nonlocal found
-        found = agreed(server, token, function)
-        return found == expected
-
-    try:
-        harness.wait_until(is_so, 30)
-    except AssertionError:
-        assert found == expected
-
-
-def both(server, token, *nodes, function=OTHER, name="own"):
-    """Two keys, of which the nodes found BEST and NEAR as good, and BEST the better."""
-    for node in nodes or "a":
-        items = [found(key=[n, KEY[1]], near=[BEST, NEAR], function=function, name=name) for n in ("64", "65")]
-        assert tell(server, token, node, *items).json["stored"] == 2
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
-def test_a_ban_holds_for_what_containers_agree_on(start, server, reader):
-    other = start(harness.Server, server.database, options=(*harness.UNHURRIED, "--agreed", "1/1", *QUICK))
-    both(server, reader)
-    for one in (server, other):
-        becomes(one, reader, {64: (BEST, None), 65: (BEST, None)})
-    path = f"/v1/choices?{query()}"
-    held = {"If-None-Match": server.request("GET", path, token=reader).headers["ETag"]}
-    assert server.request("GET", path, token=reader, headers=held).status == 304
-    first = override(server, "ban", {"BLOCK": 256})
-    for one in (server, other):
-        becomes(one, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, first), (65, BEST, first)])
-    assert server.request("GET", path, token=reader, headers=held).status == 200, "a client that has the older choices is sent the new ones"
-    (choice,) = ask(server, reader, KEY, function=OTHER)["choices"]
-    assert (choice["config"], choice["origin"]) == (NEAR, "agreed")
-    second = override(server, "ban", {"num_warps": 4})
-    becomes(server, reader, {}, [(n, config, second) for n in (64, 65) for config in (BEST, NEAR)])
-    assert ask(server, reader, KEY, function=OTHER)["choices"] == []
-    for one in (first, second):
-        assert server.request("DELETE", f"/v1/overrides/{one}").status == 204
-    for one in (server, other):
-        becomes(one, reader, {64: (BEST, None), 65: (BEST, None)})
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
-def test_a_ban_that_is_there_first_holds_from_the_first_request_and_until_it_ends(server, reader, postgres):
-    ban = override(server, "ban", BEST, kernel=OTHER, until="1d")  # a function is also named by its closure
-    both(server, reader)
-    becomes(server, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, ban), (65, BEST, ban)])
-    postgres.sql("UPDATE overrides SET until = now()", conninfo=server.database)
-    becomes(server, reader, {64: (BEST, None), 65: (BEST, None)})
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1")])
-@pytest.mark.parametrize("elsewhere", [{"tag": "chat"}, {"environment": {"rocm": "7.0.0"}}, {"kernel": "owner"},
-                                       {"kernel": CLOSURE}])
-def test_an_override_for_something_else_changes_nothing_that_is_agreed(server, reader, elsewhere):
-    for kind, config in (("ban", BEST), ("pin", NEAR)):
-        override(server, kind, config, **elsewhere)
-    both(server, reader)
-    assert agreed(server, reader) == ({("64", KEY[1]): (BEST, None), ("65", KEY[1]): (BEST, None)}, [])
-
-
-@pytest.mark.parametrize("options", [("--agreed", "2/2", *QUICK)])
-def test_a_pin_takes_the_place_of_what_enough_nodes_measured(server, reader):
-    pin = override(server, "pin", {"BLOCK": 32, "num_warps": 4})
-    both(server, reader, "a")
-    time.sleep(0.3)
-    assert agreed(server, reader) == ({}, []), "one node is not enough for a pin either"
-    assert tell(server, reader, "b", found(near=[NEAR]), found(key=["65", KEY[1]], near=[{"BLOCK": 64, "num_warps": 4}])).status == 202
-    pinned = ({"BLOCK": 32, "num_warps": 4}, pin)
-    becomes(server, reader, {64: pinned, 65: pinned})  # of 65 the nodes found different configs
-    assert "nodes" not in lines(server, reader)[2]["functions"][OTHER]["choices"][0]
-    (choice,) = ask(server, reader, KEY, function=OTHER)["choices"]
-    assert (choice["config"]["BLOCK"], choice["origin"]) == (32, "pinned")
-    same = override(server, "pin", NEAR, kernel=OTHER)  # more specific: a hash; of 64 it is what they agree on
-    becomes(server, reader, {64: (NEAR, None), 65: (NEAR, same)})
-    ban = override(server, "ban", NEAR)  # stronger than any pin
-    becomes(server, reader, {64: pinned, 65: pinned}, [(64, NEAR, ban)])
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
-@pytest.mark.parametrize("has_dtypes", [True, False])
-def test_the_key_of_a_kernel_is_told_by_its_builds(server, reader, publish, postgres, has_dtypes):
-    """The fixture pushes the kernel add/triton with a build that was packed from CLOSURE."""
-    if not has_dtypes:
-        postgres.sql("UPDATE builds SET build = (build::jsonb #- '{record,argument_dtypes}')::json", conninfo=server.database)
-    hash = server.request("GET", "/v1/kernels").json["items"][0]["kernel"]
-    both(server, reader, function=CLOSURE, name="add")
-    bans = [override(server, "ban", {"BLOCK": 256}, kernel="add/triton", key={"n": 64})]
-    becomes(server, reader, {64: (NEAR, None), 65: (BEST, None)}, [(64, BEST, bans[0])], function=CLOSURE)
-    override(server, "ban", {"BLOCK": 256}, kernel="add/triton", key={"m": 65})  # is no key of the kernel
-    pin = override(server, "pin", {"BLOCK": 32}, kernel=hash, key={"n": 65})
-    becomes(server, reader, {64: (NEAR, None), 65: ({"BLOCK": 32}, pin)}, [(64, BEST, bans[0])], function=CLOSURE)
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
-def test_why_says_what_containers_agree_on_and_which_override_decided(server, reader, publish):
+def test_why_lists_what_the_release_has_for_a_closure_and_the_overrides_of_a_kernel(server, reader, publish):
     def why(kernel, *more):
         return wavetune(server, "why", kernel, "--environment", json.dumps(ENVIRONMENT), *more, check=False)
 
-    both(server, reader)
-    harness.wait_until(lambda: agreed(server, reader)[0])
-    shown = why("own")
-    assert shown.returncode == 0 and shown.stdout.count("\n         1 of 1 nodes found it best or nearly so\n") == 2
-    assert """agreed   own ["64","'torch.float16'"]: {"BLOCK":256,"num_warps":4}\n""" in shown.stdout
     nothing = why("gelu")
     assert nothing.returncode == 1 and nothing.stderr.count("\n") == 1 and "has no entry" in nothing.stderr
-
-    both(server, reader, function=CLOSURE, name="add")
-    pin = override(server, "pin", {"BLOCK": 32}, kernel="add/triton", key={"n": 65})
-    ban = override(server, "ban", {"BLOCK": 256}, kernel="add/triton", reason="NaN")
-    becomes(server, reader, {64: (NEAR, None), 65: ({"BLOCK": 32}, pin)}, [(64, BEST, ban), (65, BEST, ban)], function=CLOSURE)
     publish(1)
-    for name in ("add/triton", "add", CLOSURE):  # the kernel that overrides name, and the function by name and closure
-        done = why(name)
-        assert done.returncode == 0 and done.stdout.count("containers found it best or nearly so, and override " + ban) == 2, done
-        assert f"override {pin} pins it for what containers measure\n" in done.stdout
-        assert f'override {ban}: ban of {{"BLOCK":256}} by ' in done.stdout and ": NaN\n" in done.stdout
-        assert ("config   add/triton" in done.stdout) == (name == "add/triton")
+    body = {"kind": "ban", "kernel": "add/triton", "config": {"BLOCK": 256}, "reason": "NaN", "unknown": True}
+    ban = server.request("POST", "/v1/overrides", body).json["id"]
+    done = why("add/triton")
+    assert done.returncode == 0 and f'override {ban}: ban of {{"BLOCK":256}} by ' in done.stdout and ": NaN\n" in done.stdout
+    assert "config   add/triton" in done.stdout
     answer = json.loads(why(CLOSURE, "--json").stdout)
-    assert sorted(one["state"] for one in answer["agreed"]) == ["agreed", "banned", "banned", "pinned"]
-    assert [one["id"] for one in answer["overrides"]] == [pin, ban]
+    assert answer["overrides"] == []
     assert [(one["function"], one["key"]) for one in answer["served"]] == [(CLOSURE, KEY)], "by the closure, as programs log it"
     unknown = why("sha256:" + "f" * 64)
     assert unknown.returncode == 1 and "`wavetune captures` lists what programs recorded" in unknown.stderr
 
 
-@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
-def test_where_no_build_tells_the_key_a_ban_holds_for_all_and_a_pin_for_none(server, reader, publish, postgres):
-    both(server, reader)
-    override(server, "pin", {"BLOCK": 32}, key={"n": 64})
-    ban = override(server, "ban", {"BLOCK": 256}, key={"n": 64})
-    becomes(server, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, ban), (65, BEST, ban)])
-
-    # A build whose record does not tell it.
-    postgres.sql("""UPDATE builds SET build = jsonb_set(build::jsonb, '{record,tuning_key}', '["rows"]')::json""",
-                 conninfo=server.database)
-    both(server, reader, function=CLOSURE, name="add")
-    of_kernel = override(server, "ban", {"BLOCK": 256}, kernel="add/triton", key={"n": 64})
-    becomes(server, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, of_kernel), (65, BEST, of_kernel)], function=CLOSURE)
+def test_an_override_of_a_function_which_is_no_kernel_is_refused(server, publish):
+    body = {"kind": "ban", "kernel": CLOSURE, "config": {"BLOCK": 256}, "reason": "NaN"}
+    refused = server.request("POST", "/v1/overrides", body)
+    assert (refused.status, refused.json["pointer"]) == (422, "/kernel") and "no kernel" in refused.json["detail"]
 
 
-@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
-def test_a_ban_of_a_kernel_holds_when_a_build_of_it_is_pushed_later(server, reader, publish, postgres, tmp_path):
-    postgres.sql("CREATE TABLE complete AS SELECT digest, build FROM builds", conninfo=server.database)
-    postgres.sql("UPDATE builds SET build = (build::jsonb - 'record')::json", conninfo=server.database)
-    both(server, reader, function=CLOSURE, name="add")
-    ban = override(server, "ban", {"BLOCK": 256}, kernel="add/triton")
-    becomes(server, reader, {64: (BEST, None), 65: (BEST, None)}, function=CLOSURE)
-    postgres.sql("UPDATE builds b SET build = c.build FROM complete c WHERE c.digest = b.digest", conninfo=server.database)
-    harness.small_kernel(tmp_path / "small")
-    wavetune(server, "kernel", "push", tmp_path / "small")
-    becomes(server, reader, {64: (NEAR, None), 65: (NEAR, None)}, [(64, BEST, ban), (65, BEST, ban)], function=CLOSURE)
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1", *QUICK)])
-def test_a_damaged_record_is_logged_and_the_rest_is_served(server, reader, publish, postgres):
-    postgres.sql("UPDATE builds SET build = jsonb_set(build::jsonb, '{record,function,closure}', '1')::json",
-                 conninfo=server.database)
-    both(server, reader, function=CLOSURE, name="add")
-    override(server, "ban", {"BLOCK": 256}, kernel="add/triton")
-    harness.wait_until(lambda: "choices: kernel sha256:" in server.messages)
-    becomes(server, reader, {64: (BEST, None), 65: (BEST, None)}, function=CLOSURE)
-
-
-@pytest.mark.parametrize("item, pointer", [
-    (found(near=[]), "/items/0/near"), (found(near=[BEST, BEST]), "/items/0/near/1"), (found(near=[1]), "/items/0/near/0"),
-    (found(near=[{"BLOCK": [1]}]), "/items/0/near/0/BLOCK"), (found(near=[{"B": "x" * 5000}]), "/items/0/near/0"),
-    (found(key=["x" * 2000] * 3), "/items/0/key"), (found(key=[]), "/items/0/key"), (found(configs=0), "/items/0/configs"),
-    (found(ms=-1.0), "/items/0/ms"), (found() | {"more": 1}, "/items/0/more")])
-def test_wrong_evidence_is_refused_with_its_place(server, reader, item, pointer):
-    refused = tell(server, reader, "a", item)
-    assert (refused.status, refused.json["pointer"]) == (422, pointer)
+# What programs count
 
 
 def counted(server, tag="default"):
@@ -647,21 +376,20 @@ NOTHING = dict.fromkeys(("choice_hits", "choice_misses", "choice_unfit", "failur
 
 
 def count(server, token, **more):
-    return server.request("POST", "/v1/evidence", {"environment": ENVIRONMENT, "node": "a"} | more, token=token)
+    return server.request("POST", "/v1/counters", more, token=token)
 
 
 def test_what_programs_count_is_in_the_metrics(server, reader):
     assert counted(server) == counted(server, "") == NOTHING
-    some = {"hits": 17, "misses": 3, "unfit": 2, "failures": 1, "saved_ms": 1250.5}
-    assert count(server, reader, counters=some).json == {"stored": 0, "dropped": 0}
-    assert tell(server, reader, "a", found(), counters={"hits": 3}).json == {"stored": 1, "dropped": 0}
+    assert count(server, reader, hits=17, misses=3, unfit=2, failures=1, saved_ms=1250.5).status == 204
+    assert count(server, reader, hits=3).status == 204
     assert counted(server) == {"choice_hits": 20, "choice_misses": 3, "choice_unfit": 2, "failures": 1, "saved_seconds": 1.2505}
 
 
 def test_each_server_has_what_it_was_told(start, server, reader):
     other = start(harness.Server, server.database, options=harness.UNHURRIED)
     for told, hits in ((server, 1), (other, 2), (server, 4)):
-        count(told, reader, counters={"hits": hits})
+        count(told, reader, hits=hits)
     assert (counted(server)["choice_hits"], counted(other)["choice_hits"]) == (5, 2)
 
 
@@ -669,7 +397,7 @@ def test_only_tags_of_channels_are_labels(server, reader, publish, postgres):
     publish(1)
     odd = 'a "b" \\'
     for tag in (odd, "invented"):
-        assert count(server, reader, tag=tag, counters={"hits": 1}).status == 202
+        assert count(server, reader, tag=tag, hits=1).status == 204
     assert counted(server, "")["choice_hits"] == 2 and counted(server, "invented") == {}
     postgres.sql("""WITH made AS (
                         INSERT INTO releases (digest, environment_digest, environment, tag, winners, bytes, regime,
@@ -681,42 +409,31 @@ def test_only_tags_of_channels_are_labels(server, reader, publish, postgres):
                     INSERT INTO channels (name, environment_digest, tag, regime, release, counter)
                     SELECT 'stable', environment_digest, tag, regime, digest, 1 FROM made""", conninfo=server.database)
     for tag in (odd, odd, *(f"tag{n}" for n in range(1, 100))):
-        assert count(server, reader, tag=tag, counters={"hits": 1}).status == 202
+        assert count(server, reader, tag=tag, hits=1).status == 204
     assert counted(server, odd.replace("\\", "\\\\").replace('"', '\\"'))["choice_hits"] == 2
     assert counted(server, "tag61")["choice_hits"] == 1 and counted(server, "tag62") == {}, "64 tags at most"
     assert counted(server, "")["choice_hits"] == 2 + 38
 
 
 @pytest.mark.parametrize("body, pointer", [
-    ({}, "/items"), ({"counters": {"hits": -1}}, "/counters/hits"), ({"counters": {"hits": 100001}}, "/counters/hits"),
-    ({"counters": {"saved_ms": 1.1e9}}, "/counters/saved_ms"), ({"counters": {"hits": None}}, "/counters/hits"),
-    ({"counters": {"more": 1}}, "/counters/more"), ({"counters": None}, "/counters"), ({"items": []}, "/items")])
+    ({"hits": -1}, "/hits"), ({"hits": 100001}, "/hits"), ({"saved_ms": 1.1e9}, "/saved_ms"), ({"hits": None}, "/hits"),
+    ({"more": 1}, "/more"), ({"tag": ""}, "/tag"), ({"tag": "two\nlines"}, "/tag")])
 def test_wrong_counters_are_refused_with_their_place(server, reader, body, pointer):
     refused = count(server, reader, **body)
     assert (refused.status, refused.json["pointer"]) == (422, pointer) and counted(server) == NOTHING
 
 
 def test_counters_have_a_limit_of_their_own(server, reader):
-    while tell(server, reader, "a", found(), counters={"hits": 1}).status == 202:
-        pass
-    hits = counted(server)["choice_hits"]
-    assert hits < 100 and count(server, reader, counters={"hits": 1}).status == 202 and counted(server)["choice_hits"] == hits + 1
-
-
-def test_reports_of_a_token_are_limited(server, reader):
-    answers = [tell(server, reader, "a", found()) for _ in range(62)]
-    assert answers[0].status == 202 and answers[-1].status == 429 and int(answers[-1].headers["Retry-After"]) >= 1
+    missed = [{"function": OTHER, "name": "own", "key": KEY, "why": "it is new"}]
+    refused = None
+    while refused is None or refused.status == 202:
+        refused = server.request("POST", "/v1/demand", {"environment": ENVIRONMENT, "missed": missed}, token=reader)
+    assert refused.status == 429 and int(refused.headers["Retry-After"]) >= 1
+    assert count(server, reader, hits=1).status == 204 and counted(server)["choice_hits"] == 1
 
 
 def test_readers_report_nothing_and_demand_alone_reads_nothing(server, database):
     reads, tells = make_token(database, "reads", "reader"), make_token(database, "tells", "demand")
-    assert tell(server, reads, "a", found()).status == 403
-    assert tell(server, tells, "a", found()).status == 202
+    assert count(server, reads, hits=1).status == 403
+    assert count(server, tells, hits=1).status == 204
     assert server.request("GET", f"/v1/choices?{query()}", token=tells).status == 403
-
-
-@pytest.mark.parametrize("rule", ["3", "4/3", "0/1", "a/b", "1/2/3"])
-def test_a_wrong_rule_is_refused_at_the_start(database, rule):
-    done = harness.subprocess.run([harness.BUILD / "wavetune-server", "serve", "--database", database, "--agreed", rule],
-                                  capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "--agreed" in done.stderr

@@ -516,13 +516,11 @@ def listed_misses(server):
 
 def test_what_programs_missed_is_counted_and_listed_with_why(server):
     assert report_misses(server, missed(), missed(65)).json == {"accepted": 2, "ignored": 0, "policy": "suggest"}
-    evidence = {"environment": ENVIRONMENT, "node": "n", "items": [
-        {"function": CLOSURE, "name": "add", "key": missed()["key"], "near": [{"BLOCK": 1}], "configs": 3, "ms": 1, "tuning_ms": 250}]}
-    assert server.request("POST", "/v1/evidence", evidence, token=server.demand).status == 202
+    assert report_misses(server, missed(tuning_ms=250)).status == 202
     assert report_misses(server, missed(why="another environment")).status == 202
     first, second = listed_misses(server)
-    assert (first["function"], first["name"], first["key"], first["misses"]) == (CLOSURE, "add", missed()["key"], 2)
-    assert (first["why"], first["tuning_ms"], first["saved_ms"], first["capture"]) == ("another environment", 250, 500, None)
+    assert (first["function"], first["name"], first["key"], first["misses"]) == (CLOSURE, "add", missed()["key"], 3)
+    assert (first["why"], first["tuning_ms"], first["saved_ms"], first["capture"]) == ("another environment", 250, 750, None)
     assert (second["misses"], second["saved_ms"]) == (1, None)
     part = {"module": "m", "qualname": "add", "line": 1, "text": "def add(): pass\n"}
     function = {"version": 1, "closure": CLOSURE, "name": "m:add", "parts": [part]}

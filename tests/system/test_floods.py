@@ -330,7 +330,7 @@ def test_a_connection_beyond_its_tokens_rate_is_refused_four_times_a_second(serv
 def test_a_refusal_comes_before_a_starting_program_gives_up():
     """A program that gets no first byte in time does not use the server for half a minute or more. A refusal does not stop it."""
     hold = re.search(r"#define HOLD_MS (\d+)", (harness.SOURCE / "server/http/deadlines.h").read_text())
-    first_byte = re.search(r"^FIRST_BYTE_S\b.* = ([\d.]+)", (harness.SOURCE / "python/wavetune/runtime/wire.py").read_text(), re.M)
+    first_byte = re.search(r"^FIRST_BYTE_S\b.* = ([\d.]+)", (harness.SOURCE / "python/wavetune/_runtime/wire.py").read_text(), re.M)
     assert float(hold[1]) / 1000 <= float(first_byte[1]) / 2
 
 

@@ -17,7 +17,7 @@ import pytest
 import harness
 
 sys.path.insert(0, str(harness.SOURCE / "python"))
-from wavetune.expressions import Expression  # noqa: E402
+from wavetune._pack.expressions import Expression  # noqa: E402
 
 PRELUDE = (harness.SOURCE / "agent/compile/prelude.hip").read_text()
 AGENT = harness.BUILD / "wavetune-agent"

@@ -234,7 +234,7 @@ def test_an_agent_names_the_request_that_failed(server, start):
 def test_the_python_programs_name_the_request_that_failed(server, tmp_path):
     broken(server, "images")
     text = '{"gpu":"x","version":1}'
-    program = ("import os, sys; sys.path.insert(0, sys.argv[1]); from wavetune.identity import put_identity\n"
+    program = ("import os, sys; sys.path.insert(0, sys.argv[1]); from wavetune._pack.identity import put_identity\n"
                "put_identity(sys.argv[2], sys.argv[3], dict(os.environ))")
     digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
     done = subprocess.run(["python3", "-c", program, harness.SOURCE / "python", text, digest], capture_output=True, text=True, timeout=600,

@@ -122,7 +122,7 @@ def test_a_pin_outside_of_the_space_is_reported_and_the_key_stays_in_the_release
 
 
 @pytest.mark.parametrize("wrong, pointer, says", (
-    ({"kernel": "softmx"}, "/kernel", 'no kernel or function "softmx" is known'),
+    ({"kernel": "softmx"}, "/kernel", 'no kernel "softmx" is known'),
     ({"kernel": "sha256:" + "0" * 64}, "/kernel", "is known"),
     ({"config": {"BB": 2}}, "/config/BB", 'no space of "softmax" has a parameter "BB"'),
     ({"config": {"B": 2, "num_warps": 8}, "kernel": SOFTMAX}, "/config/num_warps", "has a parameter")))

@@ -3,10 +3,7 @@
 import hashlib
 import itertools
 import json
-import os
-import pathlib
 import re
-import shutil
 import subprocess
 import threading
 
@@ -502,86 +499,3 @@ def test_a_serving_role_makes_partitions_and_removes_measurements_but_drops_no_t
                            (serving, "alter table measurements detach partition measurements_1001")):
         done = subprocess.run([str(harness.postgres_bin() / "psql"), who, "-XAtqc", statement], capture_output=True, text=True, timeout=60)
         assert done.returncode != 0 and ("permission denied" in done.stderr or "must be owner" in done.stderr), (statement, done)
-
-
-# The migration
-
-
-def migrations_until(folder, last):
-    folder.mkdir()
-    for file in sorted(pathlib.Path(harness.SOURCE / "migrations").glob("*.sql")):
-        if int(file.name[:4]) <= last:
-            shutil.copy(file, folder)
-    return {"WAVETUNE_MIGRATIONS": str(folder)}
-
-
-def migrate(database, environment):
-    done = subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", database], capture_output=True, text=True,
-                          timeout=600, env={**os.environ, **environment})
-    assert done.returncode == 0, done.stderr
-
-
-OLD = """
-insert into kernels (hash, name, language, manifest) values (sha256('k'), 'old', 'c', '{"key": ["n"], "reference": {}}');
-insert into environments (digest, hardware_digest, identity) values (sha256('e'), sha256('h'), '{"cpu": "x"}');
-insert into spaces values (sha256('s'), '{"parameters": {"A": [1, 2, 3]}}');
-insert into jobs (kernel, key, key_digest, space_digest, environment_id, tag, run, state, priority, baseline, seed, configs, runner,
-                  device_class, finished_at)
-  select sha256('k'), '{"n": 1}', sha256(int8send(g)), sha256('s'), 1, 't', '', 'done', 0, 0, 1, 3, 'build', sha256('h'), now()
-  from generate_series(1, 200) g;
-insert into leases (job_id, stage, round, process, configs, remaining, state, epoch, device_class, priority)
-  select id, 'final', 0, 0, '{[0,50)}', '{}', 'done', 1, device_class, 0 from jobs;
-insert into measurements (job_id, lease_id, epoch, seq, body_digest, config, stage, round, process, outcome, samples_us,
-                          baseline_us, ratio, late)
-  select job_id, id, 1, s, sha256(int8send(s)), s, 'final', 0, 0, 'correct', '{1,2}', '{1,2}', 1, false
-  from leases, generate_series(1, 50) s;
-insert into blobs (digest, size) values (sha256('b'), 1);
-insert into measurement_objects select job_id, id, sha256('b') from measurements where config = 1;
-"""
-FILES = ("select string_agg(pg_relation_filenode(c.oid)::text, ' ' order by pg_relation_filenode(c.oid)) from pg_class c"
-         " where c.oid = '{table}'::regclass or c.oid in (select indexrelid from pg_index where indrelid = '{table}'::regclass)")
-
-
-def test_a_table_with_rows_becomes_the_first_partition_without_being_written(postgres, empty_database, tmp_path):
-    sql = lambda text: postgres.sql(text, conninfo=empty_database)
-    migrate(empty_database, migrations_until(tmp_path / "old", 27))
-    sql(OLD)
-    digest = "select count(*), max(id), md5(string_agg((to_jsonb(m) - 'refused')::text, ' ' order by job_id, id)) from measurements m"
-    files, before, newest = sql(FILES.format(table="measurements")), sql(digest), int(sql("select max(id) from measurements"))
-    assert len(files.split()) == 4
-    migrate(empty_database, {})
-    assert sql(digest) == before
-    assert sql(FILES.format(table="measurements_0")) == files, "the table and its indexes are the same files"
-    assert sql("select count(*) from pg_index where indrelid = 'measurements_0'::regclass and not indisvalid") == "0"
-    assert sql("select first_job, end_job from measurement_partitions") == f"0|{201 + 1000}"
-    row = "(job_id, lease_id, epoch, seq, body_digest, config, stage, round, process, outcome, late)"
-    given = "1, 1, 1, {}, sha256('x'), 60, 'screen', 0, 0, 'runtime', false"
-    assert int(sql(f"insert into measurements {row} values ({given.format(1000)}) returning id")) > newest
-    with pytest.raises(AssertionError, match="measurements_0_lease_id_epoch_seq_key"):
-        sql(f"insert into measurements {row} values ({given.format(7).replace('60', '61')})")
-    assert sql("select count(*) from measurement_objects o join measurements m on m.job_id = o.job_id and m.id = o.measurement") == "200"
-
-
-def test_measurements_are_stored_while_the_old_table_is_read(postgres, empty_database, tmp_path, session):
-    """Validating takes minutes where there are a hundred million rows: the first statement of the migration."""
-    sql = lambda text: postgres.sql(text, conninfo=empty_database)
-    migrate(empty_database, migrations_until(tmp_path / "old", 28))
-    sql(OLD)
-    file = next((harness.SOURCE / "migrations").glob("0029_*.sql")).read_text()
-    first = file[file.index("ALTER TABLE"):].split(";")[0]
-    assert "VALIDATE" in first
-    migrating = session(empty_database)
-    migrating.run(first)
-    sql("insert into measurements (job_id, lease_id, epoch, seq, body_digest, config, stage, round, process, outcome, late)"
-        " values (1, 1, 1, 1000, sha256('x'), 60, 'screen', 0, 0, 'runtime', false)")
-    migrating.run("rollback")
-
-
-def test_jobs_that_were_submitted_beyond_the_first_range_during_the_migration_get_a_partition(postgres, empty_database, tmp_path):
-    sql = lambda text: postgres.sql(text, conninfo=empty_database)
-    migrate(empty_database, migrations_until(tmp_path / "old", 28))
-    sql("select setval(pg_get_serial_sequence('jobs', 'id'), 4000)")
-    sql(OLD.split("insert into leases")[0])
-    migrate(empty_database, {})
-    found = ranges(sql)
-    assert found[0][1] == found[1][0] <= 4000 < 4200 < found[1][1]

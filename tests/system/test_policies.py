@@ -1,7 +1,5 @@
 """Policies of several tokens: whose jobs they make, who sees and removes them, and what becomes of the one that a server had."""
 
-import shutil
-import subprocess
 
 import harness
 import pytest
@@ -172,31 +170,6 @@ def test_demand_that_two_policies_name_counts_for_both(server, team):  # noqa: F
     for token in (server.operator, team):
         only, = suggested(server, token)
         assert (only["source"], only["key"], only["image"]) == ("demand", {"n": 128}, "sha256:1")
-
-
-def test_the_policy_that_a_server_had_is_kept(start, empty_database, postgres, tmp_path):
-    """Also if the token that set it has ended since: it acted all the same."""
-    before = tmp_path / "migrations"
-    before.mkdir()
-    for file in (harness.SOURCE / "migrations").glob("*.sql"):
-        if file.name < "0046":
-            shutil.copy(file, before)
-    subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", empty_database], check=True, capture_output=True,
-                   env={**harness.os.environ, "WAVETUNE_MIGRATIONS": str(before)})
-    postgres.sql("""update policy set mode = 'automatic', device_seconds_per_day = 3600, tokens = '{program}', channel = 'stable',
-                                      set_at = now(), set_by = 'gone', set_by_id = 77""", conninfo=empty_database)
-    it = start(harness.Server, empty_database, options=("--poll-ms", "20", *harness.UNHURRIED))
-    it.demand, it.builder = make_token(empty_database, "program", "demand,reader"), make_token(empty_database, "builder", "builder")
-    it.operator = make_token(empty_database, "operator", "operator")
-    one, = policies(it, it.operator)
-    assert (one["set_by"], one["mode"], one["channel"], one["acts"]) == ("gone", "automatic", "stable", True)
-    from hands import Hand
-    from test_policy import NODE
-    Hand(it, "node", environment=NODE)
-    capture_and_build(it, 64)
-    wait_until(lambda: jobs(it) == [64], 30, "the job")
-    assert it.items("/v1/jobs")[0]["submitted_by"] == "gone"
-    assert it.request("DELETE", f"/v1/policies/{one['id']}", token=it.operator).status == 204
 
 
 def test_the_command_line_lists_and_removes_policies(server, team):  # noqa: F811

@@ -1,12 +1,11 @@
-"""Unmodified programs with the real Triton and a real server: what one container found, what a release says, and code that
-containers of one image share. No GPU: the benchmark is a stand-in (tests/python/tuned/program.py)."""
+"""Unmodified programs with the real Triton and a real server: what a release says, and code that containers of one image share.
+No GPU: the benchmark is a stand-in (tests/python/tuned/program.py)."""
 
 import json
 import os
 import re
 import shutil
 import subprocess
-import urllib.parse
 
 import harness
 import pytest
@@ -42,7 +41,7 @@ def run(server, database, tmp_path):
         folder = tmp_path / (container or f"container{next(containers)}")
         own |= {"PYTHONPATH": f"{harness.SOURCE / 'python'}:{PROGRAM}", "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONWARNINGS": "ignore", "TRITON_CACHE_DIR": str(folder), "WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": token,
-                "WAVETUNE_ENVIRONMENT": json.dumps(ENVIRONMENT), "WAVETUNE_NODE": folder.name, "WAVETUNE_IMAGE": IMAGE}
+                "WAVETUNE_ENVIRONMENT": json.dumps(ENVIRONMENT), "WAVETUNE_IMAGE": IMAGE}
         done = subprocess.run([INTERPRETER, "-m", "wavetune", "run", PROGRAM / "program.py", *map(str, sizes)], env=own | variables,
                               capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -70,57 +69,25 @@ def metrics(server):
     return {name: float(n) for name, n in re.findall(r'^wavetune_program_(\w+)_total\{tag="default"\} (\S+)$', text, re.M)}
 
 
-def evidence(server, postgres):
-    return int(postgres.sql("SELECT count(*) FROM evidence", conninfo=server.database))
+def misses(server):
+    return server.get("/v1/demand")["missed"]
 
 
-@pytest.mark.parametrize("options", [("--agreed", "2/2")])
-def test_what_two_containers_found_spares_the_third_all_benchmarks(server, postgres, run):
-    for n in (1, 2):
-        assert essence(run(4096)) == UNTOUCHED
-        wait_until(lambda: evidence(server, postgres) == 2 * n, 30, "the evidence")
-    third = run_until_spared(run)
-    assert essence(third) == UNTOUCHED | {"benchmarked": 0} and third["counters"]["hits"] == 2
-    assert essence(run(1000)) == UNTOUCHED, "a key that none of them had"
-    counted = metrics(server)
-    assert counted["choice_hits"] >= 2 and counted["choice_misses"] >= 6 and counted["saved_seconds"] > 0 == counted["choice_unfit"]
-
-
-@pytest.mark.parametrize("options", [("--agreed", "1/1")])
-def test_a_ban_and_a_pin_hold_for_what_containers_found(server, postgres, run):
-    assert essence(run(4096)) == UNTOUCHED
-    wait_until(lambda: evidence(server, postgres) == 2, 30, "the evidence")
-    assert run_until_spared(run)["benchmarked"] == 0
-
-    def add(kind, config):
-        """Adds an override of add_kernel and waits until programs are told so."""
-        made = wavetune(server, "override", "add", kind, "add_kernel", "--values", config, "--reason", "NaN").stdout.split()[1].rstrip(";")
-        path, obeyed = "/v1/choices?" + urllib.parse.urlencode(ENVIRONMENT), f'"override":"{made}"'.encode()
-        wait_until(lambda: obeyed in server.request("GET", path).body, 30, "the override to be obeyed")
-        return made
-
-    ban = add("ban", "BLOCK=1024")
-    alone = run(4096)
-    assert essence(alone) == UNTOUCHED | {"benchmarked": 6}, "add_kernel is tuned again"
-    assert alone["counters"]["hits"] == 1, "fill_kernel is not"
-    wavetune(server, "override", "remove", ban)
-    add("pin", "BLOCK=512,num_warps=4")
-    pinned = run_until_spared(run)
-    assert (sorted(pinned["used"]), pinned["benchmarked"]) == ([[512, 4], [1024, 8]], 0)
-
-
-def test_without_the_operators_rule_every_container_tunes(server, postgres, run):
+def test_every_container_tunes_what_no_release_has_and_reports_it(server, run):
     for _ in range(2):
         assert essence(run(4096)) == UNTOUCHED
-    wait_until(lambda: evidence(server, postgres) == 4, 30, "the evidence")
+    wait_until(lambda: [one["misses"] for one in misses(server)] == [2, 2], 30, "the misses")
+    assert all(one["tuning_ms"] > 0 for one in misses(server))
+    wait_until(lambda: metrics(server)["choice_misses"] == 4, 30, "the counters")
 
 
-@pytest.mark.parametrize("options", [("--remote-share", f"fleet/{IMAGE}", "--agreed", "1/1")])
+@pytest.mark.parametrize("options", [("--remote-share", f"fleet/{IMAGE}")])
 def test_containers_of_one_image_share_what_they_compiled(server, postgres, run):
-    assert essence(run(4096, WAVETUNE_SHARED_CODE="1")) == UNTOUCHED
-    count = "SELECT count(*) FROM remote_files WHERE is_group"
-    wait_until(lambda: int(postgres.sql(count, conninfo=server.database)) >= 2 and evidence(server, postgres) == 2, 30, "the code")
-    second = run_until_spared(run, WAVETUNE_SHARED_CODE="1")
+    shared = {"WAVETUNE_SHARED_CODE": "1", "TRITON_CACHE_AUTOTUNING": "1"}
+    assert essence(run(4096, **shared)) == UNTOUCHED
+    count = "SELECT count(*) FROM remote_files WHERE is_group OR name LIKE '%.autotune.json'"
+    wait_until(lambda: int(postgres.sql(count, conninfo=server.database)) >= 4, 30, "the code and what was tuned")
+    second = run_until_spared(run, **shared)
     assert essence(second) == UNTOUCHED | {"benchmarked": 0, "compiled": 0}
     assert essence(run(4096, WAVETUNE_SHARED_CODE="1", WAVETUNE_IMAGE="sha256:" + "2" * 64))["compiled"] == 2, "another image"
     assert essence(run(4096, container=second["container"], WAVETUNE_URL=""))["compiled"] == 0, "plain Triton reads the folder"

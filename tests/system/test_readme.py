@@ -1,84 +1,77 @@
-"""Every command of the README, unchanged and in its order."""
+"""Every command of the README, unchanged, and what pages say of files that exist."""
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 
 import harness
 import pytest
-from harness import wait_until
 
 README = (harness.SOURCE / "README.md").read_text()
-COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", README, re.S) for line in block.splitlines() if line.strip()]
+PROGRAM = "examples/add_one.py"
+INTERPRETER = harness.SOURCE / "build/python/bin/python3"
 
 
-def run(command, environment, timeout=900):
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=timeout, env=environment,
-                          cwd=harness.SOURCE, stdin=subprocess.DEVNULL)
+def commands_of(heading):
+    section = re.search(rf"^## {heading}\n(.*?)(?=^## )", README, re.S | re.M)[1]
+    return [line for block in re.findall(r"```sh\n(.*?)```", section, re.S) for line in block.splitlines() if line.strip()]
+
+
+FIVE_MINUTES, TWO = commands_of("Five minutes"), commands_of("Two commands")
+
+
+def run(command, environment, cwd=harness.SOURCE):
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=900, env=environment, cwd=cwd,
+                          stdin=subprocess.DEVNULL)
     assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-3000:])
-    return done.stdout
-
-
-def test_the_readme_names_the_tokens_and_fetches_what_deployments_read():
-    day = README.split("## Five minutes with a server")[1].split("## ")[0]
-    assert "WAVETUNE_TOKEN" in day and "`agent`" in day and "`submitter`" in day and "`publisher`" in day
-    assert "--format triton" in next(line for line in day.splitlines() if line.startswith("wavetune fetch "))
-    assert "today a cache is JSON" not in README
+    return done
 
 
 def test_quickstart_prints_the_table_publishes_and_fetches(tmp_path):
-    assert COMMANDS[0] == "deploy/quickstart.sh"
-    output = run(COMMANDS[0], {**os.environ, "QUICKSTART_FOLDER": str(tmp_path)}, 900)
+    assert TWO[0] == "deploy/quickstart.sh"
+    output = run(TWO[0], {**os.environ, "QUICKSTART_FOLDER": str(tmp_path)}).stdout
     for expected in ("winner (*)", "equivalence set (=)", "against the default", "GB/s", "channel  stable", "fresh ", "unchanged "):
         assert expected in output, (expected, output[-3000:])
 
 
 def test_the_second_command_is_the_one_that_ci_runs(tmp_path):
-    assert COMMANDS[1] == "tests/run.sh"
+    assert TWO[1] == "tests/run.sh"
     assert "tests/run.sh" in (harness.SOURCE / ".ci/run").read_text()
-    run(f"bash -n {COMMANDS[1]} && test -x {COMMANDS[1]}", dict(os.environ))
+    run(f"bash -n {TWO[1]} && test -x {TWO[1]}", dict(os.environ))
 
 
-def test_the_other_commands_work_in_their_order(tmp_path, start):
-    day = COMMANDS[2:]
-    folder = tmp_path / "dev"
-    if os.geteuid() == 0:  # PostgreSQL's user must be able to reach the folder
-        folder = harness.pathlib.Path(tempfile.mkdtemp(prefix="wavetune-test-", dir="/var/lib"))
-        folder.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{harness.BUILD}:{os.environ['PATH']}", "HOME": str(tmp_path),
-                   "WAVETUNE_PORT": "0", "WAVETUNE_STATE": str(tmp_path / "agent")}
-    try:
-        assert day.pop(0) == "wavetune-server dev"
-        server = start(lambda command, logs: harness.Program([harness.BUILD / "wavetune-server", "dev", "--folder", folder], logs,
-                                                              environment), None)
+def test_the_program_of_the_five_minutes_is_one_that_knows_nothing_of_wavetune():
+    program = (harness.SOURCE / PROGRAM).read_text()
+    shown, = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert shown in program and "@triton.autotune" in shown and "wavetune" not in program
+    assert "**without a GPU**" in README and "made up" in README, "it says what is simulated"
 
-        def printed(word):
-            assert server.process.poll() is None, server.messages[-3000:]
-            return next((line.split()[1] for line in server.output.splitlines() if line.startswith(word + " ")), None)
 
-        environment["WAVETUNE_URL"] = wait_until(lambda: printed("url"), 60, "the url line")
-        environment["WAVETUNE_TOKEN"] = wait_until(lambda: printed("token"), 10, "the token line")
-        roles = {role: environment | {"WAVETUNE_TOKEN": run(f"wavetune token make {role} --role {role}", environment).strip()}
-                 for role in ("agent", "submitter")}
-        made = " ".join(re.search(r"`(wavetune token make ci [^`]*)`", README)[1].split())
-        roles["ci"] = environment | {"WAVETUNE_TOKEN": run(made, environment).strip()}
-        command = day.pop(0)
-        assert command == 'wavetune-agent run --url "$WAVETUNE_URL"'
-        start(lambda _, logs: harness.Program(["bash", "-c", f"exec {command}"], logs, roles["agent"]), None)
-        wait_until(lambda: " idle " in run("wavetune agents", environment), 60, "the agent")
-        last_of_ci = next(i for i, command in enumerate(day) if command.startswith("wavetune publish --channel"))
-        for i, command in enumerate(day):
-            run(command, roles["ci"] if i <= last_of_ci else environment)
-        refused = subprocess.run(["bash", "-c", day[last_of_ci]], capture_output=True, text=True, env=roles["submitter"])
-        assert refused.returncode == 4 and "role publisher or admin" in refused.stderr, "the README names the role"
-        assert (tmp_path / ".cache/wavetune/current/json/cache.json").exists()
-        assert server.stop(30) == 0, server.messages[-2000:]
-        assert not list(folder.glob("**/postmaster.pid")), "PostgreSQL was stopped too"
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+@pytest.mark.skipif(not list(INTERPRETER.parents[1].glob("lib/python*/site-packages/triton")),
+                    reason="build/python has no Triton: tests/python-env.sh makes it where pip can reach a package index")
+def test_the_five_minutes_tune_a_program_which_then_starts_tuned(tmp_path):
+    """In a folder of the test's own, in which its results are left."""
+    assert [command.split(" --cache ")[0].split()[:5] for command in FIVE_MINUTES] == [
+        ["examples/simulated.sh", "python3", "-m", "wavetune", "tune"], ["examples/simulated.sh", "python3", "-m", "wavetune", "run"]]
+    (tmp_path / "examples").symlink_to(harness.SOURCE / "examples")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "WAVETUNE_"))}
+    environment |= {"HOME": str(tmp_path), "PATH": f"{INTERPRETER.parent}:{os.environ['PATH']}", "WAVETUNE_LOG": "stderr"}
+    tuned, started = [run(command, environment, cwd=tmp_path) for command in FIVE_MINUTES]
+    assert "2 keys tuned" in tuned.stderr and "BLOCK=1024, num_warps=4" in tuned.stderr, tuned.stderr
+    assert tuned.stdout.count("BLOCK: 64, num_warps: 1,") == 2, "the first config of each"
+    assert started.stdout.count("BLOCK: 1024, num_warps: 4,") == 2
+    assert "hits 2, misses 0" in started.stderr, started.stderr
+
+
+@pytest.mark.parametrize("absent, status, says", [("python3", 2, "has no Triton"), ("cmake", 1, "the agent cannot be built")])
+def test_the_simulated_gpu_says_what_it_lacks(tmp_path, absent, status, says):
+    for name in ("python3", "cmake"):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {int(name == absent)}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run([harness.SOURCE / "examples/simulated.sh", "true"], capture_output=True, text=True,
+                          env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert done.returncode == status and "simulated.sh: " in done.stderr and says in done.stderr, done
 
 
 def test_the_tests_that_the_page_on_security_names_exist():

@@ -174,8 +174,12 @@ def pipeline(postgres):
 
 
 def test_more_statements_than_are_sent_at_once_and_a_script_are_one_transaction(pipeline):
-    assert pipeline["n"] == 20 + 2 + 1
-    assert pipeline["sum"] == sum(range(1, 22)) + 100 + 101, "nothing of the transactions that failed"
+    assert pipeline["n"] == 20 + 2 + 1 + 1
+    assert pipeline["sum"] == sum(range(1, 22)) + 100 + 101 + 300, "nothing of the transactions that failed"
+
+
+def test_a_transaction_is_repeated_after_a_conflict_and_not_after_a_refusal(pipeline):
+    assert pipeline["calls"] == [-3, -1, 3]
 
 
 def test_what_a_transaction_counts_is_counted_when_it_commits(pipeline):
@@ -184,7 +188,7 @@ def test_what_a_transaction_counts_is_counted_when_it_commits(pipeline):
 
 def test_a_sent_statement_that_fails_fails_the_next_run_or_the_commit_and_counts_nothing(pipeline):
     assert (pipeline["of_run"], pipeline["of_commit"]) == ("unique", "unique")
-    assert pipeline["at_end"] == pipeline["after"]
+    assert pipeline["at_end"] == pipeline["after"] + 1
 
 
 def test_begin_now_has_begun_when_it_returns_and_begin_has_not(pipeline):

@@ -3,12 +3,10 @@ and of the request of a deployment. Documents without a regime are cold, and hav
 
 import json
 import os
-import shutil
-import subprocess
 
 import harness
 import pytest
-from hands import ENVIRONMENT, SMALL, Hand, hands, kernel, register, server, submit  # noqa: F401 (fixtures)
+from hands import ENVIRONMENT, SMALL, hands, kernel, server, submit  # noqa: F401 (fixtures)
 from harness import wavetune
 
 FAST = {0: 1.0, 1: 0.5, 2: 2.0}
@@ -166,44 +164,3 @@ def test_a_real_agent_measures_a_warm_job_warm(server, start, tmp_path):
     job = json.loads(wavetune(server, "submit", folder, "--key", "n=1000", "--regime", "warm", "--wait", "--json").stdout)[0]
     rows = server.items(f"/v1/jobs/{job['job']}/measurements")
     assert job["state"] == "done" and {row["regime"] for row in rows} == {"warm"}
-
-
-def test_an_upgraded_database_is_cold(start, empty_database, postgres, tmp_path):
-    """Releases keep their digests, channels their entries and signatures, jobs their identity."""
-    before = tmp_path / "migrations"
-    before.mkdir()
-    for file in (harness.SOURCE / "migrations").glob("00*.sql"):
-        if file.name < "0011":
-            shutil.copy(file, before)
-    subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", empty_database], check=True, capture_output=True,
-                   env={**os.environ, "WAVETUNE_MIGRATIONS": str(before)})
-    later = start(harness.Server, postgres.database())
-    hand = Hand(later, "hand")
-    kernel = register(later)
-    job = later.request("POST", "/v1/jobs", job_body(kernel)).json["job"]
-    hand.work(ratios=FAST)
-    wavetune(None, "key", "new", tmp_path / "key")
-    digest = publish(later, "--sign-key", tmp_path / "key")["release"]
-    # The older tables with the rows of a current server, without the new columns.
-    tables = {"blobs": "digest, size, created_at", "kernels": "hash, name, language, manifest, created_at",
-              "environments": "digest, hardware_digest, identity", "spaces": "digest, space",
-              "jobs": "kernel, key, key_digest, space_digest, environment_id, tag, run, state, stage, round, priority, "
-                      "baseline, seed, configs, runner, device_class, events, finished_at",
-              "winners": "job_id, config, config_values, verdict",
-              "releases": "digest, environment_digest, environment, tag, winners, bytes",
-              "channels": "name, environment_digest, tag, release, counter, updated_at, signings",
-              "channel_entries": "name, environment_digest, tag, counter, release, moved_by, moved_at, expires_at",
-              "channel_signatures": "name, environment_digest, tag, counter, key, signature, added_by, added_at"}
-    for table, columns in tables.items():
-        rows = subprocess.run([harness.postgres_bin() / "psql", "-XqAt", later.database, "-c", f"copy (select {columns} from {table}) to stdout"],
-                              check=True, capture_output=True).stdout
-        subprocess.run([harness.postgres_bin() / "psql", "-Xq", empty_database, "-c", f"copy {table} ({columns}) from stdin"], input=rows,
-                       check=True, capture_output=True)
-    server = start(harness.Server, empty_database, options=("--migrate",))
-    entry = server.get("/v1/cache?cpu=gcc+1")
-    assert entry == later.get("/v1/cache?cpu=gcc+1") | {"updated_at": entry["updated_at"]} and entry["release"] == digest
-    fetched = wavetune(server, "fetch", "--environment", WHERE, "--to", tmp_path / "cache", "--trusted-key", tmp_path / "key.pub")
-    assert fetched.stdout.startswith("fresh")
-    again = server.request("POST", "/v1/jobs", job_body(kernel))
-    assert again.status == 200 and server.get(f"/v1/jobs/{again.json['job']}")["regime"] == "cold", (again, job)
-    assert publish(server)["release"] == digest

@@ -286,17 +286,6 @@ def test_there_is_room_again_when_old_files_were_removed(server, reader, postgre
     assert put(server, reader, body, name="b.json").status == 204 and get(server, reader, name="b.json").status == 200
 
 
-def test_the_sum_begins_with_what_was_stored_before_it(empty_database, postgres):
-    migrations = harness.SOURCE / "migrations"
-    for path in sorted(migrations.glob("*.sql")):
-        if path.name.startswith("0025"):
-            postgres.sql("""INSERT INTO remote_files (token_id, image, folder, name, is_group, bytes)
-                            SELECT i % 2, '', 'f', i::text, false, 'abc' FROM generate_series(1, 5) i""", conninfo=empty_database)
-        postgres.sql(path.read_text(), conninfo=empty_database)
-    sums = "SELECT token_id, sum(files), sum(bytes) FROM remote_usage GROUP BY 1 ORDER BY 1"
-    assert postgres.sql(sums, conninfo=empty_database).split() == ["0|2|6", "1|3|9"]
-
-
 @SHARED
 def test_code_that_was_not_used_for_a_month_is_removed(server, reader, postgres, start):  # noqa: F811
     put(server, reader)

@@ -229,7 +229,7 @@ def test_the_command_line_checks_the_servers_certificate(serve, authority, tmp_p
 
 def test_the_python_programs_check_the_servers_certificate(serve):
     server = serve()
-    put = ("import os\nfrom wavetune.errors import PackError\nfrom wavetune.identity import put_identity\n"
+    put = ("import os\nfrom wavetune._errors import PackError\nfrom wavetune._pack.identity import put_identity\n"
            "try:\n  put_identity('{}', 'sha256:' + '0' * 64, dict(os.environ))\nexcept PackError as error:\n  print(error)")
     variables = {**os.environ, "WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": server.token, "PYTHONPATH": str(harness.SOURCE / "python")}
     for extra, words in (({}, "CERTIFICATE_VERIFY_FAILED"),

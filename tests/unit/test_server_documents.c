@@ -52,26 +52,14 @@ Test(documents, those_that_may_change_are_listed) {
   documents_free(documents);
 }
 
-Test(documents, all_but_some_are_dropped) {
-  struct documents *documents = documents_new();
-  for (size_t i = 0; i < 4; i++)
-    add(documents, i, "{}", false);
-  struct digest ids[] = {id_of(7), id_of(2), id_of(0)};
-  cr_expect(documents_keep(documents, ids, ARRAY_LENGTH(ids)));
-  cr_expect(is_kept(documents, 0) && is_kept(documents, 2));
-  cr_expect(!is_kept(documents, 1) && !is_kept(documents, 3));
-  cr_expect(!documents_keep(documents, ids, ARRAY_LENGTH(ids)), "nothing is left to drop");
-  cr_expect(documents_keep(documents, NULL, 0) && !is_kept(documents, 0));
-  documents_free(documents);
-}
-
 Test(documents, one_that_was_being_made_when_others_were_dropped_is_not_kept) {
   struct documents *documents = documents_new();
   struct digest id = id_of(0);
   uint64_t since = documents_dropped(documents);
-  documents_keep(documents, NULL, 0);
+  add(documents, 1, "{}", false);
+  documents_drop(documents);
   struct document *late = documents_add(documents, &id, xstrdup("{}"), false, since);
-  cr_expect(!is_kept(documents, 0));
+  cr_expect(!is_kept(documents, 0) && !is_kept(documents, 1));
   cr_expect(document_index(documents, late) != NULL, "its maker may use it");
   document_put(documents, late);
   add(documents, 0, "{}", false);

@@ -8,8 +8,8 @@ import pathlib
 import sys
 
 import triton
-from wavetune.captured.module import recreate
-from wavetune.errors import PackError
+from wavetune._captured.module import recreate
+from wavetune._errors import PackError
 
 
 def main(folder, place):

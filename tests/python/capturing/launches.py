@@ -187,7 +187,7 @@ def even():
 
 
 def few_specialisations():
-    sys.modules["wavetune.runtime.capture"].SPECIALISATIONS_MAX = 2
+    sys.modules["wavetune._runtime.capture"].SPECIALISATIONS_MAX = 2
     classed()
 
 
@@ -311,7 +311,7 @@ def refused_tuners():
 
 def broken():
     """Whatever fails in a recording, the program goes on."""
-    capture = sys.modules["wavetune.runtime.capture"]
+    capture = sys.modules["wavetune._runtime.capture"]
 
     def failing(*_):
         raise KeyError("not expected")
@@ -331,24 +331,24 @@ def broken():
 
 
 def few_keys():
-    sys.modules["wavetune.runtime.capture"].KEYS_MAX = 3
+    sys.modules["wavetune._runtime.capture"].KEYS_MAX = 3
     many()
 
 
 def other_keys():
-    sys.modules["wavetune.runtime.capture"].KEYS_MAX = 3
+    sys.modules["wavetune._runtime.capture"].KEYS_MAX = 3
     many(8)
 
 
 def stuck():
-    capture = sys.modules["wavetune.runtime.capture"]
+    capture = sys.modules["wavetune._runtime.capture"]
     capture.FOLDER_S = capture.LAST_S = 0.0
     capture._recorder._write = lambda *_: time.sleep(60)
 
 
 def late():
     """The thread that writes gets no time before the program's end."""
-    capture = sys.modules["wavetune.runtime.capture"]
+    capture = sys.modules["wavetune._runtime.capture"]
     capture.LAST_S, made = 0.0, capture.function_document
 
     def function_document(*args):
@@ -373,7 +373,7 @@ def full_disk():
 
 
 def long_texts():
-    sys.modules["wavetune.runtime.texts"].TEXT_MAX = 100
+    sys.modules["wavetune._runtime.texts"].TEXT_MAX = 100
     many()
 
 
@@ -403,9 +403,9 @@ def main(names):
     standin.use(DRIVER, cuda=CUDA)
     for name in names:
         globals()[name]()
-    counters = sys.modules.get("wavetune.runtime.counters")
-    if "wavetune.runtime.capture" in sys.modules:  # what the thread counts
-        recorder = sys.modules["wavetune.runtime.capture"]._recorder
+    counters = sys.modules.get("wavetune._runtime.counters")
+    if "wavetune._runtime.capture" in sys.modules:  # what the thread counts
+        recorder = sys.modules["wavetune._runtime.capture"]._recorder
         if recorder is not None:
             recorder.stop()
     print(json.dumps({"benchmarked": DRIVER.benchmarked, **({"seen": SEEN} if SEEN else {}), "counters": counters.snapshot() if counters else None}))

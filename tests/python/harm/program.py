@@ -276,7 +276,7 @@ class Scenario:
 
     def choices(self):
         """Of a config that works, of one that does not, and of none."""
-        from wavetune.runtime.closure import closure
+        from wavetune._runtime.closure import closure
         if "x_ptr" in self.keys or isinstance(self.flag, (list, Nasty)) or not self.configs:
             return
         for n, _ in self.launches:
@@ -296,7 +296,7 @@ def main(what, seed, count):
         return
     for number in range(count):
         print(json.dumps(Scenario(seed, number).apart()), flush=True)
-    counters = sys.modules.get("wavetune.runtime.counters")
+    counters = sys.modules.get("wavetune._runtime.counters")
     print(json.dumps(counters.snapshot() if counters else {}))
 
 

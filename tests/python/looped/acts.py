@@ -60,7 +60,7 @@ for word in sys.argv[1:]:
         child()
     elif word == "fail":
         raise ValueError("as it was told")
-counters = sys.modules.get("wavetune.runtime.counters")
+counters = sys.modules.get("wavetune._runtime.counters")
 print(
     json.dumps({
         "used": used, "benchmarked": driver.benchmarked, "compiled": compiles.n,

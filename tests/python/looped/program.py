@@ -29,7 +29,7 @@ def main(sizes):
         y, x = standin.Tensor("float32", 1000), standin.Tensor("float32", 1000)
         ops.Keyed.fake_add.run(y, x, 1000, grid=(16,), warmup=True, **{"ratio": 1e-6, **more})
         used.append(ops.Keyed.fake_add.best_config.num_warps)
-    counters = sys.modules.get("wavetune.runtime.counters")
+    counters = sys.modules.get("wavetune._runtime.counters")
     print(json.dumps({"used": used, "benchmarked": driver.benchmarked, "compiled": compiles.n,
                       "counters": counters.snapshot() if counters else None}))
 

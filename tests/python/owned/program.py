@@ -19,7 +19,7 @@ for n in map(int, sys.argv[1:]):
         kernel.run(Tensor("float16", 4096), n, grid=(4,), warmup=True)
         config = getattr(kernel, "fn", kernel).best_config if name != "pruned_kernel" else kernel.best_config
         used.setdefault(name, []).append([config.kwargs["BLOCK"], config.num_warps])
-counters = sys.modules.get("wavetune.runtime.counters")
+counters = sys.modules.get("wavetune._runtime.counters")
 print(json.dumps({"used": used, "benchmarked": DRIVER.benchmarked,
                   "stored": {table: len(rows) for table, rows in tuners.STORED.items()},
                   "timed": {name: len(getattr(tuners, name).fn.times) for name in ("own_kernel", "own_pruned_kernel")},

@@ -31,14 +31,6 @@ for n in range(1, 7):
     KERNELS.append(triton.jit(scope[f"kernel_{n}"]))
 
 
-class Utils:
-    def load_binary(self, *_):
-        return (1, 1, 32, 0, 1024)[:4 if triton.__version__.startswith("3.3") else 5]
-
-    def get_device_properties(self, _):
-        return {"max_shared_mem": 1 << 20}
-
-
 def launch():
     for n, kernel in enumerate(KERNELS, 1):
         kernel[(1,)](*[program.Tensor()] * n, 16, BLOCK=64)
@@ -53,7 +45,7 @@ def launch_tuned():
 
 
 def runtime():
-    module = sys.modules.get("wavetune.runtime.program")
+    module = sys.modules.get("wavetune._runtime.program")
     return module.program() if module else None
 
 
@@ -77,7 +69,6 @@ def report(started):
 
 
 if __name__ == "__main__":
-    program.DRIVER.utils = Utils()
     program.DRIVER.launcher_cls = triton.backends.backends["nvidia"].driver.__init__.__globals__["CudaLauncher"]
     program.standin.use(program.DRIVER)
     COMPILES = program.standin.Compiles()

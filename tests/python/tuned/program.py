@@ -30,7 +30,7 @@ def launch(sizes):
 
 
 def report(used):
-    counters = sys.modules.get("wavetune.runtime.counters")
+    counters = sys.modules.get("wavetune._runtime.counters")
     print(json.dumps({"used": used, "benchmarked": DRIVER.benchmarked, "compiled": COMPILES.n,
                       "seconds": round(time.perf_counter() - STARTED, 3),
                       "counters": counters.snapshot() if counters else None}), flush=True)

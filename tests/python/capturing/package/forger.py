@@ -13,9 +13,9 @@ def forge(way):
     import os
     if os.environ.get("HARMLESS"):
         return 1
-    import wavetune.captured.build as building
-    from wavetune.canonical import canonical
-    from wavetune.folder import load_kernel
+    import wavetune._captured.build as building
+    from wavetune._canonical import canonical
+    from wavetune._pack.folder import load_kernel
     store = building.store_result
 
     def stored(*args, **kwargs):

@@ -2,14 +2,14 @@
 $COMPILERS: how many launchers it compiles at once. $SETTLED: after how many launches an autotuner looks for nothing."""
 import os
 
-import wavetune.runtime.launchers
-import wavetune.runtime.restore
-import wavetune.runtime.sender
-import wavetune.runtime.wire
+import wavetune._runtime.launchers
+import wavetune._runtime.restore
+import wavetune._runtime.sender
+import wavetune._runtime.wire
 
-wavetune.runtime.wire.FIRST_BYTE_S = wavetune.runtime.sender.LAST_S = float(os.environ["PATIENT_S"])
-wavetune.runtime.wire.BACKGROUND_S = 60.0
+wavetune._runtime.wire.FIRST_BYTE_S = wavetune._runtime.sender.LAST_S = float(os.environ["PATIENT_S"])
+wavetune._runtime.wire.BACKGROUND_S = 60.0
 if "SETTLED" in os.environ:
-    wavetune.runtime.restore.SETTLED = int(os.environ["SETTLED"])
+    wavetune._runtime.restore.SETTLED = int(os.environ["SETTLED"])
 if "COMPILERS" in os.environ:
-    wavetune.runtime.launchers._threads_max = lambda: int(os.environ["COMPILERS"])
+    wavetune._runtime.launchers._threads_max = lambda: int(os.environ["COMPILERS"])

@@ -1,0 +1,23 @@
+"""Where the programs `wavetune` and `wavetune-agent` are, which this package runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from ._errors import PackError
+
+FOLDER = Path(__file__).resolve().parent / "bin"  # of a wheel that carries them
+
+
+def path_of(name: str) -> str:
+    """The path of a program: in $WAVETUNE_BUILD, else in this package, else in $PATH. PackError
+    where it is in none."""
+    for folder in (os.environ.get("WAVETUNE_BUILD"), str(FOLDER), os.environ.get("PATH")):
+        found = shutil.which(name, path=folder) if folder else None
+        if found is not None:
+            return os.path.abspath(found)
+    raise PackError(f"{name} is neither in {FOLDER} nor in $PATH: install the wheel for this "
+                    "platform, which carries it, or name the folder that has it with "
+                    "WAVETUNE_BUILD", 1)

@@ -1,0 +1,318 @@
+"""Builds one captured function in a process that is confined like a compiler (agent/compile/confine.h): what a stranger's text does
+while it compiles, it does there. It has no network, sees this Python, Triton and its own scratch folder, and costs its own function.
+
+Another confined process plans before, without executing the text: which kernels, and the folders of their code. In the builder:
+Terms, find_launcher() and build_confined(). In the confined processes: main(), which reads the request from the scratch folder and
+leaves an answer and builds there. The builder takes kernels from the plan, and builds that are the planned ones, with regular
+files whose bytes have the digests that they are named by.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from .._pack.artifacts import installed_key, set_installed_key
+from .._binaries import path_of
+from .._canonical import canonical, digest_bytes
+from .._errors import PackError, one_line
+from .._pack.options import KEPT
+from .._pack.signing import SigningKey
+from .check import check_build, named_files
+from .documents import Function, Launch, function_of, launch_of, tensors_of
+from .kernel import failures
+
+PROGRAM = "wavetune-agent"
+MEMORY_MAX = 4 << 30  # of one process
+TASKS_BESIDE, TASKS_EACH = 64, 32  # processes and threads: of all, and of each compiler with its linker
+STARTING_S = 120
+FILE_MAX = 64 << 20
+ANSWER_MAX = 64 << 20
+EXIT_MACHINE, EXIT_LATE = 75, 124
+_OWN = Path(__file__).resolve().parents[1]
+_REQUEST, _ANSWER, _KERNELS, _BLOBS, _PROGRESS = "request.json", "answer.json", "kernels", "blobs", "progress"
+LINE_S = 10.0  # between lines of progress; on a terminal one line is written again and again
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a builder compiles. `launcher`: the program that confines; None: without a sandbox. `stated`: torch and rocm of the
+    deployment, where known. `key`: signs what is pushed."""
+
+    processes: int
+    timeout_s: float
+    stated: Mapping[str, str]
+    launcher: str | None
+    key: SigningKey | None = None
+
+    def time_s(self, configs: int) -> int:
+        """More than the configs take if each takes all its time."""
+        return int(min(STARTING_S + (configs // self.processes + 1) * (self.timeout_s + 5), 604800))
+
+
+def find_launcher(is_unconfined: bool) -> str | None:
+    """The program that confines; None where the user chose to have none. PackError where it is not there or cannot."""
+    if is_unconfined:
+        print("wavetune build: --no-sandbox: captured text is compiled with all rights of this user: it could read this user's files "
+              "and use the network", file=sys.stderr)
+        return None
+    try:
+        found = path_of(PROGRAM)
+    except PackError as error:
+        raise PackError(f"captured text is compiled in a sandbox, and {error}; or give --no-sandbox on a machine that has nothing "
+                        "to protect", 1) from None
+    with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
+        done = _run(found, Path(scratch), 4, 60, [sys.executable, "-S", "-c", ""])
+    if done.returncode:
+        raise PackError(f"{found} confines no program here: {one_line(done.stdout) or f'status {done.returncode}'}; give --no-sandbox "
+                        "to compile captured text without a sandbox, on a machine that has nothing to protect", 1)
+    return found
+
+
+def _readable() -> list[str]:
+    """This Python with its packages, and what the variables of compilers name."""
+    places = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.realpath(sys.executable), str(_OWN), _packages()]
+    places += [os.path.dirname(os.environ[name]) for name in KEPT if os.environ.get(name, "").startswith("/") and name != "TRITON_HOME"]
+    places += [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place.startswith("/")]
+    return sorted({form for place in places for form in (place, os.path.realpath(place))})
+
+
+def _packages() -> str:
+    """The folder of packages that Triton is in. Its path is part of what Triton makes its keys of."""
+    import triton
+    return str(Path(str(triton.__file__)).parents[1])
+
+
+def _tasks_of_user() -> int:
+    """What this user runs already, which the limit counts. Root's child is another user."""
+    if os.geteuid() == 0:
+        return 0
+    count = 0
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and os.stat(f"/proc/{entry}").st_uid == os.geteuid():
+                count += len(os.listdir(f"/proc/{entry}/task"))
+        except OSError:
+            continue
+    return count
+
+
+def command_of(launcher: str | None, scratch: Path, processes: int, seconds: int, argv: Sequence[str],
+               readable: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
+    """Command line and environment with which a program runs in the scratch folder, with nothing of this environment but what
+    compilers need. `readable`: folders that it may read beside those of this Python."""
+    path = scratch / "path"  # the folder that this package is in may have other things, too
+    path.mkdir(exist_ok=True)
+    (path / _OWN.name).symlink_to(_OWN)
+    environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TRITON_DISABLE_LINE_INFO", *KEPT)
+                   if name in os.environ and name != "TRITON_HOME"}
+    environment.update(PYTHONPATH=f"{path}:{_packages()}", PYTHONDONTWRITEBYTECODE="1", HOME=str(scratch), TMPDIR=str(scratch), LC_ALL="C.UTF-8")
+    words = list(argv)
+    if launcher is not None:
+        tasks, most = TASKS_BESIDE + TASKS_EACH * processes + _tasks_of_user(), resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        tasks = tasks if most == resource.RLIM_INFINITY else min(tasks, most)
+        words = [launcher, "confine", str(MEMORY_MAX), str(tasks), str(seconds), str(scratch), *_readable(), *readable, "--", *words]
+    return words, environment
+
+
+def _run(launcher: str | None, scratch: Path, processes: int, seconds: int, argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    words, environment = command_of(launcher, scratch, processes, seconds, argv)
+    try:
+        return subprocess.run(words, env=environment, cwd=scratch, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace", timeout=None if launcher else seconds)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, EXIT_LATE, "")
+
+
+class Progress:
+    """Tells on stderr how many configs the confined process has compiled, as its file says."""
+
+    def __init__(self, what: str, path: Path, line_s: float = LINE_S):
+        self.what, self.path = what, path
+        self._is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._line_s = 0.5 if self._is_terminal else line_s
+        self._is_over, self._started = threading.Event(), time.monotonic()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> None:
+        self._tell(self.what)
+        self._thread.start()
+
+    def __exit__(self, *_: Any) -> None:
+        self._is_over.set()
+        self._thread.join()
+        if self._is_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _work(self) -> None:
+        while not self._is_over.wait(self._line_s):
+            try:
+                done, total = map(int, _file(self.path, 100).split())
+            except (OSError, ValueError):  # not there yet; or what a stranger's text wrote
+                continue
+            self._tell(f"{self.what}: {done} of {total} configs compiled, {time.monotonic() - self._started:.0f} s")
+
+    def _tell(self, text: str) -> None:
+        if self._is_terminal:
+            print(f"\r{text[:120]}\x1b[K", end="", file=sys.stderr, flush=True)
+        else:
+            print(f"wavetune build: {text}", file=sys.stderr, flush=True)
+
+
+def build_confined(function: Function, launches: Sequence[Launch], arch: str, output: Path,
+                   terms: Terms, blobs: Path | None = None, which: str = "") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """build.build_function in a process of its own; its kernel folders come to `output`. `blobs`: a folder of contents by
+    digest. `which`: of the functions, for the progress."""
+    def refused(why: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        return [], [{"function": function.name, "key": dict(one.key), "launch": one.path, "why": why} for one in launches]
+
+    request = {"function": function.document, "launches": [[one.path, one.document] for one in launches], "arch": arch,
+               "processes": terms.processes, "timeout_s": terms.timeout_s, "stated": dict(terms.stated),
+               "triton": installed_key()}
+    seconds = terms.time_s(sum(len(one.configs) for one in launches))
+    known = {one.path for one in launches}
+    try:
+        with tempfile.TemporaryDirectory(prefix="wavetune-build.") as made:
+            plan = _answer(Path(made), "plan", request, seconds, terms)
+        with tempfile.TemporaryDirectory(prefix="wavetune-build.") as made:
+            if blobs is not None:
+                _copy_contents(launches, blobs, Path(made) / _BLOBS)
+            with Progress(f"{function.name} for {arch}, {len(launches)} launches{which}", Path(made) / _PROGRESS):
+                answer = _answer(Path(made), "build", request, seconds, terms)
+            built: list[dict[str, Any]] = []
+            for one in answer["built"]:
+                name = Path(one["folder"]).name
+                if name not in plan or any(Path(other["folder"]).name == name for other in built):
+                    raise ValueError("it builds what it was not given: another kernel")
+                built.append({"function": function.name, **_taken(one, name, plan[name], Path(made) / _KERNELS, output)})
+            return built, [_refusal(function, one, known) for one in answer["refused"]]
+    except _Failed as error:
+        return refused(str(error))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return refused(f"the process that builds the function left what is no build: {one_line(error)}")
+
+
+class _Failed(Exception):
+    """Why a confined process has no answer."""
+
+
+def _answer(scratch: Path, part: str, request: Mapping[str, Any], seconds: int, terms: Terms) -> Any:
+    """What a confined process answers that plans or builds in its scratch folder."""
+    (scratch / _REQUEST).write_text(json.dumps(request))
+    done = _run(terms.launcher, scratch, terms.processes, seconds, [sys.executable, "-m", "wavetune._captured.confined", part])
+    if done.returncode == EXIT_MACHINE:
+        raise PackError(f"the sandbox does not work: {one_line(done.stdout)}", 1)
+    if done.returncode == EXIT_LATE:
+        raise _Failed(f"building the function took more than {seconds} s")
+    if done.returncode:
+        last = done.stdout.strip().splitlines()[-1:] or ["nothing"]
+        raise _Failed(f"the process that builds the function ended with the status {done.returncode}; it said last: "
+                      f"{one_line(last[0])}")
+    return json.loads(_file(scratch / _ANSWER, ANSWER_MAX))
+
+
+def _copy_contents(launches: Sequence[Launch], blobs: Path, place: Path) -> None:
+    """Contents that launches name, as far as they are here."""
+    place.mkdir()
+    for digest in {str(one["contents"]["digest"]) for launch in launches for one in tensors_of(launch)
+                   if "digest" in (one.get("contents") or {})}:
+        name = Path(digest.removeprefix("sha256:")).name
+        if name and (blobs / name).is_file():
+            shutil.copyfile(blobs / name, place / name)
+
+
+def _contents(digest: str) -> str | None:
+    """In the confined process: where the contents with a digest are."""
+    path = Path.cwd() / _BLOBS / digest.removeprefix("sha256:")
+    return str(path) if path.is_file() else None
+
+
+def _file(path: Path, most: int) -> bytes:
+    """The bytes of a regular file: a link could lead out of the scratch folder."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not os.path.isfile(f"/proc/self/fd/{descriptor}"):
+            raise ValueError(f"{path.name} is no file")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{path.name} has more than {most} bytes")
+    return data
+
+
+def _refusal(function: Function, one: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+    if one["launch"] not in known:
+        raise ValueError("it refuses a launch that it was not given")
+    return {"function": function.name, "key": dict(one["key"]), "launch": one["launch"], "why": one_line(str(one["why"]), 900)}
+
+
+def _taken(one: Mapping[str, Any], name: str, plan: Mapping[str, Any], made: Path, output: Path) -> dict[str, Any]:
+    """Puts a kernel folder in its place: the files of the plan with a build that is the planned one. Returns what the report
+    says of it."""
+    place, source = output / name, made / name / "build"
+    if not set(one["launches"]) <= {planned["launch"] for planned in plan["objects"]}:
+        raise ValueError("it builds what it was not given: another launch")
+    text = _file(source / "build.json", FILE_MAX)
+    build = json.loads(text)
+    check_build(build, plan)
+    named = named_files(build["variants"])
+    with tempfile.TemporaryDirectory(prefix=".wavetune-build.", dir=output) as beside:
+        copy = Path(beside) / name
+        (copy / "build" / "objects").mkdir(parents=True)
+        for file, content in plan["files"].items():
+            (copy / file).write_bytes(content.encode())
+        (copy / "build" / "build.json").write_bytes(text)
+        for path in sorted((source / "objects").iterdir()):
+            data = _file(path, FILE_MAX)
+            if digest_bytes(data) != f"sha256:{path.name}":
+                raise ValueError(f"the object {path.name} has other bytes than its name says")
+            if f"sha256:{path.name}" not in named:
+                raise ValueError(f"it builds what it was not given: the file {path.name}")
+            (copy / "build" / "objects" / path.name).write_bytes(data)
+        if place.exists():
+            shutil.rmtree(place)
+        copy.rename(place)
+    every = [also for variant in build["variants"] for also in (variant, *variant.get("also", ()))]
+    return {"kernel": plan["head"]["kernel"], "name": plan["name"], "build": digest_bytes(text), "folder": str(place),
+            "keys": [dict(variant["key"]) for variant in build["variants"]], "launches": list(one["launches"]),
+            "objects": sum(len(also["objects"]) for also in every),
+            "notes": [one_line(str(note), 900) for note in one["notes"]], **failures(build)}
+
+
+def _step(done: int, total: int) -> None:
+    """In the confined process, after each compile."""
+    Path(_PROGRESS).with_suffix(".part").write_text(f"{done} {total}")
+    os.replace(Path(_PROGRESS).with_suffix(".part"), _PROGRESS)
+
+
+def main(part: str) -> int:
+    """In the confined process, which plans or builds."""
+    from .build import Compiling, build_function
+    from .plan import plan_function, toolchain_for
+    request = json.loads(Path(_REQUEST).read_text())
+    set_installed_key(request["triton"])
+    launches = [launch_of(document, path) for path, document in request["launches"]]
+    function, toolchain = function_of(request["function"], "the function"), toolchain_for(request["arch"], request["stated"])
+    if part == "plan":
+        answer = plan_function(function, launches, toolchain, Path.cwd(), request["processes"], request["timeout_s"])
+    else:
+        kernels = Path.cwd() / _KERNELS
+        kernels.mkdir()
+        built, refused = build_function(function, launches, toolchain, kernels,
+                                        Compiling(request["processes"], request["timeout_s"], _contents, _step))
+        answer = {"built": built, "refused": refused}
+    Path(_ANSWER).write_text(canonical(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

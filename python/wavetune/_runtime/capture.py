@@ -1,0 +1,546 @@
+"""Records launches, so that kernels can be built, tuned and restored without anybody describing them (docs/capture.md).
+
+In the program's threads: on an autotuner's miss, when Triton makes another specialisation of a key, and at the first launch of
+each specialisation of the functions that $WAVETUNE_CAPTURE_FUNCTIONS names, the launch becomes a document (launch.py). Integer
+tensors of the first launch of a key are copied. In the recorder's own thread: texts are collected (texts.py), contents are classed
+(contents.py), documents are written to the folder $WAVETUNE_CAPTURE_TO and posted to the server. Several processes may share one
+folder: files appear whole, by a rename.
+
+Nothing is raised into the program; what is not recorded is counted and logged. Nothing happens while a stream is captured.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fnmatch
+import functools
+import gc
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+from collections import deque
+from typing import Any, Callable, Mapping, Sequence
+
+from .._canonical import canonical, digest
+from . import counters, keys, restore
+from .closure import closure, jit_function
+from .contents import class_of
+from .effects import is_descriptor
+from .hooks import when_imported
+from .launch import Launch, arguments_of, configs_of, given_to, is_tensor, name_of, specialised
+from .log import log
+from .settings import Settings
+from .texts import Uncapturable, function_document
+from .texts import name_of as function_name
+from .values import encode
+from .wire import BODY_MAX, Wire
+
+KEYS_MAX = 4096  # launches of one function, those of all its keys and their specialisations
+SPECIALISATIONS_MAX = 16  # launches of one key
+LEFT_OUT_MAX = 4096  # launches that were not recorded, each of which is counted once
+QUEUE_MAX, QUEUE_BYTES_MAX = 256, 64 << 20
+FOLDER_S, LAST_S = 10.0, 0.5  # at the program's end, for the folder, and then for the server
+POST_MAX = 64  # documents in a request
+GATHER_S, RETRY_S = 10.0, 30.0
+_JIT, _COMPILER = "triton.runtime.jit", "triton.compiler.compiler"
+FRAMES_MAX = 100  # from a compile up to its autotuner
+
+
+class Recorder:
+    """`wire`: None without a server, and where texts would travel unencrypted."""
+
+    def __init__(self, settings: Settings, wire: Wire | None):
+        self.settings, self.wire = settings, wire
+        self.is_raw = settings.capture == "raw"
+        self.folder = settings.capture_to
+        self.unmet = set(settings.capture_functions)  # patterns that no function has met
+        self.image = settings.stated_image or (digest(settings.identity()) if settings.identity() else None)
+        self._reset()
+        atexit.register(self.stop)
+
+    def _reset(self) -> None:
+        self._condition = threading.Condition()
+        self._queue: deque[tuple[Any, ...]] = deque()
+        self._bytes = 0
+        self._thread: threading.Thread | None = None
+        self._is_ended = self._is_busy = self._is_writing = False
+        self._seen: dict[str, set[str]] = {}  # names of launches by closure
+        self._keys: dict[tuple[str, tuple[str, ...]], list[Any]] = {}  # number of launches, and configs of the first one
+        self._left_out: set[tuple[str, str]] = set()  # launches that are counted as lost
+        self._functions: dict[str, bool] = {}  # closures whose document was tried, and whether there is one
+        self._places: dict[str, int] = {}  # launches in the folder by closure
+        self._closures: dict[int, tuple[Any, str | None]] = {}  # of functions without an autotuner
+        self._unposted: list[tuple[str, Any]] = []
+        self._may_post, self._post_after = self.wire is not None, 0.0
+        self._broken_until = 0.0  # the folder
+
+    def after_fork(self) -> None:
+        """In the child: the parent writes what it queued."""
+        self._reset()
+
+    # In the program's threads.
+
+    def missed(self, tuner: Any, texts: Sequence[str], keywords: Any, configs: Sequence[Any], key: Any = None) -> None:
+        """What restore.captured is: an autotuner is about to tune a key, or takes a config by policy."""
+        try:
+            cache = restore.cache_of(tuner)
+            positional = getattr(tuner, "nargs", None)
+            jit = jit_function(tuner)
+            own = cache.closure() if cache is not None else None
+            if own is None or jit is None or not isinstance(positional, Mapping) or not isinstance(keywords, Mapping):
+                counters.captures_lost += 1
+                return
+            self._record(tuner, jit, own, texts, positional, dict(keywords), configs, None if cache.is_text else key)
+        except Exception as error:
+            counters.captures_lost += 1
+            restore.surprised("capturing a launch", error)
+
+    def compiles(self, jit: Any, is_new: bool) -> None:
+        """Triton needs a specialisation of a function that this process did not have, for the launch that calls us; `is_new`:
+        and no cache has it. It is recorded where another launch of the autotuner's key was, and where the key has a choice
+        whose signed code lacks it. In the thread that launches; raises nothing."""
+        try:
+            found = _launch_of(jit)
+            if found is None:
+                return  # compiled by none of this autotuner's launches, or measured: missed() has that one
+            tuner, own = found.f_locals["self"], found.f_locals
+            cache, key, keywords = restore.cache_of(tuner), own.get("key"), own.get("kwargs")
+            closure_of, texts = (cache.closure(), keys.key_texts(key, cache.is_text)) if cache is not None and key is not None \
+                else (None, None)
+            if closure_of is None or texts is None or not isinstance(own.get("args"), tuple) or not isinstance(keywords, Mapping):
+                counters.captures_lost += 1
+                return
+            known = self._keys.get((closure_of, texts))
+            if known is None and not (is_new and self.settings.trusted_keys):
+                return
+            config = own.get("config")
+            configs = known[1] if known is not None else \
+                [config] if config is not None and tuner.early_config_prune is not None else tuner.configs
+            self._record(tuner, jit, closure_of, texts, dict(zip(tuner.arg_names, own["args"])), dict(keywords), configs,
+                         None if cache.is_text else key, True)
+        except Exception as error:
+            counters.captures_lost += 1
+            restore.surprised("capturing a specialisation", error)
+
+    def launched(self, jit: Any, positional: Mapping[str, Any], keywords: dict[str, Any]) -> None:
+        """A function that $WAVETUNE_CAPTURE_FUNCTIONS names is launched with a specialisation that it was not launched with
+        before. Its key is all that it is called with beside tensors."""
+        if id(jit) not in self._closures:
+            self._closures[id(jit)] = jit, closure(jit)
+        own = self._closures[id(jit)][1]
+        if own is None:
+            counters.captures_lost += 1
+            return
+        given = given_to(None, jit, positional, keywords)
+        texts = keys.key_texts(tuple(value for value in given.values() if not is_tensor(value)))
+        self._record(None, jit, own, texts or (), positional, keywords, [None])
+
+    def _record(self, tuner: Any, jit: Any, own: str, texts: Sequence[str], positional: Mapping[str, Any],
+                keywords: dict[str, Any], configs: Sequence[Any], key: Any = None, is_further: bool = False) -> None:
+        """`key`: as the tuner has it, which may state an argument rounded; None: the arguments' own values. `is_further`: not
+        the first launch of its key, so that it tells but what to compile."""
+        started, launch = time.perf_counter(), Launch()
+        given = given_to(tuner, jit, positional, keywords)
+        found: list[dict[str, Any]] = []
+        is_in_graph = is_capturing()
+        if not is_in_graph and tuner is not None and (tuner.fn is not jit or any(map(is_descriptor, given.values()))):
+            # Heuristics and block shapes may tell it from others.
+            found = configs_of(launch, tuner, jit, positional, keywords, configs)
+        name = name_of(texts, jit, given, found)
+        with self._condition:
+            seen, of_key = self._seen.setdefault(own, set()), self._keys.get((own, tuple(texts)), [0, list(configs)])
+            if name in seen:
+                return
+            if len(seen) >= KEYS_MAX or of_key[0] >= SPECIALISATIONS_MAX or is_in_graph:
+                if (own, name) not in self._left_out:
+                    counters.captures_lost += 1
+                    if len(self._left_out) < LEFT_OUT_MAX:
+                        self._left_out.add((own, name))
+                return
+            seen.add(name)
+            self._keys[own, tuple(texts)] = of_key
+            is_further = is_further or of_key[0] > 0
+            of_key[0] += 1
+
+        found = found or configs_of(launch, tuner, jit, positional, keywords, configs)
+        left_out = {name for config in configs if config is not None for name in config.kwargs}.union(launch.heuristics)
+        arguments = arguments_of(launch, jit, given, left_out, not is_further)
+        parameters = {parameter.name for parameter in jit.params}
+        options = {name: _typed(value) for name, value in keywords.items()
+                   if name not in parameters and name not in ("grid", "warmup")}
+        if tuner is None:
+            values, found[0]["config"], options = given, options, {}
+            key_names = [name for name, value in given.items() if not is_tensor(value)]
+        else:
+            values = {**positional, **keywords}
+            key_names = [str(name) for name in tuner.keys if name in values and name in tuner.arg_names]
+            if isinstance(key, tuple) and len(key) >= len(key_names):
+                values = {**values, **dict(zip(key_names, key))}
+        launch.document = {
+            "version": 1, "key": list(texts), "key_names": key_names, "key_values": [_typed(values[n]) for n in key_names],
+            "environment": self.settings.environment(), "image": self.image,
+            "triton": getattr(sys.modules.get("triton"), "__version__", None), "options": options, "variables": _variables(),
+            "arguments": arguments, "configs": found, "initial": launch.initial,
+            "all": len(tuner.configs) if tuner is not None else 1, "refused": launch.refused, "specialisation": name,
+            "further": is_further}
+        counters.capture_ms += (time.perf_counter() - started) * 1000
+        try:
+            cache_key = jit.cache_key  # which Triton makes next, and keeps
+        except Exception:
+            cache_key = None
+        self._queue_up(own, name, jit, tuner, cache_key, launch)
+
+    def _queue_up(self, own: str, name: str, jit: Any, tuner: Any, cache_key: Any, launch: Launch) -> None:
+        size = sum(len(data) for _, _, data in launch.integers)
+        with self._condition:
+            if len(self._queue) >= QUEUE_MAX or self._bytes + size > QUEUE_BYTES_MAX:
+                counters.captures_lost += 1
+                self._seen[own].discard(name)
+                return
+            self._queue.append((own, name, jit, tuner, cache_key, launch, size))
+            self._bytes += size
+            if self._thread is None and not self._is_ended:
+                self._thread = threading.Thread(target=self._work, name="wavetune-capture", daemon=True)
+                try:
+                    self._thread.start()
+                    _when_child_ends(self.stop)
+                except RuntimeError:
+                    self._thread = None
+            self._condition.notify_all()
+
+    def stop(self) -> None:
+        """Writes what is left, in at most FOLDER_S, and posts in at most LAST_S; the rest is lost and counted."""
+        unmet, self.unmet = self.unmet, set()
+        for pattern in sorted(unmet):
+            log(f"WAVETUNE_CAPTURE_FUNCTIONS: {pattern[:200]} matches no function; names are MODULE:FUNCTION, and * stands for any text")
+        with self._condition:
+            self._is_ended = True
+            self._condition.notify_all()
+            if self._thread is not None and self.folder is not None:
+                self._condition.wait_for(lambda: not self._queue and not self._is_writing, FOLDER_S)
+            has_work = bool(self._queue or self._unposted or self._is_busy)
+        if self._thread is not None and has_work:
+            started = time.monotonic()
+            self._thread.join(LAST_S)
+            counters.lost_ms += (time.monotonic() - started) * 1000
+        with self._condition:
+            left = len(self._queue)
+            self._queue.clear()
+        if left:
+            counters.captures_lost += left
+            log(f"{left} launches were captured and not written before the program's end")
+
+    # In the thread.
+
+    def _work(self) -> None:
+        condition = self._condition
+        while True:
+            with condition:
+                if condition is not self._condition:
+                    return  # of the parent, before a fork
+                self._is_busy = False
+                if not self._queue and not self._is_ended:
+                    is_posting = self._unposted and self._may_post
+                    condition.wait(max(0.0, self._post_after - time.monotonic()) if is_posting else None)
+                if self._is_ended and not self._queue and not (self._unposted and self._may_post):
+                    return
+                items, self._is_busy, self._is_writing = list(self._queue), True, True
+                self._queue.clear()
+                self._bytes = 0
+            for item in items:
+                try:
+                    self._write(*item)
+                except Exception as error:
+                    counters.captures_lost += 1
+                    restore.surprised("writing a capture", error)
+            with condition:
+                self._is_writing = False
+                condition.notify_all()
+            try:
+                self._post()
+            except Exception as error:
+                restore.surprised("posting captures", error)
+            if self._is_ended and not self._queue:
+                return
+
+    def _write(self, own: str, name: str, jit: Any, tuner: Any, cache_key: Any, launch: Launch, _: int) -> None:
+        hexdigits = own.partition(":")[2]
+        if own not in self._functions:
+            self._functions[own] = False
+            try:
+                document = function_document(jit, own, tuner, launch.heuristics, cache_key)
+            except (Uncapturable, OSError, SyntaxError, TypeError, ValueError) as error:
+                log(f"{function_name(jit)} is not captured: {error}")
+            else:
+                self._functions[own] = True
+                self._keep("functions", f"{hexdigits}.json", document)
+        if not self._functions[own]:
+            counters.captures_lost += 1
+            return
+        for argument, dtype, data in launch.integers:
+            argument["contents"] = class_of(data, dtype)
+            if self.is_raw and argument["contents"]["class"] not in ("constant", "ramp"):
+                name_of_blob = hashlib.sha256(data).hexdigest()
+                argument["contents"] = {"class": "blob", "digest": f"sha256:{name_of_blob}"}
+                self._store("blobs", name_of_blob, data)
+        if self._keep("launches", f"{hexdigits}-{name}.json", {**launch.document, "closure": own}, own):
+            counters.captures += 1
+        else:
+            counters.captures_lost += 1
+
+    def _keep(self, kind: str, name: str, document: Any, own: str | None = None) -> bool:
+        """Whether the document is in the folder or will be posted."""
+        is_kept = False
+        if self._may_post:
+            if not self._unposted:
+                self._post_after = max(self._post_after, time.monotonic() + GATHER_S)  # a start launches many
+            if len(self._unposted) < 2 * QUEUE_MAX:
+                self._unposted.append((kind, document))
+                is_kept = True
+        if self.folder is not None and (own is None or self._has_place(own, name)):
+            is_kept = self._store(kind, name, canonical(document).encode()) or is_kept
+        return is_kept
+
+    def _has_place(self, own: str, name: str) -> bool:
+        """Whether the folder has less than KEYS_MAX launches of the function, those of other processes included."""
+        start = own.partition(":")[2] + "-"
+        folder = os.path.join(str(self.folder), "launches")
+        if own not in self._places:
+            try:
+                self._places[own] = sum(entry.startswith(start) for entry in os.listdir(folder))
+            except OSError:
+                self._places[own] = 0
+        if self._places[own] >= KEYS_MAX and not os.path.exists(os.path.join(folder, name)):
+            return False
+        self._places[own] += 1
+        return True
+
+    def _store(self, kind: str, name: str, data: bytes) -> bool:
+        """Writes a file whole, unless it is there."""
+        if self.folder is None or time.monotonic() < self._broken_until:
+            return False
+        path = os.path.join(self.folder, kind, name)
+        part = os.path.join(self.folder, kind, f".{name}.{os.getpid()}.part")
+        try:
+            if os.path.exists(path):
+                return True
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            try:
+                with open(part, "wb") as file:
+                    file.write(data)
+                os.replace(part, path)
+            except OSError:
+                os.unlink(part)
+                raise
+            return True
+        except OSError as error:
+            self._broken_until = time.monotonic() + RETRY_S
+            log(f"the folder of captures cannot be written: {error}; nothing is written for {RETRY_S:.0f} s")
+            return False
+
+    def _post(self) -> None:
+        if not self._unposted or not self._may_post or self.wire is None:
+            return
+        if time.monotonic() < self._post_after and not self._is_ended:
+            return
+        batch = POST_MAX
+        while self._unposted and self._may_post:
+            batch = min(batch, len(self._unposted))
+            body = body_of(self._unposted[:batch])
+            if len(body) > BODY_MAX and batch > 1:
+                batch //= 2
+                continue
+            answer = self.wire.request("POST", "/v1/captures", body, {"Content-Type": "application/json"}, background=True)
+            if answer is None or answer.status == 429:
+                self._post_after = time.monotonic() + RETRY_S
+                return
+            if answer.status < 300:
+                counters.sent += batch
+            elif answer.status in (403, 404):  # a token that may not, or a server without captures
+                self._may_post = False
+                batch = len(self._unposted)
+                counters.dropped += batch
+            elif batch > 1:
+                batch //= 2  # one of them is not taken: the others are
+                continue
+            else:
+                counters.dropped += 1
+            if answer.status >= 300 and answer.status != 404:
+                log(f"POST /v1/captures: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+            del self._unposted[:batch]
+            batch = POST_MAX
+
+
+def _when_child_ends(stop: Callable[[], None]) -> None:
+    """In a process that multiprocessing has forked: before Python 3.13 it ends without atexit."""
+    process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
+    if process is not None and util is not None and process.parent_process() is not None:
+        util.Finalize(None, stop, exitpriority=0)
+
+
+def body_of(documents: Sequence[tuple[str, Any]]) -> bytes:
+    """What is posted: the documents of the folder, functions before launches."""
+    body: dict[str, list[Any]] = {"functions": [], "launches": []}
+    for kind, document in documents:
+        body[kind].append(document)
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _variables() -> dict[str, str]:
+    """Those that Triton makes its key of beside what is compiled, as it reads them."""
+    try:
+        from triton._C.libtriton import get_cache_invalidating_env_vars
+        return {str(name): str(value) for name, value in get_cache_invalidating_env_vars().items()}
+    except Exception:
+        return {}
+
+
+def _typed(value: Any) -> Any:
+    """A member of a key: a type by its name, as keys have scalars only."""
+    try:
+        return encode(keys.keyed(value))
+    except ValueError:
+        return {"text": repr(value)[:1000]}
+
+
+def is_capturing() -> bool:
+    """Whether the launch goes into a CUDA or HIP graph."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda is not None and bool(cuda.is_initialized()) and bool(cuda.is_current_stream_capturing())
+
+
+# Further specialisations of an autotuner's key.
+
+def _launch_of(jit: Any) -> Any:
+    """The frame of the autotuner's run() that launches the function now; None where none does, or where it is measuring."""
+    frame, is_launched = sys._getframe(2), False
+    for _ in range(FRAMES_MAX):
+        if frame is None or frame.f_code.co_name == "_bench":
+            return None
+        if frame.f_code.co_name == "run":
+            own = frame.f_locals.get("self")
+            is_launched = is_launched or own is jit
+            if is_launched and len(getattr(own, "configs", ())) > 1 and jit_function(own) is jit:
+                return frame
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _patch_compiling(module: Any, holder: str, name: str, is_new: bool, recorder: Recorder) -> None:
+    """Calls the recorder before a method that Triton calls for each specialisation; `holder`: the class in the module."""
+    methods = getattr(module, holder, None)
+    method = getattr(methods, name, None)
+    if method is None or hasattr(method, "is_of_wavetune"):
+        if method is None:
+            log(f"further specialisations are not recorded: {module.__name__} has no {holder}.{name}")
+        return
+
+    @functools.wraps(method)
+    def watched(own: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder.compiles(getattr(own, "fn", None) if is_new else own, is_new)
+        return method(own, *args, **kwargs)
+
+    watched.is_of_wavetune = True  # type: ignore[attr-defined]
+    setattr(methods, name, watched)
+
+
+# Functions without an autotuner, by name.
+
+def _is_tuned() -> bool:
+    """Whether an autotuner with several configs launches: its misses are recorded."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name in ("run", "_bench"):
+            own = frame.f_locals.get("self")
+            if len(getattr(own, "configs", ())) > 1:
+                return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _watch(jit: Any, recorder: Recorder) -> None:
+    """Replaces run() of this one function."""
+    if "run" in vars(jit):
+        return
+    run, names = jit.run, [parameter.name for parameter in jit.params]
+    constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
+    seen: set[Any] = set()
+
+    @functools.wraps(run)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        try:
+            key = str([specialised(value) for value in args] +
+                      [(name, str(value) if name in constexprs else specialised(value)) for name, value in kwargs.items()
+                       if name != "grid"])
+            if key not in seen and len(seen) < KEYS_MAX and not is_capturing():
+                seen.add(key)
+                if not _is_tuned():
+                    recorder.launched(jit, dict(zip(names, args)), dict(kwargs))
+        except Exception as error:
+            counters.captures_lost += 1
+            restore.surprised("capturing a launch", error)
+        return run(*args, **kwargs)
+
+    jit.run = watched
+
+
+def _patch(module: Any, recorder: Recorder) -> None:
+    """Watches those functions that are named, whenever they are made."""
+    patterns = recorder.settings.capture_functions
+    functions = module.JITFunction
+    init = functions.__init__
+
+    def consider(jit: Any) -> None:
+        try:
+            name = function_name(jit)
+            met = [pattern for pattern in patterns if fnmatch.fnmatchcase(name, pattern)]
+            recorder.unmet.difference_update(met)
+            if met:
+                _watch(jit, recorder)
+        except Exception as error:
+            restore.surprised("a function to capture", error)
+
+    @functools.wraps(init)
+    def __init__(jit: Any, *args: Any, **kwargs: Any) -> None:
+        init(jit, *args, **kwargs)
+        consider(jit)
+
+    functions.__init__ = __init__
+    for found in gc.get_referrers(functions):
+        if type(found) is functions:
+            consider(found)
+
+
+_recorder: Recorder | None = None
+
+
+def start(settings: Settings, wire: Wire | None) -> None:
+    """Starts recording, where there is somewhere to record to."""
+    global _recorder
+    may_post = wire is not None and wire.is_private and wire.token is not None
+    if settings.capture_to is None and not may_post:
+        log("no launch is recorded: there is neither WAVETUNE_CAPTURE_TO nor a server to which a token goes encrypted")
+        return
+    _recorder = Recorder(settings, wire if may_post else None)
+    restore.captured = _recorder.missed
+    recorder = _recorder
+    # What the process does not have in memory, and what it has in no folder.
+    _when_there(_JIT, lambda module: _patch_compiling(module, "JITFunction", "_call_hook", False, recorder))
+    _when_there(_COMPILER, lambda module: _patch_compiling(module, "ASTSource", "make_ir", True, recorder))
+    if settings.capture_functions:
+        _when_there(_JIT, lambda module: _patch(module, recorder))
+
+
+def _when_there(name: str, call: Callable[[Any], None]) -> None:
+    if name in sys.modules:
+        call(sys.modules[name])
+    else:
+        when_imported([name], call)
+
+
+def after_fork() -> None:
+    if _recorder is not None:
+        _recorder.after_fork()

@@ -1,0 +1,208 @@
+"""What the autotuners of Inductor and Helion find, from and for containers that share it: one namespace for a token, an image
+and the hardware, which the operator opened (serve --remote-share). Compiled code and pickles never go this way.
+
+A value is a small JSON document. Its reader builds a config from it, so `inductor.py` and `helion.py` check each member,
+before they give a value to the program and before they send one.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import sys
+from typing import Any
+
+from . import counters
+from .hooks import when_imported
+from .log import log
+from .restore import surprised
+from .sender import path_of
+
+BYTES_MAX = {"inductor": 16 << 10, "helion": 64 << 10}
+NEWEST_MAX = 100
+HARDWARE_MAX = 200
+
+
+class Bad(Exception):
+    """A value is not what the autotuner writes; the text says why."""
+
+
+class Found:
+    """The values of other containers, for one process."""
+
+    def __init__(self, program: Any):
+        self.program = program
+        self.is_closed = False  # the operator did not open the namespace; that will not change while the program runs
+        self._hardware: str | None = None
+        self._is_told = False
+
+    def is_on(self) -> bool:
+        """Nothing is taken beside what trusted keys signed, beside a pinned release, or where it could be changed on its way."""
+        own, wire = self.program.settings, self.program.wire
+        return not self.is_closed and wire is not None and wire.is_private and own.token is not None and \
+            not own.trusted_keys and not own.is_pinned
+
+    def get(self, tool: str, key: str) -> Any:
+        """The value, parsed; None where there is none."""
+        return self._ask(tool, key, BYTES_MAX[tool])
+
+    def newest(self, tool: str, n: int) -> list[Any]:
+        n = max(1, min(n, NEWEST_MAX))
+        found = self._ask(tool, None, n * (BYTES_MAX[tool] + 1) + 2, newest=str(n))
+        return found[:n] if isinstance(found, list) else []
+
+    def put(self, tool: str, key: str, value: Any) -> None:
+        """Sends it in the background."""
+        hardware, sender = self.hardware(), self.program.sender
+        if self.is_on() and hardware is not None and sender is not None:
+            body = json.dumps(value, separators=(",", ":")).encode()
+            if len(body) <= BYTES_MAX[tool]:
+                sender.file(self._path(tool, key, hardware), body)
+
+    def hardware(self) -> str | None:
+        """The hardware that values are for; None: it is not known, and nothing is shared."""
+        if self._hardware is None:
+            self._hardware = hardware()
+        if self._hardware is None and not self._is_told:
+            self._is_told = True
+            log("configs of Inductor and Helion are not shared: the GPU's model is not known")
+        return self._hardware
+
+    def _path(self, tool: str, key: str | None, stated: str, **query: str) -> str:
+        names = ("v1", "remote", tool) if key is None else ("v1", "remote", tool, key)
+        return path_of(*names, hardware=stated, image=self.program.settings.image(), **query)
+
+    def _ask(self, tool: str, key: str | None, limit: int, **query: str) -> Any:
+        stated = self.hardware() if self.is_on() else None
+        if stated is None:
+            return None
+        path = self._path(tool, key, stated, **query)
+        answer = self.program.wire.request("GET", path, limit=limit)
+        if answer is not None and answer.status == 403:
+            self.is_closed = True
+            log("configs of Inductor and Helion are not shared: the operator did not open this namespace")
+        if answer is None or answer.status != 200:
+            return None
+        try:
+            return json.loads(answer.body)
+        except (ValueError, RecursionError):
+            self.program.wire.garbled(f"GET {path[:100]}: the answer is no JSON")
+            return None
+
+
+def is_hash(key: Any) -> bool:
+    return isinstance(key, str) and re.fullmatch("[0-9a-f]{64}", key) is not None
+
+
+def check_scalar(name: str, value: Any) -> None:
+    """That it is null, a boolean, an integer of 32 bits or a short word. Raises Bad."""
+    if value is None or isinstance(value, bool) or type(value) is int and -2**31 <= value < 2**31 or \
+            isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.:\-]{0,128}", value):
+        return
+    raise Bad(f"{name[:80]} has no value of a config")
+
+
+def check_name(name: Any) -> None:
+    if not isinstance(name, str) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,63}", name) or \
+            name in ("ir_override", "pre_hook", "extra_options", "advanced_controls_file"):
+        raise Bad(f"a config has no member {str(name)[:80]!r}")
+
+
+def refuse(tool: str, key: str, why: Bad) -> None:
+    counters.refused += 1
+    log(f"the config {key[:12]} of {tool} is not used: {why}")
+
+
+# The hardware, without initialising a GPU runtime: Inductor asks in processes that compile and have none.
+
+def hardware() -> str | None:
+    """The GPU's model, its partition and the version of CUDA or ROCm. Keys of Inductor lack them (they do have the number of
+    compute units); keys of Helion have the first and the last."""
+    try:
+        stated = json.loads(os.environ.get("WAVETUNE_ENVIRONMENT") or "{}")
+    except ValueError:
+        stated = {}
+    if not isinstance(stated, dict):
+        stated = {}
+    gpu = stated.get("gpu") or _gpu() or _gpu_of_torch()
+    partition = stated.get("partition") if "partition" in stated else _partition()
+    version = getattr(sys.modules.get("torch"), "version", None)
+    runtime = {name: stated.get(name) or getattr(version, attribute, None)
+               for name, attribute in (("cuda", "cuda"), ("rocm", "hip"))}
+    names = [str(one) for one in (gpu, partition) if one]
+    names += [f"{name} {one}" for name, one in runtime.items() if one]
+    text = "; ".join(names)
+    return text if gpu and text.isprintable() and len(text.encode()) <= HARDWARE_MAX else None
+
+
+def _gpu() -> str | None:
+    """The model of this machine's GPUs, as NVIDIA's driver names it, or AMD's by its PCI id; None: none, or several models."""
+    found = set()
+    for path in glob.glob("/proc/driver/nvidia/gpus/*/information"):
+        found.update(re.findall(r"^Model:\s*(\S.*?)\s*$", _text(path), re.MULTILINE))
+    for path in glob.glob("/sys/class/kfd/kfd/topology/nodes/*/properties"):
+        facts = dict(line.split(maxsplit=1) for line in _text(path).splitlines() if " " in line)
+        if facts.get("simd_count", "0") != "0":  # a node with none is a CPU
+            found.add(f"PCI {int(facts.get('vendor_id', '0')):04x}:{int(facts.get('device_id', '0')):04x}")
+    return found.pop() if len(found) == 1 else None
+
+
+def _gpu_of_torch() -> str | None:
+    """As torch names it, where it uses one already: NVIDIA's names are those of the driver."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    try:
+        return cuda.get_device_name() if cuda is not None and cuda.is_initialized() else None
+    except Exception:
+        return None
+
+
+def _partition() -> str:
+    modes = {_text(path).strip() for path in glob.glob("/sys/class/drm/card*/device/current_compute_partition")}
+    return "+".join(sorted(modes))
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 16)
+    except OSError:
+        return ""
+
+
+_found: Found | None = None
+
+
+def found() -> Found | None:
+    """That of this process; None where nothing is shared."""
+    return _found if _found is not None and _found.is_on() else None
+
+
+def start(program: Any) -> None:
+    """Watches for the modules that ask, and patches those that are there."""
+    global _found
+    _found = Found(program)
+    if not _found.is_on():
+        return
+    for name in MODULES:
+        if name in sys.modules:
+            patch(sys.modules[name])
+    missing = [name for name in MODULES if name not in sys.modules]
+    if missing:
+        when_imported(missing, patch)
+
+
+MODULES = ("torch._inductor.runtime.autotune_cache", "helion.runtime.settings", "helion.autotuner.remote_cache")
+
+
+def patch(module: Any) -> None:
+    try:
+        if module.__name__ == MODULES[0]:
+            from . import inductor
+            inductor.patch(module)
+            return
+        from .. import helion
+        (helion.patch_settings if module.__name__ == MODULES[1] else helion.patch_cache)(module)
+    except Exception as error:
+        surprised(f"patching {module.__name__}", error)

@@ -1,0 +1,191 @@
+"""Puts the parts together, once in a process: what every way in calls."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from threading import Thread
+from typing import Any, Callable, Mapping
+
+from . import counters, restore
+from .ahead import Ahead
+from .choices import ENVIRONMENTS, Choices
+from .hooks import when_imported
+from .launchers import Launchers
+from .log import log
+from .restore import Restorer
+from .sender import Sender, log_counters
+from .settings import Settings, settings
+from .start import Start
+from .wire import Wire
+
+
+class Program:
+    """`wire` and `sender` are None without a server."""
+
+    def __init__(self, found: Settings):
+        self.settings = found
+        self.wire: Wire | None = None
+        self.sender: Sender | None = None
+        if found.url is not None:
+            wire = Wire(found.url, found.token, ca_file=found.ca_file, insecure=found.insecure, budget_s=found.budget_s)
+            if wire.is_allowed:
+                self.wire, self.sender = wire, Sender(wire, self._head)
+        if self.sender is None and found.cache is not None:
+            atexit.register(log_counters)  # a sender does that itself
+        self.is_code_refused = False  # the token may not have it
+        self.launchers, self.start = Launchers(), Start(self)
+        self.launchers.on_made = self.start.noticed
+        self.ahead = Ahead(self.start.compiled)
+        self.choices = Choices(found, self.wire)
+        self.choices.on_launchers = self._prepare
+        self.restorer = Restorer(found, self.choices, self.sender, self.start)
+
+    def _head(self) -> dict[str, Any]:
+        own = self.settings
+        head = {"environment": own.environment()}
+        if own.tag is not None:
+            head["tag"] = own.tag
+        if own.regime is not None and own.regime != "cold":
+            head["regime"] = own.regime
+        return head
+
+    def _prepare(self, stated: Mapping[str, Any]) -> None:
+        """Compiles the launchers that choices state for this program's functions. In the thread that asked for choices."""
+        target = sys.modules["triton"].runtime.driver.active.get_current_target()
+        Thread(target=self.launchers.prepare_of_choices, args=(stated, list(restore.adopted), target),
+               name="wavetune-choices", daemon=True).start()
+
+    def after_fork(self) -> None:
+        self.restorer.after_fork()
+        self.launchers.after_fork()
+        self.ahead.after_fork()
+        self.start.after_fork()
+
+    def takes_code(self) -> bool:
+        """Whether compiled code may come from the server: with a trusted key, or where the operator opened a namespace; never
+        where it could be changed on its way. Or from the folder of `python3 -m wavetune tune`, which has no signature."""
+        own = self.settings
+        is_tuned_here = own.cache is not None and not own.trusted_keys and os.path.isdir(os.path.join(own.cache, ENVIRONMENTS))
+        return is_tuned_here or self.wire is not None and (bool(own.trusted_keys) or self.gives_code())
+
+    def gives_code(self) -> bool:
+        return self.settings.shared_code and self.shares_starts()
+
+    def shares_starts(self) -> bool:
+        """Whether the namespace's lists of starts are taken and given: for code, or for what is compiled ahead."""
+        own = self.settings
+        is_wanted = own.shared_code or own.is_ahead and own.token is not None and not own.trusted_keys and not own.is_pinned
+        return self.wire is not None and is_wanted and self.wire.is_private and not self.is_code_refused
+
+
+_program: Program | None = None
+_is_tried = False
+
+
+def program() -> Program | None:
+    """That of this process; None where no variable asks for it, or where making it failed."""
+    return _program
+
+
+def start() -> Program | None:
+    """Starts it, once; nothing is raised."""
+    global _program, _is_tried
+    if _is_tried:
+        return _program
+    _is_tried = True
+    try:
+        found = settings()
+        if found is None:
+            _is_tried = False  # the variables may be set later
+            return None
+        if os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y"):
+            return None  # nothing runs on a GPU
+        _program = Program(found)
+        os.register_at_fork(after_in_child=_after_fork)
+        _start_capture(_program)
+        restore.start(_program.restorer)
+        missing = [name for name in restore.MODULES if name not in sys.modules]
+        if missing:
+            when_imported(missing, restore.patch)
+        _when_there("triton.backends", _program.launchers.patch)
+        if _program.shares_starts():
+            _when_there("triton.runtime.cache", _begin)
+            _when_there("triton.compiler", _program.ahead.patch)
+        if _program.takes_code():
+            _set_manager()
+        _start_demand(_program)
+        if _program.wire is not None:
+            from .found import start as start_found
+            start_found(_program)
+    except Exception as error:
+        restore.surprised("starting", error)
+    return _program
+
+
+def _start_capture(own: Program) -> None:
+    """Where texts may be recorded."""
+    found = own.settings
+    if found.capture in ("source", "raw"):
+        from . import capture
+        capture.start(found, own.wire)
+    elif found.capture_to is not None or found.capture_functions:
+        log(f"no launch is recorded, because WAVETUNE_CAPTURE is {found.capture}: source (or raw) records texts too")
+
+
+def _start_demand(own: Program) -> None:
+    """Demand is the same import, where the image's record names functions."""
+    found = own.settings
+    if own.wire is None or found.token is None or not own.wire.is_private or os.environ.get("WAVETUNE_DEMAND") == "0" or \
+            not found.identity().get("functions"):
+        return
+    from .. import demand
+    demand.watch(identity=found.identity(), url=found.url, token=found.token)
+
+
+def _after_fork() -> None:
+    try:
+        if _program is not None:
+            counters.reset()
+            _program.after_fork()
+            if "wavetune._runtime.capture" in sys.modules:
+                sys.modules["wavetune._runtime.capture"].after_fork()
+    except Exception as error:
+        log(f"after a fork: {type(error).__name__}")
+
+
+def _begin(_: Any) -> None:
+    if _program is not None:
+        _program.start.begin()
+
+
+def _when_there(name: str, call: Callable[[Any], Any]) -> None:
+    """Calls with a module, now or when the program has imported it."""
+    module = sys.modules.get(name)
+    if module is not None:
+        call(module)
+    else:
+        when_imported([name], call)
+
+
+def _set_manager() -> None:
+    """Makes our cache manager Triton's, where no variable names one."""
+    if "TRITON_CACHE_MANAGER" in os.environ:
+        return
+    _when_there("triton.runtime.cache", _patch_cache)
+
+
+def _patch_cache(module: Any) -> None:
+    """`get_cache_manager` returns ours; Triton's other modules import the function by its name, so its classes are what is
+    replaced: in 3.3 a variable of the module, from 3.4 on a knob."""
+    try:
+        from ..triton import CacheManager
+        if hasattr(module, "__cache_cls"):
+            setattr(module, "__cache_cls", CacheManager)
+        else:
+            knobs = module.knobs.cache
+            if knobs.manager_class is None:
+                knobs.manager_class = CacheManager
+    except Exception as error:
+        restore.surprised("the cache manager", error)

@@ -1,0 +1,236 @@
+"""What is sent in the background: misses, counters, compiled code, and the attempt to reach a server that was away.
+
+One thread, started when there is something to send. What does not fit into the queue is dropped and counted. When the program
+ends, the thread gets 0.5 s for what is left, and none where the server did not answer before.
+
+Misses and counters go soon after the program tuned a key, else every few minutes, and when it ends. A report without an
+answer may have arrived: it is not sent again, so that nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import math
+import random
+import threading
+import time
+from collections import deque
+from typing import Any, Callable
+from urllib.parse import quote
+
+from . import counters
+from .log import log
+from .wire import BODY_MAX, Answer, Wire
+
+MISSES_MAX = 1000
+FILES_MAX, FILES_BYTES_MAX = 256, 64 * 1024 * 1024
+GATHER_S = 1.0  # a start tunes many keys
+REPORT_S = 300.0
+LAST_S = 0.5
+
+
+def log_counters() -> None:
+    """When the program ends."""
+    log("the program ends: " + ", ".join(f"{name} {value:.6g}" for name, value in counters.snapshot().items()))
+
+
+class Sender:
+    """`head`: what every report states of the program."""
+
+    def __init__(self, wire: Wire, head: Callable[[], dict[str, Any]]):
+        self.wire, self.head = wire, head
+        wire.wake = self.probe
+        self._reset()
+        atexit.register(self.stop)
+
+    def _reset(self) -> None:
+        self._condition = threading.Condition()
+        self._misses: list[dict[str, Any]] = []
+        self._files: deque[tuple[str, bytes]] = deque()
+        self._file_bytes = 0
+        self._is_probing = self._is_ended = self._is_busy = False
+        self._may_send_counters = self._may_send_misses = self._may_send_files = True
+        self._thread: threading.Thread | None = None
+        self._report_at = math.inf  # when misses and counters are to be sent, at the latest
+
+    def after_fork(self) -> None:
+        """In the child: the parent sends what it queued."""
+        self._reset()
+
+    # In the program's threads.
+
+    def missed(self, item: dict[str, Any]) -> None:
+        """Is sent with the next report."""
+        with self._condition:
+            if self._may_send_misses and len(self._misses) < MISSES_MAX:
+                self._misses.append(item)
+
+    def tuned(self, item: dict[str, Any], ms: float) -> None:
+        """The program tuned what it missed."""
+        with self._condition:
+            if any(item is one for one in self._misses):
+                item["tuning_ms"] = round(ms, 3)
+                self._report_at = min(self._report_at, time.monotonic() + GATHER_S)
+                self._start()
+
+    def counted(self) -> None:
+        """Something is in the counters, or will be at once."""
+        if self._report_at == math.inf:
+            with self._condition:
+                if self._may_send_counters or self._may_send_misses:
+                    # Many containers start at once.
+                    self._report_at = time.monotonic() + REPORT_S * random.uniform(0.8, 1.2)
+                    self._start()
+
+    def file(self, path: str, body: bytes) -> None:
+        with self._condition:
+            if not self._may_send_files or len(body) > BODY_MAX or len(self._files) >= FILES_MAX or \
+                    self._file_bytes + len(body) > FILES_BYTES_MAX:
+                counters.dropped += 1
+                return
+            self._files.append((path, body))
+            self._file_bytes += len(body)
+            self._start()
+
+    def probe(self) -> None:
+        with self._condition:
+            self._is_probing = True
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None and not self._is_ended:
+            self._thread = threading.Thread(target=self._work, name="wavetune-sender", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # no more threads, or the interpreter is ending
+                self._thread = None
+        self._condition.notify_all()
+
+    def stop(self) -> None:
+        """Sends what is left, in at most LAST_S."""
+        with self._condition:
+            thread, self._is_ended = self._thread, True
+            self._condition.notify_all()
+            has_work = bool(self._files) or self._is_busy or self._has_report()
+        if thread is not None and has_work and not self.wire.is_open():
+            started = time.monotonic()
+            thread.join(LAST_S)
+            counters.lost_ms += (time.monotonic() - started) * 1000
+        log_counters()
+
+    def _has_report(self) -> bool:
+        return bool(self._misses) or self._may_send_counters and counters.is_pending()
+
+    # In the thread.
+
+    def _work(self) -> None:
+        condition = self._condition
+        while True:
+            with condition:
+                if condition is not self._condition:
+                    return  # of the parent, before a fork
+                wait_s = self._wait_s()
+                if wait_s is None or wait_s > 0:
+                    if self._is_ended:
+                        if wait_s is None or self.wire.is_open():
+                            return
+                    else:
+                        condition.wait(wait_s)
+                        continue
+                self._is_busy = True  # what is on its way is in no queue
+            try:
+                self._send()
+            except Exception:
+                counters.failures += 1
+                time.sleep(1.0)
+            finally:
+                self._is_busy = False
+
+    def _wait_s(self) -> float | None:
+        """Seconds until there is something to do; None: nothing is waiting."""
+        due = self._report_at
+        if self._is_ended and self._has_report():
+            due = 0.0
+        if not (self._files or self._is_probing) and due == math.inf:
+            return None
+        if not self.wire.may_try():
+            return 5.0
+        if self._files or self._is_probing:
+            return 0.0
+        return max(0.0, due - time.monotonic())
+
+    def _send(self) -> None:
+        if self._is_probing:
+            self._is_probing = False
+            self.wire.request("GET", "/readyz", background=True)
+        elif self._files:
+            self._send_file()
+        elif self.wire.is_open():
+            self._is_probing = True
+        else:
+            self._report_at = math.inf
+            self._send_misses()
+            self._send_counters()
+
+    def _send_file(self) -> None:
+        with self._condition:
+            path, body = self._files.popleft()
+            self._file_bytes -= len(body)
+        answer = self.wire.request("PUT", path, body, {"Content-Type": "application/octet-stream"}, background=True)
+        if answer is not None and answer.status < 300:
+            counters.sent += 1
+            return
+        counters.dropped += 1
+        if answer is not None and answer.status == 403:
+            with self._condition:
+                counters.dropped += len(self._files)
+                self._may_send_files, self._file_bytes = False, 0
+                self._files.clear()
+
+    def _send_misses(self) -> None:
+        with self._condition:
+            if not self._misses:
+                return
+            missed, self._misses = self._misses, []
+        answer = self._post("/v1/demand", {**self.head(), "missed": missed})
+        if answer is None or answer.status < 300:
+            return
+        with self._condition:
+            if answer.status != 429:
+                self._may_send_misses, self._misses = False, []  # a server that is older, or a token without the role
+            elif not self._is_ended:
+                self._misses = missed + self._misses[:MISSES_MAX - len(missed)]
+                self._report_later()
+
+    def _send_counters(self) -> None:
+        counted = counters.take() if self._may_send_counters else {}
+        if not counted:
+            return
+        tag = {name: value for name, value in self.head().items() if name == "tag"}
+        answer = self._post("/v1/counters", {**tag, **counted})
+        with self._condition:
+            if answer is not None and answer.status == 429 and not self._is_ended:
+                counters.give_back(counted)
+                self._report_later()
+            elif answer is not None and answer.status in (403, 404):
+                self._may_send_counters = False
+
+    def _post(self, path: str, report: dict[str, Any]) -> Answer | None:
+        body = json.dumps(report, separators=(",", ":")).encode()
+        answer = self.wire.request("POST", path, body, {"Content-Type": "application/json"}, background=True)
+        if answer is not None and answer.status >= 300 and answer.status != 429:
+            log(f"POST {path}: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+        return answer
+
+    def _report_later(self) -> None:
+        """Many containers report under one token."""
+        self._report_at = time.monotonic() + random.uniform(30, 90)
+
+
+def path_of(*segments: str, **query: str) -> str:
+    """A path of the server, with every segment and value quoted."""
+    text = "/" + "/".join(quote(segment, safe="") for segment in segments)
+    if query:
+        text += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+    return text

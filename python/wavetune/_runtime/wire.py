@@ -1,0 +1,334 @@
+"""HTTP to the server, for a program that must not notice it.
+
+A request takes 0.5 s at most to the answer's headers: resolving the name, connecting, TLS and a server that sends a byte at a
+time included. The body must then arrive at 256 KiB/s or faster, and what a program waits for bodies has a budget
+($WAVETUNE_BUDGET_MS a minute). Whatever goes wrong, the answer is None, and for 30 s, then for twice as long up to 15 minutes,
+no request is made: a breaker. It is closed by a background thread that reaches the server (sender.py), so that a program
+waits for an absent server once, not every 30 s.
+
+Each thread keeps a connection. After a fork the child makes its own.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import threading
+import time
+from typing import Any, Callable, Mapping, NamedTuple
+from urllib.parse import urlsplit
+
+from .._token_url import refusal
+from . import counters
+from .log import log
+
+FIRST_BYTE_S = 0.5
+BACKGROUND_S = 5.0
+BYTES_PER_S = 256 * 1024
+BODY_MAX = 16 * 1024 * 1024
+BREAK_S, BREAK_MAX_S = 30.0, 900.0
+ADDRESSES_S = 60.0
+_CHUNK = 65536
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]  # names in lower case
+    body: bytes
+
+
+class _Timed:
+    """A socket, with one deadline for whatever is done with it."""
+
+    def __init__(self, sock: Any, deadline: float):
+        self.sock, self.deadline = sock, deadline
+        self.readers, self.is_closed = 0, False
+
+    def arm(self) -> None:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise socket.timeout("the time is up")
+        self.sock.settimeout(left)
+
+    def sendall(self, data: Any) -> None:
+        self.arm()
+        self.sock.sendall(data)
+
+    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
+        self.readers += 1
+        return io.BufferedReader(_Reader(self), _CHUNK)
+
+    def close(self) -> None:
+        """Closes the socket when no answer is read from it any more: http.client closes before it reads a last answer."""
+        self.is_closed = True
+        if self.readers == 0:
+            self.sock.close()
+
+
+class _Reader(io.RawIOBase):
+    def __init__(self, timed: _Timed):
+        super().__init__()
+        self.timed = timed
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self.timed.arm()
+        return self.timed.sock.recv_into(buffer)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.timed.readers -= 1
+            if self.timed.is_closed:
+                self.timed.close()
+        super().close()
+
+
+class _Resolver:
+    """Addresses of the host. A name server that does not answer keeps a thread, not the program."""
+
+    def __init__(self, host: str, port: int):
+        self.host, self.port = host, port
+        self.found: list[Any] = []
+        self.until = 0.0
+        self.thread: threading.Thread | None = None
+
+    def addresses(self, deadline: float) -> list[Any]:
+        if time.monotonic() < self.until:
+            return self.found
+        try:
+            return socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        except OSError:
+            pass  # a name
+        if self.thread is None or not self.thread.is_alive():
+            self.thread = threading.Thread(target=self._resolve, name="wavetune-resolver", daemon=True)
+            try:
+                self.thread.start()
+            except RuntimeError:  # the interpreter is ending, and only the sender's thread still asks
+                self.thread = None
+                self._resolve()
+        if self.thread is not None:
+            self.thread.join(max(0.0, deadline - time.monotonic()))
+        if time.monotonic() >= self.until:
+            raise OSError(f"the name {self.host} was not resolved")
+        return self.found
+
+    def _resolve(self) -> None:
+        try:
+            self.found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            self.until = time.monotonic() + ADDRESSES_S
+        except Exception:
+            pass  # the program's thread says so
+
+
+class Wire:
+    """`budget_s`: for bodies that a program waits for, a minute. `is_allowed` is false, with a sentence in the log, where a
+    token would travel unencrypted, or the URL is none."""
+
+    def __init__(self, url: str, token: str | None, *, ca_file: str | None = None, insecure: bool = False,
+                 budget_s: float = 2.0):
+        self.token, self.ca_file, self.budget_s = token, ca_file, budget_s
+        self.is_allowed = self.is_private = False
+        self.wake: Callable[[], None] | None = None  # asks a background thread to try the server
+        try:
+            parts = urlsplit(url)
+            self.is_tls, self.host, self.prefix = parts.scheme == "https", parts.hostname or "", parts.path.rstrip("/")
+            self.port = parts.port or (443 if self.is_tls else 80)
+            why = refusal(url, insecure)
+            self.is_private = why is None
+            if parts.scheme not in ("http", "https") or not self.host or parts.query or parts.username is not None:
+                why = f"WAVETUNE_URL is no http:// or https:// URL of a server: {url[:80]}"
+            elif token is None:
+                why = None
+        except ValueError as error:
+            why = f"WAVETUNE_URL is no URL: {error}"
+        if why is not None:
+            log(f"nothing is asked for: {why}")
+            return
+        self.is_allowed = True
+        self._context: Any = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._resolver = _Resolver(self.host, self.port)
+        self._break_s, self._open_until, self._is_open = BREAK_S, 0.0, False
+        self._is_refused = False  # 401: the token is not known, and will not be
+        self._window, self._spent_s = 0.0, 0.0
+
+    def after_fork(self) -> None:
+        """In the child: connections are the parent's, and its locks may be held by threads that are gone."""
+        if self.is_allowed:
+            is_open, until, break_s = self._is_open, self._open_until, self._break_s
+            self._reset()
+            self._is_open, self._open_until, self._break_s = is_open, until, break_s
+
+    def is_open(self) -> bool:
+        """Whether the breaker holds requests back."""
+        return not self.is_allowed or self._is_refused or self._is_open
+
+    def may_try(self) -> bool:
+        """Whether a background thread may find out if the server is back."""
+        return self.is_allowed and not self._is_refused and (not self._is_open or time.monotonic() >= self._open_until)
+
+    def request(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *,
+                limit: int = BODY_MAX, background: bool = False, ahead: bool = False) -> Answer | None:
+        """The answer, whatever its status below 500 (429 too: one limit says nothing of other requests); None where there is
+        none, which is all that a caller needs to know. `background`: with more time, and also to find out whether the server
+        is back; `ahead`: for what the program has not asked for yet."""
+        if not self.is_allowed or self._is_refused:
+            return None
+        if self._pid != os.getpid():
+            self.after_fork()
+        if self._is_open:
+            if time.monotonic() < self._open_until:
+                return None
+            if not background:
+                if self.wake is not None:
+                    self.wake()
+                return None
+        started = time.monotonic()
+        is_waited_for = not background and not ahead
+        if is_waited_for and self.budget_left_s() <= 0:
+            return None
+        counters.requests += 1
+        try:
+            answer = self._exchange(method, path, body, dict(headers or {}), limit, background, is_waited_for)
+        except Exception as error:
+            self._close()
+            self._failed(f"{method} {path[:100]}: {type(error).__name__}: {str(error)[:200]}")
+            return None
+        finally:
+            if is_waited_for:
+                counters.lost_ms += (time.monotonic() - started) * 1000
+        if answer.status == 401:
+            self._is_refused = True
+            log("the server does not know the token: nothing more is asked for")
+        elif answer.status >= 500:
+            self._failed(f"{method} {path[:100]}: status {answer.status}")
+            return None
+        with self._lock:
+            self._is_open, self._break_s = False, BREAK_S
+        return answer
+
+    def budget_left_s(self) -> float:
+        """How long the program may still wait for bodies in this minute."""
+        now = time.monotonic()
+        if now - self._window >= 60:
+            self._window, self._spent_s = now, 0.0
+        return self.budget_s - self._spent_s
+
+    def waited(self, seconds: float) -> None:
+        """The program waited for a request of another thread."""
+        self._spent_s += seconds
+        counters.lost_ms += seconds * 1000
+
+    def garbled(self, what: str) -> None:
+        """An answer that arrived and is not what it should be: the server is treated as one that fails."""
+        self._close()
+        self._failed(what)
+
+    def _failed(self, why: str) -> None:
+        counters.failures += 1
+        with self._lock:
+            if self._is_open and time.monotonic() < self._open_until:
+                return  # several threads asked at once
+            self._is_open, self._open_until = True, time.monotonic() + self._break_s
+            log(f"{why}; nothing is asked for {self._break_s:.0f} s")
+            self._break_s = min(2 * self._break_s, BREAK_MAX_S)
+
+    def _close(self) -> None:
+        connection = getattr(self._local, "connection", None)
+        self._local.connection = None
+        if connection is not None:
+            try:
+                connection.close()
+            except Exception:
+                pass
+
+    def _connect(self, deadline: float) -> Any:
+        from http.client import HTTPConnection
+        error: Exception = OSError(f"{self.host} has no address")
+        addresses = self._resolver.addresses(deadline)
+        for i, (family, kind, protocol, _, address) in enumerate(addresses[:4]):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                share = (deadline - time.monotonic()) / (min(len(addresses), 4) - i)
+                if share <= 0:
+                    raise socket.timeout("the time is up")
+                sock.settimeout(share)
+                sock.connect(address)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self.is_tls:
+                    if self._context is None:
+                        import ssl
+                        self._context = ssl.create_default_context(cafile=self.ca_file)
+                    sock = self._context.wrap_socket(sock, server_hostname=self.host, do_handshake_on_connect=False)
+                    sock.settimeout(max(0.001, deadline - time.monotonic()))
+                    sock.do_handshake()  # its time-out is for the whole handshake
+                connection = HTTPConnection(self.host, self.port)
+                connection.auto_open = 0
+                connection.sock = _Timed(sock, deadline)  # type: ignore[assignment]
+                return connection
+            except (OSError, ValueError) as failure:
+                sock.close()
+                error = failure
+        raise error
+
+    def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str], limit: int,
+                  background: bool, is_waited_for: bool) -> Answer:
+        from http.client import BadStatusLine
+        started = time.monotonic()
+        deadline = started + (BACKGROUND_S if background else FIRST_BYTE_S)
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        for is_again in (False, True):
+            connection = getattr(self._local, "connection", None)
+            is_kept = connection is not None and connection.sock is not None
+            if not is_kept:
+                connection = self._local.connection = self._connect(deadline)
+            timed = connection.sock
+            timed.deadline = deadline
+            try:
+                connection.request(method, self.prefix + path, body=body, headers=headers)
+                response = connection.getresponse()
+                break
+            except (ConnectionError, BadStatusLine):
+                # The server closes idle connections: once more, on a new one.
+                self._close()
+                if not is_kept or is_again:
+                    raise
+        return self._read(timed, response, limit, started, background, is_waited_for)
+
+    def _read(self, timed: _Timed, response: Any, limit: int, started: float, background: bool,
+              is_waited_for: bool) -> Answer:
+        first = time.monotonic()
+        if response.length is not None and response.length > limit:
+            raise ValueError(f"a body of {response.length} bytes is too long")
+        grace = started + (BACKGROUND_S if background else FIRST_BYTE_S)
+        end = first + self.budget_s - self._spent_s if is_waited_for else float("inf")
+        parts, size = [], 0
+        try:
+            while True:
+                timed.deadline = min(grace + size / BYTES_PER_S, end)
+                part = response.read1(_CHUNK)
+                if not part:
+                    break
+                size += len(part)
+                if size > limit:
+                    raise ValueError(f"a body of more than {limit} bytes is too long")
+                parts.append(part)
+        finally:
+            if is_waited_for:
+                self._spent_s += time.monotonic() - first
+        if response.length:
+            raise OSError(f"the body ended after {size} bytes")
+        response.close()  # which frees the connection for the next request
+        answer = Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, b"".join(parts))
+        if response.will_close:
+            self._close()
+        return answer

@@ -1,0 +1,383 @@
+"""python3 -m wavetune tune PROGRAM ARGUMENT…: from a program to a folder with which it starts
+tuned (docs/start-tuned.md).
+
+The program runs as `run` has it, takes the first config of each function, and records what it
+launches (program.py). Meanwhile a process compiles what is recorded (_captured/following.py). When
+the program is over, what was compiled is tuned on this machine's GPUs (agents.py), and each winner
+goes into the folder at once (folder.py). With a server that is its part (served.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any, Mapping, NoReturn, Sequence
+
+from .._runtime import running
+from .._binaries import path_of
+from .._captured.confined import find_launcher
+from .._captured.following import Follower
+from .._errors import PackError
+from .._pack.interpreter import describe
+from .agents import PROGRAM, Agents, Probe
+from .folder import Built, Environment, TunedFolder
+from .program import POLL_S, Interrupted, Progress, RecordedProgram, table
+
+INTERRUPTED = 130
+_OF_SERVER = ("WAVETUNE_URL", "WAVETUNE_TOKEN", "WAVETUNE_TOKEN_FILE")
+_EPILOG = """
+The program runs with the first config of each autotuned function; what it launches is compiled on
+all cores while it runs. When it ends, after --seconds, or at an interrupt (Ctrl-C), the configs are
+measured on this machine's GPUs. A second interrupt ends the command; what was decided is kept. A
+further call goes on where this one was: keys that have a winner are not tuned again. Then start the
+program with
+  WAVETUNE_CACHE=FOLDER python3 PROGRAM          where the wheel is installed, or
+  python3 -m wavetune run --cache FOLDER PROGRAM
+With $WAVETUNE_URL (and a token of the roles demand, reader and submitter) the server's builders and
+agents do the work: what was recorded is posted, jobs are made of what is built, and the command
+waits and says what each key waits for, and whose move that is. --cache, --device, --again,
+--processes and --timeout are for tuning here.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python3 -m wavetune tune",
+                     usage="python3 -m wavetune tune [OPTIONS] PROGRAM|-m MODULE ARGUMENT…",
+                     description="Tune what a program launches: on this machine, or by a server.",
+                     epilog=_EPILOG,
+                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache",
+                        metavar="FOLDER",
+                        default="wavetune-cache",
+                        help="where the winners go, with their code (%(default)s)")
+    parser.add_argument("--seconds",
+                        type=float,
+                        metavar="N",
+                        help="end the program after N seconds (SIGTERM) and tune what it launched")
+    parser.add_argument("--device",
+                        action="append",
+                        default=[],
+                        metavar="NAME",
+                        help="as `wavetune-agent probe` names it; may be "
+                        "repeated (all GPUs)")
+    parser.add_argument("--again",
+                        action="store_true",
+                        help="also try keys that had no winner before")
+    parser.add_argument("--processes",
+                        "-j",
+                        type=int,
+                        default=len(os.sched_getaffinity(0)),
+                        metavar="N",
+                        help="compilers at once (the CPUs: %(default)s)")
+    parser.add_argument("--timeout",
+                        type=float,
+                        default=300.0,
+                        metavar="S",
+                        help="seconds for compiling a config (%(default)g)")
+    parser.add_argument("--local",
+                        action="store_true",
+                        help="tune here although $WAVETUNE_URL is set")
+    parser.add_argument("--wait",
+                        type=float,
+                        metavar="S",
+                        help="with a server: leave after S seconds, with status 9; jobs go on")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document on stdout; what the program prints there goes "
+        "to stderr")
+    parser.add_argument("-m",
+                        action="store_true",
+                        dest="is_module",
+                        help="run a module, as `python3 -m` does")
+    parser.add_argument("program",
+                        nargs=argparse.REMAINDER,
+                        metavar="PROGRAM",
+                        help=argparse.SUPPRESS)
+    return parser
+
+
+class _Tuning:
+    """One call of the command."""
+    def __init__(self, arguments: argparse.Namespace):
+        self.arguments = arguments
+        self.started = time.monotonic()
+        self.folder = TunedFolder(Path(arguments.cache).absolute())
+        self.seconds: dict[str, float] = {}
+        self.environment: Environment | None = None
+        self.results: list[dict[str, Any]] = []
+        self.names: dict[Path, str] = {}  # of the functions of kernel folders
+        self.progress = Progress()
+
+    # What was recorded.
+
+    def settled(self) -> dict[str, Any]:
+        """Of each environment: keys that are not built, as they have a result or a build that
+        waits."""
+        found = {}
+        for environment in self.folder.environments():
+            own = [[closure, list(texts)]
+                   for (closure, texts), result in environment.results.items()
+                   if result["state"] == "tuned" or not self.arguments.again]
+            own += [[closure, list(texts)] for built in environment.built()
+                    for closure, texts in built.of.values()]
+            found[environment.digest] = own
+        return found
+
+    def take(self, event: Mapping[str, Any], agents: Agents) -> None:
+        """A function that was built, or refused."""
+        environment = self.environment
+        assert environment is not None
+        for one in event["built"]:
+            built = environment.keep_built(Path(one["folder"]), one["of"])
+            self.queue(built, agents)
+        for one in event["refused"]:
+            for closure, texts, key in one.get("of", ()):
+                if environment.is_tuned(closure, texts):
+                    continue  # another launch of the key
+                self.add({
+                    "closure": closure, "texts": texts, "function": event["function"], "key": key,
+                    "state": "refused", "why": one["why"], "seconds": 0.0
+                })
+            if not one.get("of"):
+                print(f"wavetune tune: {one['function']}: {one['why']}", file=sys.stderr)
+
+    def queue(self, built: Built, agents: Agents) -> None:
+        """Its keys that have no winner are tuned."""
+        environment = self.environment
+        assert environment is not None
+        keys = [
+            json.loads(key) for key, (closure, texts) in built.of.items()
+            if not environment.is_tuned(closure, texts)
+        ]
+        if keys:
+            record = built.document("build/build.json")["record"]
+            self.names[built.place] = record["function"]["name"] if "name" in record[
+                "function"] else record["name"]
+            agents.add(built, keys)
+        else:
+            built.remove()
+
+    def decided(self, built: Built, report: Mapping[str, Any]) -> None:
+        environment = self.environment
+        assert environment is not None
+        result = built.result_of(report, self.names[built.place],
+                                 float(report.get("device_seconds", 0.0)))
+        if report.get("is_lost"):
+            self.results.append(result)  # it was not tried, which another call will do
+            return
+        if result["state"] == "tuned":
+            environment.keep_code(built, result["code"])
+        self.add(result)
+
+    def add(self, result: dict[str, Any]) -> None:
+        environment = self.environment
+        assert environment is not None
+        environment.add(result)
+        self.results.append(result)
+        if result["state"] == "tuned":
+            environment.write_choices()
+
+    # All of it.
+
+    def run(self) -> int:
+        scratch = self.folder.scratch()
+        captures, place = scratch / "captures", scratch / "build"
+        for made in (captures, place):
+            made.mkdir()
+        own = {name: value for name, value in os.environ.items() if name not in _OF_SERVER}
+        own["WAVETUNE_CACHE"] = str(self.folder.path)
+        try:
+            with RecordedProgram(words_of(self.arguments), captures, own,
+                                 self.arguments.json) as self.program:
+                probe = Probe() if not self.arguments.device else None
+                with Follower(place, captures, _launcher(), self.arguments.processes,
+                              self.arguments.timeout, _stated(), self.settled()) as follower:
+                    self.program.wait(self.arguments.seconds)
+                    self.seconds["program"] = time.monotonic() - self.started
+                    self.tune(follower, scratch, probe)
+            status = self.status()
+        except Interrupted:
+            status = INTERRUPTED
+        finally:
+            self.progress.end()
+            shutil.rmtree(scratch, ignore_errors=True)
+        self.report(status)
+        return status
+
+    def tune(self, follower: Follower, scratch: Path, probe: Probe | None) -> None:
+        """Builds and tunes what was recorded, as it comes."""
+        launches = self.program.documents("launches")
+        if not launches:
+            return
+        follower.end()
+        stated, recorded = launches[0]["environment"], {(one["closure"], tuple(one["key"]))
+                                                        for one in launches}
+        self.environment = self.folder.environment(stated)
+        self.environment.write_choices()  # a call that was killed may not have
+        waiting = self.environment.built()  # of an earlier call
+        known = {(closure, tuple(texts))
+                 for closure, texts in self.settled().get(self.environment.digest, ())}
+        if not waiting and recorded <= known:
+            return
+        # Agents open their devices while functions are built.
+        devices = self.arguments.device or probe.devices(stated)  # type: ignore[union-attr]
+        agents = Agents(devices, scratch, self.decided)
+        try:
+            for built in waiting:
+                self.queue(built, agents)
+            while True:
+                is_over = follower.process.poll() is not None
+                for event in follower.events():
+                    self.take(event, agents)
+                agents.work()
+                if is_over:
+                    self.seconds.setdefault("built", time.monotonic() - self.started)
+                if is_over and not agents.is_busy():
+                    break
+                if self.program.n_interrupts:
+                    raise Interrupted
+                self._show(follower, is_over)
+                time.sleep(POLL_S)
+        finally:
+            agents.stop()
+        why = follower.failure()
+        if why is not None:
+            raise PackError(why, 1)
+
+    def _show(self, follower: Follower, is_built: bool) -> None:
+        done, total = follower.progress()
+        tuned = sum(one["state"] == "tuned" for one in self.results)
+        compiled = "" if is_built else f"{done} of {total} configs compiled, "
+        self.progress.show(f"{compiled}{tuned} keys tuned")
+
+    # What it says.
+
+    def status(self) -> int:
+        return int(self.program.has_failed() or
+                   any(one["state"] != "tuned" for one in self.results))
+
+    def report(self, status: int) -> None:
+        self.seconds["all"] = time.monotonic() - self.started
+        results = sorted(self.results, key=lambda one: (one["function"], json.dumps(one["key"])))
+        tuned = [one for one in results if one["state"] == "tuned"]
+        earlier = [] if self.environment is None else list(self.environment.results.values())
+        if self.arguments.json:
+            members = ("function", "key", "state", "first", "winner", "verdict", "gain", "interval",
+                       "configs", "seconds", "why")
+            print(
+                json.dumps({
+                    "cache": str(self.folder.path), "program": {
+                        "status": self.program.status, "was_stopped": self.program.was_stopped
+                    }, "seconds": {name: round(value, 3)
+                                   for name, value in self.seconds.items()}, "status": status,
+                    "environment": self.environment.stated if self.environment is not None else
+                    None, "keys": [{name: one[name]
+                                    for name in members if name in one} for one in results]
+                }))
+            return
+        for line in _table(results):
+            print(line, file=sys.stderr)
+        if self.program.has_failed():
+            print(f"wavetune tune: the program failed: {self.program.ending()}", file=sys.stderr)
+        if not results and status == 0:
+            left = sum(one["state"] != "tuned" for one in earlier)
+            print("wavetune tune: nothing new: " +
+                  (f"{left} keys had no winner before (--again tries them again)"
+                   if left else "every key that the program launched has a choice"),
+                  file=sys.stderr)
+        elif tuned:
+            words = "-m MODULE" if self.arguments.is_module else "PROGRAM"
+            print(
+                f"wavetune tune: {len(tuned)} {'key' if len(tuned) == 1 else 'keys'} tuned in "
+                f"{self.seconds['all']:.1f} s; start with: python3 -m wavetune run --cache "
+                f"{self.arguments.cache} {words}",
+                file=sys.stderr)
+
+
+def _launcher() -> str | None:
+    """What confines compilers, where this Linux can: the text that they compile is of a program
+    that this user runs anyway."""
+    try:
+        return find_launcher(False)
+    except PackError:
+        return None
+
+
+def _stated() -> dict[str, str]:
+    return {name: str(value) for name, value in (("torch", describe()["torch"]), ) if value}
+
+
+def _words(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The members of a config that another does not have."""
+    own = [
+        f"{name}={value}" for name, value in config.items()
+        if value is not None and (other.get(name) != value or config == other)
+    ]
+    return ", ".join(own)
+
+
+def _table(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each function and key; of configs, what differs between the first and the
+    winner."""
+    if not results:
+        return []
+    rows = [("function", "key", "first config", "winner", "gain", "seconds")]
+    for one in results:
+        key = ", ".join(f"{name}={value}" for name, value in one["key"].items())
+        if one["state"] != "tuned":
+            rows.append((one["function"], key, "", f"none: {one['why']}", "", ""))
+            continue
+        low, high = one["interval"]
+        gain = f"{one['gain']:.2f} x ({low:.2f} to {high:.2f})" if one["winner"] != one[
+            "first"] else "1 x"
+        winner = "the same" if one["winner"] == one["first"] else _words(
+            one["winner"], one["first"])
+        rows.append(
+            (one["function"], key, _words(one["first"],
+                                          one["winner"]), winner, gain, f"{one['seconds']:.1f}"))
+    return table(rows, 3)
+
+
+def words_of(arguments: argparse.Namespace) -> list[str]:
+    """The program, as `run` takes it."""
+    return [*(["-m"] if arguments.is_module else []), *arguments.program]
+
+
+def main(argv: list[str]) -> int:
+    try:
+        arguments = _parser().parse_args(argv)
+        program = arguments.program
+        if program[:1] == ["--"]:
+            program = arguments.program = program[1:]
+        if not program:
+            raise PackError("name a program, or a module with -m; see --help")
+        if arguments.processes < 1 or arguments.seconds is not None and arguments.seconds <= 0:
+            raise PackError("--processes is at least 1, and --seconds more than 0")
+        why = None if arguments.is_module else running.missing_program(program[0])
+        if why is not None:
+            raise PackError(why)
+        if os.environ.get("WAVETUNE_URL") and not arguments.local:
+            from .served import tune_served
+            return tune_served(arguments, words_of(arguments))
+        path_of(PROGRAM)
+        return _Tuning(arguments).run()
+    except PackError as error:
+        print(f"wavetune tune: {error}", file=sys.stderr)
+        return error.status
+    except BrokenPipeError:
+        return 0
+    except OSError as error:
+        print(f"wavetune tune: {error.filename or arguments.cache}: {error.strerror}; what was "
+              "decided before is kept, and another call goes on", file=sys.stderr)
+        return 1

@@ -1,1 +1,0 @@
-"""What a builder makes of captures: of programs' launches as the wheel recorded them (runtime/capture.py)."""

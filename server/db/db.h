@@ -145,9 +145,13 @@ must_check bool db_send(struct db *db, const struct statement *statement,
 must_check bool db_begin(struct db *db, struct error *error);
 /* The same, but sends BEGIN before it returns, so that now() is not later than the return. */
 must_check bool db_begin_now(struct db *db, struct error *error);
+/* What a program keeps with the connection; NULL: nothing. The caller's. */
+void db_set_context(struct db *db, void *context);
+void *db_context(const struct db *db);
 /* Calls `done` after the transaction is committed, once for each `what`, with the sum of its `n`.
  */
-void db_at_commit(struct db *db, void (*done)(int what, uint64_t n), int what, uint64_t n);
+void db_at_commit(struct db *db, void (*done)(struct db *db, int what, uint64_t n), int what,
+                  uint64_t n);
 bool db_is_in_transaction(const struct db *db);
 must_check bool db_commit(struct db *db, struct error *error);
 void db_rollback(struct db *db);

@@ -4,7 +4,7 @@
 #include "common/base/log.h"
 #include "server/db/db_record.h"
 #include "server/job/jobs.h"
-#include "server/lease/lease.h"
+#include "server/measurement/leases.h"
 #include "server/poison/poison.h"
 #include "server/poison/poison.sql.h"
 

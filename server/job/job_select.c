@@ -12,7 +12,7 @@
 #include "server/job/job_select.sql.h"
 #include "server/job/jobs.h"
 #include "server/job/submit.h"
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
 
 #define CANCEL_BATCH 1000 /* jobs in one transaction */
 #define CANCEL_MAX 20000  /* jobs in one request */

@@ -4,7 +4,7 @@
 #include "server/db/db_record.h"
 #include "server/job/jobs.sql.h"
 #include "server/job/jobs_private.h"
-#include "server/lease/lease.h"
+#include "server/measurement/leases.h"
 
 #define X(id, name) name,
 const char *const job_state_names[] = {JOB_STATES(X) NULL};

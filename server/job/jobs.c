@@ -7,8 +7,8 @@
 #include "server/db/db_record.h"
 #include "server/job/jobs.sql.h"
 #include "server/job/jobs_private.h"
-#include "server/lease/lease.h"
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
+#include "server/measurement/leases.h"
 
 #define ADVANCE_MAX 1000
 

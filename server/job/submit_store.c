@@ -6,8 +6,8 @@
 #include "server/job/jobs.h"
 #include "server/job/submit.h"
 #include "server/job/submit.sql.h"
-#include "server/lease/lease.h"
 #include "server/lease/shares.sql.h"
+#include "server/measurement/leases.h"
 
 #define JOB_ID_SIZE 24
 

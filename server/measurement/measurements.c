@@ -189,7 +189,7 @@ static bool is_refused(const struct results *results, const struct posted_lease 
  * and the outcomes. */
 static void measurements_count(const struct results *results, const struct posted_lease *lease,
                                struct judgement *judgement) {
-  struct lease_change *change = &judgement->change;
+  struct measure_change *change = &judgement->change;
   cleanup_free uint64_t *configs = xcalloc(judgement->n_fresh + 1, sizeof *configs);
   size_t n = 0;
   for (size_t i = 0; i < judgement->n_fresh; i++) {
@@ -251,7 +251,7 @@ struct judgement results_judge(const struct results *results, int64_t id,
   }
   measurements_count(results, lease, &judgement);
 
-  struct lease_change *change = &judgement.change;
+  struct measure_change *change = &judgement.change;
   change->lease = id;
   change->from = change->to = lease->state;
   change->posts = 1;
@@ -422,7 +422,7 @@ bool results_store(struct db *db, const struct posted_lease *lease, const struct
                    struct error *error) {
   if (judgement->n_fresh && !measurements_insert(db, lease, results, judgement, error))
     return false;
-  if (judgement->is_change && !lease_change_state(db, &judgement->change, 1, error))
+  if (judgement->is_change && !measure_change_state(db, &judgement->change, 1, error))
     return false;
   if (post_ends_lease(judgement) &&
       !drift_note(db, lease->job, judgement->change.lease, results->epoch, note, error))

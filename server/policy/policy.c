@@ -11,7 +11,7 @@
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/job/job_request.h"
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
 #include "server/policy/policy.sql.h"
 #include "server/policy/proposals.h"
 #include "server/records.h"

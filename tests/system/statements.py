@@ -33,9 +33,10 @@ def completed(name, sql):
 class Statement:
     def __init__(self, path, name, text):
         self.path, self.name = path, name
-        self.subject = path.relative_to(SERVER).parts[0]
+        # Leases of configs are in two folders; of tasks.sql the tables are those of other subjects.
+        self.subject = {"leases.sql": "lease", "tasks.sql": "task"}.get(path.name, path.relative_to(SERVER).parts[0])
         sql = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE).strip().rstrip(";")
-        sql = completed(name, sql)
+        sql = completed(name, sql).replace("{table}", "captured_launches")  # of the tables of tasks, one
         self.writes = {table for table in WRITE.findall(sql) if table not in ("OF", "SET")}
         self.locks = bool(re.search(r"\bFOR (NO KEY )?(UPDATE|SHARE)\b", sql))
         self.parameters = list(dict.fromkeys(PARAMETER.findall(sql)))

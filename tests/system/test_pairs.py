@@ -15,7 +15,7 @@ import transactions
 from hands import ENVIRONMENT, LARGE, SMALL, Hand, configs_of, register
 from transactions import ALL, COMMIT, RETRIED, SUMS
 
-SUBJECTS = ("lease", "job", "channel", "token", "poison")
+SUBJECTS = ("lease", "measure", "job", "channel", "token", "poison")
 STATEMENTS = statements.read()
 TABLES = set().union(*(s.writes for s in STATEMENTS.values() if s.subject in SUBJECTS))
 KEPT = sorted(TABLES | {"devices", "job_usage"})  # a trigger on jobs writes job_usage

@@ -97,7 +97,7 @@ def job_change(job, before, after, stage=None, round=0, to_stage=None, to_round=
 
 @transaction
 def renew(w):
-    yield "leases_renew", {"lease": w.held, "epoch": 1, "config": 3, "lease_ms": 60000}
+    yield "leases_renew", {"task": [w.held], "epoch": [1], "config": [3], "lease_ms": 60000}
 
 
 def results(w, lease, epoch, wanted, first_seq, rows):

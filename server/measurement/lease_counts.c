@@ -1,7 +1,7 @@
 /* Counts the open and held leases of the database, for /metrics. Threads: the housekeeper's. */
 #include "server/gauges.h"
-#include "server/lease/lease.h"
-#include "server/lease/lease_counts.sql.h"
+#include "server/measurement/lease_counts.sql.h"
+#include "server/measurement/leases.h"
 
 bool leases_count(struct worker *worker, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;

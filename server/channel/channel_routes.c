@@ -45,7 +45,8 @@ static bool channel_move(struct db *db, const char *name, const struct author *a
   bind_integer(&parameters, "from_signings", from->signings);
   bind_author(&parameters, author);
 
-  bool ok = db_begin(db, error) && channel_rows_load(db, &sql_channel_move, &parameters, ret, error);
+  bool ok =
+      db_begin(db, error) && channel_rows_load(db, &sql_channel_move, &parameters, ret, error);
   if (ok && ret->n) {
     const struct channel_entry *entry = &ret->all->entry;
     json_t *detail = json_pack(

@@ -63,7 +63,7 @@ struct statement {
 struct record;
 struct db_parameters {
   int n;
-  const struct record *record; /* of bind_records; NULL: none */
+  const struct record *record; /* the first of bind_records: {columns} are its; NULL: none */
   struct db_parameter {
     const char *name;
     const char *value; /* NULL: SQL null */

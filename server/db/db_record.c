@@ -133,8 +133,8 @@ void bind_record(struct db_parameters *parameters, const struct record *record,
 
 void bind_each(struct db_parameters *parameters, const struct record *record,
                const void *const *objects, size_t n) {
-  ALWAYS(!parameters->record);
-  parameters->record = record;
+  if (!parameters->record)
+    parameters->record = record;
   fields_bind(parameters, record, 0, objects, true, n);
 }
 

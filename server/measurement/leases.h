@@ -10,8 +10,8 @@
 #include "common/space/space.h"
 #include "common/verdict/verdict.h"
 #include "server/db/db.h"
-#include "server/lease/lease_wake.h"
 #include "server/lease/lease_state.h"
+#include "server/lease/lease_wake.h"
 #include "server/server.h"
 
 /* A lease whose row is locked, with the columns that decisions need. */

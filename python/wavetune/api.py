@@ -924,6 +924,9 @@ Key = Dict[str, Union[int, float, str, bool, None]]
 Lease = TypedDict("Lease", {
     "lease": str,
     "epoch": int,
+    "kind": Union[str, None],
+    "expires_in_ms": int,
+    "renew_every_ms": int,
     "job": "Id",
     "kernel": "Digest",
     "manifest": "Manifest",
@@ -943,8 +946,6 @@ Lease = TypedDict("Lease", {
     "process": int,
     "seed": int,
     "regime": Union["Regime", None],
-    "expires_in_ms": int,
-    "renew_every_ms": int,
 }, total=False)
 
 LeaseRequest = TypedDict("LeaseRequest", {

@@ -56,9 +56,7 @@ static const struct record known_record = RECORD(NULL, struct known_environment,
 bool environments_known(struct db *db, int64_t live_ms, struct known_environments *ret,
                         struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", live_ms);
-  if (!db_run(db, &sql_environments_known, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_environments_known, "live_ms", live_ms, &rows, error))
     return false;
 
   struct known_environments known;

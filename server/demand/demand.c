@@ -371,10 +371,7 @@ bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use, int64
   bind_integer(&parameters, "limit", limit);
   bind_number(&parameters, "gain", DEMAND_GAIN);
   bind_bool(&parameters, "is_list", use == DEMAND_LIST);
-  if (policy)
-    bind_integer(&parameters, "policy", policy);
-  else
-    bind_text(&parameters, "policy", NULL);
+  bind_id(&parameters, "policy", policy);
   return db_run(db, &sql_demand_wanted, &parameters, ret_rows, error);
 }
 
@@ -384,10 +381,7 @@ bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *r
   bind_integer(&parameters, "id", id);
   bind_text(&parameters, "refused", job ? NULL : refused->message);
   bind_bool(&parameters, "waits", !job && refused->kind == ERROR_UNAVAILABLE);
-  if (job)
-    bind_integer(&parameters, "job", job);
-  else
-    bind_text(&parameters, "job", NULL);
+  bind_id(&parameters, "job", job);
   return db_run(db, &sql_demand_decided, &parameters, NULL, error);
 }
 

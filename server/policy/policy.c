@@ -11,7 +11,7 @@
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/job/job_request.h"
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
 #include "server/policy/policy.sql.h"
 #include "server/policy/proposals.h"
 #include "server/records.h"
@@ -270,9 +270,7 @@ static bool policy_remove(struct db *db, int64_t id, const char *owner, const st
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "id", id);
   bind_text(&parameters, "owner", owner);
-  if (!db_begin(db, error))
-    return false;
-  bool ok = db_run(db, &sql_policy_remove, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_policy_remove, &parameters, &rows, error);
   *ret_removed = ok && db_count(rows);
   if (*ret_removed)
     ok = audit_note(db, author, AUDIT_REMOVE_POLICY, db_get(rows, 0, "set_by"), NULL, error) &&

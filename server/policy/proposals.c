@@ -253,9 +253,7 @@ static bool is_changed(struct db *db, struct proposed_places *places, bool *ret,
 }
 
 static bool old_collect(struct db *db, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "days", PROPOSAL_KEEP_DAYS);
-  return db_run(db, &sql_proposals_collect, &parameters, NULL, error);
+  return db_run_by(db, &sql_proposals_collect, "days", PROPOSAL_KEEP_DAYS, NULL, error);
 }
 
 /* In a transaction, because it notes what it ends. */
@@ -269,9 +267,7 @@ static bool others_replace(struct db *db, struct error *error) {
 static bool places_propose(struct worker *worker, const struct policy *policy,
                            struct proposed_places *places, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "policy", policy->id);
-  if (!db_run(worker->db, &sql_proposals_places, &parameters, &rows, error))
+  if (!db_run_by(worker->db, &sql_proposals_places, "policy", policy->id, &rows, error))
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -382,11 +378,9 @@ static struct db_rows *proposal_find(struct worker *worker, struct request *requ
   struct error error;
   int64_t id;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, NULL) || !answer_id(request, "proposal", &id))
     return NULL;
-  bind_integer(&parameters, "id", id);
-  if (!db_run(worker->db, &sql_proposals_get, &parameters, &rows, &error))
+  if (!db_run_by(worker->db, &sql_proposals_get, "id", id, &rows, &error))
     answer_failure(request, &error);
   else if (!db_count(rows))
     answer_refusal(request, ERROR_MISSING, "",
@@ -474,9 +468,7 @@ static bool proposal_reject(struct db *db, int64_t id, const char *reason,
   bind_integer(&parameters, "id", id);
   bind_text(&parameters, "reason", reason);
   bind_author(&parameters, author);
-  if (!db_begin(db, error))
-    return false;
-  bool ok = db_run(db, &sql_proposals_reject, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_proposals_reject, &parameters, &rows, error);
   if (ok && db_count(rows))
     ok = id_note(db, author, AUDIT_REJECT, id, json_pack("{s:s}", "reason", reason), error);
   return db_end(db, ok, error);

@@ -23,7 +23,7 @@ def misses(tmp_path, *arguments, server=None, **variables):
     """The lines that start with `miss:`: function, key, why, and the command, which only a server answers."""
     done = subprocess.run([sys.executable, "-m", "wavetune", "run", TUNED / "program.py", *map(str, arguments or (4096,))],
                           env=environment(tmp_path / "cache", server, WAVETUNE_LOG="stderr", **variables),
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     found = re.findall(r"miss: (\w+) \[(\d+), [^]]*\]: (.*?)(?:; (wavetune why .*))?\n", done.stderr)
     assert all(bool(one[3]) == (server is not None) for one in found)

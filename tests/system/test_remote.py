@@ -303,7 +303,7 @@ def test_code_that_was_not_used_for_a_month_is_removed(server, reader, postgres,
 def test_readers_write_no_code_and_a_wrong_namespace_is_refused(server, database):
     assert put(server, make_token(database, "reads", "reader")).status == 403
     done = harness.subprocess.run([harness.BUILD / "wavetune-server", "serve", "--database", database, "--remote-share", "fleet"],
-                                  capture_output=True, text=True, timeout=60)
+                                  capture_output=True, text=True, timeout=600)
     assert done.returncode == 2 and "--remote-share" in done.stderr
 
 

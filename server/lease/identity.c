@@ -196,7 +196,9 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
   enum lease_id_answer answer =
       lease_id_check(server_lease_secret(worker->server), request->segments[0], epoch,
                      request->token_agent, &lease);
-  switch (kind_of_id(request->segments[0]) ? answer : LEASE_ID_NONE) {
+  if (!kind_of_id(request->segments[0]))
+    answer = LEASE_ID_NONE;
+  switch (answer) {
   case LEASE_ID_NONE:
     answer_refusal(request, ERROR_MISSING, "", "there is no lease \"%.40s\"", request->segments[0]);
     return false;

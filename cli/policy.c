@@ -19,6 +19,9 @@ static void policy_print(const json_t *policy) {
   line_print("images", policy, "images", "all");
   line_print("configs", policy, "configs_max", "any number");
   line_print("budget", policy, "device_seconds_per_day", "no limit");
+  line_print("of a job", policy, "device_seconds_per_job", "as the kernel's newest job");
+  line_print("jobs an hour", policy, "jobs_per_hour", "no limit");
+  line_print("run", policy, "run", "\"\"");
   printf("%-12s %.1f device seconds, and %.1f estimated for open jobs\n", "used today",
          json_number_value(json_object_get(policy, "used_today")),
          json_number_value(json_object_get(policy, "open")));
@@ -37,7 +40,7 @@ static int command_policy(struct options *options) {
 
 static int command_policy_set(struct options *options) {
   static const char *const texts[][2] = {
-      {"mode", "mode"}, {"channel", "channel"}, {"require", "require"}};
+      {"mode", "mode"}, {"channel", "channel"}, {"require", "require"}, {"run", "run"}};
   static const char *const lists[][2] = {{"owner", "tokens"}, {"image", "images"}};
   cleanup_json json_t *body = cli_options_json(options, texts, ARRAY_LENGTH(texts)), *policy = NULL;
   struct error error;
@@ -51,6 +54,8 @@ static int command_policy_set(struct options *options) {
   if (option_flag(options, "promote"))
     json_put(body, "promote", json_true());
   if (!cli_put_number(options, "budget", "device_seconds_per_day", body, &error) ||
+      !cli_put_number(options, "job-budget", "device_seconds_per_job", body, &error) ||
+      !cli_put_number(options, "jobs-per-hour", "jobs_per_hour", body, &error) ||
       !cli_put_number(options, "configs-max", "configs_max", body, &error))
     return cli_fail(EXIT_USAGE, &error);
 
@@ -215,14 +220,22 @@ static const struct option_spec set_options[] = {
     CLI_TEXT("mode", "MODE",
              "off; suggest: jobs are listed, and `wavetune policy run` makes them; automatic: the "
              "servers make them"),
-    CLI_LIST("owner", "TOKEN",
-             "captures and demand of the token of this name count; may be given several "
-             "times"),
+    CLI_LIST(
+        "owner", "TOKEN",
+        "captures and demand of the token of this name count, with '*' those of all tokens; may "
+        "be given several times"),
     CLI_LIST("image", "PATTERN",
              "only of images like this, with * and ?; may be given several times; default: all"),
     CLI_TEXT("budget", "SECONDS",
-             "device seconds that its jobs may use in a day (UTC); default: no limit, which "
-             "automatic does not take"),
+             "device seconds that its jobs may use in a day (UTC); default: no limit. Automatic "
+             "needs this or --jobs-per-hour"),
+    CLI_TEXT("job-budget", "SECONDS",
+             "device seconds that each of its jobs may use; default: for demand as many as the "
+             "kernel's newest job"),
+    CLI_TEXT("jobs-per-hour", "N", "make at most so many jobs in an hour; default: no limit"),
+    CLI_TEXT("run", "NAME",
+             "the run of its jobs; those that this token submits with it count, too; default: "
+             "policy"),
     CLI_TEXT("configs-max", "N", "no jobs of more configs; default: any number"),
     CLI_TEXT(
         "channel", "NAME",

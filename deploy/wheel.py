@@ -64,7 +64,8 @@ def write(to: pathlib.Path, document: dict, version: "str | None",
     licence = project["license"]
     platform = PLATFORM if programs else "any"
     for package in document["tool"]["setuptools"]["packages"]:
-        for path in (PYTHON / package.replace(".", "/")).glob("*.py"):
+        folder = PYTHON / package.replace(".", "/")
+        for path in (*folder.glob("*.py"), *folder.glob("py.typed")):
             files[str(path.relative_to(PYTHON))] = path.read_bytes()
 
     init = files["wavetune/__init__.py"].decode()

@@ -1,8 +1,10 @@
 /* What the housekeeper last read from the database and /metrics and /readyz state.
  *
- * Memory: a struct gauges owns what is set; what it returns is the caller's. Threads: any. */
+ * Memory: a server owns its gauges. Threads: any, between gauges_take and gauges_give. */
 #ifndef WAVETUNE_SERVER_GAUGES_H
 #define WAVETUNE_SERVER_GAUGES_H
+
+#include <pthread.h>
 
 #include "common/base/base.h"
 
@@ -34,22 +36,22 @@ struct lease_counts {
   double oldest_open_s, oldest_held_s; /* 0: there is none */
 };
 
-struct gauges;
+/* What was not read is zero. */
+struct gauges {
+  pthread_mutex_t lock;
+  size_t n_agents; /* live ones, those of all servers together */
+  struct database_health health;
+  struct lease_counts leases;
+  char *fleet;      /* its lines of /metrics; owned */
+  int64_t fleet_ms; /* when they were read, by clock_monotonic_ms */
+};
+
 struct server;
 must_check struct gauges *gauges_new(void);
 void gauges_free(struct gauges *gauges);
 struct gauges *server_gauges(const struct server *server);
-
-/* Live agents, those of all servers together. */
-void gauges_set_agents(struct gauges *gauges, size_t n);
-size_t gauges_agents(struct gauges *gauges);
-void gauges_set_health(struct gauges *gauges, const struct database_health *health);
-struct database_health gauges_health(struct gauges *gauges);
-void gauges_set_leases(struct gauges *gauges, const struct lease_counts *counts);
-struct lease_counts gauges_leases(struct gauges *gauges);
-/* The fleet's lines of /metrics. The former takes the text over; the latter returns "" when it was
- * set longer than known_ms ago. */
-void gauges_set_fleet(struct gauges *gauges, char *text);
-must_check char *gauges_fleet(struct gauges *gauges, int64_t known_ms);
+/* Between these two calls the caller reads or writes them. */
+must_check struct gauges *gauges_take(const struct server *server);
+void gauges_give(struct gauges *gauges);
 
 #endif

@@ -31,7 +31,7 @@ enum limit {
 };
 
 /* How the server treats keys that deployments report as missing (server/demand/demand.h). */
-enum demand_policy { DEMAND_OFF, DEMAND_SUGGEST, DEMAND_AUTOMATIC };
+enum demand_policy { DEMAND_OFF, DEMAND_SUGGEST };
 
 /* Which requests get a line in the log. */
 enum request_log { REQUEST_LOG_OFF, REQUEST_LOG_ERRORS, REQUEST_LOG_ALL };
@@ -79,7 +79,6 @@ struct server_options {
   enum demand_policy demand;
   int64_t captures_per_day; /* launches that a token may post, default 10000 */
   int64_t capture_days;     /* how long captures are kept after they were last seen, default 90 */
-  int64_t demand_per_hour;  /* most jobs that DEMAND_AUTOMATIC queues in an hour, default 60 */
   bool require_enrolment;   /* refuse agents that do not have their own tokens */
   int64_t agent_token_ms;   /* lifetime of an agent's own token, 0: unlimited; default 30 days */
   int64_t end_idle_s;       /* idle transactions of other programs are ended after this; 0: never */

@@ -26,39 +26,39 @@ mutant() { # name file from to test
 prefixes=("$@")
 
 # Leases
-mutant lease-renewal server/lease/lease_losses.sql $'AND due_at < now()\n      AND expires_at < now()' \
+mutant lease-renewal server/measure/lease_losses.sql $'AND due_at < now()\n      AND expires_at < now()' \
   'AND due_at < now()' renewals::test_results_of_a_renewed_lease_count
-mutant lease-renewal-agent server/lease/lease_losses.sql $'AND due_at < now()\n      AND expires_at < now()' \
+mutant lease-renewal-agent server/measure/lease_losses.sql $'AND due_at < now()\n      AND expires_at < now()' \
   'AND due_at < now()' renewals::test_an_agent_renews_the_lease_of_a_config_that_outlasts_it
 mutant lease-held-renewed agent/run/held.c $'if (held)\n    expiry_set(held' $'if (!held)\n    expiry_set(held' agent_held
-mutant lease-spent-no-budget server/lease/grant/lease_routes.c 'LEASE_CAUSE_SPENT && lease->has_budget' \
-  'LEASE_CAUSE_SPENT' campaigns::test_a_lease_without_a_budget_has_none_to_spend
-mutant lease-spent-final server/lease/grant/lease_routes.c ' && lease->stage != STAGE_FINAL' '' \
+mutant lease-spent-no-budget server/measure/lease_routes.c 'TASK_CAUSE_SPENT && lease->has_budget' \
+  'TASK_CAUSE_SPENT' campaigns::test_a_lease_without_a_budget_has_none_to_spend
+mutant lease-spent-final server/measure/lease_routes.c ' && lease->stage != STAGE_FINAL' '' \
   campaigns::test_a_final_whose_time_is_spent_is_leased_again
-mutant lease-innocent server/lease/grant/lease_routes.c ' || handback->cause == LEASE_CAUSE_YIELDED' '' \
+mutant lease-innocent server/measure/lease_routes.c ' || handback->cause == TASK_CAUSE_YIELDED' '' \
   signed_kernels::test_releasing_a_lease_that_is_not_signed_does_not_count_against_the_job
-mutant lease-old-reasons common/lease/lease_cause.c 'string_starts(reason, old_reasons[cause])' \
+mutant lease-old-reasons common/task/task_cause.c 'string_starts(reason, old_reasons[cause])' \
   'string_equal(reason, old_reasons[cause])' \
   signed_kernels::test_releasing_a_lease_that_is_not_signed_does_not_count_against_the_job
-mutant lease-fruitless server/lease/grant/lease_losses.c 'is_over = fruitless >= LEASE_FRUITLESS_MAX' \
+mutant lease-fruitless server/measure/lease_losses.c 'is_over = fruitless >= LEASE_FRUITLESS_MAX' \
   'is_over = fruitless > LEASE_FRUITLESS_MAX' \
   signed_kernels::test_releasing_a_lease_that_is_not_signed_does_not_count_against_the_job
-mutant lease-failed-device server/lease/grant/lease_routes.c 'handback->cause != LEASE_CAUSE_DEVICE' \
-  'handback->cause == LEASE_CAUSE_DEVICE' \
+mutant lease-failed-device server/measure/lease_routes.c 'handback->cause != TASK_CAUSE_DEVICE' \
+  'handback->cause == TASK_CAUSE_DEVICE' \
   poison::test_a_device_that_fails_blames_the_last_config_that_its_worker_did_not_survive
-mutant lease-avoids server/lease/lease.sql $'\n          AND NOT o.avoid_agents @> ARRAY[a.id]' '' \
+mutant lease-avoids server/measure/measure.sql $'\n          AND NOT o.avoid_agents @> ARRAY[a.id]' '' \
   leases::test_a_config_lost_twice_by_one_agent_goes_to_another_one_alone
-mutant lease-runs server/lease/lease.sql 'may_measure(d.runs, j.regime)' 'true' \
+mutant lease-runs server/measure/measure.sql 'may_measure(d.runs, j.regime)' 'true' \
   regimes::test_a_device_gets_only_leases_of_regimes_that_it_states
-mutant lease-runs-split server/lease/lease_moves.sql $'\n      AND may_measure(d.runs, j.regime)' '' \
+mutant lease-runs-split server/measure/lease_moves.sql $'\n      AND may_measure(d.runs, j.regime)' '' \
   campaigns::test_a_lease_is_not_split_for_a_device_that_does_not_measure_in_its_regime
 mutant lease-selective server/lease/lease.sql ' OR NOT d.runs @> :all_runs::text[]' '' \
   regimes::test_a_device_that_may_not_have_a_lease_takes_no_wake_up_from_one_that_may
-mutant lease-unreadable server/lease/grant/lease_routes.c 'handback->cause == LEASE_CAUSE_UNREADABLE' 'false' \
+mutant lease-unreadable server/measure/lease_routes.c 'handback->cause == TASK_CAUSE_UNREADABLE' 'false' \
   leases::test_a_lease_that_agents_cannot_read_waits_for_one_that_can
 mutant lease-share-held server/lease/fair_share.c 'a->owner->used_us + a->owner->held * a->owner->lease_us' \
   'a->owner->used_us' server_fair_share
-mutant lease-size server/lease/lease_plan.c 'size < share ? size : share' 'size < share ? share : size' server_lease_plan
+mutant lease-size server/measurement/lease_plan.c 'size < share ? size : share' 'size < share ? share : size' server_lease_plan
 mutant lease-reopened server/lease/lease_state.c '[LEASE_DONE] = {[LEASE_OPEN] = true, ' '[LEASE_DONE] = {' \
   server_lease_state
 mutant lease-loss-counts server/poison/poison_rule.c 'loss->same > loss->others' 'loss->same >= loss->others' \

@@ -144,6 +144,5 @@ export async function show({ main, signal }) {
     {
       off: "The server makes no jobs of demand.",
       suggest: `The server suggests jobs for these keys; ${COMMANDS.queueDemand()} queues the first N.`,
-      automatic: "The server queues jobs for these keys by itself.",
     }[wanted.policy] || "";
 }

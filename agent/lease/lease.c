@@ -22,28 +22,6 @@ void lease_release(struct lease *lease) {
   *lease = (struct lease){0};
 }
 
-bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error *error) {
-  struct lease_terms terms;
-  if (!json_get_string(json, "", "lease", JSON_REQUIRED, &terms.id, error) ||
-      !json_get_integer(json, "", "epoch", JSON_REQUIRED, 0, INT64_MAX, &terms.epoch, error) ||
-      !json_get_integer(json, "", "expires_in_ms", JSON_REQUIRED, 1, LEASE_MS_MAX,
-                        &terms.expires_in_ms, error) ||
-      !json_get_integer(json, "", "renew_every_ms", JSON_REQUIRED, 1, LEASE_MS_MAX,
-                        &terms.renew_every_ms, error))
-    return false;
-
-  /* The id becomes a part of paths. */
-  size_t length =
-      strspn(terms.id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
-  if (length == 0 || length > LEASE_ID_LENGTH_MAX || terms.id[length] || terms.id[0] == '.')
-    return error_at(error, "/lease",
-                    "the lease's id is not 1 to %d of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"",
-                    LEASE_ID_LENGTH_MAX);
-
-  *ret = terms;
-  return true;
-}
-
 bool language_fits(enum language language, bool is_gpu, struct error *error) {
   if (is_gpu == (language != LANGUAGE_C))
     return true;
@@ -121,9 +99,9 @@ static int64_t bound_of(int64_t us) { return us == FIELD_NONE ? 0 : us > 0 ? us 
 
 static bool lease_fill(struct lease_grant *grant, bool is_gpu, struct lease *lease,
                        struct error *error) {
-  lease->id = TAKE(grant->lease);
+  lease->id = TAKE(grant->task.lease);
   lease->job = xasprintf("%lld", (long long)grant->job);
-  lease->epoch = grant->epoch;
+  lease->epoch = grant->task.epoch;
   lease->stage = grant->stage;
   lease->round = grant->round;
   lease->process = grant->process;

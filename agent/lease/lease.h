@@ -58,17 +58,6 @@ struct lease_hooks {
 };
 
 #define LEASE_CONFIGS_MAX 65536u
-#define LEASE_ID_LENGTH_MAX 64
-#define LEASE_MS_MAX (24 * 3600 * 1000) /* until a lease expires, and between its renewals */
-
-/* The identity and the lifetime of a lease. They are read first, so that a lease that cannot be
- * executed can be released. */
-struct lease_terms {
-  const char *id; /* borrowed from json */
-  int64_t epoch;
-  int64_t expires_in_ms, renew_every_ms;
-};
-must_check bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error *error);
 
 /* Reads a lease, without `sources` and `objects`. Refuses one that this agent cannot execute on the
  * device, which is a GPU or the CPU. */

@@ -10,6 +10,7 @@
 
 #include "agent/lease/lease.h"
 #include "common/space/space.h"
+#include "common/task/task.h"
 
 struct held_table;
 /* The clock of leases: it runs on while this machine is suspended, as the server's does. */
@@ -43,7 +44,7 @@ void held_end(struct held_table *table, const char *lease, int64_t epoch);
 void held_drop(struct held_table *table, const char *lease, int64_t epoch);
 
 struct held_due {
-  char lease[LEASE_ID_LENGTH_MAX + 1];
+  char lease[TASK_ID_LENGTH_MAX + 1];
   int64_t epoch;
   uint64_t config; /* UINT64_MAX: none */
   int64_t left_ms; /* until it expires */

@@ -166,7 +166,7 @@ void agent_token_answer_release(struct agent_token_answer *answer) {
 bool renewed_read(const json_t *json, struct renewed *ret, struct error *error) {
   struct renewed renewed = {0};
   json_t *configs = NULL; /* absent where nothing was given away */
-  if (!json_get_integer(json, "", "expires_in_ms", JSON_REQUIRED, 1, LEASE_MS_MAX,
+  if (!json_get_integer(json, "", "expires_in_ms", JSON_REQUIRED, 1, TASK_LEASE_MS_MAX,
                         &renewed.expires_in_ms, error) ||
       !json_get_array(json, "", "configs", JSON_OPTIONAL, &configs, error))
     return false;

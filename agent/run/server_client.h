@@ -16,6 +16,7 @@
 #include "common/enrolment/enrolment.h"
 #include "common/program/error_codes.h"
 #include "common/program/http_client.h"
+#include "common/task/task.h"
 
 struct server_answer {
   bool is_ok; /* 2xx, with JSON or with nothing */

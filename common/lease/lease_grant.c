@@ -3,7 +3,6 @@
 
 #include "common/node/environment.h"
 
-#define LEASE_MS_MAX (24 * 3600 * 1000)
 #define SCHEMA_SIGNATURES "{\"type\": \"array\", \"items\": " SCHEMA("CodeSignature") "}"
 
 /* The server copies the texts of manifest and space without parsing them. */
@@ -12,8 +11,7 @@
 /* Fields that the server computes have no column. */
 #define GRANT(type, member, ...) RECORD_FIELD(type, struct lease_grant, member, __VA_ARGS__)
 static const struct field grant_fields[] = {
-    GRANT(TEXT, lease, FIELD_REQUIRED | FIELD_ANSWER, .least = 1, .most = 128),
-    GRANT(INTEGER, epoch, FIELD_REQUIRED | FIELD_ANSWER, .least = 0, .most = INT64_MAX),
+    TASK_GRANT_FIELDS(struct lease_grant, task),
     GRANT(ID, job, FIELD_REQUIRED | FIELD_ANSWER, .schema = SCHEMA("Id")),
     GRANT(DIGEST, kernel, FIELD_REQUIRED),
     GRANT(JSON, manifest, FIELD_REQUIRED | FIELD_AS_TEXT, .schema = SCHEMA("Manifest")),
@@ -36,8 +34,5 @@ static const struct field grant_fields[] = {
     GRANT(INTEGER, process, FIELD_REQUIRED | FIELD_ANSWER, .least = 0, .most = INT32_MAX),
     GRANT(INTEGER, seed, FIELD_REQUIRED),
     GRANT(ENUM, regime, FIELD_ANSWER, .names = regime_names, .schema = SCHEMA("Regime")),
-    GRANT(INTEGER, expires_in_ms, FIELD_REQUIRED | FIELD_ANSWER, .least = 1, .most = LEASE_MS_MAX),
-    GRANT(INTEGER, renew_every_ms, FIELD_REQUIRED | FIELD_NO_COLUMN | FIELD_ANSWER, .least = 1,
-          .most = LEASE_MS_MAX),
 };
 const struct record lease_grant_record = RECORD("Lease", struct lease_grant, grant_fields);

@@ -1,4 +1,4 @@
-/* A lease as a server grants it: the answer to POST /v1/leases.
+/* A task of the kind measure as a server grants it: the answer to POST /v1/leases.
  *
  * Memory: a grant that was read owns its members (record_release). Threads: one for each grant. */
 #ifndef WAVETUNE_COMMON_LEASE_LEASE_GRANT_H
@@ -8,11 +8,12 @@
 #include "common/record/record.h"
 #include "common/regime/regime.h"
 #include "common/space/space.h"
+#include "common/task/task.h"
 #include "common/verdict/verdict.h"
 
 struct lease_grant {
-  char *lease; /* its id in the API's paths */
-  int64_t epoch, job;
+  struct task_grant task;
+  int64_t job;
   struct digest kernel;
   json_t *manifest, *key, *space; /* objects; the order of their members matters */
   struct digest build;            /* none: the agent compiles */
@@ -27,7 +28,6 @@ struct lease_grant {
   enum stage stage;
   int64_t round, process, seed;
   enum regime regime;
-  int64_t expires_in_ms, renew_every_ms;
 };
 extern const struct record lease_grant_record;
 

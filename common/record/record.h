@@ -111,6 +111,7 @@ enum field_flags {
       1 << 9,             /* a text, or each of texts: an integer is read as its decimal digits */
   FIELD_OBJECT = 1 << 10, /* JSON: an object */
   FIELD_ARRAY = 1 << 11,  /* JSON: an array */
+  FIELD_ZERO_NULL = 1 << 12, /* an integer: bound as null where it is 0 */
 };
 
 struct field {
@@ -126,7 +127,7 @@ struct field {
   /* Limits of a number, and of each of numbers. Both 0: none; HUGE_VAL: no upper bound. */
   double least_number, most_number;
   const char *const *names; /* of an enum, by value, ended by NULL */
-  const char *sql_type;     /* of an enum, where its column is not text: the enum type */
+  const char *sql_type;     /* of an enum or a text whose column is not text: that type */
   /* Of records. Of a map, the record of a member: a text, which is its name, and its value. */
   const struct record *of;
   const struct field_custom *custom; /* of FIELD_CUSTOM */

@@ -23,6 +23,14 @@ This module imports nothing: each way in looks at the environment first.
 # The only place that states it: CMakeLists.txt and pyproject.toml read it here.
 __version__ = "0.2.0"
 
+TYPE_CHECKING = False  # type checkers take a variable of this name for true
+if TYPE_CHECKING:
+    from ._runtime.counters import snapshot as counters
+    from ._runtime.decorate import autotune
+    from .client import ApiError, Client
+
+__all__ = ["ApiError", "Client", "autotune", "counters"]
+
 
 def __getattr__(name):
     if name == "autotune":

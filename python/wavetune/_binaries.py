@@ -18,6 +18,6 @@ def path_of(name: str) -> str:
         found = shutil.which(name, path=folder) if folder else None
         if found is not None:
             return os.path.abspath(found)
-    raise PackError(f"{name} is neither in {FOLDER} nor in $PATH: install the wheel for this "
-                    "platform, which carries it, or name the folder that has it with "
-                    "WAVETUNE_BUILD", 1)
+    raise PackError(f"{name} is neither in {FOLDER} nor in $PATH: install the wheel of a release "
+                    "for this platform, which carries it, or build it from the source and name "
+                    "its folder with WAVETUNE_BUILD", 1)

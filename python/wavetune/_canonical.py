@@ -1,7 +1,8 @@
-"""Canonical JSON and digests, byte for byte as common/base/json.h writes them: what every identity is a digest of.
+"""Canonical JSON and digests, byte for byte as common/base/json.h writes them: what every identity
+is a digest of.
 
-Members are sorted by their UTF-8 bytes, there is no white space, integers are decimal, floats as repr writes them.
-Reading is strict: no member twice, no NaN.
+Members are sorted by their UTF-8 bytes, there is no white space, integers are decimal, floats as
+repr writes them. Reading is strict: no member twice, no NaN.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def canonical(value: Any) -> str:
         return "[" + ",".join(map(canonical, value)) + "]"
     if isinstance(value, dict):
         members = sorted(value, key=lambda name: name.encode())
-        return "{" + ",".join(f"{canonical(name)}:{canonical(value[name])}" for name in members) + "}"
+        return "{" + ",".join(f"{canonical(name)}:{canonical(value[name])}"
+                              for name in members) + "}"
     raise TypeError(f"{value!r} has no canonical JSON")
 
 

@@ -1,4 +1,5 @@
-"""Whether a token may be sent to a URL: over http:// to loopback only, where nobody is between who could read it."""
+"""Whether a token may be sent to a URL: over http:// to loopback only, where nobody is between who
+could read it."""
 
 from __future__ import annotations
 

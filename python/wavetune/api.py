@@ -436,7 +436,7 @@ CountersReport = TypedDict("CountersReport", {
 DemandAnswer = TypedDict("DemandAnswer", {
     "accepted": Union[int, None],
     "ignored": Union[int, None],
-    "policy": Union[Literal['off', 'suggest', 'automatic'], None],
+    "policy": Union[Literal['off', 'suggest'], None],
 })
 
 DemandItem = TypedDict("DemandItem", {
@@ -460,7 +460,7 @@ DemandList = TypedDict("DemandList", {
     "items": List["DemandItem"],
     "missed": List["DemandMissed"],
     "next": None,
-    "policy": Union[Literal['off', 'suggest', 'automatic'], None],
+    "policy": Union[Literal['off', 'suggest'], None],
 })
 
 DemandMissed = TypedDict("DemandMissed", {
@@ -924,6 +924,9 @@ Key = Dict[str, Union[int, float, str, bool, None]]
 Lease = TypedDict("Lease", {
     "lease": str,
     "epoch": int,
+    "kind": Union[str, None],
+    "expires_in_ms": int,
+    "renew_every_ms": int,
     "job": "Id",
     "kernel": "Digest",
     "manifest": "Manifest",
@@ -943,8 +946,6 @@ Lease = TypedDict("Lease", {
     "process": int,
     "seed": int,
     "regime": Union["Regime", None],
-    "expires_in_ms": int,
-    "renew_every_ms": int,
 }, total=False)
 
 LeaseRequest = TypedDict("LeaseRequest", {
@@ -1114,6 +1115,9 @@ Policy = TypedDict("Policy", {
     "id": Union["Id", None],
     "mode": Literal['off', 'suggest', 'automatic'],
     "device_seconds_per_day": Union[float, None],
+    "device_seconds_per_job": Union[float, None],
+    "jobs_per_hour": Union[int, None],
+    "run": str,
     "configs_max": Union[int, None],
     "tokens": List[str],
     "images": List[str],

@@ -1,13 +1,16 @@
-"""A client of a wavetune server: submit jobs and wait for them, read measurements, make and move releases.
+"""A client of a wavetune server: submit jobs and wait for them, read measurements, make and move
+releases.
 
     from wavetune import Client
-    client = Client("https://tuning.example", token)          # or WAVETUNE_URL and WAVETUNE_TOKEN or WAVETUNE_TOKEN_FILE
-    job = client.submit(kernel="sha256:…", key={"M": 4096}, space=space, environment={"gpu": "AMD Instinct MI300X"})
+    client = Client("https://tuning.example", token)  # or WAVETUNE_URL and _TOKEN or _TOKEN_FILE
+    job = client.submit(kernel="sha256:…", key={"M": 4096}, space=space,
+                        environment={"gpu": "AMD Instinct MI300X"})
     done, = client.wait(job["job"])
-    client.measurements(done["job"]).frame()                  # a pandas DataFrame
+    client.measurements(done["job"]).frame()          # a pandas DataFrame
 
-Answers are dicts as the API has them; api.py has their types. Requests that may be repeated are, while the server is away or
-busy, until `patience_s` have passed. A client is used by one thread. Only the standard library is needed; frame() needs pandas.
+Answers are dicts as the API has them; api.py has their types. Requests that may be repeated are,
+while the server is away or busy, until `patience_s` have passed. A client is used by one thread.
+Only the standard library is needed; frame() needs pandas.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ import http.client
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import (
+    TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union)
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies, proxy_bypass
 
 from ._runtime.wire import BYTES_PER_S, Answer, Transport
 from ._token_url import insecure_http, refusal
@@ -37,12 +41,19 @@ _STEP_S = 0.2
 
 
 class ApiError(Exception):
-    """The server refused a request, or did not answer it. `kind` is what a program decides by (docs/api.md): invalid, missing,
-    conflict …; unreachable where no server answered. `status` is 0 then, and `problem` the whole problem document."""
+    """The server refused a request, or did not answer it. `kind` is what a program decides by
+    (docs/api.md): invalid, missing, conflict …; unreachable where no server answered. `status` is 0
+    then, and `problem` the whole problem document."""
 
-    def __init__(self, kind: str, detail: str, status: int = 0, problem: Optional[Mapping[str, Any]] = None):
+    def __init__(self, kind: str, detail: str, status: int = 0,
+                 problem: Optional[Mapping[str, Any]] = None):
         super().__init__(detail)
-        self.kind, self.detail, self.status, self.problem = kind, detail, status, dict(problem or {})
+        self.kind, self.detail, self.status, self.problem = (
+            kind,
+            detail,
+            status,
+            dict(problem or {}),
+        )
 
     @property
     def pointer(self) -> Optional[str]:
@@ -60,7 +71,9 @@ class Listing:
     def __iter__(self) -> Iterator[Dict[str, Any]]:
         after: Optional[str] = None
         while True:
-            query = {**self._filters, "limit": PAGE, **({"after": after} if after is not None else {})}
+            query = {
+                **self._filters, "limit": PAGE, **({"after": after} if after is not None else {})
+            }
             page = self._client.request("GET", f"{self._path}?{urlencode(query)}")
             yield from page["items"]
             before, after = after, page["next"]
@@ -72,19 +85,23 @@ class Listing:
         try:
             import pandas
         except ImportError:
-            raise ImportError("frame() needs pandas: pip install pandas, or use the items as they are") from None
+            raise ImportError("frame() needs pandas: pip install pandas, or use the items as they "
+                              "are") from None
         return pandas.json_normalize(list(self))
 
 
 class Client:
-    def __init__(self, url: Optional[str] = None, token: Optional[str] = None, *, ca_file: Optional[str] = None,
-                 insecure: Optional[bool] = None, timeout_s: float = 30.0, patience_s: float = 60.0):
-        """`ca_file`: certificates (PEM) to trust in place of the system's. `insecure`: send the token over http:// to other
-        hosts than loopback, too. `timeout_s`: of one request."""
+    def __init__(self, url: Optional[str] = None, token: Optional[str] = None, *,
+                 ca_file: Optional[str] = None, insecure: Optional[bool] = None,
+                 timeout_s: float = 30.0, patience_s: float = 60.0):
+        """`ca_file`: certificates (PEM) to trust in place of the system's. `insecure`: send the
+        token over http:// to other hosts than loopback, too. `timeout_s`: of one request."""
         self.url = (url or os.environ.get("WAVETUNE_URL") or "http://127.0.0.1:7200").rstrip("/")
         self.timeout_s, self.patience_s = timeout_s, patience_s
         token = token or _token_of(os.environ)
-        why = refusal(self.url, insecure_http(os.environ) if insecure is None else insecure) if token else None
+        why = refusal(
+            self.url,
+            insecure_http(os.environ) if insecure is None else insecure) if token else None
         if why is not None:
             raise ValueError(why)
         ca_file = ca_file or os.environ.get("WAVETUNE_CA_FILE") or None
@@ -106,12 +123,14 @@ class Client:
     def job(self, job: Union[str, int]) -> "api.Job":
         return self.request("GET", f"/v1/jobs/{_segment(job)}")
 
-    def jobs(self, *, state: Optional[str] = None, tag: Optional[str] = None, kernel: Optional[str] = None) -> Listing:
+    def jobs(self, *, state: Optional[str] = None, tag: Optional[str] = None,
+             kernel: Optional[str] = None) -> Listing:
         """api.JobItem of each, the newest first."""
         return Listing(self, "/v1/jobs", {"state": state, "tag": tag, "kernel": kernel})
 
     def wait(self, *jobs: Union[str, int], timeout_s: Optional[float] = None) -> List["api.Job"]:
-        """Waits until all have ended, as they may do at different times, and reads them. Raises TimeoutError."""
+        """Waits until all have ended, as they may do at different times, and reads them. Raises
+        TimeoutError."""
         ends_s = None if timeout_s is None else time.monotonic() + timeout_s
         ended: List[Any] = []
         for one in jobs:
@@ -121,11 +140,16 @@ class Client:
                 if found["state"] in ENDED:
                     ended.append(found)
                     break
-                left_s = LONG_POLL_S if ends_s is None else min(LONG_POLL_S, ends_s - time.monotonic())
+                left_s = (
+                    LONG_POLL_S if ends_s is None else min(LONG_POLL_S, ends_s - time.monotonic())
+                )
                 if left_s <= 0:
-                    raise TimeoutError(f"job {one} is {found['state']}: {found.get('waiting') or found['stage']}")
-                events = self.request("GET", f"/v1/jobs/{_segment(one)}/events?after={after}&wait={max(1, int(left_s))}",
-                                      timeout_s=self.timeout_s + left_s)["items"]
+                    raise TimeoutError(f"job {one} is {found['state']}: "
+                                       f"{found.get('waiting') or found['stage']}")
+                events = self.request(
+                    "GET",
+                    f"/v1/jobs/{_segment(one)}/events?after={after}&wait={max(1, int(left_s))}",
+                    timeout_s=self.timeout_s + left_s)["items"]
                 after = max([after, *(event["event"] for event in events)])
         return ended
 
@@ -148,7 +172,8 @@ class Client:
 
     def publish(self, environment: "api.Environment", /, channel: Optional[str] = None,
                 **more: "Unpack[api.ReleaseRequest]") -> "api.ReleaseAnswer":
-        """Makes a release of the winners, and points a channel at it. Signed entries are made with `wavetune publish`."""
+        """Makes a release of the winners, and points a channel at it. Signed entries are made with
+        `wavetune publish`."""
         answer = self.request("POST", "/v1/releases", {"environment": environment, **more})
         if channel is not None:
             self.promote(answer["release"], channel)
@@ -163,11 +188,16 @@ class Client:
         """api.CaptureItem of each captured function."""
         return Listing(self, "/v1/captures", {})
 
-    def tune_captures(self, *functions: Union[str, int],
-                      **more: "Unpack[api.CaptureTune]") -> List["api.CaptureKeyJob"]:
-        """Makes jobs of the built keys of these functions, by their ids, or with `name` of those that fit a pattern; further
-        members as in api.CaptureTune."""
-        return self.request("POST", "/v1/captures/tune", {**({"functions": list(functions)} if functions else {}), **more})["items"]
+    def tune_captures(self, *functions: Union[str, int], name: Optional[str] = None,
+                      keys: Optional[Sequence["api.Key"]] = None, run: Optional[str] = None,
+                      priority: Optional[int] = None,
+                      budget: Optional["api.Budget"] = None) -> List["api.CaptureKeyJob"]:
+        """Makes jobs of the built keys of these functions, by their ids, or with `name` of those
+        that fit a pattern (api.CaptureTune)."""
+        stated = {"functions": functions or None, "name": name, "keys": keys, "run": run,
+                  "priority": priority, "budget": budget}
+        body = {member: value for member, value in stated.items() if value is not None}
+        return self.request("POST", "/v1/captures/tune", body)["items"]
 
     def policy(self) -> "api.Policy":
         """That of this token."""
@@ -199,11 +229,13 @@ class Client:
         return self.request("GET", f"/v1/proposals/{_segment(proposal)}")
 
     def promote_proposal(self, proposal: Union[str, int]) -> "api.ChannelEntry":
-        """Points the channel at the proposal's release, unsigned, if it still has the entry that the proposal was compared with."""
+        """Points the channel at the proposal's release, unsigned, if it still has the entry that
+        the proposal was compared with."""
         return self.request("POST", f"/v1/proposals/{_segment(proposal)}/promote", {})
 
     def reject_proposal(self, proposal: Union[str, int], reason: str) -> "api.Proposal":
-        return self.request("POST", f"/v1/proposals/{_segment(proposal)}/reject", {"reason": reason})
+        return self.request("POST", f"/v1/proposals/{_segment(proposal)}/reject",
+                            {"reason": reason})
 
     # Any route
 
@@ -211,9 +243,10 @@ class Client:
         """The items of any route that answers a list: list("/v1/agents")."""
         return Listing(self, path, filters)
 
-    def request(self, method: str, path: str, body: Any = None, timeout_s: Optional[float] = None) -> Any:
-        """The JSON of an answer; None where it has none. `body`: JSON, or bytes. Raises ApiError. Every
-        request of this client may be repeated: what it writes is identified by its content
+    def request(self, method: str, path: str, body: Any = None,
+                timeout_s: Optional[float] = None) -> Any:
+        """The JSON of an answer; None where it has none. `body`: JSON, or bytes. Raises ApiError.
+        Every request of this client may be repeated: what it writes is identified by its content
         (docs/api.md)."""
         gives_up_s = time.monotonic() + self.patience_s
         step_s = _STEP_S
@@ -231,7 +264,8 @@ class Client:
     def _once(self, method: str, path: str, body: Any, timeout_s: float) -> Any:
         headers = {"Accept": "application/json"}
         if body is not None:
-            headers["Content-Type"] = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+            headers["Content-Type"] = "application/octet-stream" if isinstance(
+                body, bytes) else "application/json"
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         try:
             answer = self._transport.exchange(method, path, data, headers, limit=BODY_MAX,
@@ -240,9 +274,11 @@ class Client:
                 return json.loads(answer.body) if answer.body else None
         except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             self._transport.close()
-            what = f"answered {method} {path} with what is no {'JSON' if isinstance(error, (ValueError, RecursionError)) else 'HTTP'}"
-            what = "does not answer" if isinstance(error, OSError) else what
-            raise ApiError("unreachable", f"the server at {self.url} {what}: {error!s:.300}") from None
+            is_json = not isinstance(error, (ValueError, RecursionError))
+            what = "does not answer" if isinstance(error, OSError) else \
+                f"answered {method} {path} with what is no {'HTTP' if is_json else 'JSON'}"
+            raise ApiError("unreachable",
+                           f"the server at {self.url} {what}: {error!s:.300}") from None
         raise _refused(answer)
 
 
@@ -256,14 +292,16 @@ def _refused(answer: Answer) -> ApiError:
                    "detail": answer.body[:200].decode("utf-8", "replace")}
     if "retry-after" in answer.headers:
         problem["retry_after"] = _number(answer.headers["retry-after"])
-    return ApiError(str(problem.get("kind", "invalid")), f"{answer.status}: {problem.get('detail', '')}", answer.status, problem)
+    return ApiError(str(problem.get("kind", "invalid")), f"{answer.status}: "
+                    f"{problem.get('detail', '')}", answer.status, problem)
 
 
 def _proxy_of(url: str) -> Optional[Tuple[str, int]]:
     """Of $https_proxy, $no_proxy and so on, never for loopback."""
     parts = urlsplit(url)
-    found = urlsplit(getproxies_environment().get(parts.scheme, ""))
-    if not found.hostname or refusal(f"http://{parts.netloc}", False) is None or proxy_bypass_environment(parts.netloc):
+    found = urlsplit(getproxies().get(parts.scheme, ""))
+    if not found.hostname or refusal(f"http://{parts.netloc}",
+                                     False) is None or proxy_bypass(parts.netloc):
         return None
     return found.hostname, found.port or 80
 

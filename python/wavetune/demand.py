@@ -1,14 +1,17 @@
-"""Reports to a wavetune server which keys a program's autotuners are asked for: `import wavetune.demand` and
-`wavetune.demand.watch()`, or `python3 -m wavetune.demand SCRIPT|-m MODULE …` (WAVETUNE_DEMAND=0 runs it unwatched).
+"""Reports to a wavetune server which keys a program's autotuners are asked for: `import
+wavetune.demand` and `wavetune.demand.watch()`, or `python3 -m wavetune.demand SCRIPT|-m MODULE …`
+(WAVETUNE_DEMAND=0 runs it unwatched).
 
-Only functions that identity.json names are watched. A launch with a known key costs one update of a dict; a thread of its
-own posts sums, at most one request a minute. It is never in the way: nothing here raises into the program, what does not fit
-into bounded memory is dropped and counted, and a server that is away is tried again ever more rarely (_runtime/wire.py).
+Only functions that identity.json names are watched. A launch with a known key costs one update of a
+dict; a thread of its own posts sums, at most one request a minute. It is never in the way: nothing
+here raises into the program, what does not fit into bounded memory is dropped and counted, and a
+server that is away is tried again ever more rarely (_runtime/wire.py).
 
-$WAVETUNE_URL, $WAVETUNE_TOKEN (role demand), $WAVETUNE_IDENTITY (/etc/wavetune/identity.json), $WAVETUNE_ENVIRONMENT (a JSON
-object; else what the identity says), $WAVETUNE_IMAGE (the identity's digest), $WAVETUNE_TAG and $WAVETUNE_REGIME (those of
-the cache that the program was started with). Over http:// to another host than loopback nothing is reported, because the
-token would travel unencrypted, unless $WAVETUNE_INSECURE_HTTP is 1.
+$WAVETUNE_URL, $WAVETUNE_TOKEN (role demand), $WAVETUNE_IDENTITY (/etc/wavetune/identity.json),
+$WAVETUNE_ENVIRONMENT (a JSON object; else what the identity says), $WAVETUNE_IMAGE (the identity's
+digest), $WAVETUNE_TAG and $WAVETUNE_REGIME (those of the cache that the program was started with).
+Over http:// to another host than loopback nothing is reported, because the token would travel
+unencrypted, unless $WAVETUNE_INSECURE_HTTP is 1.
 """
 
 from __future__ import annotations
@@ -38,15 +41,16 @@ _SCALARS = (bool, int, float, str, type(None))
 
 
 class _Cache(dict):
-    """An Autotuner's cache (key to config), which counts how often a key is found in it. `inner`: the cache that gives it
-    choices (_runtime/restore.py), None without."""
+    """An Autotuner's cache (key to config), which counts how often a key is found in it. `inner`:
+    the cache that gives it choices (_runtime/restore.py), None without."""
 
     def __init__(self, known: dict[Any, Any], watcher: "Watcher", record: dict[str, Any]):
         super().__init__(known)
         self.inner: Any = known if type(known) is not dict else None
         self.watcher, self.record = watcher, record
         self.counts: dict[Any, int] = {}
-        self.spent_s, self.best_ms = 0.0, None
+        self.spent_s = 0.0
+        self.best_ms: float | None = None
 
     def __contains__(self, key: Any) -> bool:
         found = dict.__contains__(self, key)
@@ -86,7 +90,8 @@ def wavetune_key(record: dict[str, Any], key: Any) -> dict[str, Any] | None:
         return None
     result: dict[str, Any] = {}
     for member, value in zip(members, map(typed, values)):
-        if not member.isidentifier() or type(value) not in _SCALARS or result.get(member, value) != value or \
+        if not member.isidentifier() or type(value) not in _SCALARS or \
+                result.get(member, value) != value or \
                 value in (float("inf"), float("-inf")) or value != value:
             return None
         result[member] = value
@@ -94,13 +99,16 @@ def wavetune_key(record: dict[str, Any], key: Any) -> dict[str, Any] | None:
 
 
 class Watcher:
-    """`identity`: the parsed identity.json. Everything but patching happens in a thread of its own."""
+    """`identity`: the parsed identity.json. Everything but patching happens in a thread of its
+    own."""
 
-    def __init__(self, identity: dict[str, Any], wire: Wire, environment: dict[str, Any], image: str | None,
-                 interval_s: float = INTERVAL_S, tag: str | None = None, regime: str | None = None):
+    def __init__(self, identity: dict[str, Any], wire: Wire, environment: dict[str, Any],
+                 image: str | None, interval_s: float = INTERVAL_S, tag: str | None = None,
+                 regime: str | None = None):
         self.wire, self.interval_s = wire, interval_s
-        self.head = {"environment": environment, "image": image} | ({"tag": tag} if tag else {}) | \
-            ({"regime": regime} if regime else {})
+        stated = {"tag": tag, "regime": regime}
+        self.head = {"environment": environment, "image": image} | \
+            {name: value for name, value in stated.items() if value}
         self.records = {}
         for record in identity.get("functions") or []:
             function = record["function"]
@@ -125,7 +133,8 @@ class Watcher:
         self.worker.wake()
 
     def _wait(self) -> None:
-        self._due_s = time.monotonic() + self.interval_s * random.uniform(0.8, 1.2)  # many containers start at once
+        # many containers start at once
+        self._due_s = time.monotonic() + self.interval_s * random.uniform(0.8, 1.2)
 
     def _after_fork(self) -> None:
         """The parent reports what it counted; a child counts anew."""
@@ -148,8 +157,10 @@ class Watcher:
 
     def patch(self, module: Any) -> None:
         with quietly("watching autotuners"):
-            self._patch(module.Autotuner, getattr(getattr(sys.modules.get("triton"), "knobs", None), "autotuning", None)
-                        if module.__name__ == _MODULES[0] else None)
+            self._patch(
+                module.Autotuner,
+                getattr(getattr(sys.modules.get("triton"), "knobs", None), "autotuning", None)
+                if module.__name__ == _MODULES[0] else None)
 
     def _patch(self, tuners: Any, knobs: Any) -> None:
         init, bench = tuners.__init__, tuners._bench
@@ -222,7 +233,8 @@ class Watcher:
     def _alive(self) -> list[_Cache]:
         return [cache for cache in (reference() for reference in self.caches) if cache is not None]
 
-    def _add(self, record: dict[str, Any], key: Any, hits: int, misses: int, tuning_ms: float, kernel_ms: Any) -> None:
+    def _add(self, record: dict[str, Any], key: Any, hits: int, misses: int, tuning_ms: float,
+             kernel_ms: Any) -> None:
         own = wavetune_key(record, key)
         if own is None:
             self.dropped += 1
@@ -254,7 +266,8 @@ class Watcher:
             items = [{"kernel": kernel, "key": json.loads(key), "hits": hits, "misses": misses,
                       "tuning_ms": tuning_ms or None, "kernel_ms": kernel_ms}
                      for (kernel, key), (hits, misses, tuning_ms, kernel_ms) in batch]
-            answer = self.wire.request("POST", "/v1/demand", json.dumps({**self.head, "items": items}).encode(),
+            answer = self.wire.request("POST", "/v1/demand",
+                                       json.dumps({**self.head, "items": items}).encode(),
                                        {"Content-Type": "application/json"}, background=True)
             if answer is None or answer.status >= 300:
                 return False
@@ -279,8 +292,8 @@ _watcher: Watcher | None = None
 
 
 def watch(**more: Any) -> bool:
-    """Starts watching, once in a process; whether it does. `more`: identity (parsed), url, token, insecure_http,
-    environment, image, tag, regime, interval_s, in place of the variables."""
+    """Starts watching, once in a process; whether it does. `more`: identity (parsed), url, token,
+    insecure_http, environment, image, tag, regime, interval_s, in place of the variables."""
     global _watcher
     with quietly("watching for demand"):
         if _watcher is None:
@@ -294,7 +307,8 @@ def watch(**more: Any) -> bool:
 
 def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
     variables = os.environ
-    url, token = more.get("url") or variables.get("WAVETUNE_URL"), more.get("token") or variables.get("WAVETUNE_TOKEN")
+    url, token = more.get("url") or variables.get("WAVETUNE_URL"), more.get(
+        "token") or variables.get("WAVETUNE_TOKEN")
     if not token and "wavetune._runtime.settings" in sys.modules:
         token = sys.modules["wavetune._runtime.settings"].taken_token()  # it took the variable away
     if not url or not token:
@@ -306,23 +320,29 @@ def _settings(more: dict[str, Any]) -> dict[str, Any] | None:
         return None
     identity = more.get("identity")
     if identity is None:
-        with open(variables.get("WAVETUNE_IDENTITY", "/etc/wavetune/identity.json"), encoding="utf-8") as file:
+        with open(variables.get("WAVETUNE_IDENTITY", "/etc/wavetune/identity.json"),
+                  encoding="utf-8") as file:
             identity = json.load(file)
     environment = more.get("environment")
     if environment is None and "WAVETUNE_ENVIRONMENT" in variables:
         environment = json.loads(variables["WAVETUNE_ENVIRONMENT"])
     if environment is None:
         triton = (identity.get("triton") or {}).get("version")
-        stated = {"rocm": identity.get("rocm"), "torch": identity.get("torch"), "triton": triton, "gpu": identity.get("gpu")}
+        stated = {
+            "rocm": identity.get("rocm"), "torch": identity.get("torch"), "triton": triton,
+            "gpu": identity.get("gpu")
+        }
         environment = {name: value for name, value in stated.items() if value}
     image = more.get("image") or variables.get("WAVETUNE_IMAGE")
     if image is None:
         from ._canonical import digest
         image = digest(identity)
     wire = Wire(url, token, ca_file=variables.get("WAVETUNE_CA_FILE"), insecure=True)
-    return {"identity": identity, "wire": wire, "environment": environment, "image": image,
-            "tag": more.get("tag") or variables.get("WAVETUNE_TAG"),
-            "regime": more.get("regime") or variables.get("WAVETUNE_REGIME"), "interval_s": more.get("interval_s", INTERVAL_S)}
+    return {
+        "identity": identity, "wire": wire, "environment": environment, "image": image,
+        "tag": more.get("tag") or variables.get("WAVETUNE_TAG"), "regime": more.get("regime") or
+        variables.get("WAVETUNE_REGIME"), "interval_s": more.get("interval_s", INTERVAL_S)
+    }
 
 
 def main(argv: list[str]) -> int:
@@ -331,7 +351,8 @@ def main(argv: list[str]) -> int:
         print("usage: python3 -m wavetune.demand SCRIPT|-m MODULE ARGUMENT…", file=sys.stderr)
         return 2
     if os.environ.get("WAVETUNE_DEMAND") != "0":
-        from wavetune.demand import watch as watch_imported  # this module is __main__, the program may import it again
+        # this module is __main__, the program may import it again
+        from wavetune.demand import watch as watch_imported
         watch_imported()
     from ._runtime.running import execute
     return execute("wavetune.demand", argv)

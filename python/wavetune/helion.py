@@ -1,9 +1,11 @@
-"""Helion's remote cache over HTTP. Where programs start tuned, kernels use it without a variable; by hand:
-HELION_AUTOTUNE_CACHE=RemoteAutotuneCache HELION_REMOTE_CACHE_BACKEND=wavetune.helion.Backend.
+"""Helion's remote cache over HTTP. Where programs start tuned, kernels use it without a variable;
+by hand: HELION_AUTOTUNE_CACHE=RemoteAutotuneCache
+HELION_REMOTE_CACHE_BACKEND=wavetune.helion.Backend.
 
-Helion searches each kernel for minutes, and shares a file of JSON by a key that has the GPU's name and the version of CUDA or
-ROCm. It makes a config of whatever the file says. So a value is given to it only if each member is one that a search could
-choose, and the kernel's own specification accepts the config.
+Helion searches each kernel for minutes, and shares a file of JSON by a key that has the GPU's name
+and the version of CUDA or ROCm. It makes a config of whatever the file says. So a value is given to
+it only if each member is one that a search could choose, and the kernel's own specification accepts
+the config.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ import os
 import threading
 from typing import Any
 
-from .entry import is_on
 from ._runtime import counters
 from ._runtime.found import BYTES_MAX, Bad, check_name, check_scalar, found, is_hash, refuse
 from ._runtime.log import quietly
+from .entry import is_on
 
 TOOL = "helion"
 VARIABLE, BACKEND = "HELION_AUTOTUNE_CACHE", "HELION_REMOTE_CACHE_BACKEND"
@@ -34,7 +36,8 @@ def check(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not {"config", "key"} <= set(value) <= MEMBERS:
         raise Bad("it is not the file of a config")
     key, flat = value["key"], _inner(value.get("flat_config"))
-    if not isinstance(key, dict) or not isinstance(key.get("type"), str) or not isinstance(key.get("fields"), dict) or \
+    if not isinstance(key, dict) or not isinstance(key.get("type"), str) or \
+            not isinstance(key.get("fields"), dict) or \
             not all(isinstance(field, str) for field in key["fields"].values()):
         raise Bad("its key is not one of Helion")
     if not isinstance(value.get("backend_cache_key"), (str, type(None))):
@@ -83,7 +86,8 @@ def get(key: str) -> str | None:
             cache.kernel.config_spec.normalize(copy.deepcopy(config))
             cache._validate_config_policy(value)
         except Exception as error:
-            raise Bad(f"the kernel's specification refuses it: {type(error).__name__}: {str(error)[:200]}") from None
+            raise Bad(f"the kernel's specification refuses it: {type(error).__name__}: "
+                      f"{str(error)[:200]}") from None
     except Bad as why:
         refuse(TOOL, key, why)
         return None
@@ -158,7 +162,8 @@ def _is_free(variable: str) -> bool:
 
 
 def patch_settings(module: Any) -> None:
-    """Kernels whose settings name no cache use the remote one. The environment stays as it is: a child may lack wavetune."""
+    """Kernels whose settings name no cache use the remote one. The environment stays as it is: a
+    child may lack wavetune."""
     init = module.Settings.__init__
 
     @functools.wraps(init)

@@ -129,7 +129,9 @@ void agents_housekeep(struct worker *worker) {
 
   /* Counted in the database, because an agent may send its heartbeats to several servers. Draining
    * agents count too. */
-  gauges_set_agents(server_gauges(worker->server), (size_t)db_get_integer(live, 0, "n"));
+  struct gauges *gauges = gauges_take(worker->server);
+  gauges->n_agents = (size_t)db_get_integer(live, 0, "n");
+  gauges_give(gauges);
 }
 
 /* A request to drain an agent, or one device of it; `reason` NULL ends the draining. Owns its
@@ -147,11 +149,8 @@ static bool agent_drain(struct db *db, const char *agent, const struct drain_req
   bind_author(&parameters, author);
   if (drain->device)
     bind_text(&parameters, "device", drain->device);
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok =
-      db_run(db, drain->device ? &sql_device_drain : &sql_agent_drain, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, drain->device ? &sql_device_drain : &sql_agent_drain,
+                                          &parameters, &rows, error);
   if (ok && db_affected(rows) == 0 && drain->device)
     ok = error_of_at(
         error, ERROR_MISSING, "/device",
@@ -346,10 +345,8 @@ static bool agent_remove(struct worker *worker, const char *agent, const struct 
   bind_text(&of_tokens, "agent", agent);
   bind_integer(&of_tokens, "replaces", 0);
   bind_author(&of_tokens, author);
-  if (!db_begin(worker->db, error))
-    return false;
-
-  bool ok = db_run(worker->db, &sql_agent_remove, &parameters, &rows, error);
+  bool ok = db_begin(worker->db, error) &&
+            db_run(worker->db, &sql_agent_remove, &parameters, &rows, error);
   if (ok && !db_count(rows))
     ok = error_of(error, ERROR_MISSING,
                   "there is no agent \"%.40s\"; GET /v1/agents?all=true lists all", agent);

@@ -16,8 +16,8 @@
 #include "server/http/limits.h"
 #include "server/http/request.h"
 #include "server/http/tokens.h"
-#include "server/lease/grant/grants.h"
 #include "server/lease/identity.h"
+#include "server/lease/lease_kind.h"
 #include "server/records.h"
 #include "server/token/tokens.h"
 
@@ -108,9 +108,7 @@ static void enrolment_terms_release(struct enrolment_terms *terms) {
 static bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_terms *ret,
                                  struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "token", token);
-  if (!db_run(db, &sql_enrolment_terms_lock, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_enrolment_terms_lock, "token", token, &rows, error))
     return false;
 
   ALWAYS(db_count(rows) == 1); /* tokens are never removed */
@@ -209,6 +207,7 @@ struct enrolling {
   char copy_of[AGENT_ID_SIZE]; /* refused because this agent is live on another machine; else "" */
   char *boot_before;           /* of the agent's last enrolment; "": it is new */
   struct lease_losses losses;
+  int64_t n_lost;
   char token[TOKEN_TEXT_SIZE]; /* "": none was made */
   int64_t rotate_in_ms;        /* -1: never */
 };
@@ -304,9 +303,7 @@ static bool admit_by_enrolment_token(struct worker *worker, struct enrolling *en
   if (known)
     return true;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "token", token);
-  return db_run(worker->db, &sql_enrolment_use, &parameters, NULL, error);
+  return db_run_by(worker->db, &sql_enrolment_use, "token", token, NULL, error);
 }
 
 /* With the agent's own token, or with one that is bound to no agent. */
@@ -360,12 +357,10 @@ static bool agents_check(struct worker *worker, const struct enrolling *enrollin
   struct request *request = enrolling->request;
   const struct author *author = request_author(request);
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (request->roles != TOKEN_AGENT || *request->token_agent)
     return true;
 
-  bind_integer(&parameters, "token", request->token_id);
-  return db_run(worker->db, &sql_agents_of_token, &parameters, &rows, error) &&
+  return db_run_by(worker->db, &sql_agents_of_token, "token", request->token_id, &rows, error) &&
          limit_check(worker->server, author, LIMIT_AGENTS, db_get_integer(rows, 0, "agents"),
                      error) &&
          limit_check(worker->server, author, LIMIT_DEVICES, db_get_integer(rows, 0, "devices"),
@@ -400,7 +395,8 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
     return false;
   bool is_restarted =
       *enrolling->boot_before && strcmp(enrolling->boot_before, enrolment->boot) != 0;
-  if (is_restarted && !leases_reclaim(worker, enrolling->id, &enrolling->losses, error))
+  if (is_restarted &&
+      !leases_reclaim(worker, enrolling->id, &enrolling->losses, &enrolling->n_lost, error))
     return false;
 
   json_t *detail = json_pack("{s:s, s:I}", "name", enrolment->name, "devices", (json_int_t)n);
@@ -463,15 +459,15 @@ static void enrolled_answer(struct worker *worker, struct request *request,
   fleet_enrolled(worker->server);
   leases_settle_losses(worker, &enrolling->losses);
   char address[ADDRESS_SIZE];
-  log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%zu token=%s address=%s",
+  log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%lld token=%s address=%s",
            enrolling->id, enrolling->enrolment->name, enrolling->enrolment->devices.n,
-           enrolling->losses.n, request->token_name, client_address(request, address));
+           (long long)enrolling->n_lost, request->token_name, client_address(request, address));
 
   bool must_rotate = enrolling->owner.has_token && enrolling->rotate_in_ms >= 0;
   struct enrolment_answer answer = {.agent = enrolling->id,
                                     .heartbeat_every_ms = options->heartbeat_ms,
                                     .lease_ms = options->lease_ms,
-                                    .reclaimed = (int64_t)enrolling->losses.n,
+                                    .reclaimed = enrolling->n_lost,
                                     .token = *enrolling->token ? enrolling->token : NULL,
                                     .rotate_in_ms =
                                         must_rotate ? enrolling->rotate_in_ms : FIELD_NONE};

@@ -82,11 +82,9 @@ void answer_removal(struct worker *worker, struct request *request, const struct
 
   cleanup_free char *object = xasprintf("%lld", (long long)id);
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", id);
   bool ok = db_begin(db, &error);
   if (ok) {
-    ok = db_run(db, removal->statement, &parameters, &rows, &error);
+    ok = db_run_by(db, removal->statement, "id", id, &rows, &error);
     if (ok && db_count(rows))
       ok = audit_note(db, request_author(request), removal->action, object,
                       db_get_json(rows, 0, "detail"), &error);

@@ -90,11 +90,9 @@ static void cache_add(struct blob_cache *cache, struct blob *blob) {
 static bool usage_check(struct db *db, struct request *request, struct error *error) {
   const struct author *author = request_author(request);
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!limit_of(request->server, author, LIMIT_FILES))
     return true;
-  bind_integer(&parameters, "token", author->token);
-  return db_run(db, &sql_blob_usage, &parameters, &rows, error) &&
+  return db_run_by(db, &sql_blob_usage, "token", author->token, &rows, error) &&
          limit_check(request->server, author, LIMIT_FILES,
                      (db_get_integer(rows, 0, "bytes") + MIB - 1) / MIB, error);
 }

@@ -211,10 +211,8 @@ static bool due_claim(struct db *db, bool *ret_is_due, struct error *error) {
 }
 
 static void due_postpone(struct db *db) {
-  cleanup_parameters struct db_parameters parameters = {0};
   struct error error;
-  bind_integer(&parameters, "minutes", RETRY_MINUTES);
-  if (!db_run(db, &sql_collection_postpone, &parameters, NULL, &error))
+  if (!db_run_by(db, &sql_collection_postpone, "minutes", RETRY_MINUTES, NULL, &error))
     log_warning("gc: the next try is in a day: %s", error.message);
 }
 

@@ -1,4 +1,4 @@
--- Compatibilities (compatibilities.c) and fetches (fetches.h).
+-- Entries of channels (entries.h), compatibilities (compatibilities.c) and fetches (fetches.h).
 
 -- Adds to what this server and others stored, in the order in which collect_fetches locks rows.
 -- Releases that were removed meanwhile are left out. A release that was only made counts as used,
@@ -93,3 +93,14 @@ RETURNING id;
 DELETE FROM compatibilities
 WHERE id = :id::bigint
 RETURNING json_build_object('asked', asked, 'served', served, 'reason', reason) AS detail;
+
+-- The entries of a channel, tag and regime, in the order in which they were made.
+-- name: channel_rows
+SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings,
+       rfc3339(c.updated_at) AS updated_at, NULL AS moved_by, NULL AS moved_by_id,
+       s.expires, s.signatures
+FROM channels c
+JOIN releases r ON r.digest = c.release
+CROSS JOIN LATERAL entry_signed(c.name, c.tag, c.regime, c.environment_digest, c.counter) s
+WHERE c.name = :name AND c.tag = :tag AND c.regime = :regime
+ORDER BY c.id;

@@ -7,6 +7,7 @@
 #include "server/capture/captures.sql.h"
 #include "server/db/db_record.h"
 #include "server/http/rates.h"
+#include "server/lease/lease_kind.h"
 #include "server/records.h"
 
 /* Posting */
@@ -227,12 +228,10 @@ static struct db_rows *function_find(struct worker *worker, struct request *requ
   struct error error;
   int64_t id;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, NULL) || !answer_id(request, "captured function", &id))
     return NULL;
 
-  bind_integer(&parameters, "id", id);
-  if (!db_run(worker->db, &sql_captures_function, &parameters, &rows, &error)) {
+  if (!db_run_by(worker->db, &sql_captures_function, "id", id, &rows, &error)) {
     answer_failure(request, &error);
     return NULL;
   }
@@ -306,12 +305,11 @@ void route_capture_get(struct worker *worker, struct request *request) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_rows struct db_rows *function =
       function_find(worker, request, TOKEN_BUILDER | TOKEN_OPERATOR | TOKEN_ADMIN);
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!function)
     return;
 
-  bind_integer(&parameters, "function", db_get_integer(function, 0, "id"));
-  if (!db_run(worker->db, &sql_captures_launches, &parameters, &rows, &error)) {
+  if (!db_run_by(worker->db, &sql_captures_launches, "function", db_get_integer(function, 0, "id"),
+                 &rows, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -328,14 +326,13 @@ void route_capture_delete(struct worker *worker, struct request *request) {
   cleanup_rows struct db_rows *removed = NULL;
   cleanup_rows struct db_rows *function =
       function_find(worker, request, TOKEN_OPERATOR | TOKEN_ADMIN);
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!function)
     return;
 
-  bind_integer(&parameters, "id", db_get_integer(function, 0, "id"));
   bool ok = db_begin(db, &error);
   if (ok) {
-    ok = db_run(db, &sql_captures_remove, &parameters, &removed, &error);
+    ok = db_run_by(db, &sql_captures_remove, "id", db_get_integer(function, 0, "id"), &removed,
+                   &error);
     if (ok && db_count(removed))
       ok = audit_note(db, request_author(request), AUDIT_REMOVE_CAPTURE, request->segments[0],
                       json_pack("{s:s}", "name", db_get(removed, 0, "name")), &error);
@@ -364,22 +361,27 @@ const struct record capture_lease_request_record =
     RECORD("CaptureLeaseRequest", struct lease_request, lease_fields);
 
 /* {"function": DOCUMENT, "seconds", "launches": [{"id", "epoch", "launch": DOCUMENT}]}, the
- * caller's: the documents are stored texts, joined without parsing them. */
-static char *lease_text(const struct db_rows *rows, size_t *ret_size) {
+ * caller's: the documents are stored texts, joined without parsing them. Both rows are those of the
+ * same launches. */
+static char *lease_text(const struct db_rows *chosen, const struct db_rows *claimed,
+                        size_t *ret_size) {
   cleanup_text struct text text = {0};
   cleanup_free char *seconds = xasprintf("%d", CAPTURE_LEASE_S);
-  const char *const head[] = {"{\"function\":", db_get(rows, 0, "function"),
+  const char *const head[] = {"{\"function\":", db_get(chosen, 0, "function"),
                               ",\"seconds\":", seconds, ",\"launches\":["};
   for (size_t i = 0; i < ARRAY_LENGTH(head); i++)
     text_add_string(&text, head[i]);
 
-  for (int row = 0; row < db_count(rows); row++) {
+  for (int row = 0; row < db_count(claimed); row++) {
+    int at = 0;
+    while (!string_equal(db_get(chosen, at, "id"), db_get(claimed, row, "id")))
+      at++;
     const char *const launch[] = {row ? ",{\"id\":\"" : "{\"id\":\"",
-                                  db_get(rows, row, "id"),
+                                  db_get(claimed, row, "id"),
                                   "\",\"epoch\":",
-                                  db_get(rows, row, "epoch"),
+                                  db_get(claimed, row, "epoch"),
                                   ",\"launch\":",
-                                  db_get(rows, row, "document"),
+                                  db_get(chosen, at, "document"),
                                   "}"};
     for (size_t i = 0; i < ARRAY_LENGTH(launch); i++)
       text_add_string(&text, launch[i]);
@@ -388,35 +390,50 @@ static char *lease_text(const struct db_rows *rows, size_t *ret_size) {
   return text_finish(&text, ret_size);
 }
 
+/* Chooses what the builder gets, and claims it. In a transaction. No rows: there is nothing. */
+static bool launches_claim(struct db *db, const struct lease_request *wish, const char *author,
+                           struct db_rows **ret_chosen, struct db_rows **ret_claimed,
+                           struct error *error) {
+  cleanup_parameters struct db_parameters choice = {0}, again = {0};
+  struct db_array arches;
+  db_array_init(&arches);
+  for (size_t i = 0; i < wish->n_arches; i++)
+    db_array_text(&arches, wish->arches[i]);
+  bind_text(&choice, "triton", wish->triton);
+  bind_array(&choice, "arches", &arches);
+  bind_integer(&choice, "most", CAPTURE_LEASED_MAX);
+  if (!db_run(db, &sql_captures_choose, &choice, ret_chosen, error))
+    return false;
+
+  size_t n = (size_t)db_count(*ret_chosen);
+  cleanup_free int64_t *launches = xcalloc(n + 1, sizeof *launches);
+  for (size_t i = 0; i < n; i++)
+    launches[i] = db_get_integer(*ret_chosen, (int)i, "id");
+  bind_integers(&again, "ids", launches, n);
+  return n == 0 || (db_run(db, &sql_captures_rebuild, &again, NULL, error) &&
+                    lease_claim(db, &build_kind, launches, n, author, CAPTURE_LEASE_S * 1000LL,
+                                ret_claimed, error));
+}
+
 void route_capture_lease(struct worker *worker, struct request *request) {
   struct lease_request wish = {0};
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
+  struct db *db = worker->db;
+  const char *author = request_author(request)->name;
+  cleanup_rows struct db_rows *chosen = NULL, *claimed = NULL;
   if (!request_query_only(request, NULL))
     return;
 
-  bool ok = record_read(&capture_lease_request_record, request->json, "", &wish, &error);
-  if (ok) {
-    struct db_array arches;
-    db_array_init(&arches);
-    for (size_t i = 0; i < wish.n_arches; i++)
-      db_array_text(&arches, wish.arches[i]);
-    bind_text(&parameters, "triton", wish.triton);
-    bind_array(&parameters, "arches", &arches);
-    bind_text(&parameters, "author", request_author(request)->name);
-    bind_integer(&parameters, "most", CAPTURE_LEASED_MAX);
-    bind_integer(&parameters, "lease_s", CAPTURE_LEASE_S);
-    ok = db_run(worker->db, &sql_captures_lease, &parameters, &rows, &error);
-  }
-
+  bool ok = record_read(&capture_lease_request_record, request->json, "", &wish, &error) &&
+            db_begin(db, &error) &&
+            db_end(db, launches_claim(db, &wish, author, &chosen, &claimed, &error), &error);
   if (!ok) {
     answer_failure(request, &error);
-  } else if (!db_count(rows)) {
+  } else if (!claimed) {
     request_answer_empty(request, 204);
   } else {
     size_t size;
-    char *body = lease_text(rows, &size);
+    char *body = lease_text(chosen, claimed, &size);
     request_answer_text(request, 200, "application/json", body, size);
   }
   record_release(&capture_lease_request_record, &wish);
@@ -446,11 +463,60 @@ static const struct field results_fields[] = {
 const struct record capture_results_record =
     RECORD("CaptureResults", struct results_request, results_fields);
 
+/* What a builder says of launches: an answer to the tasks. */
+struct capture_answer {
+  const struct capture_result *results;
+  size_t n;
+  int64_t accepted;
+};
+
+/* Stores the results of launches that the builder holds. One without build and refusal says that it
+ * still works at the launch. */
+static bool launches_answer(struct db *db, void *context, struct error *error) {
+  struct capture_answer *answer = context;
+  size_t n = answer->n, n_ended = 0, n_renewed = 0;
+  cleanup_free struct lease_hold *holds = xcalloc(n, sizeof *holds);
+  cleanup_free struct lease_hold *renewed = xcalloc(n, sizeof *renewed);
+  cleanup_free struct capture_result *ended = xcalloc(n, sizeof *ended);
+  cleanup_free int64_t *launches = xcalloc(n, sizeof *launches);
+  cleanup_free bool *is_held = xcalloc(n, sizeof *is_held);
+  for (size_t i = 0; i < n; i++)
+    holds[i] = (struct lease_hold){answer->results[i].id, answer->results[i].epoch};
+  if (!lease_lock_held(db, &build_kind, holds, n, is_held, error))
+    return false;
+
+  for (size_t i = 0; i < n; i++) {
+    const struct capture_result *result = &answer->results[i];
+    if (is_held[i] && (result->refused || !digest_is_none(&result->build)))
+      ended[n_ended++] = *result;
+    else if (is_held[i])
+      renewed[n_renewed++] = holds[i];
+  }
+
+  cleanup_rows struct db_rows *stored = NULL, *still = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_records(&parameters, &result_record, ended, n_ended);
+  if (!db_run(db, &sql_captures_results, &parameters, &stored, error) ||
+      !lease_renew(db, &build_kind, renewed, n_renewed, CAPTURE_LEASE_S * 1000LL, NULL, &still,
+                   error))
+    return false;
+
+  for (int row = 0; row < db_count(stored); row++)
+    launches[row] = db_get_integer(stored, row, "id");
+  answer->accepted = db_count(stored) + db_count(still);
+  return lease_end(db, &build_kind, launches, (size_t)db_count(stored), error);
+}
+
+/* An expired launch waits for any builder, and its old one may still answer until it has one. */
+static struct lease_table statements;
+const struct lease_kind build_kind = {.name = "build",
+                                      .table = "captured_launches",
+                                      .statements = &statements,
+                                      .answer = launches_answer};
+
 void route_capture_results(struct worker *worker, struct request *request) {
   struct results_request results = {0};
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, NULL))
     return;
 
@@ -459,20 +525,16 @@ void route_capture_results(struct worker *worker, struct request *request) {
   for (size_t i = 0; ok && i < results.n; i++)
     if (results.launches[i].refused && !digest_is_none(&results.launches[i].build))
       ok = error_at(&error, "/launches", "launch %zu has both a build and a refusal", i + 1);
-  ok = ok && capture_spaces_set(worker->db, results.launches, results.n, &error);
-  if (ok) {
-    bind_records(&parameters, &result_record, results.launches, results.n);
-    bind_integer(&parameters, "lease_s", CAPTURE_LEASE_S);
-    ok = db_run(worker->db, &sql_captures_results, &parameters, &rows, &error);
-  }
 
-  int64_t accepted = ok ? db_count(rows) : 0;
+  struct capture_answer answer = {.results = results.launches, .n = results.n};
+  ok = ok && capture_spaces_set(worker->db, results.launches, results.n, &error) &&
+       lease_answer(worker, &build_kind, &answer, &error);
   if (!ok)
     answer_failure(request, &error);
   else
     request_answer_json(request, 200,
-                        json_pack("{s:I, s:I}", "accepted", (json_int_t)accepted, "stale",
-                                  (json_int_t)((int64_t)results.n - accepted)));
+                        json_pack("{s:I, s:I}", "accepted", (json_int_t)answer.accepted, "stale",
+                                  (json_int_t)((int64_t)results.n - answer.accepted)));
   record_release(&capture_results_record, &results);
 }
 

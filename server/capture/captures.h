@@ -7,9 +7,8 @@
  * them whole: builders check the rest. The first document of a launch is kept, later ones count.
  *
  * A function's text is source that belongs to the owner of the token: it is answered only to that
- * token, to builders, operators and admins. A builder leases the launches of one function. A lease
- * has an epoch: results of an older one are refused, so that a builder that was slow cannot undo
- * what another did.
+ * token, to builders, operators and admins. A builder leases the launches of one function, each a
+ * task of the kind build: a builder that was slow cannot undo what another did.
  *
  * Memory: a report owns what it holds. Threads: reading is pure; routes run on database workers. */
 #ifndef WAVETUNE_SERVER_CAPTURE_CAPTURES_H
@@ -18,6 +17,7 @@
 #include "common/node/environment.h"
 #include "common/record/record.h"
 #include "server/db/db.h"
+#include "server/lease/lease_kind.h"
 #include "server/server.h"
 
 #define CAPTURE_VERSION 1
@@ -59,6 +59,9 @@ struct captured_launch {
   char *arch;
   char *document;
 };
+/* The kind build. */
+extern const struct lease_kind build_kind;
+
 extern const struct record captured_function_record, captured_launch_record;
 struct capture_report {
   RECORD_ARRAY(struct captured_function, n_functions, functions);

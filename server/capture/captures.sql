@@ -117,10 +117,10 @@ DELETE FROM captured_functions
 WHERE id = :id::bigint
 RETURNING name;
 
--- Leases the oldest function that has launches that wait, and up to :most launches of the keys of
--- these: launches of one key are built together, so that those that were built already are leased,
--- and built, again. Rows that another builder is leasing are left to it.
--- name: captures_lease
+-- What a builder leases: of the oldest function that has launches that wait, up to :most launches of
+-- the keys of these, which are locked. Launches of one key are built together, so that those that
+-- were built already are built again. Rows that another builder is leasing are left to it.
+-- name: captures_choose
 WITH next AS (
     SELECT function_id
     FROM captured_launches
@@ -158,13 +158,17 @@ WITH next AS (
     LIMIT :most
     FOR UPDATE OF l SKIP LOCKED
 )
-UPDATE captured_launches l
-SET leased_until = now() + make_interval(secs => :lease_s::int), leased_by = :author,
-    epoch = l.epoch + 1, build = NULL
-FROM mine, captured_functions f
-WHERE l.id = mine.id
-  AND f.id = l.function_id
-RETURNING l.id, l.epoch, l.document, f.document AS function;
+SELECT l.id, l.document, f.document AS function
+FROM mine
+JOIN captured_launches l USING (id)
+JOIN captured_functions f ON f.id = l.function_id
+ORDER BY l.id;
+
+-- Leased launches that have a build wait for one again.
+-- name: captures_rebuild
+UPDATE captured_launches
+SET build = NULL
+WHERE id = ANY (:ids::bigint[]) AND build IS NOT NULL;
 
 -- name: captures_keys
 SELECT id, key
@@ -177,8 +181,7 @@ FROM builds b
 JOIN kernels k ON k.hash = b.kernel
 WHERE b.digest = :digest::bytea;
 
--- Results of a builder. One without build and refusal says that the builder still works at it. An
--- unknown build, a removed launch and an older epoch change nothing.
+-- Results of a builder, for launches that it holds. An unknown build changes nothing.
 -- name: captures_results
 WITH spaces_of_keys AS (
     INSERT INTO spaces (digest, space)
@@ -189,17 +192,12 @@ WITH spaces_of_keys AS (
 )
 UPDATE captured_launches l
 SET build = b.digest, kernel = b.kernel, refused = r.refused, space_digest = r.space_digest,
-    configs = r.configs, job_id = NULL, not_queued = NULL, decided_at = NULL,
-    leased_until = CASE WHEN r.build IS NULL AND r.refused IS NULL
-                        THEN now() + make_interval(secs => :lease_s::int) END
-FROM unnest(:id::bigint[], :epoch::bigint[], :build::bytea[], :refused::text[],
-            :space_digest::bytea[], :configs::bigint[])
-     AS r(id, epoch, build, refused, space_digest, configs)
+    configs = r.configs, job_id = NULL, not_queued = NULL, decided_at = NULL
+FROM unnest(:id::bigint[], :build::bytea[], :refused::text[], :space_digest::bytea[],
+            :configs::bigint[])
+     AS r(id, build, refused, space_digest, configs)
 LEFT JOIN builds b ON b.digest = r.build
 WHERE l.id = r.id
-  AND l.epoch = r.epoch
-  AND l.build IS NULL
-  AND l.refused IS NULL
   AND (r.build IS NULL) = (b.digest IS NULL)
 RETURNING l.id;
 

@@ -1,16 +1,6 @@
 -- Channels: where each (name, tag, regime, environment) points, its history, and the signatures of
 -- its entries (server/channel/channel_routes.c).
 
--- name: channel_rows
-SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings,
-       rfc3339(c.updated_at) AS updated_at, NULL AS moved_by, NULL AS moved_by_id,
-       s.expires, s.signatures
-FROM channels c
-JOIN releases r ON r.digest = c.release
-CROSS JOIN LATERAL entry_signed(c.name, c.tag, c.regime, c.environment_digest, c.counter) s
-WHERE c.name = :name AND c.tag = :tag AND c.regime = :regime
-ORDER BY c.id;
-
 -- Reads one row more than a page has, to see whether there is another page.
 -- name: channels_list
 SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings,

@@ -1,12 +1,10 @@
-/* PUT and GET of channels, added signatures, the history, the entry for a starting container (GET
- * /v1/cache), and noticing changes by other servers.
+/* PUT and GET of channels, added signatures, the history, and noticing changes by other servers.
  *
  * Memory: rows live as long as the handler. Threads: database workers; channels_housekeep: the
  * housekeeper. */
 #include "common/base/log.h"
 #include "server/audit/audit.h"
-#include "server/cache/cache_rules.h"
-#include "server/cache/fetches.h"
+#include "server/cache/entries.h"
 #include "server/channel/channel.sql.h"
 #include "server/channel/channels.h"
 #include "server/counters.h"
@@ -24,53 +22,6 @@ static const char *const history_arguments[] = {LOOKUP_ARGUMENTS, "limit", "afte
 
 /* Rows */
 
-struct channel_row {
-  int64_t id;
-  struct channel_entry entry; /* counter 0: no entry yet */
-  int64_t signings;
-};
-struct channel_rows {
-  size_t n;
-  struct channel_row *all;
-};
-static const struct field row_fields[] = {
-    RECORD_FIELD(INTEGER, struct channel_row, id),
-    RECORD_FIELD(RECORD, struct channel_row, entry, .of = &channel_entry_record),
-    RECORD_FIELD(INTEGER, struct channel_row, signings),
-};
-static const struct record row_record = RECORD(NULL, struct channel_row, row_fields);
-
-static void channel_rows_release(struct channel_rows *rows) {
-  db_records_free(&row_record, rows->all, rows->n);
-  *rows = (struct channel_rows){0};
-}
-#define cleanup_channel_rows __attribute__((cleanup(channel_rows_release)))
-
-static struct channel_state channel_row_state(const struct channel_row *row) {
-  return (struct channel_state){row->entry.counter, row->entry.release, row->signings};
-}
-
-static bool rows_load(struct db *db, const struct statement *statement,
-                      const struct db_parameters *parameters, struct channel_rows *ret,
-                      struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, statement, parameters, &rows, error))
-    return false;
-
-  ret->all = db_read_all(rows, &row_record, &ret->n);
-  return true;
-}
-
-/* The rows of a channel, tag and regime, in the order in which they were made. */
-static bool rows_of_tag(struct db *db, const char *name, const char *tag, enum regime regime,
-                        struct channel_rows *ret, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "name", name);
-  bind_text(&parameters, "tag", tag);
-  bind_text(&parameters, "regime", regime_name(regime));
-  return rows_load(db, &sql_channel_rows, &parameters, ret, error);
-}
-
 /* The row of a channel for a release's environment, tag and regime; its counter is 0 where there is
  * no entry yet. No row: there is no such release. */
 static bool row_of_release(struct db *db, const char *name, const struct digest *release,
@@ -78,7 +29,7 @@ static bool row_of_release(struct db *db, const char *name, const struct digest 
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "name", name);
   bind_digest(&parameters, "release", release);
-  return rows_load(db, &sql_channel_of_release, &parameters, ret, error);
+  return channel_rows_load(db, &sql_channel_of_release, &parameters, ret, error);
 }
 
 /* Moves the row of the release's environment, tag and regime from exactly `from` to the release,
@@ -94,10 +45,8 @@ static bool channel_move(struct db *db, const char *name, const struct author *a
   bind_integer(&parameters, "from_signings", from->signings);
   bind_author(&parameters, author);
 
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = rows_load(db, &sql_channel_move, &parameters, ret, error);
+  bool ok =
+      db_begin(db, error) && channel_rows_load(db, &sql_channel_move, &parameters, ret, error);
   if (ok && ret->n) {
     const struct channel_entry *entry = &ret->all->entry;
     json_t *detail = json_pack(
@@ -124,10 +73,8 @@ static bool signature_add(struct db *db, const struct channel_row *row,
   bind_text(&parameters, "signature", signature->text);
   bind_author(&parameters, author);
 
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, &sql_channel_signature_add, &parameters, &rows, error);
+  bool ok =
+      db_begin(db, error) && db_run(db, &sql_channel_signature_add, &parameters, &rows, error);
   *ret_done = ok && db_count(rows) > 0;
   if (*ret_done)
     ok = audit_note(db, author, AUDIT_SIGN, entry->channel,
@@ -341,7 +288,7 @@ static bool signature_post_once(struct worker *worker, struct request *request,
   struct error error;
   struct digest wanted = environment_digest(&signing->environment);
   cleanup_channel_rows struct channel_rows rows = {0};
-  if (!rows_of_tag(worker->db, name, signing->tag, signing->regime, &rows, &error)) {
+  if (!channel_rows_of_tag(worker->db, name, signing->tag, signing->regime, &rows, &error)) {
     answer_failure(request, &error);
     return true;
   }
@@ -417,172 +364,24 @@ void route_channel_signature_post(struct worker *worker, struct request *request
 
 /* Reading */
 
-/* A query for an entry, and its result. */
-struct lookup {
-  struct environment asked;
-  struct channel_rows rows;
-  struct compatibilities declared;
-  struct cache_resolved resolved;
-  bool may_be_none; /* when no entry fits, sets is_none and leaves the answer to the caller */
-  bool is_none;
-  struct error why; /* of is_none */
-};
-
-static void lookup_release(struct lookup *lookup) {
-  environment_release(&lookup->asked);
-  channel_rows_release(&lookup->rows);
-  compatibilities_release(&lookup->declared);
-}
-#define cleanup_lookup __attribute__((cleanup(lookup_release)))
-
-static const char *query_get(const void *request, const char *name) {
-  return request_query(request, name);
-}
-
-/* Finds the row that the query's tag, regime and environment members mean, by the rules of
- * server/cache/cache_rules.h up to `widest`. Otherwise answers and returns NULL: 404 names the
- * nearest environment, 422 lists those that fit. */
-static const struct channel_row *row_look_up(struct worker *worker, struct request *request,
-                                             const char *channel, enum cache_rule widest,
-                                             struct lookup *lookup) {
-  struct error error;
-  const char *tag = request_query(request, "tag"), *regime = request_query(request, "regime");
-  enum regime wanted = REGIME_IMPLIED;
-  tag = tag ? tag : "default";
-  if (!channel_name_check(channel, &error) || (regime && !regime_parse(regime, &wanted, &error)) ||
-      !environment_from_texts(query_get, request, &lookup->asked, &error)) {
-    error.pointer[0] = 0; /* a pointer into the body, which this request does not have */
-    answer_failure(request, &error);
-    return NULL;
-  }
-
-  if (!rows_of_tag(worker->db, channel, tag, wanted, &lookup->rows, &error) ||
-      (widest == CACHE_RULE_COMPATIBLE &&
-       !compatibilities_load(worker->db, &lookup->declared, &error))) {
-    answer_failure(request, &error);
-    return NULL;
-  }
-
-  size_t n = lookup->rows.n;
-  json_t *extra = NULL;
-  cleanup_free char *sentence = NULL, *asked = environment_format(&lookup->asked);
-  cleanup_free const struct environment **there = xcalloc(n + 1, sizeof(struct environment *));
-  for (size_t i = 0; i < n; i++)
-    there[i] = &lookup->rows.all[i].entry.environment;
-  switch (cache_resolve(&lookup->asked, there, n, widest, &lookup->declared, &lookup->resolved)) {
-  case CACHE_MATCH_ONE:
-    return &lookup->rows.all[lookup->resolved.index];
-  case CACHE_MATCH_NONE:
-    lookup->is_none = true;
-    extra = json_pack("{s:o}", "nearest", cache_nearest(&lookup->asked, there, n, &sentence));
-    if (sentence)
-      error_of(&error, ERROR_MISSING,
-               "channel \"%s\" has no entry for %.150s with tag \"%.50s\" and regime %s; %s",
-               channel, asked, tag, regime_name(wanted), sentence);
-    else
-      error_of(&error, ERROR_MISSING,
-               "channel \"%s\" has no entry with tag \"%.100s\" and regime %s; GET /v1/channels "
-               "lists all",
-               channel, tag, regime_name(wanted));
-    if (lookup->may_be_none) {
-      lookup->why = error;
-      json_decref(extra);
-      return NULL;
-    }
-    request_add_header(request, "Wavetune-Match", "none");
-    break;
-  case CACHE_MATCH_SEVERAL:
-    extra = json_pack("{s:o}", "environments", cache_fitting(&lookup->asked, there, n));
-    error_set(&error,
-              "channel \"%s\" has entries for %zu environments that fit; state the members in "
-              "which they differ (\"environments\" lists them)",
-              channel, json_array_size(json_object_get(extra, "environments")));
-    break;
-  }
-
-  answer_failure_extra(request, &error, extra);
-  return NULL;
-}
-
-/* Answers with an entry, which is cached until a channel moves or a compatibility is declared. */
-static void cached_answer(struct request *request, json_t *entry, const char *etag,
-                          const char *match) {
-  cleanup_json json_t *owned = entry;
-  char *text = json_dumps(owned, JSON_COMPACT);
-  ALWAYS(text != NULL);
-  request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/json", text, strlen(text), etag,
-                        match);
-}
-
-bool served_entry_find(struct worker *worker, struct request *request, const char *const *arguments,
-                       bool may_be_none, struct served_entry *ret) {
-  const char *channel = request_query(request, "channel"), *match = request_query(request, "match");
-  enum cache_rule widest = CACHE_RULE_UNSTATED;
-  cleanup_lookup struct lookup lookup = {.may_be_none = may_be_none};
-  if (!request_query_only(request, arguments))
-    return false;
-  if (match && !cache_rule_parse(match, &widest)) {
-    answer_refusal(request, ERROR_INVALID, "", "match=%.32s is unknown: it must be " CACHE_RULES,
-                   match);
-    return false;
-  }
-
-  const struct channel_row *row =
-      row_look_up(worker, request, channel ? channel : "stable", widest, &lookup);
-  if (!row && !(may_be_none && lookup.is_none))
-    return false;
-
-  *ret = (struct served_entry){0};
-  if (row) {
-    const struct channel_entry *entry = &row->entry;
-    struct channel_state state = channel_row_state(row);
-    ret->answer = channel_entry_to_answer(entry);
-    json_put(ret->answer, "match",
-             cache_match_to_json(&lookup.asked, &entry->environment, &lookup.resolved));
-    ret->match = cache_match_header(&lookup.asked, &entry->environment, &lookup.resolved);
-    ret->fetch = (struct fetch){.release = entry->release, .rule = lookup.resolved.rule};
-    snprintf(ret->fetch.channel, sizeof ret->fetch.channel, "%s", entry->channel);
-    channel_etag(&state, ret->etag);
-  }
-
-  if (!row)
-    ret->why = xstrdup(lookup.why.message);
-  return true;
-}
-
-void served_entry_release(struct served_entry *served) {
-  json_decref(served->answer);
-  free(served->match);
-  free(served->why);
-}
-
-void route_cache_get(struct worker *worker, struct request *request) {
-  static const char *const arguments[] = {SERVED_ARGUMENTS, NULL};
-  cleanup_served_entry struct served_entry served = {0};
-  if (!served_entry_find(worker, request, arguments, false, &served))
-    return;
-
-  served.fetch.kind = FETCH_ENTRY;
-  fetches_note(request, &served.fetch);
-  cached_answer(request, TAKE(served.answer), served.etag, served.match);
-}
-
 /* With ?release=, the entry that a move to this release would replace. The caller decides about
  * that move with it, so it is never cached. */
 void route_channel_get(struct worker *worker, struct request *request) {
   const char *name = request->segments[0], *digest = request_query(request, "release");
   struct error error;
   struct digest release;
-  cleanup_lookup struct lookup lookup = {0};
+  cleanup_channel_lookup struct channel_lookup lookup = {0};
   if (!request_query_only(request, digest ? release_arguments : entry_arguments))
     return;
   if (!digest) {
-    const struct channel_row *row = row_look_up(worker, request, name, CACHE_RULE_EXACT, &lookup);
+    const struct channel_row *row =
+        channel_row_look_up(worker, request, name, CACHE_RULE_EXACT, &lookup);
     if (!row)
       return;
     char etag[CHANNEL_ETAG_SIZE];
     struct channel_state state = channel_row_state(row);
-    cached_answer(request, channel_entry_to_answer(&row->entry), channel_etag(&state, etag), NULL);
+    entry_answer_cached(request, channel_entry_to_answer(&row->entry), channel_etag(&state, etag),
+                        NULL);
     return;
   }
 
@@ -617,13 +416,13 @@ void route_channel_entries(struct worker *worker, struct request *request) {
                                    .record = &channel_entry_record,
                                    .write = entry_item,
                                    .is_newest_first = true};
-  cleanup_lookup struct lookup lookup = {0};
+  cleanup_channel_lookup struct channel_lookup lookup = {0};
   cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, history_arguments))
     return;
 
   const struct channel_row *row =
-      row_look_up(worker, request, request->segments[0], CACHE_RULE_EXACT, &lookup);
+      channel_row_look_up(worker, request, request->segments[0], CACHE_RULE_EXACT, &lookup);
   if (!row)
     return;
 

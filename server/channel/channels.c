@@ -3,14 +3,6 @@
 
 #include <inttypes.h>
 
-char *channel_etag(const struct channel_state *state, char text[CHANNEL_ETAG_SIZE]) {
-  char digest[DIGEST_TEXT_SIZE];
-  digest_format(&state->release, digest);
-  snprintf(text, CHANNEL_ETAG_SIZE, "%" PRId64 ".%" PRId64 "-%s", state->counter, state->signings,
-           digest + strlen("sha256:"));
-  return text;
-}
-
 /* Whether a list of entity tags is well formed; *ret_has: whether `etag` is one of them. The
  * comparison is strong: a weak tag matches nothing. */
 static bool tags_scan(const char *list, const char *etag, bool *ret_has) {

@@ -1,12 +1,12 @@
 /* Decisions about channels: whether a move or another signature changes an entry.
  *
  * Memory: a request owns what it points to. Threads: pure functions, but for
- * channel_put, channel_may_be_moved, channel_promote and served_entry_find, which belong to a
- * database worker. */
+ * channel_put, channel_may_be_moved and channel_promote, which belong to a database worker. */
 #ifndef WAVETUNE_SERVER_CHANNEL_CHANNELS_H
 #define WAVETUNE_SERVER_CHANNEL_CHANNELS_H
 
 #include "common/cache/signatures.h"
+#include "server/cache/entries.h"
 #include "server/http/request.h"
 
 /* The publishers' public keys (--publisher-key); none: an entry needs no signature. Read-only. */
@@ -14,18 +14,6 @@ struct trusted_keys;
 const struct trusted_keys *server_publisher_keys(const struct server *server);
 /* Drops cached answers after another server moved a channel. The housekeeper's. */
 void channels_housekeep(struct worker *worker);
-
-/* The state of a (channel, environment, tag, regime); counter 0: it has no entry yet. `signings`
- * grows with every signature that is added after a move. */
-struct channel_state {
-  int64_t counter;
-  struct digest release;
-  int64_t signings;
-};
-
-/* The entity tag of that state, without quotes: "4.1-" and the release's 64 hex digits. */
-#define CHANNEL_ETAG_SIZE (2 * 20 + 1 + 2 * DIGEST_SIZE + 1)
-char *channel_etag(const struct channel_state *state, char text[CHANNEL_ETAG_SIZE]);
 
 /* If-Match (a list of strong tags, or *) and If-None-Match (only *), either NULL. Refuses what
  * cannot be understood: ignoring a precondition would move a channel that another client just
@@ -99,24 +87,5 @@ enum signing_decision {
 };
 must_check enum signing_decision channel_signing_decide(const struct channel_entry *entry,
                                                         const struct channel_signing *signing);
-
-/* The entry for a starting program: the one that the request's query means (GET /v1/cache). */
-struct served_entry {
-  json_t *answer; /* the entry and "match", how it was found; NULL: there is no entry */
-  char *why;      /* why there is none, with the nearest environment; NULL: there is one */
-  char *match;    /* the header Wavetune-Match */
-  char etag[CHANNEL_ETAG_SIZE];
-  struct fetch fetch; /* its kind is the caller's to set */
-};
-/* When the query is wrong, or there is no entry and not may_be_none, answers the request and
- * returns false. `arguments`: all that the route accepts, SERVED_ARGUMENTS among them. */
-must_check bool served_entry_find(struct worker *worker, struct request *request,
-                                  const char *const *arguments, bool may_be_none,
-                                  struct served_entry *ret);
-void served_entry_release(struct served_entry *served);
-#define cleanup_served_entry __attribute__((cleanup(served_entry_release)))
-#define LOOKUP_ARGUMENT(member, hardware) #member,
-#define LOOKUP_ARGUMENTS ENVIRONMENT_TEXTS(LOOKUP_ARGUMENT) "compute_units", "tag", "regime"
-#define SERVED_ARGUMENTS LOOKUP_ARGUMENTS, "channel", "match"
 
 #endif

@@ -48,9 +48,7 @@ static bool releases_prepare(struct worker *worker, uint64_t generation) {
   struct documents *documents = server_documents(worker->server);
   struct error error;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "most", RELEASES_MAX);
-  if (!db_run(worker->db, &sql_prepare_releases, &parameters, &rows, &error)) {
+  if (!db_run_by(worker->db, &sql_prepare_releases, "most", RELEASES_MAX, &rows, &error)) {
     log_warning("choices: %s", error.message);
     return false;
   }

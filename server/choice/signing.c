@@ -99,10 +99,7 @@ static bool signature_store(struct db *db, struct request *request, const struct
   bind_digest(&parameters, "choices", &signing->choices);
   bind_text(&parameters, "signature", signing->signature.text);
   bind_integer(&parameters, "most", CHANNEL_SIGNATURES_MAX);
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, &sql_choices_sign, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_choices_sign, &parameters, &rows, error);
   if (ok && !db_count(rows))
     ok =
         error_of(error, ERROR_CONFLICT,

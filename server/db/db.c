@@ -59,11 +59,12 @@ struct db {
   } sent[SENT_MAX];
   size_t n_sent;
   struct at_commit {
-    void (*done)(int what, uint64_t n);
+    void (*done)(struct db *db, int what, uint64_t n);
     int what;
     uint64_t n;
   } at_commit[AT_COMMIT_MAX];
   size_t n_at_commit;
+  void *context;
   bool is_without_options; /* a pooler refused them */
   int64_t connected_since_ms, failed_at_ms;
   int64_t run_ms, work_until_ms; /* work_until_ms 0: there is only the deadline of each run */
@@ -449,7 +450,7 @@ static bool queue(struct db *db, const struct statement *statement,
   if (is_good && db->n_sent && (!*is_prepared || db->n_sent >= SENT_MAX - 2))
     is_good = sent_finish(db, NULL, error);
   if (is_good && !*is_prepared) {
-    const char *sql = statement_text(statement);
+    const char *sql = statement_text(statement, parameters);
     PGresult *result =
         answer_take(db, PQsendPrepare(db->connection, statement->name, sql, 0, NULL));
     is_good = *is_prepared =
@@ -528,6 +529,13 @@ bool db_run_script(struct db *db, const char *sql, struct error *error) {
   return is_good;
 }
 
+bool db_run_by(struct db *db, const struct statement *statement, const char *name, int64_t integer,
+               struct db_rows **ret_rows, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, name, integer);
+  return db_run(db, statement, &parameters, ret_rows, error);
+}
+
 bool db_begin(struct db *db, struct error *error) {
   ALWAYS(!db->in_transaction);
   run_start(db);
@@ -545,7 +553,11 @@ bool db_begin_now(struct db *db, struct error *error) {
   return false;
 }
 
-void db_at_commit(struct db *db, void (*done)(int what, uint64_t n), int what, uint64_t n) {
+void db_set_context(struct db *db, void *context) { db->context = context; }
+void *db_context(const struct db *db) { return db->context; }
+
+void db_at_commit(struct db *db, void (*done)(struct db *db, int what, uint64_t n), int what,
+                  uint64_t n) {
   ALWAYS(db->in_transaction);
   for (size_t i = 0; i < db->n_at_commit; i++)
     if (db->at_commit[i].done == done && db->at_commit[i].what == what) {
@@ -582,7 +594,7 @@ bool db_commit(struct db *db, struct error *error) {
 
   db->in_transaction = db->must_begin = false;
   for (size_t i = 0; i < db->n_at_commit; i++)
-    db->at_commit[i].done(db->at_commit[i].what, db->at_commit[i].n);
+    db->at_commit[i].done(db, db->at_commit[i].what, db->at_commit[i].n);
   return true;
 }
 

@@ -60,8 +60,10 @@ struct statement {
 /* Parameters of a statement, by name. Names, texts and bytes are borrowed until the run, except the
  * text of bind_taken. */
 #define DB_PARAMETERS_MAX 64
+struct record;
 struct db_parameters {
   int n;
+  const struct record *record; /* the first of bind_records: {columns} are its; NULL: none */
   struct db_parameter {
     const char *name;
     const char *value; /* NULL: SQL null */
@@ -76,7 +78,9 @@ void db_parameters_release(struct db_parameters *parameters);
 /* Each parameter of the statement must be bound once; binding one that it does not have aborts. */
 void bind_text(struct db_parameters *parameters, const char *name,
                const char *text); /* NULL: null */
-void bind_integer(struct db_parameters *parameters, const char *name, int64_t integer);
+void bind_integer(struct db_parameters *parameters, const char *name,
+                  int64_t integer);                                           /* FIELD_NONE: null */
+void bind_id(struct db_parameters *parameters, const char *name, int64_t id); /* 0: null */
 void bind_number(struct db_parameters *parameters, const char *name, double number); /* NaN: null */
 void bind_bool(struct db_parameters *parameters, const char *name, bool is_true);
 void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes,
@@ -99,6 +103,8 @@ void db_array_bool(struct db_array *array, bool element);
 const char *db_array_finish(struct db_array *array); /* closes it and returns its text */
 /* Closes the array, binds its text and releases it. */
 void bind_array(struct db_parameters *parameters, const char *name, struct db_array *array);
+void bind_texts(struct db_parameters *parameters, const char *name, const char *const *texts,
+                size_t n); /* text[]; NULL: null */
 
 struct db_rows;
 void db_rows_free(struct db_rows *rows);
@@ -124,6 +130,10 @@ must_check bool db_run(struct db *db, const struct statement *statement,
                        const struct db_parameters *parameters, struct db_rows **ret_rows,
                        struct error *error);
 
+/* The same for a statement with one parameter, an integer. */
+must_check bool db_run_by(struct db *db, const struct statement *statement, const char *name,
+                          int64_t integer, struct db_rows **ret_rows, struct error *error);
+
 /* The same in a transaction, for a statement whose answer is not needed at once. When it fails, the
  * next run or the commit is not run and returns its error. `rows`: how many it must touch; another
  * number aborts. */
@@ -135,9 +145,13 @@ must_check bool db_send(struct db *db, const struct statement *statement,
 must_check bool db_begin(struct db *db, struct error *error);
 /* The same, but sends BEGIN before it returns, so that now() is not later than the return. */
 must_check bool db_begin_now(struct db *db, struct error *error);
+/* What a program keeps with the connection; NULL: nothing. The caller's. */
+void db_set_context(struct db *db, void *context);
+void *db_context(const struct db *db);
 /* Calls `done` after the transaction is committed, once for each `what`, with the sum of its `n`.
  */
-void db_at_commit(struct db *db, void (*done)(int what, uint64_t n), int what, uint64_t n);
+void db_at_commit(struct db *db, void (*done)(struct db *db, int what, uint64_t n), int what,
+                  uint64_t n);
 bool db_is_in_transaction(const struct db *db);
 must_check bool db_commit(struct db *db, struct error *error);
 void db_rollback(struct db *db);

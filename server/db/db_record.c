@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "server/db/statement.h"
+
 #define NUMBER_TEXT_SIZE sizeof ",-1.23456789e-308"
 
 static char *numbers_format(const struct numbers *numbers) {
@@ -54,7 +56,7 @@ static char *json_format(const json_t *json) {
 
 /* The literal of a value, NULL where it is absent; the caller's. */
 static char *field_format(const struct field *field, const void *at) {
-  if (field_is_absent(field, at))
+  if (field_is_absent(field, at) || (field->flags & FIELD_ZERO_NULL && !*(const int64_t *)at))
     return NULL;
 
   char text[BYTEA_TEXT_SIZE > FLOAT_TEXT_SIZE ? BYTEA_TEXT_SIZE : FLOAT_TEXT_SIZE];
@@ -94,41 +96,55 @@ static char *field_format(const struct field *field, const void *at) {
   die("\"%s\" has no column", field->name);
 }
 
-/* Binds each field's value in the object at `first` or, as arrays, its values in `n` objects that
- * are `stride` bytes apart. */
+/* Binds each field's value in the first object or, as arrays, its values in `n` objects. `offset`:
+ * of the record in each. */
 static void fields_bind(struct db_parameters *parameters, const struct record *record,
-                        const void *first, bool as_arrays, size_t n, size_t stride) {
+                        size_t offset, const void *const *objects, bool as_arrays, size_t n) {
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
-    const char *at = field_at(field, first);
-    struct db_array array;
     if (field->flags & FIELD_NO_COLUMN)
       continue;
     if (field->type == FIELD_RECORD) {
-      fields_bind(parameters, field->of, at, as_arrays, n, stride);
+      fields_bind(parameters, field->of, offset + field->offset, objects, as_arrays, n);
       continue;
     }
 
+    struct db_array array;
     db_array_init(&array);
     for (size_t k = 0; k < n; k++) {
-      cleanup_free char *text = field_format(field, at + k * stride);
+      cleanup_free char *text =
+          field_format(field, field_at(field, (const char *)objects[k] + offset));
       db_array_text(&array, text);
     }
-    if (as_arrays)
+    char *text = NULL;
+    if (as_arrays) {
       db_array_finish(&array);
-    bind_taken(parameters, field_column(field), as_arrays ? array.text : field_format(field, at),
-               true);
+      text = array.text;
+    } else {
+      text = field_format(field, field_at(field, (const char *)*objects + offset));
+    }
+    bind_taken(parameters, field_column(field), text, true);
   }
 }
 
 void bind_record(struct db_parameters *parameters, const struct record *record,
                  const void *object) {
-  fields_bind(parameters, record, object, false, 0, 0);
+  fields_bind(parameters, record, 0, &object, false, 0);
+}
+
+void bind_each(struct db_parameters *parameters, const struct record *record,
+               const void *const *objects, size_t n) {
+  if (!parameters->record)
+    parameters->record = record;
+  fields_bind(parameters, record, 0, objects, true, n);
 }
 
 void bind_records(struct db_parameters *parameters, const struct record *record,
                   const void *objects, size_t n) {
-  fields_bind(parameters, record, objects, true, n, record->size);
+  cleanup_free const void **each = xcalloc(n + 1, sizeof *each);
+  for (size_t i = 0; i < n; i++)
+    each[i] = (const char *)objects + i * record->size;
+  bind_each(parameters, record, each, n);
 }
 
 /* Types of the elements of the arrays that bind_records binds, and of the columns that need a
@@ -144,35 +160,37 @@ static const struct {
     [FIELD_TEXTS] = {"text", "text[]"}, [FIELD_RANGES] = {"int8multirange", NULL},
 };
 
-static void columns_write(FILE *out, const struct record *record, const char *placeholder) {
-  const char *comma = "";
+static void columns_write(FILE *out, const struct record *record, const char *placeholder,
+                          const char **comma) {
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
     const char *column = field_column(field);
     if (field->flags & FIELD_NO_COLUMN)
       continue;
-    ALWAYS(field->type != FIELD_RECORD && field->type != FIELD_RECORDS);
+    if (field->type == FIELD_RECORD) {
+      columns_write(out, field->of, placeholder, comma);
+      continue;
+    }
 
     const char *cast = field->sql_type ? field->sql_type : sql_types[field->type].column;
     if (strcmp(placeholder, "{arrays}") == 0)
-      fprintf(out, "%s:%s::%s[]", comma, column, sql_types[field->type].element);
+      fprintf(out, "%s:%s::%s[]", *comma, column, sql_types[field->type].element);
     else if (strcmp(placeholder, "{values}") == 0 && cast)
-      fprintf(out, "%s\"%s\"::%s", comma, column, cast);
+      fprintf(out, "%s\"%s\"::%s", *comma, column, cast);
     else
-      fprintf(out, "%s\"%s\"", comma, column);
-    comma = ", ";
+      fprintf(out, "%s\"%s\"", *comma, column);
+    *comma = ", ";
   }
 }
 
-struct statement statement_of_record(const struct statement *template,
-                                     const struct record *record) {
+char *statement_expand(const char *sql, const struct record *record) {
   static const char *const placeholders[] = {"{columns}", "{arrays}", "{values}"};
-  struct statement made = {.name = template->name};
+  char *made = NULL;
   size_t size;
-  FILE *out = open_memstream((char **)&made.sql, &size);
+  FILE *out = open_memstream(&made, &size);
   ALWAYS(out != NULL);
 
-  for (const char *sql = template->sql; *sql;) {
+  while (*sql) {
     size_t i = 0;
     while (i < ARRAY_LENGTH(placeholders) && !string_starts(sql, placeholders[i]))
       i++;
@@ -181,7 +199,9 @@ struct statement statement_of_record(const struct statement *template,
       continue;
     }
 
-    columns_write(out, record, placeholders[i]);
+    ALWAYS(record != NULL);
+    const char *comma = "";
+    columns_write(out, record, placeholders[i], &comma);
     sql += strlen(placeholders[i]);
   }
 
@@ -204,6 +224,10 @@ void db_array_digest(struct db_array *array, const struct digest *digest) {
 void bind_digests(struct db_parameters *parameters, const char *name, const struct digest *digests,
                   size_t n) {
   struct db_array array;
+  if (!digests) {
+    bind_text(parameters, name, NULL);
+    return;
+  }
   db_array_init(&array);
   for (size_t i = 0; i < n; i++)
     db_array_digest(&array, &digests[i]);
@@ -213,6 +237,10 @@ void bind_digests(struct db_parameters *parameters, const char *name, const stru
 void bind_integers(struct db_parameters *parameters, const char *name, const int64_t *integers,
                    size_t n) {
   struct db_array array;
+  if (!integers) {
+    bind_text(parameters, name, NULL);
+    return;
+  }
   db_array_init(&array);
   for (size_t i = 0; i < n; i++)
     db_array_integer(&array, integers[i]);

@@ -16,26 +16,27 @@ void bind_record(struct db_parameters *parameters, const struct record *record, 
 
 /* Binds, for each field that has a column, an array of its values in `n` objects, for unnest: as
  * text[], bigint[], float8[], boolean[] or bytea[]; lists and ranges as text[] of their literals,
- * times and JSON as text[]. */
+ * times and JSON as text[].
+ *
+ * In the statement {columns} stands for these columns, "a", "b", …; {arrays} for :a::bigint[],
+ * :b::text[], …, and {values} for the columns of what was unnested, each as the type of its column:
+ * so a new field needs no SQL. A statement has the same record in every run. */
 void bind_records(struct db_parameters *parameters, const struct record *record,
                   const void *objects, size_t n);
-
-/* Makes a statement of a template with placeholders for a record's columns, so that a new field
- * needs no SQL: {columns} becomes "a", "b", …; {arrays}, for unnest, :a::bigint[], :b::text[], … as
- * bind_records binds them; and {values} the columns of what was unnested, each as the type of its
- * column. Its text is allocated and lives as long as the program. */
-struct statement statement_of_record(const struct statement *template, const struct record *record);
+/* The same for objects that are not in one array. */
+void bind_each(struct db_parameters *parameters, const struct record *record,
+               const void *const *objects, size_t n);
 
 void bind_digest(struct db_parameters *parameters, const char *name,
                  const struct digest *digest); /* NULL: null */
 void bind_digests(struct db_parameters *parameters, const char *name, const struct digest *digests,
-                  size_t n); /* bytea[] */
+                  size_t n); /* bytea[]; NULL: null */
 void bind_ranges(struct db_parameters *parameters, const char *name,
                  const struct config_ranges *ranges);
 void bind_json(struct db_parameters *parameters, const char *name,
                const json_t *json); /* NULL: null */
 void bind_integers(struct db_parameters *parameters, const char *name, const int64_t *integers,
-                   size_t n); /* bigint[] */
+                   size_t n); /* bigint[]; NULL: null */
 
 /* Binds :all_runs, all that a device may run (common/enrolment/enrolment.h), as text[]. */
 void bind_all_runs(struct db_parameters *parameters);

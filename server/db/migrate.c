@@ -84,8 +84,10 @@ static bool file_load(struct migrations *migrations, const char *file, struct er
   if (!file_read(path, FILE_SIZE_MAX, &sql, &size, error))
     return false;
 
-  if (is_base && string_equal(file + digits, "_functions.sql"))
+  if (is_base && string_equal(file + digits, "_functions.sql")) {
+    free(migrations->functions);
     migrations->functions = xstrdup(sql);
+  }
 
   struct migration *migration = migrations->list;
   if (is_base && migrations->n_base++ > 0) {
@@ -115,6 +117,7 @@ bool migrations_load(struct migrations **ret_migrations, struct error *error) {
                                                               : WAVETUNE_MIGRATIONS_SOURCE;
 
   migrations->folder = xstrdup(folder);
+  migrations->functions = xstrdup("");
 
   struct dirent **entries;
   int n = scandir(folder, &entries, is_sql, in_order);
@@ -147,9 +150,7 @@ int64_t migrations_version(const struct migrations *migrations) {
 static bool applied_check(struct db *db, const struct migrations *migrations, size_t *ret_next,
                           struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "base", BASE_VERSION);
-  if (!db_run(db, &sql_migrations_list, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_migrations_list, "base", BASE_VERSION, &rows, error))
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -180,9 +181,7 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
 static bool base_read(struct db *db, const struct migrations *migrations, char **ret_sql,
                       struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "base", BASE_VERSION);
-  if (!db_run(db, &sql_migrations_before_base, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_migrations_before_base, "base", BASE_VERSION, &rows, error))
     return false;
   if (db_count(rows) == 0) {
     *ret_sql = xstrdup(migrations->list[0].sql);
@@ -214,7 +213,7 @@ static bool base_read(struct db *db, const struct migrations *migrations, char *
     return false;
 
   log_info("migrate: adopting a database with schema version %d", ADOPTED_VERSION);
-  *ret_sql = xasprintf("%s%s", tables, migrations->functions ? migrations->functions : "");
+  *ret_sql = xasprintf("%s%s", tables, migrations->functions);
   return true;
 }
 

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "common/base/json.h"
+#include "common/record/record.h"
 #include "server/db/db.h"
 
 static struct db_parameter *parameter_add(struct db_parameters *parameters, const char *name) {
@@ -19,7 +19,12 @@ void bind_text(struct db_parameters *parameters, const char *name, const char *t
 }
 
 void bind_integer(struct db_parameters *parameters, const char *name, int64_t integer) {
-  bind_taken(parameters, name, xasprintf("%" PRId64, integer), false);
+  bool is_null = integer == FIELD_NONE;
+  bind_taken(parameters, name, is_null ? NULL : xasprintf("%" PRId64, integer), false);
+}
+
+void bind_id(struct db_parameters *parameters, const char *name, int64_t id) {
+  bind_integer(parameters, name, id ? id : FIELD_NONE);
 }
 
 void bind_number(struct db_parameters *parameters, const char *name, double number) {
@@ -50,6 +55,18 @@ void bind_taken(struct db_parameters *parameters, const char *name, char *text,
 void bind_array(struct db_parameters *parameters, const char *name, struct db_array *array) {
   db_array_finish(array);
   bind_taken(parameters, name, TAKE(array->text), false);
+}
+
+void bind_texts(struct db_parameters *parameters, const char *name, const char *const *texts,
+                size_t n) {
+  struct db_array array;
+  db_array_init(&array);
+  for (size_t i = 0; texts && i < n; i++)
+    db_array_text(&array, texts[i]);
+  if (texts)
+    bind_array(parameters, name, &array);
+  else
+    bind_text(parameters, name, NULL);
 }
 
 void db_parameters_release(struct db_parameters *parameters) {
@@ -109,8 +126,5 @@ const struct author author_command_line = {.name = "(command line)", .roles = ""
 
 void bind_author(struct db_parameters *parameters, const struct author *author) {
   bind_text(parameters, "author", author->name);
-  if (author->token)
-    bind_integer(parameters, "author_id", author->token);
-  else
-    bind_text(parameters, "author_id", NULL);
+  bind_id(parameters, "author_id", author->token);
 }

@@ -93,13 +93,15 @@ static struct compiled *compile(const char *sql) {
   return compiled;
 }
 
-static const struct compiled *statement_compiled(const struct statement *statement) {
+static const struct compiled *statement_compiled(const struct statement *statement,
+                                                 const struct db_parameters *parameters) {
   struct statistic *statistic = &statistics[statement_slot(statement)];
   struct compiled *there = atomic_load_explicit(&statistic->compiled, memory_order_acquire);
   if (there)
     return there;
 
-  struct compiled *made = compile(statement->sql);
+  cleanup_free char *sql = statement_expand(statement->sql, parameters ? parameters->record : NULL);
+  struct compiled *made = compile(sql);
   if (atomic_compare_exchange_strong(&statistic->compiled, &there, made))
     return made;
 
@@ -110,13 +112,14 @@ static const struct compiled *statement_compiled(const struct statement *stateme
   return there;
 }
 
-const char *statement_text(const struct statement *statement) {
-  return statement_compiled(statement)->sql;
+const char *statement_text(const struct statement *statement,
+                           const struct db_parameters *parameters) {
+  return statement_compiled(statement, parameters)->sql;
 }
 
 void statement_bind(const struct statement *statement, const struct db_parameters *parameters,
                     struct bound *ret) {
-  const struct compiled *compiled = statement_compiled(statement);
+  const struct compiled *compiled = statement_compiled(statement, parameters);
   bool is_bound[DB_PARAMETERS_MAX] = {false};
 
   for (int k = 0; parameters && k < parameters->n; k++) {

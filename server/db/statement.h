@@ -14,8 +14,12 @@
 /* The statement's slot, below STATEMENTS_MAX, the same for as long as the process lives. */
 size_t statement_slot(const struct statement *statement);
 
-/* Its text with $1, $2, … in place of :name. */
-const char *statement_text(const struct statement *statement);
+/* Its text with $1, $2, … in place of :name. `parameters` (NULL: none) state the record. */
+const char *statement_text(const struct statement *statement,
+                           const struct db_parameters *parameters);
+/* The text with the record's columns in place of {columns}, {arrays} and {values}
+ * (db_record.h); the caller's. */
+must_check char *statement_expand(const char *sql, const struct record *record);
 
 /* Parameters in the order of the statement, as libpq takes them; borrowed. */
 struct bound {

@@ -1,5 +1,5 @@
-/* POST /v1/demand: reports of deployments; GET /v1/demand: the untuned keys; POST /v1/demand/queue
- * and the housekeeper: queueing jobs for them.
+/* POST /v1/demand: reports of deployments; GET /v1/demand: the untuned keys; POST /v1/demand/queue:
+ * queueing jobs for them.
  *
  * Memory: a handler frees what it makes when it returns. Threads: database workers;
  * demand_housekeep: the housekeeper. */
@@ -15,7 +15,6 @@
 #include "server/records.h"
 #include "server/server.h"
 
-#define QUEUE_AT_ONCE 16
 #define DEMAND_NAME_MAX 1024
 #define DEMAND_KEY_MAX 256
 #define DEMAND_KEY_BYTES_MAX 4096
@@ -23,7 +22,7 @@
 
 /* Policies */
 
-const char *const demand_policy_names[] = {"off", "suggest", "automatic", NULL};
+const char *const demand_policy_names[] = {"off", "suggest", NULL};
 
 bool demand_policy_parse(const char *name, enum demand_policy *ret_policy) {
   size_t i;
@@ -372,10 +371,7 @@ bool demand_wanted_read(struct db *db, int64_t limit, enum demand_use use, int64
   bind_integer(&parameters, "limit", limit);
   bind_number(&parameters, "gain", DEMAND_GAIN);
   bind_bool(&parameters, "is_list", use == DEMAND_LIST);
-  if (policy)
-    bind_integer(&parameters, "policy", policy);
-  else
-    bind_text(&parameters, "policy", NULL);
+  bind_id(&parameters, "policy", policy);
   return db_run(db, &sql_demand_wanted, &parameters, ret_rows, error);
 }
 
@@ -385,10 +381,7 @@ bool demand_decide(struct db *db, int64_t id, int64_t job, const struct error *r
   bind_integer(&parameters, "id", id);
   bind_text(&parameters, "refused", job ? NULL : refused->message);
   bind_bool(&parameters, "waits", !job && refused->kind == ERROR_UNAVAILABLE);
-  if (job)
-    bind_integer(&parameters, "job", job);
-  else
-    bind_text(&parameters, "job", NULL);
+  bind_id(&parameters, "job", job);
   return db_run(db, &sql_demand_decided, &parameters, NULL, error);
 }
 
@@ -513,27 +506,9 @@ void route_demand_queue(struct worker *worker, struct request *request) {
 
 void demand_housekeep(struct worker *worker) {
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  const struct server_options *options = server_options(worker->server);
   bind_integer(&parameters, "days", DEMAND_MISS_DAYS);
   bind_integer(&parameters, "at_once", DEMAND_ITEMS_MAX);
   if (!db_run(worker->db, &sql_demand_misses_collect, &parameters, NULL, &error))
     log_warning("demand: %s", error.message);
-  if (options->demand != DEMAND_AUTOMATIC)
-    return;
-
-  if (!db_run(worker->db, &sql_demand_queued_lately, NULL, &rows, &error)) {
-    log_warning("demand: %s", error.message);
-    return;
-  }
-
-  int64_t room = options->demand_per_hour - db_get_integer(rows, 0, "n");
-  cleanup_json json_t *answers = NULL;
-  if (room > 0 && !demand_queue(worker, room < QUEUE_AT_ONCE ? room : QUEUE_AT_ONCE, &author_server,
-                                &answers, &error))
-    log_warning("demand: %s", error.message);
-  else if (answers && json_array_size(answers))
-    log_info("demand: jobs were queued or refused for %zu keys that deployments missed",
-             json_array_size(answers));
 }

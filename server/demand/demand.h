@@ -4,12 +4,8 @@
  *
  * Reports are hints that are not trusted: only registered kernels are counted, tokens of the role
  * demand can do nothing else, each token may post DEMAND_POSTS_PER_MINUTE reports, and jobs are
- * queued only where the operator says so, with --demand, or by a policy (server/policy/):
- *
- *   off        reports are answered and dropped
- *   suggest    they are stored; GET /v1/demand ranks the untuned keys, and a submitter chooses
- *              which are queued
- *   automatic  the first keys of the ranking are queued too, at most --demand-per-hour in an hour
+ * queued only by a submitter, or by a policy (server/policy/). With --demand off reports are
+ * answered and dropped; with suggest they are stored, and GET /v1/demand ranks the untuned keys.
  *
  * Rank: the GPU time that tuning would have saved so far,
  *

@@ -46,7 +46,7 @@ SELECT id, :author, :image
 FROM added
 WHERE EXISTS (SELECT
               FROM policy_states
-              WHERE acts AND :author = ANY (tokens) AND image_fits(:image, images))
+              WHERE acts AND tokens && ARRAY[:author, '*'] AND image_fits(:image, images))
 ORDER BY id
 ON CONFLICT (demand, token) DO UPDATE
 SET image = excluded.image;
@@ -77,7 +77,8 @@ WITH open AS (
         SELECT min(o.image) AS image
         FROM policy_states p
         JOIN demand_reporters o ON o.demand = d.id AND image_fits(o.image, p.images)
-        JOIN tokens t ON t.name = o.token AND t.name = ANY (p.tokens) AND t.revoked_at IS NULL
+        JOIN tokens t ON t.name = o.token AND p.tokens && ARRAY[t.name, '*']
+                     AND t.revoked_at IS NULL
         WHERE p.id = :policy::bigint AND p.acts) m ON true
     WHERE d.misses > 0
       AND d.job_id IS NULL
@@ -203,9 +204,3 @@ WHERE id IN (SELECT id
 UPDATE demand
 SET job_id = :job::bigint, refused = :refused, waits = :waits::boolean, decided_at = now()
 WHERE id = :id::bigint;
-
--- name: demand_queued_lately
-SELECT count(*) AS n
-FROM demand
-WHERE job_id IS NOT NULL
-  AND decided_at > now() - interval '1 hour';

@@ -328,9 +328,7 @@ static bool usage_write(struct worker *worker, FILE *out, struct error *error) {
   static const char each[] = "wavetune_device_seconds_total",
                     all[] = "wavetune_device_seconds_all_total";
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "limit", KERNELS_MAX);
-  if (!db_run(worker->db, &sql_fleet_device_seconds, &parameters, &rows, error))
+  if (!db_run_by(worker->db, &sql_fleet_device_seconds, "limit", KERNELS_MAX, &rows, error))
     return false;
 
   head_write(out, each, "counter",
@@ -381,10 +379,15 @@ void fleet_housekeep(struct worker *worker) {
 
   bool ok = gauges_make(worker, &text, &error);
   int64_t now_ms = clock_monotonic_ms(), pause_ms = SHARE_OF_TIME * (now_ms - began_ms);
-  if (ok)
-    gauges_set_fleet(server_gauges(worker->server), text);
-  else
+  if (ok) {
+    struct gauges *gauges = gauges_take(worker->server);
+    free(gauges->fleet);
+    gauges->fleet = text;
+    gauges->fleet_ms = now_ms;
+    gauges_give(gauges);
+  } else {
     log_warning("fleet: %s", error.message);
+  }
   fleet->gauges_due_ms = now_ms + (!ok                          ? GAUGES_FAILED_MS
                                    : pause_ms > GAUGES_EVERY_MS ? pause_ms
                                                                 : GAUGES_EVERY_MS);

@@ -38,9 +38,7 @@ static bool sessions_read(struct worker *worker, struct database_health *health,
                           struct error *error) {
   int64_t end_idle_s = server_options(worker->server)->end_idle_s;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "limit", IDLE_SESSIONS_MAX);
-  if (!db_run(worker->db, &sql_health_sessions, &parameters, &rows, error))
+  if (!db_run_by(worker->db, &sql_health_sessions, "limit", IDLE_SESSIONS_MAX, &rows, error))
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -71,11 +69,7 @@ static bool sessions_read(struct worker *worker, struct database_health *health,
 static bool effects_read(struct db *db, struct database_health *health, struct error *error) {
   cleanup_rows struct db_rows *dead = NULL, *age = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  struct db_array names;
-  db_array_init(&names);
-  for (size_t i = 0; i < HOT_TABLE_COUNT; i++)
-    db_array_text(&names, tables[i]);
-  bind_array(&parameters, "tables", &names);
+  bind_texts(&parameters, "tables", tables, HOT_TABLE_COUNT);
   if (!db_run(db, &sql_health_dead_rows, &parameters, &dead, error) ||
       !db_run(db, &sql_health_xmin_age, NULL, &age, error))
     return false;
@@ -91,8 +85,11 @@ static bool effects_read(struct db *db, struct database_health *health, struct e
 void health_housekeep(struct worker *worker) {
   struct database_health health = {0};
   struct error error;
-  if (!sessions_read(worker, &health, &error) || !effects_read(worker->db, &health, &error))
+  if (!sessions_read(worker, &health, &error) || !effects_read(worker->db, &health, &error)) {
     log_warning("database: %s", error.message);
-  else
-    gauges_set_health(server_gauges(worker->server), &health);
+    return;
+  }
+  struct gauges *gauges = gauges_take(worker->server);
+  gauges->health = health;
+  gauges_give(gauges);
 }

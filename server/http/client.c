@@ -159,8 +159,7 @@ static const struct sockaddr *peer_of(const struct connection *connection) {
 }
 
 void client_connected(struct connection *connection) {
-  connection->is_proxy =
-      networks_have(&server_http(connection->server)->trusted_proxies, peer_of(connection));
+  connection->is_proxy = networks_have(&connection->http->trusted_proxies, peer_of(connection));
   connection->certificate = NULL;
 }
 
@@ -179,7 +178,7 @@ bool client_certificate(struct connection *connection, const struct client_certi
                         struct error *error) {
   struct client_certificate *known = connection->certificate;
   const char *header = connection->headers[HEADER_CLIENT_CERTIFICATE];
-  struct tls *tls = server_http(connection->server)->tls;
+  struct tls *tls = connection->http->tls;
   struct digest source = {0};
   *ret = NULL;
   if (!tls || !tls_asks_clients(tls) || (connection->is_proxy && !header))
@@ -227,8 +226,7 @@ bool client_certificate(struct connection *connection, const struct client_certi
 char *connection_address(const struct connection *connection, char text[ADDRESS_SIZE]) {
   const char *forwarded = connection->is_proxy ? connection->headers[HEADER_FORWARDED_FOR] : NULL;
   uint8_t bytes[16];
-  if (forwarded &&
-      forwarded_address(&server_http(connection->server)->trusted_proxies, forwarded, text))
+  if (forwarded && forwarded_address(&connection->http->trusted_proxies, forwarded, text))
     return text;
   if (address_bytes(peer_of(connection), bytes))
     return bytes_format(bytes, text);

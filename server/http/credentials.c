@@ -12,14 +12,14 @@
 
 static void connection_set_token(struct connection *connection, const struct auth_token *token) {
   if (token->replaces)
-    auth_note_use(server_http(connection->server)->auth, token->id);
+    auth_note_use(connection->http->auth, token->id);
   connection->token = *token;
 }
 
 /* Sets the connection's token: it stays when the header is the same as before, else it is searched
  * for in the table. Without a header the answer is AUTH_KNOWN and the role TOKEN_ANYONE. */
 static enum auth_answer authorise(struct connection *connection, struct digest *ret_digest) {
-  struct auth *auth = server_http(connection->server)->auth;
+  struct auth *auth = connection->http->auth;
   uint64_t generation = auth_generation(auth);
   const char *authorization = connection->headers[HEADER_AUTHORIZATION];
   size_t size = authorization ? strlen(authorization) : 0;
@@ -82,7 +82,7 @@ void credentials_read(struct connection *connection, struct credentials *ret) {
   }
 
   ret->digest = ret->certificate->digest;
-  ret->answer = auth_find(server_http(connection->server)->auth, &ret->digest, &token);
+  ret->answer = auth_find(connection->http->auth, &ret->digest, &token);
   if (ret->answer == AUTH_KNOWN &&
       !tokens_agent_of_certificate(connection->server, &ret->digest, token.agent))
     ret->answer = AUTH_LOOK_UP; /* the worker answers that the server is starting */

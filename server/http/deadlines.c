@@ -94,7 +94,6 @@ void deadlines_enforce(struct event_thread *thread) {
     if (connection->deadline_ms > thread->now_ms)
       continue;
     deadline_none(connection);
-    connection_end(server_http(connection->server)->connections, connection,
-                   connection->deadline_reason);
+    connection_end(connection->http->connections, connection, connection->deadline_reason);
   }
 }

@@ -28,7 +28,7 @@ void dispatch_connection(void *event_thread, struct MHD_Connection *mhd, void **
     MAGIC_CHECK(connection, CONNECTION_MAGIC);
     ALWAYS(connection->request == NULL);
     deadline_none(connection);
-    connections_remove(server_http(connection->server)->connections, connection);
+    connections_remove(connection->http->connections, connection);
     connection->magic = 0;
     free(connection->target);
     free(connection->certificate);
@@ -42,13 +42,14 @@ void dispatch_connection(void *event_thread, struct MHD_Connection *mhd, void **
   connection->event_thread = event_thread;
   MAGIC_CHECK(connection->event_thread, EVENT_THREAD_MAGIC);
   connection->server = connection->event_thread->server;
+  connection->http = server_http(connection->server);
   connection->mhd = mhd;
   connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
   client_connected(connection);
   deadline_connected(connection);
 
   uint8_t peer[16];
-  connections_add(server_http(connection->server)->connections, connection,
+  connections_add(connection->http->connections, connection,
                   client_peer(connection, peer) ? peer : NULL);
 }
 
@@ -119,7 +120,7 @@ static void class_set(struct connection *connection, unsigned roles) {
                                 : roles & (TOKEN_AGENT | TOKEN_OPERATOR | TOKEN_ADMIN)
                                     ? CLASS_FLEET
                                     : CLASS_CLIENT;
-  connections_set_class(server_http(connection->server)->connections, connection, class);
+  connections_set_class(connection->http->connections, connection, class);
 }
 
 static void suspend(struct request_private *request) {
@@ -377,7 +378,7 @@ static enum MHD_Result begin(struct connection *connection) {
                            .is_head = strcmp(connection->method, "HEAD") == 0};
   request->connection = connection;
   connection->request = request;
-  atomic_fetch_add(&server_http(connection->server)->n_open, 1);
+  atomic_fetch_add(&connection->http->n_open, 1);
 
   if (!is_good) { /* where the body ends is unknown, so the connection is closed */
     request_add_header(view, MHD_HTTP_HEADER_CONNECTION, "close");

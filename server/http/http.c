@@ -45,7 +45,9 @@ void http_free(struct http *http) {
   free(http);
 }
 
-bool http_configure(struct http *http, const struct server_options *options, struct error *error) {
+bool http_start(struct server *server, struct error *error) {
+  const struct server_options *options = server_options(server);
+  struct http *http = server_http(server);
   const struct tls_files files = {options->tls_certificate, options->tls_key,
                                   options->tls_client_ca};
   if (!networks_parse(options->trusted_proxies, options->n_trusted_proxies, &http->trusted_proxies,
@@ -57,11 +59,7 @@ bool http_configure(struct http *http, const struct server_options *options, str
     return error_set(
         error, "--tls-client-ca needs --tls-certificate and --tls-key, or the --trusted-proxy that "
                "forwards clients' certificates");
-  return tls_new(&files, &http->tls, error);
-}
-
-bool http_listen(struct server *server, struct error *error) {
-  return daemon_start(server, &server_http(server)->daemon, error);
+  return tls_new(&files, &http->tls, error) && daemon_start(server, &http->daemon, error);
 }
 
 int http_port(const struct http *http) { return daemon_port(http->daemon); }

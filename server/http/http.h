@@ -15,11 +15,9 @@ must_check struct http *http_new(const struct server_options *options, response_
 void http_free(struct http *http); /* must be stopped */
 struct http *server_http(const struct server *server);
 
-/* Reads the files and rules that the options name. */
-must_check bool http_configure(struct http *http, const struct server_options *options,
-                               struct error *error);
-/* Opens the socket and starts the event threads. */
-must_check bool http_listen(struct server *server, struct error *error);
+/* Reads the files and rules that the options name, opens the socket and starts the event
+ * threads. */
+must_check bool http_start(struct server *server, struct error *error);
 int http_port(const struct http *http);
 bool http_has_tls(const struct http *http);
 

@@ -224,11 +224,9 @@ static void programs_write(FILE *out) {
 
 /* Leases of the whole database. While they are not known, there is no line, so that the last
  * figures of a server that lost its database do not hide those of others. */
-static void leases_write(FILE *out, struct server *server) {
+static void leases_write(FILE *out, const struct lease_counts *counts, bool is_ready) {
   static const char leases[] = "wavetune_leases", oldest[] = "wavetune_leases_oldest_seconds";
-  struct lease_counts counts = gauges_leases(server_gauges(server));
-  bool is_known =
-      server_is_ready(server) && counts.read_ms && clock_monotonic_ms() - counts.read_ms < KNOWN_MS;
+  bool is_known = is_ready && counts->read_ms && clock_monotonic_ms() - counts->read_ms < KNOWN_MS;
 
   head_write(
       out, leases, "gauge",
@@ -236,14 +234,14 @@ static void leases_write(FILE *out, struct server *server) {
       "over servers");
   if (is_known)
     fprintf(out, "%s{state=\"open\"} %" PRId64 "\n%s{state=\"held\"} %" PRId64 "\n", leases,
-            counts.open, leases, counts.held);
+            counts->open, leases, counts->held);
 
   head_write(out, oldest, "gauge",
              "Age of the oldest of these leases; held: since it was granted, open: since its job "
              "began the stage; 0: there is none: max over servers");
   if (is_known)
-    fprintf(out, "%s{state=\"open\"} %.3f\n%s{state=\"held\"} %.3f\n", oldest, counts.oldest_open_s,
-            oldest, counts.oldest_held_s);
+    fprintf(out, "%s{state=\"open\"} %.3f\n%s{state=\"held\"} %.3f\n", oldest,
+            counts->oldest_open_s, oldest, counts->oldest_held_s);
 }
 
 struct statement_family {
@@ -319,7 +317,9 @@ void route_metrics_get(struct server *server, struct request *request) {
     fprintf(out, "wavetune_http_connections{class=\"%s\"} %zu\n", class_names[i], n[i]);
 
   struct queue_state state = queue_state(server_http(server)->queue);
-  struct database_health health = gauges_health(server_gauges(server));
+  bool is_ready = server_is_ready(server);
+  struct gauges *now = gauges_take(server);
+  const struct database_health *health = &now->health;
   const struct {
     const char *name, *help;
     double value;
@@ -334,18 +334,18 @@ void route_metrics_get(struct server *server, struct request *request) {
        (double)server_http(server)->n_open},
       {"wavetune_agents",
        "Live agents of the database, as each server last read it: max over servers",
-       (double)gauges_agents(server_gauges(server))},
-      {"wavetune_ready", "1 when the database answers and is migrated", server_is_ready(server)},
+       (double)now->n_agents},
+      {"wavetune_ready", "1 when the database answers and is migrated", is_ready},
       {"wavetune_uptime_seconds", "Time since this process started to serve",
        (double)(clock_monotonic_ms() - server_http(server)->started_ms) / 1e3},
       {"wavetune_database_idle_transaction_seconds",
        "How long another program's session has been idle in a transaction that keeps vacuum from "
        "removing dead rows: max over servers",
-       health.longest_idle_s},
+       health->longest_idle_s},
       {"wavetune_database_xmin_age",
        "Transactions since the oldest one that keeps vacuum from removing dead rows: max over "
        "servers",
-       (double)health.xmin_age},
+       (double)health->xmin_age},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(gauges); i++) {
     head_write(out, gauges[i].name, "gauge", gauges[i].help);
@@ -362,13 +362,13 @@ void route_metrics_get(struct server *server, struct request *request) {
              "Rows that vacuum has not yet removed, by table, as PostgreSQL estimates it: max over "
              "servers");
   for (size_t i = 0; i < HOT_TABLE_COUNT; i++)
-    fprintf(out, "%s{table=\"%s\"} %" PRId64 "\n", dead_rows, tables[i], health.dead_rows[i]);
-  leases_write(out, server);
+    fprintf(out, "%s{table=\"%s\"} %" PRId64 "\n", dead_rows, tables[i], health->dead_rows[i]);
+  leases_write(out, &now->leases, is_ready);
 
-  /* Others may know better. */
-  cleanup_free char *fleet = gauges_fleet(server_gauges(server), KNOWN_MS);
-  if (server_is_ready(server))
-    fputs(fleet, out);
+  /* While they are not known, others may know better. */
+  if (is_ready && now->fleet && clock_monotonic_ms() - now->fleet_ms < KNOWN_MS)
+    fputs(now->fleet, out);
+  gauges_give(now);
 
   /* One pass for each family: Prometheus wants the samples of a family together. */
   struct statement_family families[] = {
@@ -395,7 +395,9 @@ void route_healthz_get(struct server *server, struct request *request) {
 
 /* What is wrong although the server is ready; NULL: nothing. */
 static json_t *warnings_make(struct server *server) {
-  struct database_health health = gauges_health(server_gauges(server));
+  struct gauges *gauges = gauges_take(server);
+  struct database_health health = gauges->health;
+  gauges_give(gauges);
   char shortage[DB_SHORTAGE_SIZE];
   int64_t short_ms = db_shortage(shortage);
   bool is_short = short_ms && clock_monotonic_ms() - short_ms < SHORTAGE_SHOWN_MS;

@@ -70,6 +70,7 @@ enum known_header {
 struct connection {
   uint32_t magic;
   struct server *server;
+  struct http *http; /* the server's */
   struct event_thread *event_thread;
   struct MHD_Connection *mhd;
   int fd;

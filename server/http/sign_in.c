@@ -106,7 +106,7 @@ const char *sign_in_user_header(const struct sign_in *rules) { return rules->use
 const char *sign_in_groups_header(const struct sign_in *rules) { return rules->groups_header; }
 
 bool sign_in_is_stated(const struct connection *connection) {
-  return server_http(connection->server)->sign_in && connection->is_proxy &&
+  return connection->http->sign_in && connection->is_proxy &&
          connection->headers[HEADER_FORWARDED_USER];
 }
 
@@ -153,7 +153,7 @@ static const struct rule *rule_find(const struct sign_in *rules, const char *use
 
 bool sign_in_find(const struct connection *connection, struct auth_token *ret_token,
                   struct error *error) {
-  const struct sign_in *rules = server_http(connection->server)->sign_in;
+  const struct sign_in *rules = connection->http->sign_in;
   const char *user = connection->headers[HEADER_FORWARDED_USER];
   if (!secret_is_right(rules, connection->headers[HEADER_PROXY_SECRET]))
     return error_set(error, "the proxy in front states a user without the right secret: let it "
@@ -170,8 +170,7 @@ bool sign_in_find(const struct connection *connection, struct auth_token *ret_to
         "adds one with serve --sign-in",
         user);
 
-  enum auth_answer answer =
-      auth_find_name(server_http(connection->server)->auth, rule->token, ret_token);
+  enum auth_answer answer = auth_find_name(connection->http->auth, rule->token, ret_token);
   if (answer == AUTH_LOOK_UP)
     return error_of(error, ERROR_UNAVAILABLE,
                     "you are signed in as \"%.100s\", but the server, which has just started, has "

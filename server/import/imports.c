@@ -252,9 +252,7 @@ static bool image_store(struct db *db, const struct digest *digest, const char *
   bind_digest(&parameters, "digest", digest);
   bind_text(&parameters, "identity", text);
   bind_author(&parameters, author);
-  if (!db_begin(db, error))
-    return false;
-  bool ok = db_run(db, &sql_image_insert, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_image_insert, &parameters, &rows, error);
   *ret_is_new = ok && db_affected(rows) == 1;
   ok = ok && (!*ret_is_new || audit_note_digest(db, author, AUDIT_PUT_IMAGE, digest, NULL, error));
   return db_end(db, ok, error);

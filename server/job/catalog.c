@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "server/db/db_record.h"
 #include "server/job/catalog.sql.h"
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
 
 #define PACE_JOBS 16
 

@@ -6,8 +6,8 @@
 #include "server/db/db_record.h"
 #include "server/job/jobs.h"
 #include "server/job/jobs.sql.h"
-#include "server/lease/lease.h"
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
+#include "server/measurement/leases.h"
 #include "server/poison/poison.h"
 
 /* What the choice needs of a job. */
@@ -121,10 +121,7 @@ static bool baseline_change(struct db *db, int64_t id, uint64_t failed, const st
   bind_integer(&parameters, "failed", (int64_t)failed);
   bind_integer(&parameters, "baseline", (int64_t)job->baseline);
   bind_text(&parameters, "baseline_from", baseline_from_names[job->from]);
-  if (job->default_config == (uint64_t)FIELD_NONE)
-    bind_text(&parameters, "default_config", NULL);
-  else
-    bind_integer(&parameters, "default_config", (int64_t)job->default_config);
+  bind_integer(&parameters, "default_config", (int64_t)job->default_config);
   bind_json(&parameters, "detail", detail);
   if (!db_run(db, &sql_job_change_baseline, &parameters, &changed, error))
     return false;
@@ -133,9 +130,9 @@ static bool baseline_change(struct db *db, int64_t id, uint64_t failed, const st
     return true;
 
   size_t n = (size_t)db_count(leases);
-  cleanup_free struct lease_change *changes = xcalloc(n + 1, sizeof *changes);
+  cleanup_free struct measure_change *changes = xcalloc(n + 1, sizeof *changes);
   for (size_t i = 0; i < n; i++)
-    changes[i] = (struct lease_change){
+    changes[i] = (struct measure_change){
         .lease = db_get_integer(leases, (int)i, "id"),
         .from = string_equal(db_get(leases, (int)i, "state"), lease_state_name(LEASE_HELD))
                     ? LEASE_HELD
@@ -143,7 +140,7 @@ static bool baseline_change(struct db *db, int64_t id, uint64_t failed, const st
         .to = LEASE_OPEN,
         .fruitless_less = LEASE_FRUITFUL};
   *ret_n = n;
-  return n == 0 || lease_change_state(db, changes, n, error);
+  return n == 0 || measure_change_state(db, changes, n, error);
 }
 
 bool job_move_baseline(struct worker *worker, int64_t id, uint64_t failed, const char *reason,

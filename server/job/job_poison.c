@@ -4,7 +4,7 @@
 #include "common/base/log.h"
 #include "server/db/db_record.h"
 #include "server/job/jobs.h"
-#include "server/lease/lease.h"
+#include "server/measurement/leases.h"
 #include "server/poison/poison.h"
 #include "server/poison/poison.sql.h"
 
@@ -49,11 +49,9 @@ bool job_poison_skip(struct db *db, int64_t job, enum stage stage, int64_t round
                      struct error *error) {
   const struct poison_round inserted = {stage, round};
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   struct poisoned_job found = {0};
   size_t given_up;
-  bind_integer(&parameters, "job", job);
-  if (!db_run(db, &sql_poison_job, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_poison_job, "job", job, &rows, error))
     return false;
   if (!db_count(rows))
     return true;

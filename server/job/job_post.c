@@ -8,7 +8,7 @@
 #include "server/counters.h"
 #include "server/http/request.h"
 #include "server/job/submit.h"
-#include "server/lease/lease.h"
+#include "server/measurement/leases.h"
 
 #define BUDGET_SECONDS_MAX 1e7
 

@@ -6,8 +6,8 @@
 #include "server/job/job_read.sql.h"
 #include "server/job/job_select.h"
 #include "server/job/jobs.h"
-#include "server/lease/lease.h"
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
+#include "server/measurement/leases.h"
 #include "server/measurement/measurement.sql.h"
 #include "server/records.h"
 

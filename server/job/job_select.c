@@ -12,7 +12,7 @@
 #include "server/job/job_select.sql.h"
 #include "server/job/jobs.h"
 #include "server/job/submit.h"
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
 
 #define CANCEL_BATCH 1000 /* jobs in one transaction */
 #define CANCEL_MAX 20000  /* jobs in one request */
@@ -103,12 +103,8 @@ bool bind_job_filters(struct db_parameters *parameters, const char *tag, const c
                      kernel);
   bind_text(parameters, "tag", tag);
   bind_text(parameters, "run", run);
-  if (is_hash) { /* not bind_digest, which borrows what is local here */
-    char text[BYTEA_TEXT_SIZE];
-    bind_taken(parameters, "kernel", xstrdup(digest_bytea(&hash, text)), false);
-  } else {
-    bind_text(parameters, "kernel", NULL);
-  }
+  char bytea[BYTEA_TEXT_SIZE]; /* not bind_digest, which borrows what is local here */
+  bind_taken(parameters, "kernel", is_hash ? xstrdup(digest_bytea(&hash, bytea)) : NULL, false);
   bind_text(parameters, "kernel_name", is_hash ? NULL : kernel);
   bind_text(parameters, "owner", user);
   return true;
@@ -117,14 +113,8 @@ bool bind_job_filters(struct db_parameters *parameters, const char *tag, const c
 static bool bind_selection(struct db_parameters *parameters, const struct job_selection *selection,
                            const struct author *author, struct error *error) {
   bind_text(parameters, "author", author->name);
-  if (selection->n_ids)
-    bind_integers(parameters, "jobs", selection->ids, selection->n_ids);
-  else
-    bind_text(parameters, "jobs", NULL);
-  if (selection->up_to == FIELD_NONE)
-    bind_text(parameters, "up_to", NULL);
-  else
-    bind_integer(parameters, "up_to", selection->up_to);
+  bind_integers(parameters, "jobs", selection->n_ids ? selection->ids : NULL, selection->n_ids);
+  bind_integer(parameters, "up_to", selection->up_to);
   return bind_job_filters(parameters, selection->tag, selection->run, selection->kernel,
                           selection->user, error);
 }

@@ -4,7 +4,7 @@
 #include "server/db/db_record.h"
 #include "server/job/jobs.sql.h"
 #include "server/job/jobs_private.h"
-#include "server/lease/lease.h"
+#include "server/measurement/leases.h"
 
 #define X(id, name) name,
 const char *const job_state_names[] = {JOB_STATES(X) NULL};
@@ -48,10 +48,7 @@ static bool state_change(struct db *db, const struct job_change *change, struct 
   bind_integer(&parameters, "from_round", change->at ? change->at->round : 0);
   bind_text(&parameters, "to_state", job_state_names[change->to]);
   bind_text(&parameters, "to_stage", is_stage ? stage_name(change->to_stage) : NULL);
-  if (is_stage)
-    bind_integer(&parameters, "to_round", change->to_round);
-  else
-    bind_text(&parameters, "to_round", NULL);
+  bind_integer(&parameters, "to_round", is_stage ? change->to_round : FIELD_NONE);
   bind_text(&parameters, "reason", change->reason);
   bind_json(&parameters, "detail", change->detail ? change->detail : nothing);
   bind_author(&parameters, change->author ? change->author : &no_author);
@@ -178,14 +175,10 @@ bool job_end_disagreed(struct worker *worker, int64_t job, const struct job_brie
                               .reason = reason,
                               .detail = detail,
                               .at = at};
-  cleanup_parameters struct db_parameters parameters = {0};
   size_t changed = 0;
-  bind_integer(&parameters, "job", job);
-  if (!db_begin(worker->db, error))
-    return false;
-
-  bool ok = job_change_state(worker->db, &change, &changed, error) &&
-            (!changed || db_run(worker->db, &sql_job_store_disagreeing, &parameters, NULL, error));
+  bool ok =
+      db_begin(worker->db, error) && job_change_state(worker->db, &change, &changed, error) &&
+      (!changed || db_run_by(worker->db, &sql_job_store_disagreeing, "job", job, NULL, error));
   if (!db_end(worker->db, ok, error))
     return false;
 

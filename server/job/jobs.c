@@ -7,8 +7,8 @@
 #include "server/db/db_record.h"
 #include "server/job/jobs.sql.h"
 #include "server/job/jobs_private.h"
-#include "server/lease/lease.h"
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
+#include "server/measurement/leases.h"
 
 #define ADVANCE_MAX 1000
 
@@ -39,10 +39,7 @@ static bool round_begin(struct worker *worker, const struct job_brief *job,
   change.to_stage = next->stage;
   change.to_round = next->round;
   size_t changed = 0;
-  if (!db_begin(worker->db, error))
-    return false;
-
-  bool ok = job_change_state(worker->db, &change, &changed, error) &&
+  bool ok = db_begin(worker->db, error) && job_change_state(worker->db, &change, &changed, error) &&
             (!changed ||
              (leases_insert(worker->db, next->stage, next->round, next->leases, next->n, error) &&
               job_poison_skip(worker->db, job->id, next->stage, next->round, error)));
@@ -260,11 +257,9 @@ bool job_search_round(const struct job_brief *job, const struct job_search_input
 static bool search_advance(struct worker *worker, const struct job_brief *job, bool *ret_over,
                            struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   cleanup_free struct search_result *results = NULL;
   size_t n_results, n;
-  bind_integer(&parameters, "job", job->id);
-  if (!db_run(worker->db, &sql_job_search_input, &parameters, &rows, error) ||
+  if (!db_run_by(worker->db, &sql_job_search_input, "job", job->id, &rows, error) ||
       !measurements_search(worker->db, job->id, &results, &n_results, error))
     return false;
 

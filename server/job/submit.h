@@ -9,7 +9,7 @@
 #include "server/job/catalog.h"
 #include "server/job/job_request.h"
 #include "server/job/jobs.h"
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
 #include "server/poison/poison.h"
 
 /* A config that was the best one known before a job. */

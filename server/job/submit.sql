@@ -47,30 +47,13 @@ FROM renamed;
 -- name: jobs_insert
 WITH input AS MATERIALIZED (
     SELECT i.*, e.id AS environment_id
-    FROM unnest(:kernel::bytea[], :key_digest::bytea[], :space_digest::bytea[],
-                :environment::bytea[], :tag::text[], :run::text[], :regime::text[],
-                :purpose::text[], :is_plain::boolean[], :key::text[],
-                :priority::int[], :budget_ms::bigint[], :build::bytea[],
-                :device_class::bytea[], :seed::bigint[], :baseline::bigint[],
-                :baseline_from::text[], :default_config::bigint[], :configs::bigint[],
-                :config_us::bigint[], :search_strategy::text[], :search_trials::int[],
-                :final_devices::int[], :retry_of::bigint[], :likely::text[])
-         WITH ORDINALITY
-         AS i(kernel, key_digest, space_digest, environment, tag, run, regime, purpose, is_plain,
-              key, priority, budget_ms, build, device_class, seed, baseline, baseline_from,
-              default_config, configs, config_us, search_strategy, search_trials, final_devices,
-              retry_of, likely, n)
+    FROM unnest({arrays}, :environment::bytea[], :likely::text[])
+         WITH ORDINALITY AS i({columns}, environment, likely, n)
     JOIN environments e ON e.digest = i.environment
 ), stored AS (
-    INSERT INTO jobs AS j (kernel, key, key_digest, space_digest, environment_id, tag, run, regime,
-        purpose, is_plain, priority, budget_device_ms, build, device_class, seed, baseline,
-        baseline_from, default_config, configs, config_us, search_strategy, search_trials,
-        final_devices, retry_of, likely, events, submitted_by, submitted_by_id, owner_id)
-    SELECT kernel, key::json, key_digest, space_digest, environment_id, tag, run, regime, purpose,
-        is_plain, priority, nullif(budget_ms, 0), build, device_class, seed, baseline,
-        baseline_from, default_config, configs, config_us, search_strategy, search_trials,
-        final_devices, nullif(retry_of, 0), likely::bigint[], 1, :author::text,
-        :author_id::bigint,
+    INSERT INTO jobs AS j ({columns}, environment_id, likely, events, submitted_by, submitted_by_id,
+                           owner_id)
+    SELECT {values}, environment_id, likely::bigint[], 1, :author::text, :author_id::bigint,
         COALESCE((SELECT id FROM owners WHERE name = :author::text), 0)
     FROM input
     ORDER BY kernel, key_digest, space_digest, environment_id, tag, run, regime

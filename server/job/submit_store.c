@@ -6,8 +6,8 @@
 #include "server/job/jobs.h"
 #include "server/job/submit.h"
 #include "server/job/submit.sql.h"
-#include "server/lease/lease.h"
 #include "server/lease/shares.sql.h"
+#include "server/measurement/leases.h"
 
 #define JOB_ID_SIZE 24
 
@@ -19,15 +19,14 @@ static const struct field row_fields[] = {
     REQUESTED(DIGEST, kernel),
     RECORD_FIELD(DIGEST, struct submission, key_digest),
     RECORD_FIELD(DIGEST, struct submission, space_digest),
-    RECORD_FIELD_AS("environment", DIGEST, struct submission, environment_digest),
     REQUESTED(TEXT, tag),
     REQUESTED(TEXT, run),
     REQUESTED(ENUM, regime, .names = regime_names),
     REQUESTED(ENUM, purpose, .names = job_purpose_names),
     RECORD_FIELD(BOOL, struct submission, is_plain),
-    RECORD_FIELD_AS("key", TEXT, struct submission, key_text),
+    RECORD_FIELD_AS("key", TEXT, struct submission, key_text, .sql_type = "json"),
     REQUESTED(INTEGER, priority),
-    REQUESTED(INTEGER, budget_ms),
+    REQUESTED(INTEGER, budget_ms, FIELD_ZERO_NULL, "budget_device_ms"),
     RECORD_FIELD(DIGEST, struct submission, build),
     RECORD_FIELD(DIGEST, struct submission, device_class),
     RECORD_FIELD(INTEGER, struct submission, seed),
@@ -39,7 +38,7 @@ static const struct field row_fields[] = {
     RECORD_FIELD_AS("config_us", INTEGER, struct submission, sizing.config_us),
     REQUESTED(RECORD, search, .of = &job_search_record),
     REQUESTED(RECORD, finals, .of = &job_finals_record),
-    RECORD_FIELD(INTEGER, struct submission, retry_of),
+    RECORD_FIELD(INTEGER, struct submission, retry_of, FIELD_ZERO_NULL),
 };
 #undef REQUESTED
 static const struct record row_record = RECORD(NULL, struct submission, row_fields);
@@ -69,10 +68,12 @@ static const struct record incumbent_record = RECORD(NULL, struct job_incumbent,
 
 /* Binds the columns of `n` rows as arrays, except `likely`. */
 static void bind_jobs(struct db_parameters *parameters, struct submission *const *jobs, size_t n) {
-  cleanup_free struct submission *rows = xcalloc(n + 1, sizeof *rows);
+  struct db_array environments;
+  db_array_init(&environments);
   for (size_t i = 0; i < n; i++)
-    rows[i] = *jobs[i];
-  bind_records(parameters, &row_record, rows, n);
+    db_array_digest(&environments, &jobs[i]->environment_digest);
+  bind_each(parameters, &row_record, (const void *const *)jobs, n);
+  bind_array(parameters, "environment", &environments);
 }
 
 static void known_read(const struct db_rows *rows, struct submission *const *jobs) {
@@ -259,14 +260,14 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
                         const struct author *author, struct error *error) {
   cleanup_free const struct environment **environments =
       xcalloc(n + 1, sizeof(struct environment *));
-  cleanup_free struct submission *spaces = xcalloc(n + 1, sizeof *spaces);
+  cleanup_free const void **spaces = xcalloc(n + 1, sizeof *spaces);
   size_t n_spaces = 0, n_leases = 0;
   struct db_array warm_starts;
   db_array_init(&warm_starts);
   for (size_t i = 0; i < n; i++) {
     environments[i] = &jobs[i]->environment;
     if (i == 0 || !digest_equal(&jobs[i - 1]->space_digest, &jobs[i]->space_digest))
-      spaces[n_spaces++] = *jobs[i]; /* most jobs of a campaign have the same space */
+      spaces[n_spaces++] = jobs[i]; /* most jobs of a campaign have the same space */
     cleanup_free char *ordinals =
         job_warm_starts_text(jobs[i]->warm_starts, jobs[i]->n_warm_starts);
     db_array_text(&warm_starts, ordinals);
@@ -276,7 +277,7 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters of_owner = {0}, of_spaces = {0}, parameters = {0};
   bind_text(&of_owner, "author", author->name);
-  bind_records(&of_spaces, &space_record, spaces, n_spaces);
+  bind_each(&of_spaces, &space_record, spaces, n_spaces);
   bind_jobs(&parameters, jobs, n);
   bind_array(&parameters, "likely", &warm_starts);
   bind_author(&parameters, author);
@@ -312,9 +313,7 @@ static bool open_jobs_check(struct worker *worker, struct submission *const *job
     return true;
 
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "token", author->token);
-  return db_run(worker->db, &sql_jobs_open_of, &parameters, &rows, error) &&
+  return db_run_by(worker->db, &sql_jobs_open_of, "token", author->token, &rows, error) &&
          limit_check(worker->server, author, LIMIT_OPEN_JOBS, db_get_integer(rows, 0, "n"), error);
 }
 

@@ -501,10 +501,8 @@ static bool signature_store(struct db *db, const struct signed_code *code,
   bind_author(&parameters, author);
   bind_digest(&of_all, "digest", digest);
 
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, &sql_code_signature_store, &parameters, &stored, error);
+  bool ok =
+      db_begin(db, error) && db_run(db, &sql_code_signature_store, &parameters, &stored, error);
   if (ok && db_get_bool(stored, 0, "is_new"))
     ok = audit_note_digest(db, author, AUDIT_SIGN_CODE, digest,
                            json_pack("{s:o}", "key", json_digest_text(&signature->key)), error);

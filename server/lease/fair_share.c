@@ -16,7 +16,7 @@ static bool is_before(const struct share_queue *a, const struct share_queue *b) 
   double used_b = (b->owner->used_us + b->owner->held * b->owner->lease_us) / b->owner->weight;
   if (a->owner != b->owner && used_a != used_b)
     return used_a < used_b;
-  return a->job < b->job;
+  return a->group < b->group;
 }
 
 /* Keeps the first `most` so far sorted, and inserts each queue among them. */

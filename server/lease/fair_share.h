@@ -2,8 +2,9 @@
  * leases of one device class, owner and priority.
  *
  * The queue of the highest priority is first. Of one priority it is the turn of the owner that has
- * used the least device time for its weight; of one owner, of the oldest job. Device time is that
- * of the last minutes (its half-life is ten minutes), with an estimate for leases that are held.
+ * used the least device time for its weight; of one owner, of the oldest group (lease_front.h).
+ * Device time is that of the last minutes (its half-life is ten minutes), with an estimate for
+ * leases that are held.
  *
  * A queue that gets no lease gains one priority for each hour that it waits, up to the highest, so
  * that no priority starves another for ever. A lease that it gets at its own priority ends the
@@ -32,8 +33,8 @@ struct share_owner {
 struct share_queue {
   const struct share_owner *owner;
   int64_t priority;
-  int64_t job;       /* of its first lease */
-  int64_t waited_ms; /* since it last got a lease, or its first job was submitted */
+  int64_t group;     /* of its first lease */
+  int64_t waited_ms; /* since it last got a lease, or its first task came */
 };
 
 /* The priority with the gain of waiting. */

@@ -14,10 +14,18 @@
 #define MAC_BYTES 16
 #define MAC_LENGTH 22 /* of base64url without padding */
 
-static void mac_of(const uint8_t secret[SERVER_SECRET_SIZE], int64_t lease, int64_t epoch,
-                   const char *agent, char ret[MAC_LENGTH + 1]) {
+/* The length of the prefix of an id, "KIND-"; 0: it has none. */
+static size_t prefix_length(const char *id) {
+  size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyz");
+  return n && id[n] == '-' ? n + 1 : 0;
+}
+
+/* Of the prefix the first `n` bytes count. */
+static void mac_of(const uint8_t secret[SERVER_SECRET_SIZE], const char *prefix, size_t n,
+                   int64_t lease, int64_t epoch, const char *agent, char ret[MAC_LENGTH + 1]) {
   uint8_t base64[4 * (MAC_BYTES + 2) / 3 + 1];
-  cleanup_free char *message = xasprintf("%lld|%lld|%s", (long long)lease, (long long)epoch, agent);
+  cleanup_free char *message =
+      xasprintf("%.*s%lld|%lld|%s", (int)n, prefix, (long long)lease, (long long)epoch, agent);
   struct digest mac = digest_keyed(secret, SERVER_SECRET_SIZE, message, strlen(message));
   ALWAYS(EVP_EncodeBlock(base64, mac.bytes, MAC_BYTES) == MAC_LENGTH + 2);
 
@@ -26,12 +34,12 @@ static void mac_of(const uint8_t secret[SERVER_SECRET_SIZE], int64_t lease, int6
   ret[MAC_LENGTH] = '\0';
 }
 
-char *lease_id_format(const uint8_t secret[SERVER_SECRET_SIZE], int64_t lease, int64_t epoch,
-                      const char *agent, char text[LEASE_ID_SIZE]) {
+char *lease_id_format(const uint8_t secret[SERVER_SECRET_SIZE], const char *prefix, int64_t lease,
+                      int64_t epoch, const char *agent, char text[LEASE_ID_SIZE]) {
   char mac[MAC_LENGTH + 1] = "";
   if (*agent)
-    mac_of(secret, lease, epoch, agent, mac);
-  snprintf(text, LEASE_ID_SIZE, "%lld%s%s", (long long)lease, *agent ? "." : "", mac);
+    mac_of(secret, prefix, strlen(prefix), lease, epoch, agent, mac);
+  snprintf(text, LEASE_ID_SIZE, "%s%lld%s%s", prefix, (long long)lease, *agent ? "." : "", mac);
   return text;
 }
 
@@ -39,8 +47,9 @@ enum lease_id_answer lease_id_check(const uint8_t secret[SERVER_SECRET_SIZE], co
                                     int64_t epoch, const char *agent, int64_t *ret_lease) {
   char *end, mac[MAC_LENGTH + 1];
   errno = 0;
-  long long lease = strtoll(text, &end, 10);
-  if (*text < '0' || *text > '9' || errno || (*end && *end != '.'))
+  size_t n = prefix_length(text);
+  long long lease = strtoll(text + n, &end, 10);
+  if (text[n] < '0' || text[n] > '9' || errno || (*end && *end != '.'))
     return LEASE_ID_NONE;
 
   *ret_lease = lease;
@@ -49,7 +58,7 @@ enum lease_id_answer lease_id_check(const uint8_t secret[SERVER_SECRET_SIZE], co
   if (!*agent || strlen(end + 1) != MAC_LENGTH)
     return LEASE_ID_FOREIGN;
 
-  mac_of(secret, lease, epoch, agent, mac);
+  mac_of(secret, text, n, lease, epoch, agent, mac);
   return CRYPTO_memcmp(mac, end + 1, MAC_LENGTH) == 0 ? LEASE_ID_GRANTED : LEASE_ID_FOREIGN;
 }
 
@@ -167,6 +176,15 @@ static bool not_granted_answer(struct request *request) {
   return false;
 }
 
+static const struct lease_kind *kind_of_id(const char *id) {
+  size_t n = prefix_length(id);
+  for (size_t i = 0; lease_kinds[i]; i++)
+    if (lease_kinds[i]->grants &&
+        (!n || (strlen(lease_kinds[i]->name) == n - 1 && string_starts(id, lease_kinds[i]->name))))
+      return lease_kinds[i];
+  return NULL;
+}
+
 bool identity_may_hold(struct worker *worker, struct request *request) {
   struct error error;
   int64_t lease, epoch = 0;
@@ -175,8 +193,12 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
 
   bool has_epoch =
       json_get_integer(request->json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &epoch, &error);
-  switch (lease_id_check(server_lease_secret(worker->server), request->segments[0], epoch,
-                         request->token_agent, &lease)) {
+  enum lease_id_answer answer =
+      lease_id_check(server_lease_secret(worker->server), request->segments[0], epoch,
+                     request->token_agent, &lease);
+  if (!kind_of_id(request->segments[0]))
+    answer = LEASE_ID_NONE;
+  switch (answer) {
   case LEASE_ID_NONE:
     answer_refusal(request, ERROR_MISSING, "", "there is no lease \"%.40s\"", request->segments[0]);
     return false;
@@ -212,7 +234,12 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
 }
 
 int64_t identity_lease(const struct request *request) {
-  return strtoll(request->segments[0], NULL, 10);
+  const char *id = request->segments[0];
+  return strtoll(id + prefix_length(id), NULL, 10);
+}
+
+const struct lease_kind *identity_kind(const struct request *request) {
+  return kind_of_id(request->segments[0]);
 }
 
 bool identities_held_epoch(struct db *db, int64_t lease, const char *agent, int64_t token,

@@ -11,6 +11,7 @@
 #define WAVETUNE_SERVER_LEASE_IDENTITY_H
 
 #include "server/http/request.h"
+#include "server/lease/lease_kind.h"
 
 /* Each of the next four returns false when it has answered the request: with 403, 404 or 409, or
  * because the database cannot be reached. */
@@ -29,8 +30,9 @@ must_check bool identity_may_act(struct worker *worker, struct request *request)
  * for a body without an epoch, which the route refuses. */
 must_check bool identity_may_hold(struct worker *worker, struct request *request);
 
-/* The number of the lease in the path, after identity_may_hold. */
+/* The number and the kind of the lease in the path, after identity_may_hold. */
 int64_t identity_lease(const struct request *request);
+const struct lease_kind *identity_kind(const struct request *request);
 
 /* The current epoch of a lease that the agent holds or, with agent "", that was granted for the
  * token; 0: another agent, or none, holds it. */
@@ -38,16 +40,18 @@ must_check bool identities_held_epoch(struct db *db, int64_t lease, const char *
                                       int64_t token, int64_t *ret_epoch, struct error *error);
 
 /* The id of a lease as an agent sees it: "17.MAC" for an agent with a token of its own, "17" for
- * any other. The MAC is the first 16 bytes of HMAC-SHA256(secret, "17|epoch|agent"), as base64url:
+ * any other; of a kind that is not the first one for agents, "KIND-17.MAC". The MAC is the first 16
+ * bytes of HMAC-SHA256(secret, "17|epoch|agent"), with the same prefix, as base64url:
  * only the agent that was granted the lease at that epoch knows it, and a server checks it without
  * the database. Older agents accept only decimal ids, and a token that several agents share does
  * not identify one of them. Their ids are plain, and the database stores the token that a lease was
  * granted for. */
-#define LEASE_ID_SIZE 48 /* 19 digits, ".", 22 characters and a NUL fit */
+#define LEASE_ID_SIZE 64 /* a prefix, 19 digits, ".", 22 characters and a NUL fit */
 
-/* `agent`: the agent that the token is bound to, "" for none. Returns `text`. */
-char *lease_id_format(const uint8_t secret[SERVER_SECRET_SIZE], int64_t lease, int64_t epoch,
-                      const char *agent, char text[LEASE_ID_SIZE]);
+/* `prefix`: "" or "KIND-". `agent`: the agent that the token is bound to, "" for none. Returns
+ * `text`. */
+char *lease_id_format(const uint8_t secret[SERVER_SECRET_SIZE], const char *prefix, int64_t lease,
+                      int64_t epoch, const char *agent, char text[LEASE_ID_SIZE]);
 
 enum lease_id_answer {
   LEASE_ID_GRANTED, /* to this agent at this epoch */

@@ -6,13 +6,14 @@
 #include "server/db/db_record.h"
 #include "server/lease/fair_share.h"
 #include "server/lease/lease_front.sql.h"
+#include "server/lease/leasing.h"
 #include "server/lease/shares.h"
 #include "server/lease/shares.sql.h"
 
 /* Queues beyond this are served when others are empty. */
 #define FRONTS_MAX 1024
 /* After how many grants a front moves on: a search passes over that many granted leases. After
- * fewer grants when the leases are of another job than the front, or at once when the front was
+ * fewer grants when the leases are of another group than the front, or at once when the front was
  * moved back, because many granted leases may be in between. */
 #define GRANTS_MAX 32
 #define GRANTS_MAX_OF_OTHER 4
@@ -30,7 +31,7 @@
 
 static const struct lease_place start, end = {INT64_MAX, INT64_MAX};
 
-static struct fronts {
+struct lease_fronts {
   pthread_mutex_t lock;
   uint64_t moves;
   size_t n;
@@ -46,25 +47,40 @@ static struct fronts {
     int64_t stored_ms;
   } all[FRONTS_MAX];
   int64_t rest_until_ns[RESTS]; /* of classes, by their first byte */
-} fronts = {.lock = PTHREAD_MUTEX_INITIALIZER};
+};
 
-/* Places that this thread's transaction opened. A transaction that is rolled back leaves them for
- * the next one, whose commit moves the fronts back for nothing. */
-static _Thread_local struct opened {
+/* Places that a transaction opened. A transaction that is rolled back leaves them for the next one,
+ * whose commit moves the fronts back for nothing. */
+struct lease_opened {
   size_t n;
   bool is_any; /* there was no room for more queues */
   struct {
     struct lease_queue queue;
     struct lease_place place;
   } all[OPENED_MAX];
-} opened;
+};
+
+struct lease_fronts *lease_fronts_new(void) {
+  struct lease_fronts *fronts = xcalloc(1, sizeof *fronts);
+  pthread_mutex_init(&fronts->lock, NULL);
+  return fronts;
+}
+
+void lease_fronts_free(struct lease_fronts *fronts) {
+  if (fronts)
+    pthread_mutex_destroy(&fronts->lock);
+  free(fronts);
+}
+
+struct lease_opened *lease_opened_new(void) { return xcalloc(1, sizeof(struct lease_opened)); }
+void lease_opened_free(struct lease_opened *opened) { free(opened); }
 
 bool lease_queue_equal(const struct lease_queue *a, const struct lease_queue *b) {
   return a->owner == b->owner && a->priority == b->priority && digest_equal(&a->class, &b->class);
 }
 
 bool lease_place_is_before(const struct lease_place *a, const struct lease_place *b) {
-  return a->job != b->job ? a->job < b->job : a->lease < b->lease;
+  return a->group != b->group ? a->group < b->group : a->lease < b->lease;
 }
 
 static bool is_empty(const struct front *front) {
@@ -72,32 +88,33 @@ static bool is_empty(const struct front *front) {
 }
 
 /* The front of a queue; NULL: none. This and the following functions are called under the lock. */
-static struct front *front_find(const struct lease_queue *queue) {
-  for (size_t i = 0; i < fronts.n; i++)
-    if (lease_queue_equal(&fronts.all[i].queue, queue))
-      return &fronts.all[i];
+static struct front *front_find(struct lease_fronts *fronts, const struct lease_queue *queue) {
+  for (size_t i = 0; i < fronts->n; i++)
+    if (lease_queue_equal(&fronts->all[i].queue, queue))
+      return &fronts->all[i];
   return NULL;
 }
 
 /* The same; it is made when there is room, or another queue is empty. */
-static struct front *front_of(const struct lease_queue *queue) {
-  struct front *front = front_find(queue);
+static struct front *front_of(struct lease_fronts *fronts, const struct lease_queue *queue) {
+  struct front *front = front_find(fronts, queue);
   if (front)
     return front;
 
-  for (size_t i = 0; !front && fronts.n == FRONTS_MAX && i < fronts.n; i++)
-    if (is_empty(&fronts.all[i]) && !fronts.all[i].is_served)
-      front = &fronts.all[i];
-  if (!front && fronts.n < FRONTS_MAX)
-    front = &fronts.all[fronts.n++];
+  for (size_t i = 0; !front && fronts->n == FRONTS_MAX && i < fronts->n; i++)
+    if (is_empty(&fronts->all[i]) && !fronts->all[i].is_served)
+      front = &fronts->all[i];
+  if (!front && fronts->n < FRONTS_MAX)
+    front = &fronts->all[fronts->n++];
   if (front)
     *front = (struct front){.queue = *queue, .place = end, .since_ms = INT64_MIN};
   return front;
 }
 
 /* `since_ms`: when the wait of its first lease began. */
-static bool move_back(struct front *front, const struct lease_place *place, int64_t since_ms) {
-  front->move = ++fronts.moves;
+static bool move_back(struct lease_fronts *fronts, struct front *front,
+                      const struct lease_place *place, int64_t since_ms) {
+  front->move = ++fronts->moves;
   front->misses = 0;
   if (since_ms > front->since_ms)
     front->since_ms = since_ms;
@@ -121,31 +138,32 @@ struct lease_queue lease_queue_read(const struct db_rows *rows, int row) {
 }
 
 static struct lease_place place_read(const struct db_rows *rows, int row) {
-  return (struct lease_place){.job = db_get_integer(rows, row, "job_id"),
+  return (struct lease_place){.group = db_get_integer(rows, row, "job_id"),
                               .lease = db_get_integer(rows, row, "id")};
 }
 
-void lease_candidates_find(const struct digest *classes, size_t n_classes, size_t skip,
-                           struct lease_candidates *ret) {
+void lease_candidates_find(struct leasing *leasing, const struct digest *classes, size_t n_classes,
+                           size_t skip, struct lease_candidates *ret) {
+  struct lease_fronts *fronts = leasing->fronts;
   struct share_queue queues[FRONTS_MAX];
   const struct front *of[FRONTS_MAX];
   size_t order[FRONTS_MAX], n = 0;
   int64_t now_ms = clock_monotonic_ms();
   *ret = (struct lease_candidates){0};
 
-  pthread_mutex_lock(&fronts.lock);
-  shares_lock();
-  for (size_t i = 0; i < fronts.n; i++) {
-    const struct front *front = &fronts.all[i];
+  pthread_mutex_lock(&fronts->lock);
+  shares_lock(leasing->shares);
+  for (size_t i = 0; i < fronts->n; i++) {
+    const struct front *front = &fronts->all[i];
     bool is_of_class = false;
     for (size_t c = 0; c < n_classes; c++)
       is_of_class = is_of_class || digest_equal(&front->queue.class, &classes[c]);
     if (!is_of_class || is_empty(front))
       continue;
     of[n] = front;
-    queues[n++] = (struct share_queue){.owner = shares_of(front->queue.owner),
+    queues[n++] = (struct share_queue){.owner = shares_of(leasing->shares, front->queue.owner),
                                        .priority = front->queue.priority,
-                                       .job = front->place.job,
+                                       .group = front->place.group,
                                        .waited_ms = now_ms - front->since_ms};
   }
 
@@ -155,8 +173,8 @@ void lease_candidates_find(const struct digest *classes, size_t n_classes, size_
     ret->all[ret->n++] = (struct lease_candidate){of[order[i]]->queue, of[order[i]]->place,
                                                   share_is_by_waiting(queues, n, order[i])};
   ret->has_more = n_ranked > skip + ret->n;
-  shares_unlock();
-  pthread_mutex_unlock(&fronts.lock);
+  shares_unlock(leasing->shares);
+  pthread_mutex_unlock(&fronts->lock);
 }
 
 struct lease_candidates lease_candidates_of(const struct lease_queue *queue) {
@@ -167,69 +185,78 @@ void bind_lease_candidates(struct db_parameters *parameters,
                            const struct lease_candidates *candidates) {
   struct digest classes[LEASE_CANDIDATES];
   int64_t owners[LEASE_CANDIDATES], priorities[LEASE_CANDIDATES];
-  int64_t jobs[LEASE_CANDIDATES], leases[LEASE_CANDIDATES];
+  int64_t groups[LEASE_CANDIDATES], leases[LEASE_CANDIDATES];
   for (size_t i = 0; i < candidates->n; i++) {
     const struct lease_candidate *candidate = &candidates->all[i];
     classes[i] = candidate->queue.class;
     owners[i] = candidate->queue.owner;
     priorities[i] = candidate->queue.priority;
-    jobs[i] = candidate->place.job;
+    groups[i] = candidate->place.group;
     leases[i] = candidate->place.lease;
   }
 
   bind_digests(parameters, "queue_classes", classes, candidates->n);
   bind_integers(parameters, "queue_owners", owners, candidates->n);
   bind_integers(parameters, "queue_priorities", priorities, candidates->n);
-  bind_integers(parameters, "queue_jobs", jobs, candidates->n);
+  bind_integers(parameters, "queue_jobs", groups, candidates->n);
   bind_integers(parameters, "queue_leases", leases, candidates->n);
 }
 
 /* After the commit. */
-static void opened_apply(int what, uint64_t n) {
+static void opened_apply(struct db *db, int what, uint64_t n) {
   (void)what, (void)n;
+  const struct lease_connection *connection = db_context(db);
+  struct lease_fronts *fronts = connection->leasing->fronts;
+  struct lease_opened *opened = connection->opened;
   int64_t now_ms = clock_monotonic_ms();
-  pthread_mutex_lock(&fronts.lock);
-  for (size_t i = 0; i < opened.n; i++) {
-    struct front *front = front_of(&opened.all[i].queue);
+  pthread_mutex_lock(&fronts->lock);
+  for (size_t i = 0; i < opened->n; i++) {
+    struct front *front = front_of(fronts, &opened->all[i].queue);
     if (front)
-      move_back(front, &opened.all[i].place, is_empty(front) ? now_ms : INT64_MIN);
+      move_back(fronts, front, &opened->all[i].place, is_empty(front) ? now_ms : INT64_MIN);
   }
-  for (size_t i = 0; opened.is_any && i < fronts.n; i++)
-    move_back(&fronts.all[i], &start, INT64_MIN);
-  pthread_mutex_unlock(&fronts.lock);
-  opened.n = 0;
-  opened.is_any = false;
+  for (size_t i = 0; opened->is_any && i < fronts->n; i++)
+    move_back(fronts, &fronts->all[i], &start, INT64_MIN);
+  pthread_mutex_unlock(&fronts->lock);
+  opened->n = 0;
+  opened->is_any = false;
 }
 
-static void opened_add(const struct lease_queue *queue, const struct lease_place *place) {
+static void opened_add(struct lease_opened *opened, const struct lease_queue *queue,
+                       const struct lease_place *place) {
   size_t i = 0;
-  while (i < opened.n && !lease_queue_equal(&opened.all[i].queue, queue))
+  while (i < opened->n && !lease_queue_equal(&opened->all[i].queue, queue))
     i++;
   if (i == OPENED_MAX) {
-    opened.is_any = true;
+    opened->is_any = true;
     return;
   }
-  if (i == opened.n) {
-    opened.all[opened.n].queue = *queue;
-    opened.all[opened.n++].place = *place;
-  } else if (lease_place_is_before(place, &opened.all[i].place)) {
-    opened.all[i].place = *place;
+  if (i == opened->n) {
+    opened->all[opened->n].queue = *queue;
+    opened->all[opened->n++].place = *place;
+  } else if (lease_place_is_before(place, &opened->all[i].place)) {
+    opened->all[i].place = *place;
   }
 }
 
 void lease_fronts_move_back(struct db *db, const struct db_rows *rows) {
+  const struct lease_connection *connection = db_context(db);
+  if (!connection)
+    return;
+
+  struct lease_fronts *fronts = connection->leasing->fronts;
   int64_t now_ms = clock_monotonic_ms();
-  pthread_mutex_lock(&fronts.lock);
+  pthread_mutex_lock(&fronts->lock);
   for (int row = 0; row < db_count(rows); row++) {
     struct lease_queue queue = lease_queue_read(rows, row);
     struct lease_place place = place_read(rows, row);
-    struct front *front = front_of(&queue);
+    struct front *front = front_of(fronts, &queue);
     if (front)
-      move_back(front, &place, is_empty(front) ? now_ms : INT64_MIN);
+      move_back(fronts, front, &place, is_empty(front) ? now_ms : INT64_MIN);
     if (db_is_in_transaction(db))
-      opened_add(&queue, &place);
+      opened_add(connection->opened, &queue, &place);
   }
-  pthread_mutex_unlock(&fronts.lock);
+  pthread_mutex_unlock(&fronts->lock);
 
   if (db_is_in_transaction(db))
     db_at_commit(db, opened_apply, 0, 0);
@@ -237,11 +264,12 @@ void lease_fronts_move_back(struct db *db, const struct db_rows *rows) {
 
 /* Searches a queue from its front, and moves the front. */
 static bool front_search(struct db *db, const struct lease_queue *queue, struct error *error) {
-  pthread_mutex_lock(&fronts.lock);
-  const struct front *known = front_find(queue);
+  struct lease_fronts *fronts = leasing_of(db)->fronts;
+  pthread_mutex_lock(&fronts->lock);
+  const struct front *known = front_find(fronts, queue);
   struct lease_place from = known ? known->place : end;
   uint64_t move = known ? known->move : 0;
-  pthread_mutex_unlock(&fronts.lock);
+  pthread_mutex_unlock(&fronts->lock);
   if (!known)
     return true;
 
@@ -250,22 +278,22 @@ static bool front_search(struct db *db, const struct lease_queue *queue, struct 
   bind_digest(&parameters, "class", &queue->class);
   bind_integer(&parameters, "owner", queue->owner);
   bind_integer(&parameters, "priority", queue->priority);
-  bind_integer(&parameters, "job", from.job);
+  bind_integer(&parameters, "job", from.group);
   bind_integer(&parameters, "lease", from.lease);
   if (!db_run(db, &sql_lease_front_next, &parameters, &rows, error))
     return false;
 
   struct lease_place found = db_count(rows) ? place_read(rows, 0) : end;
-  pthread_mutex_lock(&fronts.lock);
-  struct front *front = front_find(queue);
+  pthread_mutex_lock(&fronts->lock);
+  struct front *front = front_find(fronts, queue);
   if (front && front->move == move)
     front_move_on(front, &found);
-  pthread_mutex_unlock(&fronts.lock);
+  pthread_mutex_unlock(&fronts->lock);
   return true;
 }
 
 /* Notes a grant, under the lock. Returns whether the front is due to move on. */
-static bool front_note_grant(struct front *front, int64_t job, bool is_by_waiting) {
+static bool front_note_grant(struct front *front, int64_t group, bool is_by_waiting) {
   int64_t now_ms = clock_monotonic_ms();
   front->misses = 0;
   front->since_ms = now_ms - share_waited_after(now_ms - front->since_ms, is_by_waiting);
@@ -273,7 +301,7 @@ static bool front_note_grant(struct front *front, int64_t job, bool is_by_waitin
   if (is_by_waiting)
     front->stored_ms = 0; /* at once, lest other servers serve it for the same wait */
 
-  bool is_other = job != front->place.job;
+  bool is_other = group != front->place.group;
   front->grants++;
   bool is_due = front->grants >= GRANTS_MAX ||
                 (is_other && (front->is_back || front->grants >= GRANTS_MAX_OF_OTHER));
@@ -283,22 +311,23 @@ static bool front_note_grant(struct front *front, int64_t job, bool is_by_waitin
 }
 
 bool lease_front_note_grant(struct db *db, const struct lease_candidates *tried,
-                            const struct lease_queue *queue, int64_t job, struct error *error) {
+                            const struct lease_queue *queue, int64_t group, struct error *error) {
   struct lease_queue due[LEASE_CANDIDATES];
   size_t n_due = 0;
   bool is_it = false;
-  shares_note_grant(queue->owner);
+  struct lease_fronts *fronts = leasing_of(db)->fronts;
+  shares_note_grant(leasing_of(db)->shares, queue->owner);
 
-  pthread_mutex_lock(&fronts.lock);
+  pthread_mutex_lock(&fronts->lock);
   for (size_t i = 0; i < tried->n && !is_it; i++) {
     const struct lease_candidate *candidate = &tried->all[i];
-    struct front *front = front_find(&candidate->queue);
+    struct front *front = front_find(fronts, &candidate->queue);
     is_it = lease_queue_equal(&candidate->queue, queue);
-    if (front && (is_it ? front_note_grant(front, job, candidate->is_by_waiting)
+    if (front && (is_it ? front_note_grant(front, group, candidate->is_by_waiting)
                         : front->misses++ % MISSES_MAX == 0))
       due[n_due++] = candidate->queue;
   }
-  pthread_mutex_unlock(&fronts.lock);
+  pthread_mutex_unlock(&fronts->lock);
 
   for (size_t i = 0; i < n_due; i++)
     if (!front_search(db, &due[i], error))
@@ -345,12 +374,13 @@ static struct lease_place found_of(const struct found *found, const struct lease
 /* Moves fronts on and back to the first open leases, those of a class or (NULL) of all. */
 static bool survey(struct db *db, const struct digest *class, bool *ret_moved_back,
                    struct error *error) {
+  struct lease_fronts *fronts = leasing_of(db)->fronts;
   uint64_t moves[FRONTS_MAX];
-  pthread_mutex_lock(&fronts.lock);
-  size_t n = fronts.n;
+  pthread_mutex_lock(&fronts->lock);
+  size_t n = fronts->n;
   for (size_t i = 0; i < n; i++)
-    moves[i] = fronts.all[i].move;
-  pthread_mutex_unlock(&fronts.lock);
+    moves[i] = fronts->all[i].move;
+  pthread_mutex_unlock(&fronts->lock);
 
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -364,9 +394,9 @@ static bool survey(struct db *db, const struct digest *class, bool *ret_moved_ba
   struct found found = found_read(rows);
   int64_t now_ms = clock_monotonic_ms();
   *ret_moved_back = false;
-  pthread_mutex_lock(&fronts.lock);
+  pthread_mutex_lock(&fronts->lock);
   for (size_t i = 0; i < n; i++) {
-    struct front *front = &fronts.all[i];
+    struct front *front = &fronts->all[i];
     bool is_known;
     if (is_empty(front) || front->move != moves[i] ||
         (class && !digest_equal(&front->queue.class, class)))
@@ -377,25 +407,26 @@ static bool survey(struct db *db, const struct digest *class, bool *ret_moved_ba
   }
 
   for (size_t i = 0; i < found.n; i++) {
-    struct front *front = front_of(&found.all[i].queue);
+    struct front *front = front_of(fronts, &found.all[i].queue);
     int64_t since_ms = now_ms - found.all[i].waited_ms;
     if (front && lease_place_is_before(&found.all[i].place, &front->place))
-      *ret_moved_back = move_back(front, &found.all[i].place, since_ms) || *ret_moved_back;
+      *ret_moved_back = move_back(fronts, front, &found.all[i].place, since_ms) || *ret_moved_back;
     else if (front && since_ms > front->since_ms)
       front->since_ms = since_ms;
   }
-  pthread_mutex_unlock(&fronts.lock);
+  pthread_mutex_unlock(&fronts->lock);
   free(found.all);
   return true;
 }
 
 bool lease_front_search(struct db *db, const struct digest *class, bool *ret_moved_back,
                         struct error *error) {
-  int64_t *rest_until_ns = &fronts.rest_until_ns[class->bytes[0] % RESTS];
+  struct lease_fronts *fronts = leasing_of(db)->fronts;
+  int64_t *rest_until_ns = &fronts->rest_until_ns[class->bytes[0] % RESTS];
   int64_t began_ns = clock_monotonic_ns();
-  pthread_mutex_lock(&fronts.lock);
+  pthread_mutex_lock(&fronts->lock);
   bool rests = began_ns < *rest_until_ns;
-  pthread_mutex_unlock(&fronts.lock);
+  pthread_mutex_unlock(&fronts->lock);
   *ret_moved_back = false;
   if (rests)
     return true;
@@ -403,10 +434,10 @@ bool lease_front_search(struct db *db, const struct digest *class, bool *ret_mov
     return false;
 
   int64_t now_ns = clock_monotonic_ns();
-  pthread_mutex_lock(&fronts.lock);
+  pthread_mutex_lock(&fronts->lock);
   if (now_ns - began_ns > FRONT_CHEAP_MS * 1000000LL)
     *rest_until_ns = now_ns + FRONT_REST * (now_ns - began_ns);
-  pthread_mutex_unlock(&fronts.lock);
+  pthread_mutex_unlock(&fronts->lock);
   return true;
 }
 
@@ -416,13 +447,14 @@ bool lease_fronts_survey(struct db *db, struct error *error) {
 }
 
 bool lease_queues_store(struct db *db, struct error *error) {
+  struct lease_fronts *fronts = leasing_of(db)->fronts;
   struct digest classes[FRONTS_MAX];
   int64_t owners[FRONTS_MAX], priorities[FRONTS_MAX], waited_ms[FRONTS_MAX];
   int64_t now_ms = clock_monotonic_ms();
   size_t n = 0;
-  pthread_mutex_lock(&fronts.lock);
-  for (size_t i = 0; i < fronts.n; i++) {
-    struct front *front = &fronts.all[i];
+  pthread_mutex_lock(&fronts->lock);
+  for (size_t i = 0; i < fronts->n; i++) {
+    struct front *front = &fronts->all[i];
     if (!front->is_served || (front->stored_ms && now_ms - front->stored_ms < STORE_PACE_MS))
       continue;
     front->is_served = false;
@@ -432,7 +464,7 @@ bool lease_queues_store(struct db *db, struct error *error) {
     priorities[n] = front->queue.priority;
     waited_ms[n++] = now_ms - front->since_ms;
   }
-  pthread_mutex_unlock(&fronts.lock);
+  pthread_mutex_unlock(&fronts->lock);
   if (n == 0)
     return true;
 

@@ -1,5 +1,6 @@
 /* Where the open leases of each queue begin, and which queues a device is served from. A queue has
- * the open leases of one device class, owner and priority, in the order of their jobs and ids.
+ * the open leases of one device class, owner and priority, in the order of their groups and ids. A
+ * group is what its owner wants to be done together, before what came later.
  *
  * PostgreSQL keeps the index entries of granted leases until no transaction is older than the
  * grants. Meanwhile a search from the start of a queue passes over all of them, so that with a
@@ -16,8 +17,7 @@
  * class and an owner the QUEUES_OF_OWNER queues of the highest priority are known; an owner's lower
  * priorities follow when those are empty.
  *
- * Memory: the fronts are static, because a process serves one database. Threads: any; they have a
- * lock. */
+ * Memory: the fronts are a server's (leasing.h). Threads: any; they have a lock. */
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_FRONT_H
 #define WAVETUNE_SERVER_LEASE_LEASE_FRONT_H
 
@@ -36,7 +36,7 @@ bool lease_queue_equal(const struct lease_queue *a, const struct lease_queue *b)
 
 /* A place in a queue. */
 struct lease_place {
-  int64_t job, lease;
+  int64_t group, lease; /* group: tasks of an earlier one are granted first */
 };
 /* Whether a lease at `a` is granted before one at `b`. */
 bool lease_place_is_before(const struct lease_place *a, const struct lease_place *b);
@@ -53,8 +53,9 @@ struct lease_candidates {
   } all[LEASE_CANDIDATES];
 };
 /* Those of the classes after the first `skip`. */
-void lease_candidates_find(const struct digest *classes, size_t n_classes, size_t skip,
-                           struct lease_candidates *ret);
+struct leasing;
+void lease_candidates_find(struct leasing *leasing, const struct digest *classes, size_t n_classes,
+                           size_t skip, struct lease_candidates *ret);
 /* One queue, from its start. */
 struct lease_candidates lease_candidates_of(const struct lease_queue *queue);
 
@@ -62,16 +63,22 @@ struct lease_candidates lease_candidates_of(const struct lease_queue *queue);
 void bind_lease_candidates(struct db_parameters *parameters,
                            const struct lease_candidates *candidates);
 
+struct lease_fronts *lease_fronts_new(void);
+void lease_fronts_free(struct lease_fronts *fronts);
+/* The places that a connection's transaction opens. */
+struct lease_opened *lease_opened_new(void);
+void lease_opened_free(struct lease_opened *opened);
+
 /* Moves fronts back to leases that were opened: rows with device_class, owner_id, priority, job_id
  * and id. In a transaction again when it commits, because the front may move on while the leases
  * are not yet visible. */
 void lease_fronts_move_back(struct db *db, const struct db_rows *rows);
 
-/* Call it after a lease of the queue and of this job was granted and committed. Notes it for the
+/* Call it after a lease of the queue and of this group was granted and committed. Notes it for the
  * shares and, now and then, moves fronts on: that of the queue, and those of tried queues that had
  * no lease. */
 must_check bool lease_front_note_grant(struct db *db, const struct lease_candidates *tried,
-                                       const struct lease_queue *queue, int64_t job,
+                                       const struct lease_queue *queue, int64_t group,
                                        struct error *error);
 
 /* Searches the queues of the class from their starts unless that rests, and moves their fronts back

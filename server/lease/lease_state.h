@@ -2,20 +2,19 @@
  * grants an open lease, the other makes all other changes.
  *
  *   open ──grant──▶ held ──▶ done          nothing remains
- *     ▲              │ └───▶ cancelled     its job has ended, or its budget is spent
+ *     ▲              │ └───▶ cancelled     nothing needs it any more
  *     ├── handed back, lost, partly done
- *     └── done, when measurements of it are quarantined
+ *     └── done, when its answers do not count any more
  *
- * An open lease may also become done (its configs were given up, or moved to another lease) or
+ * An open lease may also become done (what remained was given up, or moved to another lease) or
  * cancelled.
  *
- * Memory: texts and ranges are borrowed. Threads: pure functions; lease_take and
+ * Memory: texts are borrowed. Threads: pure functions; lease_take and
  * lease_change_state: the connection's. */
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_STATE_H
 #define WAVETUNE_SERVER_LEASE_LEASE_STATE_H
 
-#include "common/space/space.h"
-#include "common/verdict/verdict.h"
+#include "common/record/record.h"
 #include "server/db/db.h"
 #include "server/lease/lease_front.h"
 
@@ -30,11 +29,6 @@ const char *lease_state_name(enum lease_state state);
 /* Whether the transition exists. A transition from a state to itself changes only other columns. */
 bool lease_may_change(enum lease_state from, enum lease_state to);
 
-/* The state of a lease after `less` was taken out of `remaining`: done when nothing remains, else
- * `otherwise`. */
-enum lease_state lease_state_after(const struct config_ranges *remaining,
-                                   const struct config_ranges *less, enum lease_state otherwise);
-
 /* The device that requests a lease, and the token of its request. A repeated request has the same
  * nonce and gets the same lease. */
 struct lease_holder {
@@ -44,33 +38,34 @@ struct lease_holder {
   const struct lease_candidates *candidates;
 };
 
-/* Open to held: grants the first open lease of the candidates that the device may have, unless the
- * nonce holds one already. Raises the epoch and `fruitless`, and resets the counts of an epoch. The
- * statement is sent (db_send); the statement lease_held reads the lease afterwards. In the caller's
+/* Open to held: `statement` grants the first open lease of the candidates that the device may have,
+ * unless the nonce holds one already, and raises the epoch. It is sent (db_send); a kind reads
+ * afterwards what the nonce holds. In the caller's
  * transaction. Waits for no lease, only for a concurrent request with the same nonce: when that
  * request was granted a lease, the next db_run fails with ERROR_UNIQUE. */
-must_check bool lease_take(struct db *db, const struct lease_holder *holder, struct error *error);
+must_check bool lease_take(struct db *db, const struct statement *statement,
+                           const struct lease_holder *holder, struct error *error);
 
-/* Any other change of a lease. Members that are 0, NULL or empty change nothing. A lease that is no
- * longer held loses its current_config. */
+/* Any other change of a lease: the first members of the struct with which a kind of tasks describes
+ * it. */
+#define LEASE_CHANGE_MEMBERS                                                                       \
+  int64_t lease;                                                                                   \
+  enum lease_state from, to /* from: the state that was read when the row was locked */
 struct lease_change {
-  int64_t lease;
-  enum lease_state from, to;     /* from: the state that was read when the row was locked */
-  struct config_ranges less;     /* removed from `remaining` */
-  struct config_ranges more;     /* added to `remaining` and to `configs` */
-  bool is_split;                 /* configs that were granted to its holder are taken from it */
-  int64_t posts;                 /* added: 1 when measurements of it were written or quarantined */
-  int64_t fruitless_less;        /* subtracted from `fruitless`; LEASE_FRUITFUL: sets it to 0 */
-  int64_t device_us, opening_us; /* added */
-  int64_t outcomes[OUTCOME_COUNT]; /* added to the counts of accepted measurements; may be < 0 */
+  LEASE_CHANGE_MEMBERS;
 };
-#define LEASE_FRUITFUL INT32_MAX
+/* How a kind describes changes, and the statement that makes them, which returns the places of the
+ * leases (lease_front.h). */
+struct lease_changes {
+  const struct statement *statement;
+  const struct record *record; /* of a struct that begins with LEASE_CHANGE_MEMBERS */
+};
 
 /* The caller has locked the rows (FOR UPDATE, in the order of their ids) in this transaction; each
  * lease occurs once. The changes are counted (counters.h) at commit. Aborts on a transition that
  * does not exist, on a grant, and when a row is not in `from`. The statement is sent (db_send),
  * unless a lease becomes open. */
-must_check bool lease_change_state(struct db *db, const struct lease_change *changes, size_t n,
-                                   struct error *error);
+must_check bool lease_change_state(struct db *db, const struct lease_changes *how,
+                                   const void *changes, size_t n, struct error *error);
 
 #endif

@@ -90,9 +90,7 @@ static int signals_wait(int also) {
    "how often long polls query the database without a wake-up"}, \
   {"demand", OPTION_TEXT, "POLICY", "suggest", \
    .help = \
-   "what to do with keys that deployments miss: off, suggest or automatic (make jobs)"}, \
-  {"demand-per-hour", OPTION_INTEGER, "N", "60", 1, 100000, \
-   "how many jobs --demand automatic queues in an hour at most"}, \
+   "what to do with keys that deployments miss: off, or suggest (list them)"}, \
   {"captures-per-day", OPTION_INTEGER, "N", "10000", 0, 10000000, \
    "how many new launches the programs of one token may record in a day"}, \
   {"capture-days", OPTION_INTEGER, "DAYS", "90", 1, 3650, \
@@ -143,11 +141,17 @@ static int signals_wait(int also) {
 /* From SERVE_OPTIONS; texts are borrowed. */
 static bool serve_options(const struct options *options, const char *database,
                           struct server_options *ret, struct error *error) {
+  const char *demand_name = option_text(options, "demand");
   enum demand_policy demand;
   int64_t token_ms = option_integer(options, "agent-token-ms");
-  if (!demand_policy_parse(option_text(options, "demand"), &demand))
-    return error_set(error, "--demand \"%.32s\" is unknown: it must be off, suggest or automatic",
-                     option_text(options, "demand"));
+  if (string_equal(demand_name, "automatic"))
+    return error_set(error,
+                     "--demand automatic is a policy now: start with --demand suggest, and with a "
+                     "submitter's token run `wavetune policy set --mode automatic --owner '*' "
+                     "--jobs-per-hour 60 --run ''`");
+  if (!demand_policy_parse(demand_name, &demand))
+    return error_set(error, "--demand \"%.32s\" is unknown: it must be off or suggest",
+                     demand_name);
 
   enum request_log log_requests;
   if (!request_log_parse(option_text(options, "log-requests"), &log_requests))
@@ -169,7 +173,6 @@ static bool serve_options(const struct options *options, const char *database,
       .remote_bytes = option_integer(options, "remote-mib") * MIB,
       .captures_per_day = option_integer(options, "captures-per-day"),
       .capture_days = option_integer(options, "capture-days"),
-      .demand_per_hour = option_integer(options, "demand-per-hour"),
       .require_enrolment = option_flag(options, "require-enrolment"),
       .agent_token_ms =
           token_ms ? token_ms : option_integer(options, "agent-token-days") * 24 * 60 * 60 * 1000,

@@ -24,8 +24,9 @@
 #include "server/http/http.h"
 #include "server/http/rates.h"
 #include "server/http/tokens.h"
-#include "server/lease/grant/grants.h"
+#include "server/lease/leasing.h"
 #include "server/lease/shares.h"
+#include "server/measure/grants.h"
 #include "server/oidc/oidc.h"
 #include "server/policy/policy.h"
 #include "server/remote/remote.h"
@@ -61,7 +62,8 @@
   OBJECT(token_rates, counters_rates, token_rates_new(COUNTERS_POSTS_PER_MINUTE)) \
   OBJECT(token_rates, capture_rates, token_rates_new(CAPTURE_POSTS_PER_MINUTE)) \
   OBJECT(token_rates, demand_rates, token_rates_new(DEMAND_POSTS_PER_MINUTE)) \
-  OBJECT(fleet, fleet, fleet_new())
+  OBJECT(fleet, fleet, fleet_new()) \
+  OBJECT(leasing, leasing, leasing_new())
 /* clang-format on */
 
 struct worker_thread {
@@ -263,8 +265,10 @@ static bool threads_start(struct server *server, struct error *error) {
                                      .server = server,
                                      .db = db_new(server->options.database, "wavetune-server")};
     db_set_run_ms(thread->worker.db, server->options.database_timeout_ms);
+    leasing_attach(server->leasing, thread->worker.db);
     int reason = pthread_create(&thread->thread, NULL, run, &thread->worker);
     if (reason) {
+      leasing_detach(thread->worker.db);
       db_free(thread->worker.db);
       return error_set(error, "cannot start a thread: %s", strerror(reason));
     }
@@ -300,7 +304,7 @@ static bool files_read(struct server *server, struct error *error) {
       return error_prefix(error, "--publisher-key: ");
   if (options->oidc && !oidc_read(server->oidc, options->oidc, error))
     return error_prefix(error, "--oidc: ");
-  return remote_shares_check(options, error) && http_configure(server->http, options, error);
+  return remote_shares_check(options, error);
 }
 
 bool server_start(const struct server_options *options, struct server **ret_server,
@@ -315,7 +319,7 @@ bool server_start(const struct server_options *options, struct server **ret_serv
   struct server *server = server_new(options);
   server->migrations = TAKE(migrations);
 
-  if (!files_read(server, error) || !http_listen(server, error) || !threads_start(server, error)) {
+  if (!files_read(server, error) || !http_start(server, error) || !threads_start(server, error)) {
     server_stop(server);
     return false;
   }
@@ -358,6 +362,7 @@ void server_stop(struct server *server) {
         _exit(0); /* all that was acknowledged is in the database */
       }
     }
+    leasing_detach(thread->worker.db);
     db_free(thread->worker.db);
   }
 

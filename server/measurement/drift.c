@@ -8,9 +8,8 @@
 #include "server/audit/audit.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
-#include "server/lease/lease.h"
-#include "server/lease/lease_state.h"
 #include "server/measurement/drift.sql.h"
+#include "server/measurement/leases.h"
 
 #define SIGMA_OF_MAD 1.4826
 
@@ -176,7 +175,7 @@ static struct drained_job *job_of(struct drain *drain, int64_t id) {
 /* Opens the leases that the device holds and those that now miss samples, except leases that were
  * cancelled with their job. Fills the jobs. */
 static bool leases_open(struct db *db, struct drain *drain, struct error *error) {
-  cleanup_free struct lease_change *changes = xcalloc(drain->n_locked, sizeof *changes);
+  cleanup_free struct measure_change *changes = xcalloc(drain->n_locked, sizeof *changes);
   size_t n = 0, k = 0;
   drain->jobs = xcalloc(drain->n_locked + drain->n_taken, sizeof *drain->jobs);
   for (size_t i = 0; i < drain->n_taken; i++) {
@@ -197,11 +196,11 @@ static bool leases_open(struct db *db, struct drain *drain, struct error *error)
       continue;
 
     bool opens = lease->state == LEASE_DONE || lease->is_held_here;
-    struct lease_change *change = &changes[n++];
-    *change = (struct lease_change){.lease = lease->id,
-                                    .from = lease->state,
-                                    .to = opens ? LEASE_OPEN : lease->state,
-                                    .posts = 1};
+    struct measure_change *change = &changes[n++];
+    *change = (struct measure_change){.lease = lease->id,
+                                      .from = lease->state,
+                                      .to = opens ? LEASE_OPEN : lease->state,
+                                      .posts = 1};
     if (misses) {
       change->more = taken->configs;
       change->outcomes[OUTCOME_CORRECT] = -taken->missing;
@@ -209,7 +208,7 @@ static bool leases_open(struct db *db, struct drain *drain, struct error *error)
     job_of(drain, lease->job)->opened += opens;
   }
 
-  return lease_change_state(db, changes, n, error);
+  return measure_change_state(db, changes, n, error);
 }
 
 /* Adds the jobs' events, and quarantines the winners of those jobs whose final lost samples. */
@@ -324,9 +323,7 @@ static bool note_judge(struct worker *worker, const struct drift_note *note, str
     return true;
 
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", note->lease);
-  if (!db_run(worker->db, &sql_drift_subject, &parameters, &rows, error))
+  if (!db_run_by(worker->db, &sql_drift_subject, "lease", note->lease, &rows, error))
     return false;
 
   cleanup_free char *reason =

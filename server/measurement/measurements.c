@@ -2,7 +2,6 @@
 #include "server/measurement/measurements.h"
 
 #include <math.h>
-#include <pthread.h>
 
 #include "common/base/numbers.h"
 #include "server/db/db_record.h"
@@ -190,7 +189,7 @@ static bool is_refused(const struct results *results, const struct posted_lease 
  * and the outcomes. */
 static void measurements_count(const struct results *results, const struct posted_lease *lease,
                                struct judgement *judgement) {
-  struct lease_change *change = &judgement->change;
+  struct measure_change *change = &judgement->change;
   cleanup_free uint64_t *configs = xcalloc(judgement->n_fresh + 1, sizeof *configs);
   size_t n = 0;
   for (size_t i = 0; i < judgement->n_fresh; i++) {
@@ -252,7 +251,7 @@ struct judgement results_judge(const struct results *results, int64_t id,
   }
   measurements_count(results, lease, &judgement);
 
-  struct lease_change *change = &judgement.change;
+  struct measure_change *change = &judgement.change;
   change->lease = id;
   change->from = change->to = lease->state;
   change->posts = 1;
@@ -310,9 +309,7 @@ static const struct record lease_record = RECORD(NULL, struct posted_lease, leas
 bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret, bool *ret_known,
                        struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", id);
-  if (!db_run(db, &sql_results_lock, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_results_lock, "lease", id, &rows, error))
     return false;
 
   *ret_known = db_count(rows) == 1;
@@ -350,17 +347,9 @@ bool results_known(struct db *db, int64_t job, int64_t lease, const struct resul
   return true;
 }
 
-static struct statement insert_statement;
-static void insert_statement_make(void) {
-  insert_statement = statement_of_record(&sql_results_insert, &measurement_record);
-}
-
 static bool measurements_insert(struct db *db, const struct posted_lease *lease,
                                 const struct results *results, const struct judgement *judgement,
                                 struct error *error) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, insert_statement_make);
-
   /* Rows borrow from the results; those without samples have empty lists. */
   double nothing[1];
   const struct numbers none = {0, nothing};
@@ -404,12 +393,12 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   bind_text(&parameters, "device", is_current ? lease->device : NULL);
   bind_bool(&parameters, "refused", judgement->verdict == POST_LATE);
   if (!has_objects)
-    return db_send(db, &insert_statement, &parameters, (int64_t)n, error);
+    return db_send(db, &sql_results_insert, &parameters, (int64_t)n, error);
 
   /* Measurements of finals state the code object that was timed, which is stored with the id of the
    * measurement. */
   cleanup_rows struct db_rows *inserted = NULL;
-  if (!db_run(db, &insert_statement, &parameters, &inserted, error))
+  if (!db_run(db, &sql_results_insert, &parameters, &inserted, error))
     return false;
 
   cleanup_parameters struct db_parameters timed = {0};
@@ -433,7 +422,7 @@ bool results_store(struct db *db, const struct posted_lease *lease, const struct
                    struct error *error) {
   if (judgement->n_fresh && !measurements_insert(db, lease, results, judgement, error))
     return false;
-  if (judgement->is_change && !lease_change_state(db, &judgement->change, 1, error))
+  if (judgement->is_change && !measure_change_state(db, &judgement->change, 1, error))
     return false;
   if (post_ends_lease(judgement) &&
       !drift_note(db, lease->job, judgement->change.lease, results->epoch, note, error))

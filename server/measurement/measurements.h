@@ -9,8 +9,8 @@
 #include "common/campaign/campaign.h"
 #include "common/measurement/measurement.h"
 #include "common/regime/regime.h"
-#include "server/lease/lease_state.h"
 #include "server/measurement/drift.h"
+#include "server/measurement/leases.h"
 
 #define RESULTS_MEASUREMENTS_MAX 1000
 
@@ -90,7 +90,7 @@ struct judgement {
   double best_ratio;    /* the lowest of the accepted ones that did not leave their race early; NaN:
                            none */
   bool is_change;       /* whether `change` is written */
-  struct lease_change change; /* its ranges are the judgement's */
+  struct measure_change change; /* its ranges are the judgement's */
 };
 
 /* Decides what a post does. `lease` NULL: it does not exist. `known`: the posted seqs that are

@@ -18,9 +18,7 @@ const struct record retention_record = RECORD(NULL, struct retention, retention_
 
 static bool due_read(struct db *db, int64_t keep_days, struct db_rows **ret_rows,
                      struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "keep_days", keep_days);
-  return db_run(db, &sql_retention_due, &parameters, ret_rows, error);
+  return db_run_by(db, &sql_retention_due, "keep_days", keep_days, ret_rows, error);
 }
 
 bool retention_list(struct db *db, int64_t keep_days, struct retention *ret, struct error *error) {

@@ -50,9 +50,7 @@ void screen_summary_release(struct screen_summary *summary) { free(summary->exam
 bool measurements_search(struct db *db, int64_t job, struct search_result **ret_results,
                          size_t *ret_n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  if (!db_run(db, &sql_measurements_search, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_measurements_search, "job", job, &rows, error))
     return false;
 
   *ret_n = (size_t)db_count(rows);
@@ -83,9 +81,7 @@ static const struct record final_record = RECORD(NULL, struct final_row, final_f
 bool measurements_final(struct db *db, int64_t job, struct final_summary *ret,
                         struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  if (!db_run(db, &sql_measurements_final, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_measurements_final, "job", job, &rows, error))
     return false;
 
   size_t n;

@@ -164,7 +164,6 @@ static bool identity_store(struct db *db, struct identity *identity, const struc
                            int64_t until_s, struct request *request, struct error *error) {
   cleanup_parameters struct db_parameters put = {0};
   cleanup_rows struct db_rows *rows = NULL;
-  struct db_array channels;
   double issued_s = json_number_value(json_object_get(jwt->claims, "iat"));
 
   bind_text(&put, "name", identity->name);
@@ -173,18 +172,9 @@ static bool identity_store(struct db *db, struct identity *identity, const struc
   bind_integer(&put, "until_s", until_s);
   bind_text(&put, "issuer", identity->issuer);
   bind_integer(&put, "issued_s", (int64_t)issued_s - JWT_LEEWAY_S);
-  if (identity->channels.n) {
-    db_array_init(&channels);
-    for (size_t i = 0; i < identity->channels.n; i++)
-      db_array_text(&channels, identity->channels.all[i]);
-    bind_array(&put, "channels", &channels);
-  } else {
-    bind_text(&put, "channels", NULL);
-  }
+  bind_texts(&put, "channels", (const char *const *)identity->channels.all, identity->channels.n);
 
-  if (!db_begin(db, error))
-    return false;
-  bool ok = db_run(db, &sql_identity_put, &put, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_identity_put, &put, &rows, error);
   if (ok && !db_count(rows))
     ok = error_of(error, ERROR_UNAUTHENTICATED,
                   "the tokens of \"%s\" that were issued until now were revoked", identity->name);

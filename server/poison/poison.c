@@ -5,7 +5,7 @@
 #include "server/audit/audit.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
-#include "server/lease/lease.h"
+#include "server/measurement/leases.h"
 #include "server/poison/poison.sql.h"
 
 #define JUDGED_AT_ONCE 200

@@ -64,12 +64,10 @@ static struct db_rows *entry_find(struct worker *worker, struct request *request
   struct error error;
   int64_t id;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, NULL) ||
       !answer_id(request, "entry of the ledger of poison", &id))
     return NULL;
-  bind_integer(&parameters, "id", id);
-  if (!db_run(worker->db, &sql_poison_get, &parameters, &rows, &error))
+  if (!db_run_by(worker->db, &sql_poison_get, "id", id, &rows, &error))
     answer_failure(request, &error);
   else if (!db_count(rows))
     answer_refusal(request, ERROR_MISSING, "",
@@ -109,9 +107,7 @@ static bool entry_release(struct db *db, const char *id, const char *reason,
   bind_text(&parameters, "id", id);
   bind_text(&parameters, "reason", reason);
   bind_author(&parameters, author);
-  if (!db_begin(db, error))
-    return false;
-  bool ok = db_run(db, &sql_poison_lock, NULL, NULL, error) &&
+  bool ok = db_begin(db, error) && db_run(db, &sql_poison_lock, NULL, NULL, error) &&
             db_run(db, &sql_poison_release, &parameters, &rows, error);
   *ret_released = ok && db_count(rows) > 0;
   if (*ret_released)

@@ -10,7 +10,8 @@
 #include "server/channel/channels.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
-#include "server/lease/lease_plan.h"
+#include "server/job/job_request.h"
+#include "server/measurement/lease_plan.h"
 #include "server/policy/policy.sql.h"
 #include "server/policy/proposals.h"
 #include "server/records.h"
@@ -32,10 +33,14 @@ static const struct field policy_fields[] = {
     FIELD(ENUM, mode, FIELD_REQUIRED, .names = mode_names),
     FIELD(NUMBER, device_seconds_per_day, .least_number = 1e-3, .most_number = 1e9,
           .about = "of all jobs that the policy makes; null: no limit"),
+    FIELD(NUMBER, device_seconds_per_job, .least_number = 1e-3, .most_number = 1e9,
+          .about = "the budget of each job; null: for demand that of the kernel's newest job"),
+    FIELD(INTEGER, jobs_per_hour, .least = 1, .most = 100000, .about = "null: no limit"),
+    FIELD(TEXT, run, FIELD_NOT_NULL, .most = JOB_TEXT_MAX, .about = "of its jobs; default: policy"),
     FIELD(INTEGER, configs_max, .least = 1, .most = INT64_C(1) << 40,
           .about = "keys with more configs get no job; null: no limit"),
     FIELD(TEXTS, tokens, FIELD_NOT_NULL, .most = POLICY_NAMES_MAX,
-          .about = "only captures and demand of these tokens count"),
+          .about = "only captures and demand of these tokens count; *: those of all"),
     FIELD(TEXTS, images, FIELD_NOT_NULL, .most = POLICY_NAMES_MAX, .check = pattern_check,
           .about = "patterns with * and ?; none: every image"),
     FIELD(TEXT, channel, .least = 1, .most = 64, .check = channel_name_check,
@@ -95,6 +100,7 @@ bool policy_load(struct db *db, const char *owner, struct policy *ret, struct er
   }
   ret->mode = POLICY_OFF;
   ret->require = REQUIRE_AGREES;
+  ret->run = xstrdup(POLICY_RUN);
   ret->tokens.all = xcalloc(1, sizeof(char *)); /* [] rather than null */
   ret->images.all = xcalloc(1, sizeof(char *));
   return true;
@@ -105,11 +111,15 @@ bool policy_budget(struct db *db, struct policy *policy, double *ret_left, struc
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "config_us", CONFIG_US_DEFAULT);
   bind_text(&parameters, "owner", policy->set_by);
+  bind_text(&parameters, "run", policy->run);
   if (!db_run(db, &sql_policy_usage, &parameters, &rows, error))
     return false;
 
   policy->used_today = db_get_double(rows, 0, "used_us") / 1e6;
   policy->open = db_get_double(rows, 0, "open_us") / 1e6;
+  policy->jobs_left = policy->jobs_per_hour == FIELD_NONE
+                          ? INT64_MAX
+                          : policy->jobs_per_hour - db_get_integer(rows, 0, "lately");
   double limit = policy->device_seconds_per_day;
   *ret_left = isnan(limit) ? INFINITY : limit - policy->used_today - policy->open;
   return true;
@@ -170,10 +180,11 @@ static bool policy_check(struct db *db, const struct policy *policy, struct erro
     return error_at(error, "/tokens",
                     "no token is named, so no capture and no demand would count; name those whose "
                     "programs may cause jobs");
-  if (policy->mode == POLICY_AUTOMATIC && isnan(policy->device_seconds_per_day))
+  if (policy->mode == POLICY_AUTOMATIC && isnan(policy->device_seconds_per_day) &&
+      policy->jobs_per_hour == FIELD_NONE)
     return error_at(error, "/device_seconds_per_day",
                     "an automatic policy needs a budget: state how many device seconds a day its "
-                    "jobs may use");
+                    "jobs may use, or how many jobs it may make in an hour");
   if (policy->promote && !policy->channel)
     return error_at(error, "/promote",
                     "there is nothing to promote without a \"channel\" for proposals");
@@ -259,9 +270,7 @@ static bool policy_remove(struct db *db, int64_t id, const char *owner, const st
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "id", id);
   bind_text(&parameters, "owner", owner);
-  if (!db_begin(db, error))
-    return false;
-  bool ok = db_run(db, &sql_policy_remove, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_policy_remove, &parameters, &rows, error);
   *ret_removed = ok && db_count(rows);
   if (*ret_removed)
     ok = audit_note(db, author, AUDIT_REMOVE_POLICY, db_get(rows, 0, "set_by"), NULL, error) &&

@@ -2,8 +2,8 @@
 
 -- Those of all, or that of one owner.
 -- name: policy_list
-SELECT id, mode, device_seconds_per_day, configs_max, tokens, images, channel, require, promote,
-       rfc3339(set_at) AS set_at, set_by, set_by_id, token, roles, acts
+SELECT id, mode, device_seconds_per_day, device_seconds_per_job, jobs_per_hour, configs_max, run,
+       tokens, images, channel, require, promote, rfc3339(set_at) AS set_at, set_by, set_by_id, token, roles, acts
 FROM policy_states
 WHERE (:owner::text IS NULL OR set_by = :owner)
   AND id > :after::bigint
@@ -11,14 +11,18 @@ ORDER BY id
 LIMIT :limit::bigint + 1;
 
 -- name: policy_set
-INSERT INTO policies (mode, device_seconds_per_day, configs_max, tokens, images, channel, require,
-                      promote, set_at, set_by, set_by_id)
-VALUES (:mode, :device_seconds_per_day::float8, :configs_max::bigint,
+INSERT INTO policies (mode, device_seconds_per_day, device_seconds_per_job, jobs_per_hour,
+                      configs_max, run, tokens, images, channel, require, promote, set_at, set_by,
+                      set_by_id)
+VALUES (:mode, :device_seconds_per_day::float8, :device_seconds_per_job::float8,
+        :jobs_per_hour::bigint, :configs_max::bigint, COALESCE(:run, 'policy'),
         COALESCE(:tokens::text[], '{}'), COALESCE(:images::text[], '{}'), :channel,
         COALESCE(:require, 'agrees'), :promote::boolean, now(), :author, :author_id::bigint)
 ON CONFLICT (set_by) DO UPDATE
 SET mode = excluded.mode, device_seconds_per_day = excluded.device_seconds_per_day,
-    configs_max = excluded.configs_max, tokens = excluded.tokens, images = excluded.images,
+    device_seconds_per_job = excluded.device_seconds_per_job,
+    jobs_per_hour = excluded.jobs_per_hour, configs_max = excluded.configs_max,
+    run = excluded.run, tokens = excluded.tokens, images = excluded.images,
     channel = excluded.channel, require = excluded.require, promote = excluded.promote,
     set_at = excluded.set_at, set_by_id = excluded.set_by_id;
 
@@ -37,7 +41,8 @@ WHERE channel = :channel
 -- name: policy_unknown_tokens
 SELECT name
 FROM unnest(:tokens::text[]) AS named(name)
-WHERE NOT EXISTS (SELECT FROM tokens t WHERE t.name = named.name AND t.revoked_at IS NULL)
+WHERE name <> '*'
+  AND NOT EXISTS (SELECT FROM tokens t WHERE t.name = named.name AND t.revoked_at IS NULL)
 LIMIT 1;
 
 -- The lock is of the connection, because jobs are made in several transactions.
@@ -50,29 +55,35 @@ SELECT pg_advisory_lock(hashtextextended('wavetune policy', 0));
 -- name: policy_unlock
 SELECT pg_advisory_unlock(hashtextextended('wavetune policy', 0));
 
--- What leases that were granted today measured, and what unfinished jobs are estimated to need
--- still. Jobs of the server itself were made when policies had no owners.
+-- Of the owner's jobs with the run: what leases that were granted today measured, what unfinished
+-- ones are estimated to need still, and how many were made in the last hour, without those that
+-- were retried. Jobs of the server itself were made when policies had no owners.
 -- name: policy_usage
 WITH day AS (
     SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS began
 ), recent AS MATERIALIZED (
     SELECT COALESCE(recent_config_us(), :config_us::float8) AS us
 ), used AS (
-    SELECT j.id, j.kernel, j.configs, j.finished_at,
+    SELECT j.id, j.kernel, j.configs, j.budget_device_ms, j.run, j.created_at, j.finished_at,
            COALESCE(sum(l.device_us + l.opening_us), 0) AS us,
            COALESCE(sum(l.device_us + l.opening_us) FILTER (WHERE l.granted_at >= day.began), 0)
                AS today_us
     FROM day
-    JOIN jobs j ON (j.run = 'policy' OR j.run LIKE 'policy/retried-%')
+    JOIN jobs j ON (j.run = :run::text
+                    OR starts_with(j.run, CASE :run WHEN '' THEN '' ELSE :run || '/' END
+                                          || 'retried-'))
              AND j.submitted_by IN (:owner, '(server)')
-             AND (j.finished_at IS NULL OR j.finished_at >= day.began)
+             AND (j.finished_at IS NULL
+                  OR j.finished_at >= least(day.began, now() - interval '1 hour'))
     LEFT JOIN leases l ON l.job_id = j.id
     GROUP BY j.id
 )
 SELECT COALESCE(sum(today_us), 0)::float8 AS used_us,
-       COALESCE(sum(greatest(configs * COALESCE(kernel_config_us(kernel),
-                                                (SELECT us FROM recent)) - us, 0))
-                FILTER (WHERE finished_at IS NULL), 0)::float8 AS open_us
+       COALESCE(sum(greatest(least(configs * COALESCE(kernel_config_us(kernel),
+                                                      (SELECT us FROM recent)),
+                                   budget_device_ms * 1000.0) - us, 0))
+                FILTER (WHERE finished_at IS NULL), 0)::float8 AS open_us,
+       count(*) FILTER (WHERE run = :run AND created_at > now() - interval '1 hour') AS lately
 FROM used;
 
 -- Gives launches the jobs of their kernels and keys that exist, whoever made them.
@@ -99,7 +110,8 @@ WITH recent AS MATERIALIZED (
            environment_hardware(l.environment) AS hardware
     FROM policy_states p
     JOIN captured_launches l ON l.build IS NOT NULL AND l.job_id IS NULL
-    JOIN tokens t ON t.id = l.token_id AND t.name = ANY (p.tokens) AND t.revoked_at IS NULL
+    JOIN tokens t ON t.id = l.token_id AND p.tokens && ARRAY[t.name, '*']
+                 AND t.revoked_at IS NULL
     WHERE p.id = :policy::bigint AND p.acts
       AND image_fits(l.image, p.images)
       AND (p.configs_max IS NULL OR l.configs <= p.configs_max)
@@ -118,7 +130,7 @@ WITH recent AS MATERIALIZED (
     LIMIT :limit::bigint
 )
 SELECT l.id, 'capture' AS source, f.name, l.kernel, l.key, l.image, l.configs, s.space,
-       'default' AS tag, :regime::text AS regime, l.not_queued,
+       'default' AS tag, :regime::text AS regime, l.not_queued, NULL AS budget_ms,
        (l.hardware || jsonb_strip_nulls(jsonb_build_object('triton', b.triton, 'torch', b.torch)))
            ::json AS environment,
        l.configs * COALESCE(kernel_config_us(l.kernel), (SELECT us FROM recent)) / 1e6

@@ -253,9 +253,7 @@ static bool is_changed(struct db *db, struct proposed_places *places, bool *ret,
 }
 
 static bool old_collect(struct db *db, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "days", PROPOSAL_KEEP_DAYS);
-  return db_run(db, &sql_proposals_collect, &parameters, NULL, error);
+  return db_run_by(db, &sql_proposals_collect, "days", PROPOSAL_KEEP_DAYS, NULL, error);
 }
 
 /* In a transaction, because it notes what it ends. */
@@ -383,11 +381,9 @@ static struct db_rows *proposal_find(struct worker *worker, struct request *requ
   struct error error;
   int64_t id;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, NULL) || !answer_id(request, "proposal", &id))
     return NULL;
-  bind_integer(&parameters, "id", id);
-  if (!db_run(worker->db, &sql_proposals_get, &parameters, &rows, &error))
+  if (!db_run_by(worker->db, &sql_proposals_get, "id", id, &rows, &error))
     answer_failure(request, &error);
   else if (!db_count(rows))
     answer_refusal(request, ERROR_MISSING, "",
@@ -475,9 +471,7 @@ static bool proposal_reject(struct db *db, int64_t id, const char *reason,
   bind_integer(&parameters, "id", id);
   bind_text(&parameters, "reason", reason);
   bind_author(&parameters, author);
-  if (!db_begin(db, error))
-    return false;
-  bool ok = db_run(db, &sql_proposals_reject, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_proposals_reject, &parameters, &rows, error);
   if (ok && db_count(rows))
     ok = id_note(db, author, AUDIT_REJECT, id, json_pack("{s:s}", "reason", reason), error);
   return db_end(db, ok, error);

@@ -25,7 +25,7 @@ WHERE state = 'replaced'
 WITH covered AS (
     SELECT s.*
     FROM policies p
-    JOIN tokens t ON t.name = ANY (p.tokens) AND t.revoked_at IS NULL
+    JOIN tokens t ON p.tokens && ARRAY[t.name, '*'] AND t.revoked_at IS NULL
     JOIN capture_states s ON s.token_id = t.id AND image_fits(s.image, p.images)
     WHERE p.id = :policy::bigint
 ), done AS (

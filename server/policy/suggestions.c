@@ -15,8 +15,8 @@ struct suggestion {
   enum regime regime;
   struct digest kernel;
   json_t *key, *environment, *space;
-  int64_t configs;
-  double device_seconds;
+  int64_t configs, budget_ms; /* FIELD_NONE: without a budget */
+  double device_seconds, budget_s;
 };
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct suggestion, member, __VA_ARGS__)
 static const struct field suggestion_fields[] = {
@@ -33,6 +33,7 @@ static const struct field suggestion_fields[] = {
     FIELD(NUMBER, device_seconds, FIELD_ANSWER, .about = "an estimate"),
     FIELD(TEXT, not_queued, FIELD_ANSWER, .about = "why the last attempt made no job"),
     FIELD(JSON, space, FIELD_NO_JSON),
+    FIELD(INTEGER, budget_ms, FIELD_NO_JSON),
 };
 #undef FIELD
 const struct record suggestion_record =
@@ -94,6 +95,10 @@ static bool suggestions_read(struct db *db, const struct policy *policy, int64_t
             &suggestion_record, one);
     if (isnan(one->device_seconds))
       one->device_seconds = (double)one->configs * CONFIG_US_DEFAULT / 1e6;
+    one->budget_s = policy->device_seconds_per_job;
+    if (isnan(one->budget_s) && one->budget_ms != FIELD_NONE)
+      one->budget_s = (double)one->budget_ms / 1e3;
+    one->device_seconds = fmin(one->device_seconds, one->budget_s);
   }
   return true;
 }
@@ -125,15 +130,15 @@ void route_policy_suggestions(struct worker *worker, struct request *request) {
 
 /* Makes the job of a suggestion and notes what became of it. What the limit of one token refuses is
  * not noted: the policy of another one may make it. */
-static bool job_make(struct worker *worker, const struct suggestion *one, double budget_s,
-                     const struct author *author, struct policy_decision *ret,
+static bool job_make(struct worker *worker, const struct suggestion *one, const char *run,
+                     double budget_s, const struct author *author, struct policy_decision *ret,
                      struct error *refused, struct error *error) {
   const struct job_wish wish = {.kernel = one->kernel,
                                 .key = one->key,
                                 .space = one->space,
                                 .environment = one->environment,
                                 .tag = one->tag,
-                                .run = POLICY_RUN,
+                                .run = run,
                                 .regime = one->regime,
                                 .priority = POLICY_PRIORITY,
                                 .budget_s = budget_s};
@@ -167,7 +172,10 @@ bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most
   if (!db_run(worker->db, &sql_policy_attach, NULL, NULL, error) ||
       !policy_budget(worker->db, policy, &left, error))
     return false;
-  if (left > 0 && !suggestions_read(worker->db, policy, most, false, &suggestions, error))
+  if (most > policy->jobs_left)
+    most = policy->jobs_left;
+  if (left > 0 && most > 0 &&
+      !suggestions_read(worker->db, policy, most, false, &suggestions, error))
     return false;
 
   bool is_unused = policy->used_today + policy->open <= 0;
@@ -180,7 +188,8 @@ bool policy_jobs_make(struct worker *worker, struct policy *policy, int64_t most
     if ((!fits && !(is_large && is_unused)) ||
         (policy->configs_max != FIELD_NONE && one->configs > policy->configs_max))
       continue;
-    if (!job_make(worker, one, fits ? NAN : limit, &author, &decision, &refused, error))
+    if (!job_make(worker, one, policy->run, fits ? one->budget_s : limit, &author, &decision,
+                  &refused, error))
       return false;
 
     json_push(answers, record_write(&decision_record, &decision));

@@ -65,10 +65,7 @@ static bool override_names_something(struct db *db, const struct override *wante
   const char *name;
   json_t *value;
   bind_text(&parameters, "kernel", wanted->kernel);
-  if (digest_parse(wanted->kernel, &digest))
-    bind_digest(&parameters, "digest", &digest);
-  else
-    bind_text(&parameters, "digest", NULL);
+  bind_digest(&parameters, "digest", digest_parse(wanted->kernel, &digest) ? &digest : NULL);
   if (!db_run(db, &sql_override_subject, &parameters, &subject, error))
     return false;
 
@@ -118,10 +115,7 @@ static bool override_add(struct db *db, const struct override *wanted, int64_t u
   bind_integer(&parameters, "last_ms", last_ms);
   bind_integer(&parameters, "most", OVERRIDES_MAX);
   bind_author(&parameters, author);
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, &sql_override_add, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_override_add, &parameters, &rows, error);
   if (ok && db_count(rows))
     ok = audit_note(db, author, AUDIT_OVERRIDE, db_get(rows, 0, "id"),
                     json_pack("{s:s, s:s, s:O*, s:O, s:s*, s:O, s:s, s:s*}", "kind",

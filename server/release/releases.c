@@ -254,10 +254,8 @@ static bool candidates_load(struct db *db, const struct release_request *request
   bind_digest(&parameters, "environment_digest", &environment_id);
   bind_text(&parameters, "tag", request->tag);
   bind_taken(&parameters, "regime", xstrdup(regime_name(request->regime)), true);
-  if (request->kernel_texts.n)
-    bind_digests(&parameters, "kernels", request->kernels, request->kernel_texts.n);
-  else
-    bind_text(&parameters, "kernels", NULL);
+  bind_digests(&parameters, "kernels", request->kernel_texts.n ? request->kernels : NULL,
+               request->kernel_texts.n);
   if (!db_run(db, &sql_release_candidates, &parameters, &jobs, error) ||
       !db_run(db, &sql_release_imports, &parameters, &imports, error))
     return false;
@@ -347,10 +345,7 @@ static bool release_store(struct db *db, const struct release *release, const st
   bind_bytes(&parameters, "bytes", release->bytes, release->size);
   bind_author(&parameters, author);
 
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, &sql_release_store, &parameters, &rows, error);
+  bool ok = db_begin(db, error) && db_run(db, &sql_release_store, &parameters, &rows, error);
   *ret_is_new = ok && db_affected(rows) == 1;
   if (*ret_is_new)
     ok = captures_store(db, release, error) &&

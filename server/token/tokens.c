@@ -203,9 +203,7 @@ bool tokens_make(struct db *db, const struct token_request *request, const struc
 bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool *ret_may,
                          char **ret_patterns, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "token", token);
-  if (!db_run(db, &sql_token_channels, &parameters, &rows, error))
+  if (!db_run_by(db, &sql_token_channels, "token", token, &rows, error))
     return false;
 
   char *patterns = xstrdup("");
@@ -229,10 +227,7 @@ bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
   bind_text(&parameters, "name", name);
   bind_bool(&parameters, "may_be_last_admin", may_be_last_admin);
   bind_author(&parameters, author);
-  if (!db_begin(db, error))
-    return false;
-
-  bool is_good = db_run(db, &sql_tokens_revoke, &parameters, &rows, error);
+  bool is_good = db_begin(db, error) && db_run(db, &sql_tokens_revoke, &parameters, &rows, error);
   bool is_revoked = is_good && db_count(rows) && db_get_bool(rows, 0, "is_revoked");
   if (is_good && !is_revoked && db_count(rows) && db_get_bool(rows, 0, "is_last_admin"))
     is_good = error_of(error, ERROR_CONFLICT,
@@ -359,12 +354,10 @@ const struct record own_token_record = RECORD("OwnToken", struct own_token, own_
 void route_token_own(struct worker *worker, struct request *request) {
   struct error error;
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, NULL))
     return;
 
-  bind_integer(&parameters, "token", request->token_id);
-  if (!db_run(worker->db, &sql_token_own, &parameters, &rows, &error)) {
+  if (!db_run_by(worker->db, &sql_token_own, "token", request->token_id, &rows, &error)) {
     answer_failure(request, &error);
     return;
   }

@@ -43,22 +43,24 @@ static void enrolment_check(const json_t *json) {
 static void renewal_check(const json_t *json) {
   struct error error = {0};
   struct renewed renewed;
-  struct lease_terms terms = {
-      .id = "l", .epoch = 1, .expires_in_ms = LEASE_MS_MAX, .renew_every_ms = 1};
+  struct task_grant terms = {0};
   struct held_due due;
   int64_t wait_ms, requested_ms = held_clock_ms();
 
-  if (!lease_terms_read(json, &terms, &error))
+  if (!record_read_answer(&task_grant_record, json, "", &terms, &error)) {
     check_refusal(&error);
-  ALWAYS(!strchr(terms.id, '/') && terms.id[0] != '.');
+    record_release(&task_grant_record, &terms);
+    terms = (struct task_grant){xstrdup("l"), 1, NULL, TASK_LEASE_MS_MAX, 1};
+  }
+  ALWAYS(!strchr(terms.lease, '/') && terms.lease[0] != '.');
 
   struct held_table *table = held_table_new();
-  held_add(table, &(struct held_grant){terms.id, terms.epoch, requested_ms, terms.expires_in_ms,
+  held_add(table, &(struct held_grant){terms.lease, terms.epoch, requested_ms, terms.expires_in_ms,
                                        terms.renew_every_ms, NULL});
   if (renewed_read(json, &renewed, &error)) {
-    held_renewed(table, terms.id, terms.epoch, requested_ms, renewed.expires_in_ms);
+    held_renewed(table, terms.lease, terms.epoch, requested_ms, renewed.expires_in_ms);
     if (renewed.is_limited)
-      held_limit(table, terms.id, terms.epoch, &renewed.configs);
+      held_limit(table, terms.lease, terms.epoch, &renewed.configs);
   } else {
     check_refusal(&error);
   }
@@ -67,6 +69,7 @@ static void renewal_check(const json_t *json) {
   if (held_next_due(table, &due, &wait_ms) && held_clock_ms() == requested_ms)
     ALWAYS(!held_next_due(table, &due, &wait_ms));
   held_table_free(table);
+  record_release(&task_grant_record, &terms);
 }
 
 static void lease_check(json_t *json, bool is_gpu) {

@@ -56,6 +56,6 @@ class Fleet:
     def run(self, name, **variables):
         """What it reported, and what its compilers said."""
         running, log = self.start(name, **variables)
-        out, err = running.communicate(timeout=120)
+        out, err = running.communicate(timeout=600)
         assert (running.returncode, err) == (0, ""), out + err
         return {**json.loads(out), "compilers": log.read_text().split() if log.exists() else []}

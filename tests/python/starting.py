@@ -32,7 +32,7 @@ def environment(cache, server=None, patience=60.0, **variables):
 def python(*arguments, cache, server=None, patience=60.0, **variables):
     """Runs Python and returns what the program printed, a JSON document a line; it must end well and print nothing else."""
     done = subprocess.run([sys.executable, *map(str, arguments)], env=environment(cache, server, patience, **variables),
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == "", done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

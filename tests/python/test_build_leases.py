@@ -120,14 +120,14 @@ def test_a_build_that_a_server_does_not_take_and_a_server_that_is_away(server):
     err = build(server, token=server.container, status=4)
     assert "role" in err
     argv, env = command("build", "--url", "http://127.0.0.1:9", "--patience", "0")
-    done = subprocess.run(argv, env={**env, "WAVETUNE_TOKEN": server.builder}, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(argv, env={**env, "WAVETUNE_TOKEN": server.builder}, capture_output=True, text=True, timeout=600)
     assert done.returncode == 3 and "does not answer" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [(), ("folder",), ("folder", "--url", "http://127.0.0.1:9"), ("folder", "-o", "x", "--wait")])
 def test_the_command_line_says_what_it_needs(arguments):
     argv, env = command("build", *arguments)
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2 and "--url" in done.stderr
 
 

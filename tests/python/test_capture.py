@@ -308,7 +308,7 @@ def again(captures, place):
     """What a process that has nothing of the program makes of the functions."""
     own = environment("/nonexistent")
     done = subprocess.run([sys.executable, CAPTURING / "again.py", captures, place], env=own, capture_output=True, text=True,
-                          timeout=120)
+                          timeout=600)
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
     return json.loads(done.stdout)
 

@@ -77,7 +77,7 @@ def test_an_interrupt_leaves_no_file_and_no_process(tmp_path, number):
     while process.poll() is None and not list(tmp_path.glob("out/.build.*/build/objects/*")):
         time.sleep(0.02)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 128 + number, err
     assert os.listdir(tmp_path / "out") == []
     for status in os.listdir("/proc"):

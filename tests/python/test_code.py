@@ -403,7 +403,7 @@ def test_two_containers_fill_one_folder_at_once(server, stored, tmp_path):
     argv = [sys.executable, "-m", "wavetune", "run", str(TUNED / "program.py"), "4096"]
     own = environment(tmp_path, server, WAVETUNE_SHARED_CODE="1")
     running = [subprocess.Popen(argv, env=own, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    reports = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+    reports = [json.loads(process.communicate(timeout=600)[0]) for process in running]
     assert all(essence(report) == {"used": [CHOSEN] * 2, "benchmarked": 0, "compiled": 0} for report in reports)
     assert not [path for path in tmp_path.rglob("tmp*")]
 

@@ -1,5 +1,4 @@
-"""What run() of Triton's autotuner has in its variables (python/wavetune/_runtime/frames.py); with 3.3 and 3.9 by
-test_triton_3_3.py and test_triton_3_9.py."""
+"""What run() of Triton's autotuner has in its variables (python/wavetune/_runtime/frames.py)."""
 
 import pytest
 import triton

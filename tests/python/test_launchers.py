@@ -60,7 +60,7 @@ def test_a_program_waits_for_what_is_being_compiled_and_compiles_what_is_not_beg
     running, log = fleet.start("second", HOW="begun", BEGUN="3", HELD=str(tmp_path / "held"))
     server.wait_for(lambda: log.exists() and log.read_text().count("begin") >= 3)
     (tmp_path / "held").unlink()
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=600)
     assert (running.returncode, err) == (0, "")
     # None is compiled twice, whoever compiles it.
     report = json.loads(out)
@@ -89,7 +89,7 @@ def test_compilers_end_with_the_program_and_leave_nothing(fleet, tmp_path):
     (tmp_path / "tmp").mkdir()
     running, log = fleet.start("second", HOW="begun", BEGUN="3", HELD=str(tmp_path / "held"), TMPDIR=str(tmp_path / "tmp"),
                                LAUNCHES="0")
-    assert (*running.communicate(timeout=120), running.returncode) == ("", "", 0)
+    assert (*running.communicate(timeout=600), running.returncode) == ("", "", 0)
     assert "go" not in log.read_text() and list((tmp_path / "tmp").iterdir()) == []
 
 

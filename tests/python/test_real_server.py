@@ -140,12 +140,12 @@ def test_what_a_program_says_of_a_miss_can_be_pasted_and_its_misses_are_counted(
     own = starting.environment(tmp_path / "cache", server.url, WAVETUNE_TOKEN=server.container, WAVETUNE_LOG="stderr",
                                WAVETUNE_CHANNEL="nosuch", WAVETUNE_ON_MISS="first")
     done = subprocess.run([sys.executable, "-m", "wavetune", "run", TUNED / "program.py", "4096"], env=own, capture_output=True,
-                          text=True, timeout=120)
+                          text=True, timeout=600)
     said = re.findall(r"miss: (\w+) \[.*\]: (.*); (wavetune why .*)", done.stderr)
     assert [name for name, _, _ in said] == ["add_kernel", "fill_kernel"], done.stderr
     for _, why, pasted in said:
         assert why.startswith('channel "nosuch" has no entry with tag "default"')
-        asked = subprocess.run(["bash", "-c", pasted], capture_output=True, text=True, timeout=60, env={
+        asked = subprocess.run(["bash", "-c", pasted], capture_output=True, text=True, timeout=600, env={
             **os.environ, "PATH": f"{harness.BUILD}:{os.environ['PATH']}", "WAVETUNE_URL": server.url,
             "WAVETUNE_TOKEN": server.container})
         assert asked.returncode == 1 and why in asked.stderr, asked

@@ -185,7 +185,7 @@ def test_an_interrupt_ends_the_program_and_tunes_what_it_launched(machine):
 def test_an_interrupt_ends_processes_that_the_program_started(machine):
     process = begin_waiting(machine, acts=("1000", "child", "wait"))
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=100)  # which waits for all that have its stdout
+    out, err = process.communicate(timeout=600)  # which waits for all that have its stdout
     assert process.returncode == 0 and "1 key tuned" in err, out + err
 
 

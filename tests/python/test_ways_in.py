@@ -331,6 +331,6 @@ def test_two_programs_share_a_folder(server, cache):
     server.document = document(choices(4096))
     argv = [sys.executable, "-m", "wavetune", "run", str(TUNED / "program.py"), "4096"]
     running = [subprocess.Popen(argv, env=environment(cache, server), stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    reports = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+    reports = [json.loads(process.communicate(timeout=600)[0]) for process in running]
     assert [process.returncode for process in running] == [0, 0]
     assert all(report["used"] == [CHOSEN] * 2 and report["benchmarked"] == 0 for report in reports)

@@ -233,6 +233,8 @@ class Program:
 class Server(Program):
     """`wavetune-server serve` on a database, with an admin token made for it."""
 
+    PROGRAM = BUILD / "wavetune-server"
+
     def __init__(self, database, folder, port=0, options=(), environment=None):
         self.database = database
         self.folder = folder
@@ -241,7 +243,7 @@ class Server(Program):
                                   timeout=600)
             assert done.returncode == 0, done.stderr
         self.token = make_token(database, f"admin-{time.monotonic_ns()}", "admin")
-        super().__init__([BUILD / "wavetune-server", "serve", "--listen", "127.0.0.1", "--port", str(port), "--database",
+        super().__init__([self.PROGRAM, "serve", "--listen", "127.0.0.1", "--port", str(port), "--database",
                           database, *options], folder, environment)
         self.url = self._wait_ready()
 

@@ -8,22 +8,35 @@ import subprocess
 import harness
 
 SERVER = harness.SOURCE / "server"
-# Of `results_insert`, which the server completes with the fields of a measurement: enough of them for any row.
-TEMPLATE = {"columns": "seq, config, round, process, outcome, samples_us, baseline_us",
-            "arrays": ":seq::bigint[], :config::bigint[], :round::int[], :process::int[], :outcome::text[], :samples_us::text[], "
-                      ":baseline_us::text[]",
-            "values": "seq, config, round, process, outcome::outcome, samples_us::real[], baseline_us::real[]"}
+# COLUMN:ELEMENT OF ITS ARRAY, and :TYPE OF THE COLUMN where that is another: of the columns with which the server completes a
+# statement (server/db/db_record.h), enough for any row.
+COLUMNS = {
+    "results_insert": "seq:bigint config:bigint round:int process:int outcome:text:outcome samples_us:text:real[] "
+                      "baseline_us:text:real[]",
+    "jobs_insert": "kernel:bytea key_digest:bytea space_digest:bytea tag:text run:text regime:text purpose:text is_plain:boolean "
+                   "key:text:json priority:bigint build:bytea device_class:bytea seed:bigint baseline:bigint baseline_from:text "
+                   "default_config:bigint configs:bigint config_us:bigint final_devices:bigint retry_of:bigint",
+}
 PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 WRITE = re.compile(r"\b(?:INSERT INTO|DELETE FROM|(?<!FOR )(?<!KEY )(?<!DO )UPDATE)\s+(\w+)(?:\s+(?:AS\s+)?\w+)?\s*(?=\(|\s)")
+
+
+def completed(name, sql):
+    columns = [column.split(":") for column in COLUMNS.get(name, "").split()]
+    for placeholder, texts in (("{columns}", (column for column, *_ in columns)),
+                               ("{arrays}", (f":{column}::{element}[]" for column, element, *_ in columns)),
+                               ("{values}", ("::".join([column, *cast]) for column, _, *cast in columns))):
+        sql = sql.replace(placeholder, ", ".join(texts))
+    return sql
 
 
 class Statement:
     def __init__(self, path, name, text):
         self.path, self.name = path, name
-        self.subject = path.relative_to(SERVER).parts[0]
+        # Leases of configs are in two folders; of tasks.sql the tables are those of other subjects.
+        self.subject = {"leases.sql": "lease", "tasks.sql": "task"}.get(path.name, path.relative_to(SERVER).parts[0])
         sql = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE).strip().rstrip(";")
-        for member, columns in TEMPLATE.items():
-            sql = sql.replace("{" + member + "}", columns)
+        sql = completed(name, sql).replace("{table}", "captured_launches")  # of the tables of tasks, one
         self.writes = {table for table in WRITE.findall(sql) if table not in ("OF", "SET")}
         self.locks = bool(re.search(r"\bFOR (NO KEY )?(UPDATE|SHARE)\b", sql))
         self.parameters = list(dict.fromkeys(PARAMETER.findall(sql)))

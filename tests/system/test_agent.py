@@ -196,6 +196,28 @@ def test_an_agent_stopped_while_it_enrols_again_does_not_wait_for_the_answer(tmp
         answered.set()
 
 
+def test_a_task_of_a_kind_that_an_agent_does_not_know_is_handed_back(tmp_path):
+    grants = [{"lease": "7", "epoch": 1, "kind": "echo", "expires_in_ms": 30000, "renew_every_ms": 10000}]
+    handed_back = []
+
+    def answer(_, path, body):
+        if path == "/v1/agents":
+            return 200, {"agent": "0123456789abcdef0123456789abcdef", "heartbeat_every_ms": 5000, "lease_ms": 30000}
+        if path == "/v1/leases" and grants:
+            return 200, grants.pop()
+        if path == "/v1/leases/7/release":
+            handed_back.append(json.loads(body))
+            return 200, {"state": "open"}
+        return (204, b"") if path == "/v1/leases" else (200, {})
+
+    with harness.FakeServer(answer, with_body=True) as fake:
+        one = harness.Agent(fake, tmp_path, name="a")
+        wait_until(lambda: handed_back, 60, "the task")
+        one.stop()
+    assert (handed_back[0]["epoch"], handed_back[0]["cause"]) == (1, "failed")
+    assert 'cannot run tasks of the kind "echo"' in handed_back[0]["reason"]
+
+
 def test_results_measured_while_the_server_was_away_are_posted_by_the_next_run(start, database, tmp_path):
     server = start(harness.Server, database, options=harness.UNHURRIED)
     gated = harness.GatedKernel(tmp_path / "kernel")

@@ -82,7 +82,7 @@ def test_a_prometheus_that_reads_a_server_notices_that_its_database_is_away(star
         def ask(path):
             assert prometheus.process.poll() is None, prometheus.messages[-3000:]
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}", timeout=60) as answer:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}", timeout=600) as answer:
                     return json.load(answer)["data"]
             except OSError:
                 return None  # it does not listen yet

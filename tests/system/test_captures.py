@@ -116,8 +116,10 @@ def test_what_is_wrong_is_refused_with_its_place(server, tokens):
 
 
 def test_too_many_reports_of_a_token_are_429(server, tokens):
-    statuses = [post(server, tokens["demand"]).status for _ in range(61)]
-    assert statuses == [202] * 60 + [429]
+    statuses = []
+    while 429 not in statuses and len(statuses) < 600:  # one more is granted each second
+        statuses.append(post(server, tokens["demand"]).status)
+    assert len(statuses) > 60 and statuses == [202] * (len(statuses) - 1) + [429]
 
 
 def test_a_builder_leases_the_launches_of_one_function(server, tokens):

@@ -151,12 +151,12 @@ def test_two_words_of_a_command_are_two_arguments():
 
 def test_a_list_whose_next_page_is_the_same_page_ends():
     with FakeServer(lambda *_: (200, {"items": [{"name": "a"}], "next": ""})) as fake:
-        assert json.loads(wavetune(fake, "jobs", "--json", timeout=60).stdout) == [{"name": "a"}] and len(fake.requests) == 1
+        assert json.loads(wavetune(fake, "jobs", "--json", timeout=600).stdout) == [{"name": "a"}] and len(fake.requests) == 1
     with FakeServer(lambda *_: (200, {"items": [{"name": "a"}], "next": "b"})) as fake:
-        done = wavetune(fake, "jobs", check=False, timeout=60)
+        done = wavetune(fake, "jobs", check=False, timeout=600)
         assert done.returncode == 4 and "repeats the page after b" in done.stderr and len(fake.requests) == 2
     with FakeServer(lambda *_: (200, {"items": [], "next": "b"})) as fake:
-        assert json.loads(wavetune(fake, "audit", "--json", timeout=60).stdout) == [] and len(fake.requests) == 1
+        assert json.loads(wavetune(fake, "audit", "--json", timeout=600).stdout) == [] and len(fake.requests) == 1
 
 
 @pytest.mark.parametrize("program, words", [("wavetune", ("jobs",)), ("wavetune-agent", ("run", "--device", "cpu0"))])

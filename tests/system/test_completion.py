@@ -11,7 +11,7 @@ PROGRAMS = ("wavetune", "wavetune-agent", "wavetune-server")
 
 
 def run(*arguments, **more):
-    return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **more)
+    return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, **more)
 
 
 def commands(program):

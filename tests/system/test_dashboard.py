@@ -37,7 +37,7 @@ class Prometheus:
         """What it answers, a list; a refused query is its error."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?query={urllib.request.quote(query)}",
-                                        timeout=60) as answer:
+                                        timeout=600) as answer:
                 return json.load(answer)["data"]["result"]
         except urllib.request.HTTPError as refused:
             pytest.fail(f"{query}: {refused.read().decode()}")

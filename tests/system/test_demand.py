@@ -2,6 +2,8 @@
 and garbage collection. The test plays the agents."""
 
 import json
+import re
+import shlex
 import subprocess
 import threading
 
@@ -166,23 +168,6 @@ def test_demand_that_no_agent_could_measure_stays_listed_until_one_enrols(server
     assert queued["key"] == {"n": 1003} and queued["job"] and 1003 not in wanted(server)
 
 
-def test_a_server_whose_policy_is_automatic_queues_by_itself_and_within_the_hour(server, start, database):
-    report(server, *(item(n, tuning_ms=1e8 - n) for n in range(2001, 2006)))
-    before = {j["key"]["n"] for j in server.items("/v1/jobs")}
-    queued = int(server_count(server))
-    start(harness.Server, database, options=(*ONE, "--demand", "automatic", "--demand-per-hour", str(queued + 2)))
-    new = lambda: {j["key"]["n"] for j in server.items("/v1/jobs")} - before
-    wait_until(lambda: len(new()) >= 2, 60, "two jobs")
-    assert new() == {2001, 2002}
-    assert {j["submitted_by"] for j in server.items("/v1/jobs") if j["key"]["n"] in (2001, 2002)} == {"(server)"}
-    Hand(server, "tuner").work()
-
-
-def server_count(server):
-    """Jobs that were queued for demand in this hour."""
-    return sum(1 for j in server.items("/v1/jobs") if server.get(f"/v1/jobs/{j['job']}")["priority"] == -100)
-
-
 def test_a_server_that_drops_reports_states_that(start, database, server):
     other = start(harness.Server, database, options=(*ONE, "--demand", "off"))
     assert other.request("POST", "/v1/demand", {"environment": ENVIRONMENT, "items": [item(3000)]},
@@ -194,7 +179,40 @@ def test_a_server_that_drops_reports_states_that(start, database, server):
 def test_an_unknown_policy_is_refused(database):
     done = subprocess.run([harness.BUILD / "wavetune-server", "serve", "--database", database, "--demand", "maybe"],
                           capture_output=True, text=True)
-    assert done.returncode == 2 and "maybe" in done.stderr and "automatic" in done.stderr
+    assert done.returncode == 2 and "maybe" in done.stderr and "suggest" in done.stderr
+
+
+def test_the_automatic_mode_of_older_servers_names_the_policy_that_does_the_same(server, postgres):
+    """Any token's keys become jobs in the order of the ranking, with the space, the budget and the run of jobs by hand."""
+    refused = subprocess.run([harness.BUILD / "wavetune-server", "serve", "--database", server.database,
+                              "--demand", "automatic"], capture_output=True, text=True)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1
+    command = re.search(r"`wavetune (policy set .*)`", refused.stderr)[1].replace("--jobs-per-hour 60", "--jobs-per-hour 2")
+    made = wavetune(server, *shlex.split(command))
+    owner = server.items("/v1/policies")[0]["set_by"]
+    assert "jobs an hour 2" in made.stdout and 'run          ""' in made.stdout
+    tune(server, 2000, budget={"device_seconds": 50})
+    postgres.sql("update jobs set created_at = created_at - interval '61 minutes'", conninfo=server.database)
+    report(server, *(item(n, tuning_ms=1e8 - n) for n in range(2001, 2006)))
+    found = lambda: {j["key"]["n"]: j["job"] for j in server.items("/v1/jobs") if j["key"]["n"] in range(2001, 2006)}
+    wait_until(lambda: len(found()) >= 2, 60, "two jobs")
+    for n in (2001, 2002):
+        job = server.get(f"/v1/jobs/{found()[n]}")
+        assert (job["run"], job["budget"]["device_seconds"], job["submitted_by"]) == ("", 50, owner), job
+    postgres.sql("update jobs set created_at = created_at - interval '59 minutes'", conninfo=server.database)
+    before = count(server, "policy_unlock")
+    wait_until(lambda: count(server, "policy_unlock") > before + 1, 60, "two passes of the policy")
+    assert set(found()) == {2001, 2002}, "two in an hour"
+    postgres.sql("update jobs set created_at = created_at - interval '2 minutes'", conninfo=server.database)
+    wait_until(lambda: set(found()) == {2001, 2002, 2003, 2004}, 60, "the jobs of the next hour")
+    assert server.request("DELETE", f"/v1/policies/{server.items('/v1/policies')[0]['id']}").status == 204
+    Hand(server, "tuner").work()
+
+
+def count(server, statement):
+    """How often a statement was executed."""
+    found = re.search(rf'statement="{statement}"[^}}]*}} (\d+)', server.request("GET", "/metrics").body.decode())
+    return int(found[1]) if found else 0
 
 
 ROCM = {"rocm": "6.4.0", "triton": "3.3.1", "gpu": "Test GPU", "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}

@@ -11,7 +11,7 @@ SCRIPTS = sorted(path for path in FOLDER.glob("*.sh") if path.name not in SOURCE
 
 
 def bash(*words):
-    return subprocess.run(["bash", *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    return subprocess.run(["bash", *words], capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

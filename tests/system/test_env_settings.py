@@ -38,7 +38,7 @@ def node(tmp_path):
         def env(self, *words):
             return subprocess.run([BUILD / "wavetune-agent", "env", *words, "--root", self.root]
                                   + (["--state", tmp_path / "state"] if words[0] != "check" else []),
-                                  capture_output=True, text=True, timeout=60,
+                                  capture_output=True, text=True, timeout=600,
                                   env={"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)} | hidden)
 
         def states(self):

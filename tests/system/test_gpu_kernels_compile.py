@@ -103,7 +103,7 @@ def compile_amd(version, key, config, arch, folder):
         ["clang-19", "-x", "hip", "-std=c++17", "--cuda-device-only", "-nogpulib", "-nogpuinc", "--no-gpu-bundle-output",
          "-fuse-cuid=none", "-mcode-object-version=5", "-O3", "-Werror", f"--offload-arch={arch}", "-iquote",
          str(version.folder), *version.definitions(key, config, arch), "-o", str(target), str(source)],
-        capture_output=True, text=True, timeout=120)
+        capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, (version.place, arch, key, config, done.stderr[:2000])
     return target
 
@@ -200,7 +200,7 @@ def test_the_default_and_a_sample_compile_for_nvidia(version, tmp_path):
         done = subprocess.run(
             [AGENT, "rtc", "compile", "nvrtc", library, str(version.folder), str(source), str(target), *files, "--",
              "--std=c++17", "--gpu-architecture=sm_90", *version.definitions(key, config, "sm_90")],
-            capture_output=True, text=True, timeout=120)
+            capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, (version.place, key, config, done.stderr[:2000])
         assert target.read_bytes()[:4] == b"\x7fELF"
 

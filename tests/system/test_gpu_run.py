@@ -61,7 +61,7 @@ def machine(tmp_path):
                 {reports}
                 echo '[====] Synthesis: Tested: 25 | Passing: 25 | Failing: 0 | Crashing: 0' ''')
             clean = {k: v for k, v in os.environ.items() if not k.startswith(("WAVETUNE_", "ROCM_"))}
-            done = subprocess.run([RUN, *arguments], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env={
+            done = subprocess.run([RUN, *arguments], capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, env={
                 **clean, "OUT": str(self.out), "WAVETUNE_BUILD": str(tmp_path / "build"), "WAVETUNE_HIP_LIBRARY": str(hip),
                 "WAVETUNE_ARCH": "gfx942", "WAVETUNE_KFD_TOPOLOGY": str(tmp_path / "none"),
                 "CUDA_VISIBLE_DEVICES": ""})

@@ -357,7 +357,7 @@ def node(topology="mi300x_spx"):
 
 
 def run_on_node(server, script, folder):
-    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, cwd=folder, timeout=60, env={
+    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, cwd=folder, timeout=600, env={
         **os.environ, **node(), "PATH": f"{harness.BUILD}:{os.environ['PATH']}", "HOME": str(folder),
         "WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": server.token})
     assert done.returncode == 0, done

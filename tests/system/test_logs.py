@@ -43,7 +43,7 @@ def of_request(program, request):
 
 
 def raw(port, text):
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=600) as connection:
         connection.sendall(text)
         received = b""
         while chunk := connection.recv(65536):

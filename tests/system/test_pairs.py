@@ -15,7 +15,7 @@ import transactions
 from hands import ENVIRONMENT, LARGE, SMALL, Hand, configs_of, register
 from transactions import ALL, COMMIT, RETRIED, SUMS
 
-SUBJECTS = ("lease", "job", "channel", "token", "poison")
+SUBJECTS = ("lease", "measure", "job", "channel", "token", "poison")
 STATEMENTS = statements.read()
 TABLES = set().union(*(s.writes for s in STATEMENTS.values() if s.subject in SUBJECTS))
 KEPT = sorted(TABLES | {"devices", "job_usage"})  # a trigger on jobs writes job_usage
@@ -85,8 +85,8 @@ def make_world(postgres, database, start):
         insert into poison (scope, subject, device_class, environment_id, kernel, config_values, reason, evidence)
             select 'config', '{POISONED}', device_class, environment_id, kernel, '{{}}', 'lost', '[]' from jobs where id = {running}""")
     identity = sql("select row_to_json(j) from (select kernel, key_digest, space_digest, e.digest as environment, tag, regime, purpose, "
-                   "is_plain, key::text as key, 0 as budget_ms, build, device_class, seed, baseline, baseline_from, default_config, "
-                   "configs, config_us, search_strategy, search_trials, final_devices, likely::text as likely "
+                   "is_plain, key::text as key, build, device_class, seed, baseline, baseline_from, default_config, "
+                   "configs, config_us, final_devices, likely::text as likely "
                    f"from jobs join environments e on e.id = environment_id where jobs.id = {running}) j")
     tokens = dict(line.split("|") for line in sql("select name, id from tokens where revoked_at is null").splitlines())
     queues = json.loads(sql("select json_agg(q order by class, owner, priority) from (select distinct device_class as class, owner_id as owner, "

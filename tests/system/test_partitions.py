@@ -195,7 +195,7 @@ def test_unique_keys_hold_in_and_across_partitions(submit, hands, postgres, data
         chosen = ",".join(str(values.get(column, column)) for column in columns.split(","))
         done = subprocess.run([str(harness.postgres_bin() / "psql"), database, "-Xq", "-c",
                                f"insert into measurements ({columns}) select {chosen} from (select * from measurements"
-                               f" where job_id = {job} order by id limit 1) m"], capture_output=True, text=True, timeout=60)
+                               f" where job_id = {job} order by id limit 1) m"], capture_output=True, text=True, timeout=600)
         return done.stderr
 
     for job in (first, second):
@@ -497,5 +497,5 @@ def test_a_serving_role_makes_partitions_and_removes_measurements_but_drops_no_t
     for who, statement in ((serving, "drop table measurements_1001"), (serving, "truncate measurements"),
                            (other, "select measurements_remove(0, 90)"), (other, "select * from measurements"),
                            (serving, "alter table measurements detach partition measurements_1001")):
-        done = subprocess.run([str(harness.postgres_bin() / "psql"), who, "-XAtqc", statement], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([str(harness.postgres_bin() / "psql"), who, "-XAtqc", statement], capture_output=True, text=True, timeout=600)
         assert done.returncode != 0 and ("permission denied" in done.stderr or "must be owner" in done.stderr), (statement, done)

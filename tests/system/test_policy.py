@@ -155,6 +155,9 @@ def test_a_new_server_has_no_policy_and_makes_nothing(server):
     ({"mode": "suggest", "tokens": ["nobody"]}, "/tokens", 'no token "nobody"'),
     ({"mode": "automatic", "tokens": ["program"]}, "/device_seconds_per_day", "needs a budget"),
     ({"mode": "automatic", "tokens": ["program"], "device_seconds_per_day": 0}, "/device_seconds_per_day", "0"),
+    ({"mode": "automatic", "tokens": ["*"], "jobs_per_hour": 0}, "/jobs_per_hour", "1"),
+    ({"mode": "suggest", "tokens": ["*"], "device_seconds_per_job": 0}, "/device_seconds_per_job", "0"),
+    ({"mode": "suggest", "tokens": ["*", "nobody"]}, "/tokens", 'no token "nobody"'),
     ({"mode": "suggest", "tokens": ["program"], "promote": True}, "/promote", "nothing to promote"),
     ({"mode": "suggest", "tokens": ["program"], "channel": "No Name"}, "/channel", "channel"),
     ({"mode": "suggest", "tokens": ["program"], "images": [""]}, "/images/0", "empty pattern"),
@@ -277,6 +280,23 @@ def test_tokens_that_are_not_named_cause_no_jobs(server, postgres):
     capture_and_build(server, 3, token=other)
     passes(server)
     assert jobs(server) == [2], "a revoked token counts no more"
+
+
+def test_any_token_and_a_run_of_its_own_within_the_hour(server, postgres):
+    """Without a budget for the day. Jobs by hand with the run count, too."""
+    other = make_token(server.database, "stranger", "demand,reader")
+    capture_and_build(server, 1, token=other)
+    capture_and_build(server, 2, 3)
+    rule(server, tokens=["*"], device_seconds_per_day=None, device_seconds_per_job=0.05, jobs_per_hour=2, run="nightly")
+    wait_until(lambda: len(jobs(server)) == 2, 30, "two jobs")
+    passes(server)
+    assert len(jobs(server)) == 2 and 1 in jobs(server) and run(server).json == {"items": []}
+    assert {(one["run"], one["budget"]["device_seconds"]) for one in (server.get(f"/v1/jobs/{one['job']}")
+                                                                     for one in server.items("/v1/jobs"))} == {("nightly", 0.05)}
+    assert suggested(server)[0]["device_seconds"] == pytest.approx(0.05), "no more than its budget"
+    assert server.request("GET", "/v1/policy", token=server.operator).json["open"] == pytest.approx(0.1)
+    postgres.sql("update jobs set created_at = created_at - interval '61 minutes'", conninfo=server.database)
+    wait_until(lambda: sorted(jobs(server)) == [1, 2, 3], 30, "the job of the next hour")
 
 
 def test_images_only_leave_some_out(server):

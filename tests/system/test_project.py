@@ -1,15 +1,20 @@
 """What the whole tree states once: its licence, its version, its address."""
 
 import json
+import pathlib
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 
 import harness
 import pytest
 
 TREE = harness.SOURCE
+sys.path.insert(0, str(TREE / "tests"))
+import wheel_lint  # noqa: E402
+
 VERSION = re.search(r'__version__ = "(.*)"', (TREE / "python/wavetune/__init__.py").read_text())[1]
 
 
@@ -60,3 +65,13 @@ def test_the_address_of_the_project_is_one_setting_of_the_build(tmp_path, url, s
                    capture_output=True)
     compiled = json.loads((tmp_path / "compile_commands.json").read_text())[0]["command"]
     assert f'-DWAVETUNE_REPORT_TO="{shown}"' in shlex.split(compiled)
+
+
+@pytest.mark.parametrize("text, words", [
+    ("try:\n    f()\nexcept Exception:\n    pass\n", "in silence"), ("try:\n    f()\nexcept:\n    x = 1\n", "in silence"),
+    ("try:\n    f()\nexcept Exception as error:\n    g(error)\n", None), ("try:\n    f()\nexcept Exception:  # as f says\n    pass\n", None),
+    ("try:\n    f()\nexcept BaseException:\n    g()\n    raise\n", None), ("try:\n    f()\nexcept OSError:\n    pass\n", None),
+    ("import sys\nsys._getframe()\n", "frames.py"), ("from threading import Thread\n", "worker.py"), (f"x = '{'a' * 95}'\n", "101 columns")])
+def test_the_lint_of_the_wheel_finds_what_it_looks_for(text, words):
+    found = [what for _, what in wheel_lint.findings(pathlib.Path("_pack/any.py"), text)]
+    assert [words in what for what in found] == ([True] if words else []), found

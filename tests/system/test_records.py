@@ -24,7 +24,7 @@ JSON_TYPES = {"bool": "boolean", "integer": "integer", "number": "number", "text
 
 
 def run(*arguments):
-    return subprocess.run([harness.BUILD / "tests/records", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([harness.BUILD / "tests/records", *arguments], capture_output=True, text=True, timeout=600)
 
 
 def columns_of(postgres, database):

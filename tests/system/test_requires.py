@@ -149,7 +149,7 @@ def test_events_are_printed_and_followed_to_the_end_of_the_job(server, hands, su
                               env={**os.environ, "WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": server.token})
     assert json.loads(follow.stdout.readline())["kind"] == "queued"
     hands("a").work()
-    out, _ = follow.communicate(timeout=60)
+    out, _ = follow.communicate(timeout=600)
     assert follow.returncode == 0
     assert [json.loads(line)["kind"] for line in out.splitlines()] == ["running", "stage", "done"]
     assert wavetune(server, "events", "77", check=False).returncode == 4

@@ -156,7 +156,7 @@ def test_a_token_of_any_role_expires_at_its_time_also_on_an_open_connection(serv
     connections = {}
     for role in ROLES:
         token, (method, path) = expiring(server, role), paths.get(role, ("GET", "/v1/jobs"))
-        connections[role] = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60), method, path, token
+        connections[role] = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600), method, path, token
     def status(role):
         connection, method, path, token = connections[role]
         connection.request(method, path, body=b"{}" if method == "POST" else None, headers={"Authorization": f"Bearer {token}"})
@@ -184,7 +184,7 @@ def test_an_expired_token_gets_401_also_while_the_database_is_away(server, postg
 
 def waiting_poll(server, job, token, meanwhile):
     """What a long poll is answered that began before `meanwhile` was done."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
     last = server.get(f"/v1/jobs/{job}/events")["next"]
     connection.request("GET", f"/v1/jobs/{job}/events?after={last}&wait=30", headers={"Authorization": f"Bearer {token}"})
     wait_until(lambda: "wavetune_parked 1" in server.request("GET", "/metrics").body.decode(), 20, "the poll to wait")

@@ -29,7 +29,7 @@ def run(*arguments, environment=None, timeout=600):
 
 def exchange(port, text):
     """Sends bytes and reads until the server closes, as it does after a request with CLOSE."""
-    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=600) as connection:
         connection.sendall(text)
         received = b""
         try:
@@ -264,7 +264,7 @@ def test_a_head_that_its_fields_explain_is_accepted(server, what):
     """Also in pieces, and as the second one of a connection, when libmicrohttpd has moved its buffer."""
     plain = b"GET /%68ealthz?%61=+&b HTTP/1.1\r\nHost: x\r\n" + FINE_HEADS[what]
     assert statuses(exchange(server.port, (plain + b"\r\n") * 3 + plain + CLOSE)) == [200] * 4
-    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=600) as connection:
         for at in range(0, len(plain), 700):
             connection.sendall(plain[at:at + 700])
         connection.sendall(CLOSE)
@@ -448,12 +448,12 @@ def test_a_full_queue_is_503_and_counted(start, database):
     session.run("begin")
     session.run("lock table kernels in access exclusive mode")
     one = b"GET /v1/kernels HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + server.token.encode() + b"\r\n\r\n"
-    connections = [socket.create_connection(("127.0.0.1", server.port), timeout=120)]
+    connections = [socket.create_connection(("127.0.0.1", server.port), timeout=600)]
     connections[0].sendall(one)
     wait_until(lambda: metric(server, "wavetune_suspended") == 1 and metric(server, "wavetune_queue_length") == 0, 10,
                "the worker to have the first")
     for _ in range(7):
-        connections.append(socket.create_connection(("127.0.0.1", server.port), timeout=120))
+        connections.append(socket.create_connection(("127.0.0.1", server.port), timeout=600))
         connections[-1].sendall(one)
     wait_until(lambda: metric(server, "wavetune_queue_shed_total") == 5, 20, "requests beyond the queue to be refused")
     session.run("commit")
@@ -488,7 +488,7 @@ def dev_folder():
 
 
 def request(facts, path):
-    with socket.create_connection(("127.0.0.1", int(facts["url"].rsplit(":", 1)[1])), timeout=120) as connection:
+    with socket.create_connection(("127.0.0.1", int(facts["url"].rsplit(":", 1)[1])), timeout=600) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {facts['token']}"
                            f"\r\n\r\n".encode())
         return statuses(connection.recv(65536))[0]

@@ -152,7 +152,7 @@ def test_cancel_asks_before_more_than_one_job(server, submit_many):  # noqa: F81
         done = subprocess.Popen([BUILD / "wavetune", "cancel", *jobs], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True, env={**os.environ, "WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": server.token})
         os.write(master, text)
-        out, err = done.communicate(timeout=60)
+        out, err = done.communicate(timeout=600)
         os.close(master)
         os.close(slave)
         return done.returncode, out, err
@@ -332,7 +332,7 @@ def test_watching_prints_each_change_and_ends_with_the_jobs(server, hands, submi
     first = [watch.stdout.readline() for _ in jobs]
     assert all(line.endswith("  0 of 3  queued\n") for line in first)
     hands("a").work()
-    out, _ = watch.communicate(timeout=60)
+    out, _ = watch.communicate(timeout=600)
     assert watch.returncode == 0
     assert {(line.split()[1], line.split()[-1]) for line in out.splitlines()} >= {(job, "done") for job in jobs}
 
@@ -352,7 +352,7 @@ def test_waiting_for_many_jobs_prints_all_and_names_those_without_a_winner(serve
     jobs = sorted((job["job"] for job in server.items("/v1/jobs?run=r")), key=int)
     assert server.request("DELETE", f"/v1/jobs/{jobs[1]}").status == 200
     hand.work()
-    out, err = waiting.communicate(timeout=120)
+    out, err = waiting.communicate(timeout=600)
     assert waiting.returncode == 1, err
     printed = re.findall(r"^job (\d+)  new  ", out, re.M)
     assert sorted(printed, key=int) == jobs

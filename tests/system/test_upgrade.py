@@ -4,6 +4,8 @@ tests/data/upgrade/, which make.py in that folder made with the old programs."""
 
 import collections
 import json
+import os
+import shutil
 import subprocess
 
 import hands
@@ -24,9 +26,10 @@ def old(empty_database):
     return empty_database
 
 
-def migrate(database):
+def migrate(database, **environment):
     return subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", database],
-                          capture_output=True, text=True, timeout=600)
+                          capture_output=True, text=True, timeout=600,
+                          env={**os.environ, **environment})
 
 
 class Known:
@@ -153,6 +156,15 @@ def test_another_database_from_before_the_base_is_refused(postgres, old, tmp_pat
                               "0", "--database", old], tmp_path)
     wait_until(lambda: all(words in server.messages for words in ("not ready", *says)), 20, "why")
     assert server.stop() == 0
+
+
+def test_an_installation_without_the_file_that_adopts_changes_nothing(old, tmp_path):
+    folder = tmp_path / "migrations"
+    shutil.copytree(SOURCE / "migrations", folder, ignore=shutil.ignore_patterns("adopt"))
+    before = schema_of(old)
+    done = migrate(old, WAVETUNE_MIGRATIONS=str(folder))
+    assert done.returncode == 1 and "adopt/0039.sql" in done.stderr, done
+    assert schema_of(old) == before
 
 
 # The clients

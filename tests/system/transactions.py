@@ -97,7 +97,7 @@ def job_change(job, before, after, stage=None, round=0, to_stage=None, to_round=
 
 @transaction
 def renew(w):
-    yield "leases_renew", {"lease": w.held, "epoch": 1, "config": 3, "lease_ms": 60000}
+    yield "leases_renew", {"task": [w.held], "epoch": [1], "config": [3], "lease_ms": 60000}
 
 
 def results(w, lease, epoch, wanted, first_seq, rows):
@@ -404,7 +404,7 @@ def submission(w, run, priority, retry_of=0):
     if retry_of:
         yield "jobs_step_aside", {"jobs": [retry_of]}
     rows = yield "jobs_insert", {**{name: [value] for name, value in w.identity.items()}, "run": [run], "priority": [priority],
-                                 "retry_of": [retry_of], **BY}
+                                 "retry_of": [retry_of or None], **BY}
     if rows[0]["created"] == "t":
         yield "leases_insert", {"stage": "screen", "round": 0, "job": [rows[0]["id"]], "process": [0], "configs": ["{[0,24)}"],
                                 "is_large": [True], "is_reserved": [False]}

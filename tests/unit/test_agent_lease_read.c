@@ -1,5 +1,6 @@
 /* Leases as the server grants them. */
 #include "agent/lease/lease.h"
+#include "common/task/task.h"
 
 #include "agent_fixture.h"
 
@@ -24,14 +25,17 @@ Test(agent_lease_read, reads_every_member) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
   cleanup_json json_t *json = lease_json(&fixture);
   struct lease lease;
-  struct lease_terms terms;
+  struct task_grant terms = {0};
   struct error error;
-  cr_assert(lease_terms_read(json, &terms, &error), "%s", error.message);
+  cr_assert(record_read_answer(&task_grant_record, json, "", &terms, &error), "%s", error.message);
   cr_assert(lease_read(json, false, &lease, &error), "%s: %s", error.pointer, error.message);
-  cr_expect_str_eq(terms.id, "91");
+  cr_expect_str_eq(terms.lease, "91");
   cr_expect_eq(terms.epoch, 3);
   cr_expect_eq(terms.expires_in_ms, 30000);
   cr_expect_eq(terms.renew_every_ms, 10000);
+  cr_expect_null(terms.kind, "servers that do not state it lease measurements");
+  cr_expect_eq(task_kind_parse(terms.kind), TASK_MEASURE);
+  record_release(&task_grant_record, &terms);
   cr_expect_str_eq(lease.id, "91");
   cr_expect_str_eq(lease.job, "17");
   cr_expect_eq(lease.regime, REGIME_WARM);
@@ -215,12 +219,14 @@ Test(agent_lease_read, accepts_an_id_as_the_server_wrote_it) {
   static const char *const ids[] = {"91", "9223372036854775807.ZxRJKBw0HktcVqxMdFiJdw",
                                     "1.-_-_-_-_-_-_-_-_-_-_-_"};
   for (size_t i = 0; i < ARRAY_LENGTH(ids); i++) {
-    struct lease_terms terms;
+    struct task_grant terms = {0};
     struct error error;
     cleanup_json json_t *json = json_pack("{s:s, s:i, s:i, s:i}", "lease", ids[i], "epoch", 3,
                                           "expires_in_ms", 30000, "renew_every_ms", 10000);
-    cr_assert(lease_terms_read(json, &terms, &error), "%s", error.message);
-    cr_expect_str_eq(terms.id, ids[i]);
+    cr_assert(record_read_answer(&task_grant_record, json, "", &terms, &error), "%s",
+              error.message);
+    cr_expect_str_eq(terms.lease, ids[i]);
+    record_release(&task_grant_record, &terms);
   }
 }
 
@@ -241,10 +247,12 @@ Test(agent_lease_read, refuses_invalid_terms) {
     cleanup_free char *wrapped = xasprintf("[%s]", refusals[i].value);
     cleanup_json json_t *value = fixture_json(wrapped);
     json_object_set(json, refusals[i].member, json_array_get(value, 0));
-    struct lease_terms terms;
+    struct task_grant terms = {0};
     struct error error;
-    cr_expect_not(lease_terms_read(json, &terms, &error), "%s", refusals[i].value);
+    cr_expect_not(record_read_answer(&task_grant_record, json, "", &terms, &error), "%s",
+                  refusals[i].value);
     cr_expect_str_eq(error.pointer, refusals[i].pointer);
     cr_expect_not_null(strstr(error.message, refusals[i].message), "%s", error.message);
+    record_release(&task_grant_record, &terms);
   }
 }

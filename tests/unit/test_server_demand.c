@@ -75,7 +75,7 @@ Test(demand, a_malformed_report_is_refused_with_a_pointer) {
 
 Test(demand, policies_have_names) {
   enum demand_policy policy;
-  cr_assert(demand_policy_parse("automatic", &policy) && policy == DEMAND_AUTOMATIC);
+  cr_assert(demand_policy_parse("suggest", &policy) && policy == DEMAND_SUGGEST);
   cr_assert_str_eq(demand_policy_names[DEMAND_OFF], "off");
   cr_assert(!demand_policy_parse("always", &policy));
 }

@@ -7,11 +7,11 @@ TestSuite(lease_front);
 
 /* Each is granted before those after it. */
 static const struct lease_place order[] = {
-    {.job = 1, .lease = 1},  {.job = 2, .lease = 0},  {.job = 9, .lease = 90},
-    {.job = 9, .lease = 91}, {.job = 10, .lease = 5},
+    {.group = 1, .lease = 1},  {.group = 2, .lease = 0},  {.group = 9, .lease = 90},
+    {.group = 9, .lease = 91}, {.group = 10, .lease = 5},
 };
 
-Test(lease_front, places_are_ordered_by_job_then_lease) {
+Test(lease_front, places_are_ordered_by_group_then_lease) {
   for (size_t i = 0; i < sizeof order / sizeof *order; i++)
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
       cr_expect_eq(lease_place_is_before(&order[i], &order[k]), i < k, "%zu and %zu", i, k);

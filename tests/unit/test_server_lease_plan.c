@@ -1,7 +1,7 @@
 /* How a job is cut into leases. */
 #include <criterion/criterion.h>
 
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
 
 TestSuite(lease_plan);
 

@@ -1,7 +1,7 @@
 /* The transitions of a lease's state, and when a lease is done. */
 #include <criterion/criterion.h>
 
-#include "server/lease/lease_state.h"
+#include "server/measurement/leases.h"
 
 TestSuite(lease_state);
 

@@ -1,7 +1,7 @@
 /* What becomes of a config whose lease was lost while it was being measured. */
 #include <criterion/criterion.h>
 
-#include "server/lease/grant/grants.h"
+#include "server/measure/grants.h"
 
 TestSuite(poison);
 

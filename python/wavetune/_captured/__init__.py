@@ -1,1 +1,2 @@
-"""What a builder makes of captures: of programs' launches as the wheel recorded them (_runtime/capture.py)."""
+"""What a builder makes of captures: of programs' launches as the wheel recorded them
+(_runtime/capture.py)."""

@@ -1,9 +1,10 @@
 """Which buffers a compiled kernel may write to, read out of its TTIR.
 
-A capture knows what a kernel was called with, not what it does with it. Every pointer that may reach a store or an atomic
-counts as written: pointers that meet in a loop, a branch or a call share a class, and one written member makes a class
-written. What is not understood counts as written too, so the answer can only err on the safe side: a buffer that is
-restored before each check although nothing writes to it.
+A capture knows what a kernel was called with, not what it does with it. Every pointer that may
+reach a store or an atomic counts as written: pointers that meet in a loop, a branch or a call share
+a class, and one written member makes a class written. What is not understood counts as written too,
+so the answer can only err on the safe side: a buffer that is restored before each check although
+nothing writes to it.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ from typing import Iterator
 from .._errors import PackError
 
 # Operations that only compute with a pointer or read through it. All others count as writing.
-_HARMLESS = {"tt.load", "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast",
-             "tt.make_tensor_ptr", "tt.advance", "tt.make_tensor_descriptor", "tt.descriptor_load", "tt.descriptor_gather",
-             "tt.experimental_descriptor_load", "tt.cat", "tt.join", "tt.split", "tt.ptr_to_int", "tt.unsplat",
-             "arith.select", "ttg.convert_layout", "tt.return", "tt.reinterpret_tensor_descriptor"}
+_HARMLESS = {
+    "tt.load", "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans",
+    "tt.bitcast", "tt.make_tensor_ptr", "tt.advance", "tt.make_tensor_descriptor",
+    "tt.descriptor_load", "tt.descriptor_gather", "tt.experimental_descriptor_load", "tt.cat",
+    "tt.join", "tt.split", "tt.ptr_to_int", "tt.unsplat", "arith.select", "ttg.convert_layout",
+    "tt.return", "tt.reinterpret_tensor_descriptor"
+}
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _POINTER = re.compile(r"!tt\.(?:ptr|tensordesc)\b")
 _ASSIGNED = re.compile(r"(%[\w$.-]+)\s*=\s*(%[\w$.-]+(?:#\d+)?)")
 
 
 class Module:
-    """The classes of values: `parent` is a forest whose roots stand for a class. steering.py also follows what flows where."""
+    """The classes of values: `parent` is a forest whose roots stand for a class. steering.py also
+    follows what flows where."""
 
     def __init__(self, text: str):
         self.parent: dict[str, str] = {}
@@ -32,11 +37,17 @@ class Module:
         self.pointers: set[str] = set()
         self.arguments: dict[str, list[str]] = {}  # of each function, in order
         self.entry: list[str] = []
-        self.is_lost = "cf.br" in text or "cf.cond_br" in text  # jumps, whose arguments are not followed
-        for what, why in (("!tt.ptr<!tt.ptr", "reads pointers out of memory"), ("tt.int_to_ptr", "makes pointers of integers")):
+        # jumps, whose arguments are not followed
+        self.is_lost = "cf.br" in text or "cf.cond_br" in text
+        for what, why in (("!tt.ptr<!tt.ptr", "reads pointers out of memory"),
+                          ("tt.int_to_ptr", "makes pointers of integers")):
             if what in text:
-                raise PackError(f"the kernel {why}, so what it writes to is not known before it runs")
-        lines = [line.split(" loc(", 1)[0].strip() if "tt.func" not in line else line.strip() for line in text.splitlines()]
+                raise PackError(f"the kernel {why}, so what it writes to is not known before it "
+                                f"runs")
+        lines = [
+            line.split(" loc(", 1)[0].strip() if "tt.func" not in line else line.strip()
+            for line in text.splitlines()
+        ]
         for line in lines:
             if line.startswith("tt.func"):
                 self._declare(line)
@@ -60,7 +71,8 @@ class Module:
     def called(self, function: str, operands: list[str], result: str) -> None:
         """A function of the module is called."""
 
-    def operation(self, function: str, name: str, rest: str, operands: list[str], result: str) -> None:
+    def operation(self, function: str, name: str, rest: str, operands: list[str],
+                  result: str) -> None:
         """Any other operation; `rest`: its text after the result."""
 
     def _declare(self, line: str) -> None:
@@ -70,7 +82,8 @@ class Module:
             return
         function, rest = found[2], found[3]
         names = []
-        for argument in re.finditer(r"(%[\w$.-]+): (?:!?[\w.]+(?:<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)?)", rest):
+        for argument in re.finditer(r"(%[\w$.-]+): "
+                                    r"(?:!?[\w.]+(?:<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)?)", rest):
             name = f"{function} {argument[1]}"
             names.append(name)
             if _POINTER.search(argument[0]):
@@ -105,7 +118,8 @@ class Module:
 
         if name in ("scf.for", "scf.if", "scf.while"):
             region = f"region {number}"
-            pairs = _ASSIGNED.findall(rest.partition("iter_args")[2] if name == "scf.for" else rest) \
+            pairs = _ASSIGNED.findall(rest.partition("iter_args")[2] if name == "scf.for" else
+                rest) \
                 if name != "scf.if" else []
             count = max(len(pairs), int(head.partition(":")[2] or 1)) if equals else len(pairs)
             for k in range(count):
@@ -119,7 +133,8 @@ class Module:
             regions.append(region)
             self.operation(function, name, rest, operands, result)
         elif name in ("scf.yield", "scf.condition") or line.startswith("^"):
-            region = next((found for found in reversed(regions) if found), None) if regions and regions[-1] else None
+            region = next((found for found in reversed(regions)
+                           if found), None) if regions and regions[-1] else None
             values = operands[1:] if name == "scf.condition" else operands
             for k, value in enumerate(values if region else []):
                 self._share(f"{region} {k}", value)
@@ -161,7 +176,8 @@ class Module:
         if pointers and name not in _HARMLESS:
             self.written.update(pointers)
         types = rest.rpartition("->")[2] if "->" in rest else rest.rpartition(" : ")[2]
-        if result and name != "tt.load" and _POINTER.search(types) and not name.startswith("tt.descriptor_load"):
+        if result and name != "tt.load" and _POINTER.search(
+                types) and not name.startswith("tt.descriptor_load"):
             self.pointers.add(result)
             for value in pointers:
                 self.join(result, value)
@@ -174,10 +190,12 @@ class Module:
 
 
 def is_rounded(ttir: str) -> bool:
-    """Whether dots of 32-bit floats are rounded to tf32, or made of bfloat16: configs agree to fewer digits then."""
+    """Whether dots of 32-bit floats are rounded to tf32, or made of bfloat16: configs agree to
+    fewer digits then."""
     return re.search(r"inputPrecision = (?:tf32|bf16x)", ttir) is not None
 
 
 def written_arguments(ttir: str) -> list[bool]:
-    """For each argument that the compiled kernel is passed, in order, whether it may write through it."""
+    """For each argument that the compiled kernel is passed, in order, whether it may write through
+    it."""
     return list(Module(ttir).is_written())

@@ -1,14 +1,17 @@
-"""Builds one captured function in a process that is confined like a compiler (agent/compile/confine.h): what a stranger's text does
-while it compiles, it does there. It has no network, sees this Python, Triton and its own scratch folder, and costs its own function.
+"""Builds one captured function in a process that is confined like a compiler
+(agent/compile/confine.h): what a stranger's text does while it compiles, it does there. It has no
+network, sees this Python, Triton and its own scratch folder, and costs its own function.
 
-Another confined process plans before, without executing the text: which kernels, and the folders of their code. In the builder:
-Terms, find_launcher() and build_confined(). In the confined processes: main(), which reads the request from the scratch folder and
-leaves an answer and builds there. The builder takes kernels from the plan, and builds that are the planned ones, with regular
-files whose bytes have the digests that they are named by.
+Another confined process plans before, without executing the text: which kernels, and the folders of
+their code. In the builder: Terms, find_launcher() and build_confined(). In the confined processes:
+main(), which reads the request from the scratch folder and leaves an answer and builds there. The
+builder takes kernels from the plan, and builds that are the planned ones, with regular files whose
+bytes have the digests that they are named by.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -16,38 +19,41 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from .._pack.artifacts import installed_key, set_installed_key
 from .._binaries import path_of
 from .._canonical import canonical, digest_bytes
 from .._errors import PackError, one_line
+from .._pack.artifacts import installed_key, set_installed_key
 from .._pack.options import KEPT
 from .._pack.signing import SigningKey
+from .._runtime.worker import Next, Worker
 from .check import check_build, named_files
 from .documents import Function, Launch, function_of, launch_of, tensors_of
 from .kernel import failures
 
 PROGRAM = "wavetune-agent"
 MEMORY_MAX = 4 << 30  # of one process
-TASKS_BESIDE, TASKS_EACH = 64, 32  # processes and threads: of all, and of each compiler with its linker
+# processes and threads: of all, and of each compiler with its linker
+TASKS_BESIDE, TASKS_EACH = 64, 32
 STARTING_S = 120
 FILE_MAX = 64 << 20
 ANSWER_MAX = 64 << 20
 EXIT_MACHINE, EXIT_LATE = 75, 124
 _OWN = Path(__file__).resolve().parents[1]
-_REQUEST, _ANSWER, _KERNELS, _BLOBS, _PROGRESS = "request.json", "answer.json", "kernels", "blobs", "progress"
+_REQUEST, _ANSWER, _KERNELS, _BLOBS, _PROGRESS = \
+    "request.json", "answer.json", "kernels", "blobs", "progress"
+END_S = 10.0  # for a line that is being written
 LINE_S = 10.0  # between lines of progress; on a terminal one line is written again and again
 
 
 @dataclass(frozen=True)
 class Terms:
-    """How a builder compiles. `launcher`: the program that confines; None: without a sandbox. `stated`: torch and rocm of the
-    deployment, where known. `key`: signs what is pushed."""
+    """How a builder compiles. `launcher`: the program that confines; None: without a sandbox.
+    `stated`: torch and rocm of the deployment, where known. `key`: signs what is pushed."""
 
     processes: int
     timeout_s: float
@@ -61,34 +67,53 @@ class Terms:
 
 
 def find_launcher(is_unconfined: bool) -> str | None:
-    """The program that confines; None where the user chose to have none. PackError where it is not there or cannot."""
+    """The program that confines; None where the user chose to have none. PackError where it is not
+    there or cannot."""
     if is_unconfined:
-        print("wavetune build: --no-sandbox: captured text is compiled with all rights of this user: it could read this user's files "
-              "and use the network", file=sys.stderr)
+        print(
+            "wavetune build: --no-sandbox: captured text is compiled with all rights of this user: "
+            "it could read this user's files "
+            "and use the network", file=sys.stderr)
         return None
     try:
         found = path_of(PROGRAM)
     except PackError as error:
-        raise PackError(f"captured text is compiled in a sandbox, and {error}; or give --no-sandbox on a machine that has nothing "
-                        "to protect", 1) from None
+        raise PackError(
+            f"captured text is compiled in a sandbox, and {error}; or give --no-sandbox on a "
+            f"machine that has nothing "
+            "to protect", 1) from None
     with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
         done = _run(found, Path(scratch), 4, 60, [sys.executable, "-S", "-c", ""])
     if done.returncode:
-        raise PackError(f"{found} confines no program here: {one_line(done.stdout) or f'status {done.returncode}'}; give --no-sandbox "
-                        "to compile captured text without a sandbox, on a machine that has nothing to protect", 1)
+        raise PackError(
+            f"{found} confines no program here: "
+            f"{one_line(done.stdout) or f'status {done.returncode}'}; give --no-sandbox "
+            "to compile captured text without a sandbox, on a machine that has nothing to protect",
+            1)
     return found
 
 
 def _readable() -> list[str]:
     """This Python with its packages, and what the variables of compilers name."""
-    places = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.realpath(sys.executable), str(_OWN), _packages()]
-    places += [os.path.dirname(os.environ[name]) for name in KEPT if os.environ.get(name, "").startswith("/") and name != "TRITON_HOME"]
-    places += [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place.startswith("/")]
+    places = [
+        sys.prefix, sys.base_prefix, sys.exec_prefix,
+        os.path.realpath(sys.executable),
+        str(_OWN),
+        _packages()
+    ]
+    places += [
+        os.path.dirname(os.environ[name]) for name in KEPT
+        if os.environ.get(name, "").startswith("/") and name != "TRITON_HOME"
+    ]
+    places += [
+        place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place.startswith("/")
+    ]
     return sorted({form for place in places for form in (place, os.path.realpath(place))})
 
 
 def _packages() -> str:
-    """The folder of packages that Triton is in. Its path is part of what Triton makes its keys of."""
+    """The folder of packages that Triton is in. Its path is part of what Triton makes its keys
+    of."""
     import triton
     return str(Path(str(triton.__file__)).parents[1])
 
@@ -107,29 +132,44 @@ def _tasks_of_user() -> int:
     return count
 
 
-def command_of(launcher: str | None, scratch: Path, processes: int, seconds: int, argv: Sequence[str],
-               readable: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
-    """Command line and environment with which a program runs in the scratch folder, with nothing of this environment but what
-    compilers need. `readable`: folders that it may read beside those of this Python."""
+def command_of(
+    launcher: str | None, scratch: Path, processes: int, seconds: int, argv: Sequence[str],
+    readable: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
+    """Command line and environment with which a program runs in the scratch folder, with nothing of
+    this environment but what compilers need. `readable`: folders that it may read beside those of
+    this Python."""
     path = scratch / "path"  # the folder that this package is in may have other things, too
     path.mkdir(exist_ok=True)
     (path / _OWN.name).symlink_to(_OWN)
-    environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TRITON_DISABLE_LINE_INFO", *KEPT)
-                   if name in os.environ and name != "TRITON_HOME"}
-    environment.update(PYTHONPATH=f"{path}:{_packages()}", PYTHONDONTWRITEBYTECODE="1", HOME=str(scratch), TMPDIR=str(scratch), LC_ALL="C.UTF-8")
+    environment = {
+        name: os.environ[name]
+        for name in ("PATH", "LD_LIBRARY_PATH", "TRITON_DISABLE_LINE_INFO", *KEPT)
+        if name in os.environ and name != "TRITON_HOME"
+    }
+    environment.update(PYTHONPATH=f"{path}:{_packages()}", PYTHONDONTWRITEBYTECODE="1",
+                       HOME=str(scratch), TMPDIR=str(scratch), LC_ALL="C.UTF-8")
     words = list(argv)
     if launcher is not None:
-        tasks, most = TASKS_BESIDE + TASKS_EACH * processes + _tasks_of_user(), resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        tasks, most = TASKS_BESIDE + TASKS_EACH * processes + _tasks_of_user(), resource.getrlimit(
+            resource.RLIMIT_NPROC)[1]
         tasks = tasks if most == resource.RLIM_INFINITY else min(tasks, most)
-        words = [launcher, "confine", str(MEMORY_MAX), str(tasks), str(seconds), str(scratch), *_readable(), *readable, "--", *words]
+        words = [
+            launcher, "confine",
+            str(MEMORY_MAX),
+            str(tasks),
+            str(seconds),
+            str(scratch), *_readable(), *readable, "--", *words
+        ]
     return words, environment
 
 
-def _run(launcher: str | None, scratch: Path, processes: int, seconds: int, argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+def _run(launcher: str | None, scratch: Path, processes: int, seconds: int,
+         argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     words, environment = command_of(launcher, scratch, processes, seconds, argv)
     try:
-        return subprocess.run(words, env=environment, cwd=scratch, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace", timeout=None if launcher else seconds)
+        return subprocess.run(words, env=environment, cwd=scratch, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace", timeout=None if launcher else seconds)
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(words, EXIT_LATE, "")
 
@@ -141,26 +181,29 @@ class Progress:
         self.what, self.path = what, path
         self._is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._line_s = 0.5 if self._is_terminal else line_s
-        self._is_over, self._started = threading.Event(), time.monotonic()
-        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._started = self._told = time.monotonic()
+        self._worker = Worker("progress", self._next)
 
     def __enter__(self) -> None:
         self._tell(self.what)
-        self._thread.start()
+        self._worker.wake()
 
     def __exit__(self, *_: Any) -> None:
-        self._is_over.set()
-        self._thread.join()
+        self._worker.end(END_S)
         if self._is_terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
-    def _work(self) -> None:
-        while not self._is_over.wait(self._line_s):
-            try:
-                done, total = map(int, _file(self.path, 100).split())
-            except (OSError, ValueError):  # not there yet; or what a stranger's text wrote
-                continue
-            self._tell(f"{self.what}: {done} of {total} configs compiled, {time.monotonic() - self._started:.0f} s")
+    def _next(self) -> Next:
+        wait_s = self._told + self._line_s - time.monotonic()
+        return wait_s if wait_s > 0 or self._worker.is_ended else self._show
+
+    def _show(self) -> None:
+        self._told = time.monotonic()
+        # Not there yet; or what a stranger's text wrote.
+        with contextlib.suppress(OSError, ValueError):
+            done, total = map(int, _file(self.path, 100).split())
+            self._tell(f"{self.what}: {done} of {total} configs compiled, "
+                       f"{self._told - self._started:.0f} s")
 
     def _tell(self, text: str) -> None:
         if self._is_terminal:
@@ -170,15 +213,20 @@ class Progress:
 
 
 def build_confined(function: Function, launches: Sequence[Launch], arch: str, output: Path,
-                   terms: Terms, blobs: Path | None = None, which: str = "") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """build.build_function in a process of its own; its kernel folders come to `output`. `blobs`: a folder of contents by
-    digest. `which`: of the functions, for the progress."""
+                   terms: Terms, blobs: Path | None = None,
+                   which: str = "") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """build.build_function in a process of its own; its kernel folders come to `output`. `blobs`: a
+    folder of contents by digest. `which`: of the functions, for the progress."""
     def refused(why: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        return [], [{"function": function.name, "key": dict(one.key), "launch": one.path, "why": why} for one in launches]
+        return [], [{
+            "function": function.name, "key": dict(one.key), "launch": one.path, "why": why
+        } for one in launches]
 
-    request = {"function": function.document, "launches": [[one.path, one.document] for one in launches], "arch": arch,
-               "processes": terms.processes, "timeout_s": terms.timeout_s, "stated": dict(terms.stated),
-               "triton": installed_key()}
+    request = {
+        "function": function.document, "launches": [[one.path, one.document] for one in launches],
+        "arch": arch, "processes": terms.processes, "timeout_s": terms.timeout_s,
+        "stated": dict(terms.stated), "triton": installed_key()
+    }
     seconds = terms.time_s(sum(len(one.configs) for one in launches))
     known = {one.path for one in launches}
     try:
@@ -187,45 +235,58 @@ def build_confined(function: Function, launches: Sequence[Launch], arch: str, ou
         with tempfile.TemporaryDirectory(prefix="wavetune-build.") as made:
             if blobs is not None:
                 _copy_contents(launches, blobs, Path(made) / _BLOBS)
-            with Progress(f"{function.name} for {arch}, {len(launches)} launches{which}", Path(made) / _PROGRESS):
+            with Progress(f"{function.name} for {arch}, {len(launches)} launches{which}",
+                          Path(made) / _PROGRESS):
                 answer = _answer(Path(made), "build", request, seconds, terms)
             built: list[dict[str, Any]] = []
             for one in answer["built"]:
                 name = Path(one["folder"]).name
                 if name not in plan or any(Path(other["folder"]).name == name for other in built):
                     raise ValueError("it builds what it was not given: another kernel")
-                built.append({"function": function.name, **_taken(one, name, plan[name], Path(made) / _KERNELS, output)})
+                built.append(
+                    {
+                        "function": function.name,
+                        **_taken(one, name, plan[name], Path(made) / _KERNELS, output),
+                    }
+                )
             return built, [_refusal(function, one, known) for one in answer["refused"]]
     except _Failed as error:
         return refused(str(error))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return refused(f"the process that builds the function left what is no build: {one_line(error)}")
+        return refused(
+            f"the process that builds the function left what is no build: {one_line(error)}")
 
 
 class _Failed(Exception):
     """Why a confined process has no answer."""
 
 
-def _answer(scratch: Path, part: str, request: Mapping[str, Any], seconds: int, terms: Terms) -> Any:
+def _answer(scratch: Path, part: str, request: Mapping[str, Any], seconds: int,
+            terms: Terms) -> Any:
     """What a confined process answers that plans or builds in its scratch folder."""
     (scratch / _REQUEST).write_text(json.dumps(request))
-    done = _run(terms.launcher, scratch, terms.processes, seconds, [sys.executable, "-m", "wavetune._captured.confined", part])
+    done = _run(terms.launcher, scratch, terms.processes, seconds,
+                [sys.executable, "-m", "wavetune._captured.confined", part])
     if done.returncode == EXIT_MACHINE:
         raise PackError(f"the sandbox does not work: {one_line(done.stdout)}", 1)
     if done.returncode == EXIT_LATE:
         raise _Failed(f"building the function took more than {seconds} s")
     if done.returncode:
         last = done.stdout.strip().splitlines()[-1:] or ["nothing"]
-        raise _Failed(f"the process that builds the function ended with the status {done.returncode}; it said last: "
-                      f"{one_line(last[0])}")
+        raise _Failed(
+            f"the process that builds the function ended with the status {done.returncode}; it "
+            f"said last: "
+            f"{one_line(last[0])}")
     return json.loads(_file(scratch / _ANSWER, ANSWER_MAX))
 
 
 def _copy_contents(launches: Sequence[Launch], blobs: Path, place: Path) -> None:
     """Contents that launches name, as far as they are here."""
     place.mkdir()
-    for digest in {str(one["contents"]["digest"]) for launch in launches for one in tensors_of(launch)
-                   if "digest" in (one.get("contents") or {})}:
+    for digest in {
+            str(one["contents"]["digest"]) for launch in launches for one in tensors_of(launch)
+            if "digest" in (one.get("contents") or {})
+    }:
         name = Path(digest.removeprefix("sha256:")).name
         if name and (blobs / name).is_file():
             shutil.copyfile(blobs / name, place / name)
@@ -252,12 +313,16 @@ def _file(path: Path, most: int) -> bytes:
 def _refusal(function: Function, one: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
     if one["launch"] not in known:
         raise ValueError("it refuses a launch that it was not given")
-    return {"function": function.name, "key": dict(one["key"]), "launch": one["launch"], "why": one_line(str(one["why"]), 900)}
+    return {
+        "function": function.name, "key": dict(one["key"]), "launch": one["launch"],
+        "why": one_line(str(one["why"]), 900)
+    }
 
 
-def _taken(one: Mapping[str, Any], name: str, plan: Mapping[str, Any], made: Path, output: Path) -> dict[str, Any]:
-    """Puts a kernel folder in its place: the files of the plan with a build that is the planned one. Returns what the report
-    says of it."""
+def _taken(one: Mapping[str, Any], name: str, plan: Mapping[str, Any], made: Path,
+           output: Path) -> dict[str, Any]:
+    """Puts a kernel folder in its place: the files of the plan with a build that is the planned
+    one. Returns what the report says of it."""
     place, source = output / name, made / name / "build"
     if not set(one["launches"]) <= {planned["launch"] for planned in plan["objects"]}:
         raise ValueError("it builds what it was not given: another launch")
@@ -282,10 +347,12 @@ def _taken(one: Mapping[str, Any], name: str, plan: Mapping[str, Any], made: Pat
             shutil.rmtree(place)
         copy.rename(place)
     every = [also for variant in build["variants"] for also in (variant, *variant.get("also", ()))]
-    return {"kernel": plan["head"]["kernel"], "name": plan["name"], "build": digest_bytes(text), "folder": str(place),
-            "keys": [dict(variant["key"]) for variant in build["variants"]], "launches": list(one["launches"]),
-            "objects": sum(len(also["objects"]) for also in every),
-            "notes": [one_line(str(note), 900) for note in one["notes"]], **failures(build)}
+    return {
+        "kernel": plan["head"]["kernel"], "name": plan["name"], "build": digest_bytes(text),
+        "folder": str(place), "keys": [dict(variant["key"]) for variant in build["variants"]],
+        "launches": list(one["launches"]), "objects": sum(len(also["objects"]) for also in every),
+        "notes": [one_line(str(note), 900) for note in one["notes"]], **failures(build)
+    }
 
 
 def _step(done: int, total: int) -> None:
@@ -301,14 +368,19 @@ def main(part: str) -> int:
     request = json.loads(Path(_REQUEST).read_text())
     set_installed_key(request["triton"])
     launches = [launch_of(document, path) for path, document in request["launches"]]
-    function, toolchain = function_of(request["function"], "the function"), toolchain_for(request["arch"], request["stated"])
+    function, toolchain = (
+        function_of(request["function"], "the function"),
+        toolchain_for(request["arch"], request["stated"]),
+    )
     if part == "plan":
-        answer = plan_function(function, launches, toolchain, Path.cwd(), request["processes"], request["timeout_s"])
+        answer = plan_function(function, launches, toolchain, Path.cwd(), request["processes"],
+                               request["timeout_s"])
     else:
         kernels = Path.cwd() / _KERNELS
         kernels.mkdir()
-        built, refused = build_function(function, launches, toolchain, kernels,
-                                        Compiling(request["processes"], request["timeout_s"], _contents, _step))
+        built, refused = build_function(
+            function, launches, toolchain, kernels,
+            Compiling(request["processes"], request["timeout_s"], _contents, _step))
         answer = {"built": built, "refused": refused}
     Path(_ANSWER).write_text(canonical(answer))
     return 0

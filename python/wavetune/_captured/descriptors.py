@@ -12,8 +12,8 @@ import inspect
 import types
 from typing import Any, Iterable, Mapping
 
-from .._pack.calls import Tensor
 from .._errors import PackError
+from .._pack.calls import Tensor
 from .documents import Config, Launch
 
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}

@@ -1,7 +1,7 @@
 """The documents of a capture: what a program's launch recorded (docs/capture.md), read strictly.
 
-They come from other machines, so every member is checked here; the rest of the package relies on it. A folder of captures
-has functions/, launches/ and blobs/, each file under its digest.
+They come from other machines, so every member is checked here; the rest of the package relies on
+it. A folder of captures has functions/, launches/ and blobs/, each file under its digest.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ VERSION = 1
 ARGUMENTS_MAX = 256
 CONFIGS_MAX = 65536
 TEXT_MAX = 1 << 20
-KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple", "function", "descriptor", "refused")
+KINDS = ("tensor", "int", "float", "bool", "none", "string", "constexpr", "dtype", "tuple",
+         "function", "descriptor", "refused")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_UNSTATED = {"num_warps": 4}  # what Triton takes where a launch states no option; a space has no config without members
+# what Triton takes where a launch states no option; a space has no config without members
+_UNSTATED = {"num_warps": 4}
 _SCALARS = (bool, int, float, str, type(None))
 
 
@@ -41,9 +43,9 @@ class Function:
 
 @dataclass(frozen=True)
 class Config:
-    """One of the program's configs, and what the program launches with it. `constexprs`: what heuristics gave, which is in the
-    place of the config's own; `fills`: what its hook fills before each launch, by argument; `block_shapes`: those that it sets,
-    by descriptor."""
+    """One of the program's configs, and what the program launches with it. `constexprs`: what
+    heuristics gave, which is in the place of the config's own; `fills`: what its hook fills before
+    each launch, by argument; `block_shapes`: those that it sets, by descriptor."""
 
     config: Mapping[str, Any]
     grid: tuple[int, int, int]
@@ -54,7 +56,8 @@ class Config:
 
 @dataclass(frozen=True)
 class Launch:
-    """`key`: the autotuner's key by the names of its arguments; `texts`: the whole tuple as choices write it."""
+    """`key`: the autotuner's key by the names of its arguments; `texts`: the whole tuple as choices
+    write it."""
 
     closure: str
     key: Mapping[str, Any]
@@ -76,15 +79,17 @@ class Launch:
 
 
 def tensors_of(launch: Any) -> list[Mapping[str, Any]]:
-    """The tensors of arguments that point to memory, each with its argument's name; a descriptor may reach further than the
-    tensor that it is of."""
+    """The tensors of arguments that point to memory, each with its argument's name; a descriptor
+    may reach further than the tensor that it is of."""
     found = []
     for one in launch.arguments:
         if one["kind"] == "tensor":
             found.append(one)
         elif one["kind"] == "descriptor":
             reach = 1 + sum((n - 1) * step for n, step in zip(one["shape"], one["strides"]))
-            found.append({**one["base"], "name": one["name"], "elements": max(one["base"]["elements"], reach)})
+            found.append({
+                **one["base"], "name": one["name"], "elements": max(one["base"]["elements"], reach)
+            })
     return found
 
 
@@ -100,7 +105,8 @@ class _Reader:
     def error(self, name: str, what: str) -> PackError:
         return PackError(f'{self.place}: "{name}" {what}')
 
-    def take(self, name: str, kind: type | tuple[type, ...], is_right: Callable[[Any], bool] = lambda value: True,
+    def take(self, name: str, kind: type | tuple[type, ...],
+             is_right: Callable[[Any], bool] = lambda value: True,
              what: str = "has another type or value than captures have") -> Any:
         value = self.document.get(name)
         is_kind = isinstance(value, kind) and (kind is not int or not isinstance(value, bool))
@@ -109,11 +115,17 @@ class _Reader:
         return value
 
     def digest(self, name: str) -> str:
-        return self.take(name, str, lambda text: bool(_DIGEST.fullmatch(text)), "is no digest (sha256: and 64 hex digits)")
+        return self.take(
+            name,
+            str,
+            lambda text: bool(_DIGEST.fullmatch(text)),
+            "is no digest (sha256: and 64 hex digits)",
+        )
 
 
 def _is_scalars(values: Any) -> bool:
-    return isinstance(values, dict) and all(isinstance(value, _SCALARS) for value in values.values())
+    return isinstance(values, dict) and all(
+        isinstance(value, _SCALARS) for value in values.values())
 
 
 def _version(reader: _Reader) -> None:
@@ -124,9 +136,12 @@ def _version(reader: _Reader) -> None:
 def function_of(document: Any, place: str) -> Function:
     reader = _Reader(document, place)
     _version(reader)
-    name = reader.take("name", str, lambda text: bool(re.fullmatch(r"[\w.]{1,500}:[\w.<>]{1,500}", text)),
+    name = reader.take("name", str,
+                       lambda text: bool(re.fullmatch(r"[\w.]{1,500}:[\w.<>]{1,500}", text)),
                        "is not MODULE:QUALNAME")
-    parts = reader.take("parts", list, lambda found: 0 < len(found) <= 1000, "must have 1 to 1000 texts")
+    parts = reader.take(
+        "parts", list, lambda found: 0 < len(found) <= 1000, "must have 1 to 1000 texts"
+    )
     for i, part in enumerate(parts):
         own = _Reader(part, f"{place}, /parts/{i}")
         for member in ("module", "qualname", "text"):
@@ -159,10 +174,13 @@ def _argument(document: Any, place: str) -> Mapping[str, Any]:
     elif kind == "function":
         function_of(reader.take("document", dict), f"{place}/document")
     elif kind == "descriptor":
-        _argument(reader.take("base", dict, lambda base: base.get("kind") == "tensor", "is no tensor"), f"{place}/base")
+        _argument(
+            reader.take("base", dict, lambda base: base.get("kind") == "tensor", "is no tensor"),
+            f"{place}/base")
         rank = len(reader.take("shape", list, _is_extents, "is not 1 to 5 extents"))
         for member, least in (("strides", 0), ("block_shape", 1)):
-            reader.take(member, list, lambda found, least=least: _is_extents(found, least) and len(found) == rank,
+            reader.take(member, list,
+                        lambda found, least=least: _is_extents(found, least) and len(found) == rank,
                         "is not one for each extent")
         reader.take("padding", str, lambda text: text in ("zero", "nan"), "is neither zero nor nan")
     elif kind == "refused":
@@ -174,16 +192,20 @@ def _argument(document: Any, place: str) -> Mapping[str, Any]:
 
 
 def _is_extents(found: Any, least: int = 1) -> bool:
-    return isinstance(found, list) and 1 <= len(found) <= 5 and all(type(n) is int and least <= n < 2**62 for n in found)
+    return isinstance(found, list) and 1 <= len(found) <= 5 and all(
+        type(n) is int and least <= n < 2**62 for n in found)
 
 
 def _config(document: Any, place: str) -> Config:
     reader = _Reader(document, place)
     reader.take("config", dict, _is_scalars, "has a member that is no scalar")
-    grid = reader.take("grid", list, lambda found: 0 < len(found) <= 3 and all(
-        isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**31 for n in found), "is not 1 to 3 extents")
-    return Config(document["config"] or _UNSTATED, tuple([*grid, 1, 1][:3]), document.get("constexprs") or {},
-                  _numbers(reader, "fills"), _block_shapes(reader))
+    grid = reader.take(
+        "grid", list, lambda found: 0 < len(found) <= 3 and all(
+            isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**31 for n in found),
+        "is not 1 to 3 extents")
+    return Config(document["config"] or _UNSTATED, tuple([*grid, 1, 1][:3]),
+                  document.get("constexprs") or {}, _numbers(reader, "fills"),
+                  _block_shapes(reader))
 
 
 def _block_shapes(reader: _Reader) -> Mapping[str, list[int]]:
@@ -197,7 +219,8 @@ def _numbers(reader: _Reader, member: str) -> Mapping[str, Any]:
     """Numbers by argument, as hooks fill with them."""
     found = reader.document.get(member) or {}
     try:
-        if isinstance(found, dict) and all(isinstance(decode(value), (bool, int, float)) for value in found.values()):
+        if isinstance(found, dict) and all(
+                isinstance(decode(value), (bool, int, float)) for value in found.values()):
             return found
     except ValueError:
         pass
@@ -213,7 +236,8 @@ def _options(reader: _Reader) -> Mapping[str, Any]:
 
 def _variables(reader: _Reader) -> Mapping[str, str]:
     variables = reader.document.get("variables") or {}
-    if not isinstance(variables, dict) or not all(isinstance(value, str) and len(value) <= 1000 for value in variables.values()):
+    if not isinstance(variables, dict) or not all(
+            isinstance(value, str) and len(value) <= 1000 for value in variables.values()):
         raise reader.error("variables", "has a member that is no text")
     return variables
 
@@ -230,29 +254,44 @@ def _configs(stated: list[Any], place: str) -> tuple[Config, ...]:
 def launch_of(document: Any, place: str) -> Launch:
     reader = _Reader(document, place)
     _version(reader)
-    names = reader.take("key_names", list, lambda found: all(isinstance(name, str) for name in found))
-    values = reader.take("key_values", list, lambda found: len(found) == len(names), "is not one value for each of key_names")
+    names = reader.take("key_names", list,
+                        lambda found: all(isinstance(name, str) for name in found))
+    values = reader.take(
+        "key_values",
+        list,
+        lambda found: len(found) == len(names),
+        "is not one value for each of key_names",
+    )
     arguments = reader.take("arguments", list, lambda found: len(found) <= ARGUMENTS_MAX)
-    values = [value["dtype"] if isinstance(value, dict) and list(value) == ["dtype"] else value for value in values]
+    values = [
+        value["dtype"] if isinstance(value, dict) and list(value) == ["dtype"] else value
+        for value in values
+    ]
     _numbers(reader, "initial")
     odd = [f"the autotuner's key has {name} = {canonical(value)}, which no key of a job can have"
            for name, value in zip(names, values) if not isinstance(value, _SCALARS)]
     refused = tuple(map(str, [*reader.take("refused", list), *odd]))
-    configs = reader.take("configs", list, lambda found: len(found) <= CONFIGS_MAX and (found or refused),
-                          "must have at least one config")
+    configs = reader.take("configs", list, lambda found: len(found) <= CONFIGS_MAX and
+                          (found or refused), "must have at least one config")
     for i, argument in enumerate(arguments):
-        _Reader(argument, f"{place}, /arguments/{i}").take("name", str, str.isidentifier, "is no name")
+        _Reader(argument, f"{place}, /arguments/{i}").take(
+            "name", str, str.isidentifier, "is no name"
+        )
         _argument(argument, f"{place}, /arguments/{i}")
-    return Launch(reader.digest("closure"), dict(zip(names, values)), tuple(map(str, reader.take("key", list))),
-                  tuple(arguments), () if refused else _configs(configs, place),
-                  refused, reader.take("environment", dict), _options(reader), _variables(reader), document.get("image"),
-                  reader.take("triton", str), document.get("further") is True, place, document)
+    return Launch(reader.digest("closure"), dict(zip(names, values)),
+                  tuple(map(str, reader.take("key", list))), tuple(arguments),
+                  () if refused else _configs(configs, place), refused,
+                  reader.take("environment", dict), _options(reader), _variables(reader),
+                  document.get("image"), reader.take("triton", str),
+                  document.get("further") is True, place, document)
 
 
 def read_folder(folder: Path) -> Iterator[tuple[Function | None, list[Launch]]]:
-    """Each captured function with its launches; None for one whose text was not recorded (WAVETUNE_CAPTURE=shapes)."""
+    """Each captured function with its launches; None for one whose text was not recorded
+    (WAVETUNE_CAPTURE=shapes)."""
     if not (folder / "launches").is_dir():
-        raise PackError(f"{folder} has no launches/: name the folder that WAVETUNE_CAPTURE_TO named for a program")
+        raise PackError(f"{folder} has no launches/: name the folder that WAVETUNE_CAPTURE_TO "
+                        f"named for a program")
     functions, launches = {}, {}
     for path in sorted((folder / "functions").glob("*.json")):
         function = function_of(read_json(path), str(path))
@@ -260,5 +299,7 @@ def read_folder(folder: Path) -> Iterator[tuple[Function | None, list[Launch]]]:
     for path in sorted((folder / "launches").glob("*.json")):
         launch = launch_of(read_json(path), str(path))
         launches.setdefault(launch.closure, []).append(launch)
-    for closure in sorted(launches, key=lambda one: (functions[one].name if one in functions else "", one)):
-        yield functions.get(closure), sorted(launches[closure], key=lambda launch: canonical(dict(launch.key)))
+    for closure in sorted(launches, key=lambda one: (functions[one].name
+                                                     if one in functions else "", one)):
+        yield functions.get(closure), sorted(launches[closure],
+                                             key=lambda launch: canonical(dict(launch.key)))

@@ -1,5 +1,5 @@
-"""Floats that NumPy has no type for, as arrays of their bits: bfloat16 as uint16, 8-bit floats as uint8. The same formats as
-agent/measure/float8.c."""
+"""Floats that NumPy has no type for, as arrays of their bits: bfloat16 as uint16, 8-bit floats as
+uint8. The same formats as agent/measure/float8.c."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Float8:
-    """`special`: the code of each NaN or infinity, with what it means; without infinities, larger values saturate."""
+    """`special`: the code of each NaN or infinity, with what it means; without infinities, larger
+    values saturate."""
 
     mantissa: int
     bias: int
@@ -25,8 +26,11 @@ class Float8:
 _INF, _NAN = float("inf"), float("nan")
 FLOAT8 = {
     "float8_e4m3fn": Float8(3, 7, 0x7e, 0x7f, {0x7f: _NAN, 0xff: _NAN}, True, 4),
-    "float8_e5m2": Float8(2, 15, 0x7b, 0x7f, {0x7c: _INF, 0xfc: -_INF, **{code + sign: _NAN for code in (0x7d, 0x7e, 0x7f)
-                                                                          for sign in (0, 0x80)}}, True, 3),
+    "float8_e5m2": Float8(
+        2, 15, 0x7b, 0x7f, {
+            0x7c: _INF, 0xfc: -_INF,
+            **{code + sign: _NAN for code in (0x7d, 0x7e, 0x7f) for sign in (0, 0x80)}
+        }, True, 3),
     "float8_e4m3fnuz": Float8(3, 8, 0x7f, 0x80, {0x80: _NAN}, False, 4),
     "float8_e5m2fnuz": Float8(2, 16, 0x7f, 0x80, {0x80: _NAN}, False, 3),
     "float8e4b15": Float8(3, 15, 0x7e, 0x7e, {}, True, 1),
@@ -44,7 +48,8 @@ def bfloat16_of(values: Any) -> Any:
 
 
 def bfloat16_widened(bits: Any) -> Any:
-    return (np.ascontiguousarray(bits, np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32).reshape(np.shape(bits))
+    return (np.ascontiguousarray(bits, np.uint16).astype(np.uint32) << np.uint32(16)).view(
+        np.float32).reshape(np.shape(bits))
 
 
 def float8_of(dtype: str, values: Any) -> Any:
@@ -54,7 +59,8 @@ def float8_of(dtype: str, values: Any) -> Any:
     exponent = np.where(magnitude > 0, np.frexp(magnitude)[1] - 1, 1 - own.bias)
     exponent = np.maximum(exponent, 1 - own.bias)
     steps = np.rint(np.ldexp(magnitude, own.mantissa - exponent))
-    code = np.minimum((exponent + own.bias - 1) * float(1 << own.mantissa) + steps, own.largest).astype(np.int64)
+    code = np.minimum((exponent + own.bias - 1) * float(1 << own.mantissa) + steps,
+                      own.largest).astype(np.int64)
     infinity = next((code for code, value in own.special.items() if value == _INF), own.largest)
     code = np.where(np.isinf(values), infinity, code)
     sign = np.where(np.signbit(values) & ((code != 0) | own.has_negative_zero), 0x80, 0)

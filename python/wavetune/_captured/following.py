@@ -24,9 +24,9 @@ import sys
 from pathlib import Path
 from typing import Any, Mapping
 
-from .._pack.artifacts import installed_key
 from .._canonical import canonical, digest, read_json
 from .._errors import PackError, one_line
+from .._pack.artifacts import installed_key
 from .._pack.pool import end_with_parent, run_tasks
 from .build import Compiling, build_function, compile_one
 from .check import named_files
@@ -148,8 +148,7 @@ class _Following:
         if launch.environment != self.environment:
             raise PackError(
                 "the program launches on GPUs of several environments: tune for each of them, "
-                "with the others hidden"
-            )
+                "with the others hidden")
         if identity_of(launch) in self.settled:
             return
         function = self.functions.get(launch.closure)
@@ -207,11 +206,11 @@ class _Following:
         launches = {one.path: one for own in self.launches.values() for one in own}
         for one in [*event["built"], *event["refused"]]:
             paths = one["launches"] if "launches" in one else [one["launch"]]
-            one["of"] = [[
-                launches[path].closure,
-                list(launches[path].texts),
-                dict(launches[path].key)
-            ] for path in paths if path in launches]
+            one["of"] = [
+                [launches[path].closure, list(launches[path].texts), dict(launches[path].key)]
+                for path in paths
+                if path in launches
+            ]
         with open(self.scratch / EVENTS, "a") as file:
             file.write(json.dumps({**event, "environment": self.environment}) + "\n")
 

@@ -1,5 +1,6 @@
-"""What the agent fills buffers with, element by element: a port of agent/measure/reference.c, which must give the same bytes
-(tests/python/test_inputs.py). Elements are computed where a program reads them, so that a buffer of any size costs nothing.
+"""What the agent fills buffers with, element by element: a port of agent/measure/reference.c, which
+must give the same bytes (tests/python/test_inputs.py). Elements are computed where a program reads
+them, so that a buffer of any size costs nothing.
 
 Arrays here hold elements as memory does: bfloat16 as uint16, 8-bit floats and bool as uint8.
 """
@@ -15,15 +16,20 @@ from .floats import FLOAT8, bfloat16_of, bfloat16_widened, float8_of, float8_wid
 
 BLOCK = 65536
 PERIOD = 16777259
-STORED = {"bool": np.uint8, "int8": np.int8, "uint8": np.uint8, "int16": np.int16, "uint16": np.uint16, "int32": np.int32,
-          "uint32": np.uint32, "int64": np.int64, "uint64": np.uint64, "float16": np.float16, "bfloat16": np.uint16,
-          "float32": np.float32, "float64": np.float64, **dict.fromkeys(FLOAT8, np.uint8)}
+STORED = {
+    "bool": np.uint8, "int8": np.int8, "uint8": np.uint8, "int16": np.int16, "uint16": np.uint16,
+    "int32": np.int32, "uint32": np.uint32, "int64": np.int64, "uint64": np.uint64,
+    "float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "float64": np.float64,
+    **dict.fromkeys(FLOAT8, np.uint8)
+}
 _GAMMA, _OF_BLOCK, _OF_ARGUMENT = 0x9e3779b97f4a7c15, 0xd1342543de82ef95, 0xa0761d6478bd642f
 _U64 = (1 << 64) - 1
 # The integers that each type holds, as doubles that convert to it.
-_ENDS = {"int8": (-2.0**7, 2.0**7 - 1), "uint8": (0.0, 2.0**8 - 1), "int16": (-2.0**15, 2.0**15 - 1),
-         "uint16": (0.0, 2.0**16 - 1), "int32": (-2.0**31, 2.0**31 - 1), "uint32": (0.0, 2.0**32 - 1),
-         "int64": (-2.0**63, 2.0**63 - 1024), "uint64": (0.0, 2.0**64 - 2048)}
+_ENDS = {
+    "int8": (-2.0**7, 2.0**7 - 1), "uint8": (0.0, 2.0**8 - 1), "int16": (-2.0**15, 2.0**15 - 1),
+    "uint16": (0.0, 2.0**16 - 1), "int32": (-2.0**31, 2.0**31 - 1), "uint32": (0.0, 2.0**32 - 1),
+    "int64": (-2.0**63, 2.0**63 - 1024), "uint64": (0.0, 2.0**64 - 2048)
+}
 
 
 def _mixed(bits: Any) -> Any:
@@ -35,7 +41,8 @@ def _mixed(bits: Any) -> Any:
 def _draw(seed: Any, number: Any) -> Any:
     """What a generator with this seed gives as its draw `number`, from 1 on (splitmix64)."""
     with np.errstate(over="ignore"):
-        return _mixed(np.asarray(seed, np.uint64) + np.asarray(number, np.uint64) * np.uint64(_GAMMA))
+        return _mixed(
+            np.asarray(seed, np.uint64) + np.asarray(number, np.uint64) * np.uint64(_GAMMA))
 
 
 def _unit(bits: Any) -> Any:
@@ -70,8 +77,12 @@ def _modulus(dtype: str) -> int:
     """How many integers from 0 on the type holds exactly."""
     if dtype in FLOAT8:
         return 1 << FLOAT8[dtype].integer_bits
-    bits = {"bool": 1, "bfloat16": 8, "float16": 11, "float32": 24, "float64": 53, "int64": 53, "uint64": 53}.get(dtype)
-    return 1 << (8 * np.dtype(STORED[dtype]).itemsize - dtype.startswith("int") if bits is None else bits)
+    bits = {
+        "bool": 1, "bfloat16": 8, "float16": 11, "float32": 24, "float64": 53, "int64": 53,
+        "uint64": 53
+    }.get(dtype)
+    return 1 << (8 * np.dtype(STORED[dtype]).itemsize -
+                 dtype.startswith("int") if bits is None else bits)
 
 
 def _permuted(index: Any, n: int, seed: int) -> Any:
@@ -91,19 +102,22 @@ def _permuted(index: Any, n: int, seed: int) -> Any:
 
 
 class Contents:
-    """What a buffer of `elements` elements holds that is argument number `index` of its kernel. `fill` is as a case states
-    it; `blob` gives the bytes of a digest; `before` and `after` of the elements are outside of the view; `scale` is the
-    deviation of normal deviates."""
+    """What a buffer of `elements` elements holds that is argument number `index` of its kernel.
+    `fill` is as a case states it; `blob` gives the bytes of a digest; `before` and `after` of the
+    elements are outside of the view; `scale` is the deviation of normal deviates."""
 
-    def __init__(self, dtype: str, fill: Any, index: int, elements: int, seed: int, blob: Callable[[str], bytes],
-                 scale: float = 1, before: int = 0, after: int = 0):
+    def __init__(self, dtype: str, fill: Any, index: int, elements: int, seed: int,
+                 blob: Callable[[str], bytes], scale: float = 1, before: int = 0, after: int = 0):
         self._stated = dtype, fill, index, elements, seed, blob
-        self.scale, self.dtype, self.elements, self.itemsize = scale, dtype, elements, np.dtype(STORED[dtype]).itemsize
+        self.scale, self.dtype, self.elements, self.itemsize = scale, dtype, elements, np.dtype(
+            STORED[dtype]).itemsize
         (self.kind, self.value), = ({fill: None} if isinstance(fill, str) else fill).items()
         self.before, self.own = before, elements - before - after  # elements of the view
-        self.period = PERIOD if self.kind in ("normal", "uniform", "integers") and elements > PERIOD else elements
+        self.period = PERIOD if self.kind in ("normal", "uniform",
+                                              "integers") and elements > PERIOD else elements
         self.seed = int(_draw(seed ^ (_OF_ARGUMENT * (index + 1) & _U64), 1))
-        self.filled: list[tuple[int, int, Any]] = []  # elements from, to, with what, whatever they were before
+        # elements from, to, with what, whatever they were before
+        self.filled: list[tuple[int, int, Any]] = []
         self.table: Any = None
         if self.kind == "normal":
             self.table = self._normal_block(min(self.period, BLOCK))
@@ -125,7 +139,8 @@ class Contents:
         """Elements as memory has them, as doubles."""
         if self.dtype == "bfloat16":
             return bfloat16_widened(elements).astype(np.float64)
-        return float8_widened(self.dtype, elements).astype(np.float64) if self.dtype in FLOAT8 else elements.astype(np.float64)
+        return float8_widened(self.dtype, elements).astype(
+            np.float64) if self.dtype in FLOAT8 else elements.astype(np.float64)
 
     def _normal_block(self, n: int) -> Any:
         """The deviates of the first block, with the C library's functions."""
@@ -140,7 +155,8 @@ class Contents:
         """The elements at these indices, any array of them."""
         values = self._before_fills(indices)
         for start, end, element in self.filled:
-            values = np.where((np.asarray(indices) >= start) & (np.asarray(indices) < end), element, values)
+            values = np.where((np.asarray(indices) >= start) & (np.asarray(indices) < end), element,
+                              values)
         return values
 
     def _before_fills(self, indices: Any) -> Any:
@@ -155,11 +171,14 @@ class Contents:
 
     def _drawn(self, index: Any) -> Any:
         block = index // np.uint64(BLOCK)
-        return _draw(np.uint64(self.seed) + block * np.uint64(_OF_BLOCK), index % np.uint64(BLOCK) + np.uint64(1))
+        return _draw(
+            np.uint64(self.seed) + block * np.uint64(_OF_BLOCK),
+            index % np.uint64(BLOCK) + np.uint64(1))
 
     def _normal(self, index: Any) -> Any:
         block, own = index // np.uint64(BLOCK), index % np.uint64(BLOCK)
-        bits = _draw(np.uint64(self.seed) + block * np.uint64(_OF_BLOCK), own // np.uint64(4) + np.uint64(1))
+        bits = _draw(
+            np.uint64(self.seed) + block * np.uint64(_OF_BLOCK), own // np.uint64(4) + np.uint64(1))
         picked = bits >> (own % np.uint64(4) * np.uint64(16)) & np.uint64(BLOCK - 1)
         return self.table[np.where(block == 0, own, picked).astype(np.int64)]
 
@@ -169,7 +188,8 @@ class Contents:
 
     def _integers(self, index: Any) -> Any:
         low, high = self.value
-        return stored(self.dtype, float(low) + _below(self._drawn(index), high - low + 1).astype(np.float64))
+        return stored(self.dtype,
+                      float(low) + _below(self._drawn(index), high - low + 1).astype(np.float64))
 
     def _sorted(self, index: Any) -> Any:
         low, high = map(float, self.value)

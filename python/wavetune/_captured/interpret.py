@@ -1,19 +1,25 @@
-"""What Triton's interpreter computes for a captured launch, for agents to compare with (common/builds/expected.h).
+"""What Triton's interpreter computes for a captured launch, for agents to compare with
+(common/builds/expected.h).
 
-A sample of the grid's programs is executed without a compiler and without a GPU, on the inputs that agents make, with the
-program's first config. It takes a process of its own, since Triton asks for TRITON_INTERPRET when functions are defined:
+A sample of the grid's programs is executed without a compiler and without a GPU, on the inputs that
+agents make, with the program's first config. It takes a process of its own, since Triton asks for
+TRITON_INTERPRET when functions are defined:
 
-    python3 -m wavetune._captured.interpret < REQUEST > ANSWER       a line of JSON {"scale", "around"}, then the blob, or with
-                                                                    "reason" in it nothing; with the status 3: a sentence,
-                                                                    why there are no values; with 4: why nobody can launch it
+    python3 -m wavetune._captured.interpret < REQUEST > ANSWER
 
-Of a kernel that adds atomically, what the sampled programs add is no value of an output, but tells the inputs' scale.
+The answer is a line of JSON {"scale", "around"}, then the blob, or with "reason" in it nothing;
+with the status 3: a sentence, why there are no values; with 4: why nobody can launch it.
 
-A kernel that draws random numbers by block (FlagGems' randn) has other outputs with another config: there, the other configs are
-executed, too, and each has values of its own. That it does so is seen: it multiplies for the upper half of products, as Philox
-does, and the first and another config differ in more than DRAWN_SHARE of the elements that both wrote.
+Of a kernel that adds atomically, what the sampled programs add is no value of an output, but tells
+the inputs' scale.
 
-The same request gives the same values; how many programs are executed depends on their work, never on the time they take.
+A kernel that draws random numbers by block (FlagGems' randn) has other outputs with another config:
+there, the other configs are executed, too, and each has values of its own. That it does so is seen:
+it multiplies for the upper half of products, as Philox does, and the first and another config
+differ in more than DRAWN_SHARE of the elements that both wrote.
+
+The same request gives the same values; how many programs are executed depends on their work, never
+on the time they take.
 """
 
 from __future__ import annotations
@@ -54,9 +60,9 @@ class Wrong(str):
 
 @dataclass(frozen=True)
 class Expected:
-    """`scale`: of the inputs (scaling.py), and `around`: by buffer, how many elements more there must be before and behind it,
-    because programs read them (storages.widen); for the case to state. `reason`: why there are no values; then `blob` is
-    empty."""
+    """`scale`: of the inputs (scaling.py), and `around`: by buffer, how many elements more there
+    must be before and behind it, because programs read them (storages.widen); for the case to
+    state. `reason`: why there are no values; then `blob` is empty."""
 
     blob: bytes
     scale: float
@@ -64,27 +70,36 @@ class Expected:
     reason: str | None
 
 
-def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str, Any], case: Mapping[str, Any],
-                blob: Callable[[str], str | None], precisions: Sequence[str] = ("ieee",),
-                names: Sequence[str] = ()) -> Expected | str:
-    """The values of a variant, or a sentence why there are none. `blob`: the path of a digest's bytes, where they are here.
-    `precisions`: that dots may have on the target. `names`: of the space's parameters."""
+def expected_of(
+    function: Mapping[str, Any], launch: Any, manifest: Mapping[str, Any], case: Mapping[str, Any],
+    blob: Callable[[str],
+                   str | None], precisions: Sequence[str] = ("ieee", ), names: Sequence[str] = ()
+) -> Expected | str:
+    """The values of a variant, or a sentence why there are none. `blob`: the path of a digest's
+    bytes, where they are here. `precisions`: that dots may have on the target. `names`: of the
+    space's parameters."""
     fills = [argument.get("fill") for argument in case["arguments"].values()]
     digests = {fill["blob"] for fill in fills if isinstance(fill, dict) and "blob" in fill}
     places = {digest: blob(digest) for digest in digests}
     lost = [digest for digest, place in places.items() if place is None]
     if lost:
         return f"the contents {lost[0]}, which a program reads, are not on this builder"
-    configs = [{"config": dict(one.config), "constexprs": dict(one.constexprs), "grid": list(one.grid), "fills": dict(one.fills),
-                "block_shapes": dict(one.block_shapes)} for one in launch.configs]
-    request = {"function": function, "arguments": list(launch.arguments), "configs": configs, "names": list(names),
-               "manifest": list(manifest["arguments"]), "case": case, "blobs": places, "precisions": list(precisions)}
+    configs = [{
+        "config": dict(one.config), "constexprs": dict(one.constexprs), "grid": list(one.grid),
+        "fills": dict(one.fills), "block_shapes": dict(one.block_shapes)
+    } for one in launch.configs]
+    request = {
+        "function": function, "arguments": list(launch.arguments), "configs": configs,
+        "names": list(names), "manifest": list(manifest["arguments"]), "case": case,
+        "blobs": places, "precisions": list(precisions)
+    }
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(
         [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
         **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
     try:
-        done = subprocess.run([sys.executable, "-m", "wavetune._captured.interpret"], input=json.dumps(request).encode(),
-                              env=environment, capture_output=True, timeout=TIMEOUT_S)
+        done = subprocess.run([sys.executable, "-m", "wavetune._captured.interpret"],
+                              input=json.dumps(request).encode(), env=environment,
+                              capture_output=True, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return f"the interpreter took more than {TIMEOUT_S:g} s"
     if done.returncode == 0:
@@ -93,16 +108,24 @@ def expected_of(function: Mapping[str, Any], launch: Any, manifest: Mapping[str,
         around = {name: (before, after) for name, (before, after) in stated["around"].items()}
         return Expected(data, float(stated["scale"]), around, stated.get("reason"))
     if done.returncode in (_REFUSED, _WRONG):
-        return (str if done.returncode == _REFUSED else Wrong)(one_line(done.stdout.decode(errors="replace")))
+        return (str if done.returncode == _REFUSED else Wrong)(one_line(
+            done.stdout.decode(errors="replace")))
     return one_line(f"the interpreter's process ended with the status {done.returncode}: "
                     f"{done.stderr.decode(errors='replace')[-200:]}")
 
 
-def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects: Path, blob: Callable[[str], str | None],
-               processes: int, precisions: Sequence[str] = ("ieee",)) -> tuple[list[str], dict[int, str]]:
-    """Adds to each launch's variant of the build {"expected": DIGEST}, with the values among the objects, or
-    {"not_interpreted": SENTENCE}, and to its case the inputs' scale where one was found that is not 1. Returns what programs do
-    that they should not, and by the number of a variant why its launch can be made nowhere."""
+def add_values(
+    kernel: Any,
+    variants: list[tuple[Any, dict[str, Any]]],
+    objects: Path,
+    blob: Callable[[str], str | None],
+    processes: int,
+    precisions: Sequence[str] = ("ieee",),
+) -> tuple[list[str], dict[int, str]]:
+    """Adds to each launch's variant of the build {"expected": DIGEST}, with the values among the
+    objects, or {"not_interpreted": SENTENCE}, and to its case the inputs' scale where one was found
+    that is not 1. Returns what programs do that they should not, and by the number of a variant why
+    its launch can be made nowhere."""
     notes: dict[int, str] = {}
     wrong: dict[int, str] = {}
 
@@ -117,17 +140,32 @@ def add_values(kernel: Any, variants: list[tuple[Any, dict[str, Any]]], objects:
             if found.scale != 1:
                 variant["case"]["scale"] = found.scale
             if found.around:
-                notes[number] = f"it reads outside of {', '.join(sorted(found.around))}: agents have inputs there, as far as it was seen"
+                notes[number] = f"it reads outside of {', '.join(sorted(found.around))}: agents " \
+                    "have inputs there, as far as it was seen"
                 variant["case"]["arguments"] = widen(variant["case"]["arguments"], found.around)
         elif isinstance(found, Wrong):
             wrong[number] = found
         else:
             variant["not_interpreted"] = found or reason or "the interpreter gave no answer"
 
-    run_tasks([{} for _ in variants], lambda number: expected_of(kernel.function.document, variants[number][0], kernel.manifest,
-                                                                 variants[number][1]["case"], blob, precisions, kernel.configs[0]),
-              processes, 2 * TIMEOUT_S, done)
-    return [f"{canonical(variants[number][1]['key'])}: {note}" for number, note in sorted(notes.items())], wrong
+    run_tasks(
+        [{} for _ in variants],
+        lambda number: expected_of(
+            kernel.function.document,
+            variants[number][0],
+            kernel.manifest,
+            variants[number][1]["case"],
+            blob,
+            precisions,
+            kernel.configs[0],
+        ),
+        processes,
+        2 * TIMEOUT_S,
+        done,
+    )
+    return [
+        f"{canonical(variants[number][1]['key'])}: {note}" for number, note in sorted(notes.items())
+    ], wrong
 
 
 def programs(grid: tuple[int, int, int]) -> Iterator[tuple[int, int, int]]:
@@ -154,7 +192,8 @@ def _runs(index: Any) -> Any:
 
 
 def _thinned(index: Any, values: Any, size: int) -> tuple[Any, Any, Any]:
-    """(runs, index, values) of at most `size` bytes: every other run is left out, or the second half of each."""
+    """(runs, index, values) of at most `size` bytes: every other run is left out, or the second
+    half of each."""
     import numpy as np
     runs = _runs(index)
     while runs.nbytes + values.nbytes > size:
@@ -173,7 +212,9 @@ class _Run:
         from .emulator import Emulator
         from .memory import Memory
         fills = [own.get("fill") for own in request["case"]["arguments"].values()]
-        self.memory = Memory([], not any(isinstance(fill, dict) and set(fill) & {"integers", "sorted", "permutation"} for fill in fills))
+        self.memory = Memory([], not any(
+            isinstance(fill, dict) and set(fill) & {"integers", "sorted", "permutation"}
+            for fill in fills))
         self.emulator = Emulator(self.memory, WORK_MAX, request["precisions"])
         self.fill(request, request["case"]["arguments"])
 
@@ -187,8 +228,10 @@ class _Run:
             if "value" in own or "alias" in own:
                 continue
             before, after = own.get("before", 0), own.get("after", 0)
-            contents = Contents(stated["dtype"], own.get("fill", "normal"), i, before + own["elements"] + after, SEED,
-                                lambda digest: Path(request["blobs"][digest]).read_bytes(), before=before, after=after)
+            contents = Contents(stated["dtype"], own.get("fill", "normal"), i,
+                                before + own["elements"] + after, SEED,
+                                lambda digest: Path(request["blobs"][digest]).read_bytes(),
+                                before=before, after=after)
             self.buffers[stated["name"]] = len(buffers)
             buffers.append(Buffer(stated["name"], contents, own["access"] == "readwrite"))
         self.memory.buffers = buffers
@@ -205,10 +248,13 @@ class _Run:
         for name, value in fills.items():
             own = self.case[name]
             contents = self.memory.buffers[self.buffers[own.get("alias", name)]].contents
-            element = np.frombuffer(element_of(contents.dtype, decode(value)), STORED[contents.dtype])[0]
-            contents.filled.append((own.get("before", 0), own.get("before", 0) + own["elements"], element))
+            element = np.frombuffer(element_of(contents.dtype, decode(value)),
+                                    STORED[contents.dtype])[0]
+            contents.filled.append((own.get("before",
+                                            0), own.get("before", 0) + own["elements"], element))
 
-    def arguments(self, request: Mapping[str, Any], config: Mapping[str, Any], fn: Any, folder: Path) -> dict[str, Any]:
+    def arguments(self, request: Mapping[str, Any], config: Mapping[str, Any], fn: Any,
+                  folder: Path) -> dict[str, Any]:
         from triton.runtime.jit import JITFunction
 
         from .._runtime.values import decode
@@ -216,32 +262,41 @@ class _Run:
         self._apply_fills(config["fills"])
         jit = JITFunction(fn)
         constexprs = {parameter.name for parameter in jit.params if parameter.is_constexpr}
-        given = {parameter.name: parameter.default for parameter in jit.params if parameter.has_default}
+        given = {
+            parameter.name: parameter.default for parameter in jit.params if parameter.has_default
+        }
         for argument in request["arguments"]:
             name, kind = argument["name"], argument["kind"]
             if kind == "tensor":
                 owner = self.case[name].get("alias", name)
-                given[name] = self.emulator.pointer(self.buffers[owner], argument["dtype"], self.case[name].get("before", 0))
+                given[name] = self.emulator.pointer(self.buffers[owner], argument["dtype"],
+                                                    self.case[name].get("before", 0))
             elif kind == "descriptor":
                 owner = self.case[name].get("alias", name)
                 given[name] = self.emulator.descriptor(
-                    argument, self.emulator.pointer(self.buffers[owner], argument["base"]["dtype"], self.case[name].get("before", 0)),
+                    argument,
+                    self.emulator.pointer(self.buffers[owner], argument["base"]["dtype"],
+                                          self.case[name].get("before", 0)),
                     config["block_shapes"].get(name, argument["block_shape"]))
             elif kind == "function":
                 given[name] = make_again(argument["document"], Path(tempfile.mkdtemp(dir=folder)))
             elif kind != "none":
-                given[name] = decode({"dtype": argument["value"]} if kind == "dtype" else argument["value"])
+                given[name] = decode({"dtype": argument["value"]} if kind ==
+                                     "dtype" else argument["value"])
             else:
                 given[name] = None
         given.update(config["config"])
         given.update({name: decode(value) for name, value in config["constexprs"].items()})
         own = {name: value for name, value in given.items() if name in jit.arg_names}
-        return {name: getattr(value, "value", value) if type(value).__name__ == "constexpr" else
-                value if name in constexprs else self.emulator.argument(value) for name, value in own.items()}
+        return {
+            name: getattr(value, "value", value) if type(value).__name__ == "constexpr" else
+            value if name in constexprs else self.emulator.argument(value)
+            for name, value in own.items()
+        }
 
     def _take(self, programs: int) -> list[tuple[Any, Any, Any]]:
-        """What a program did with each buffer. To an element of a sum add as many programs as they all add elements, if each
-        adds as many as this one, for each element that there is."""
+        """What a program did with each buffer. To an element of a sum add as many programs as they
+        all add elements, if each adds as many as this one, for each element that there is."""
         from .scaling import largest_sums
         taken = []
         for buffer in self.memory.buffers:
@@ -265,10 +320,13 @@ class _Run:
 
     def _is_moderate(self, taken: list[tuple[Any, Any, Any]]) -> bool:
         from .scaling import is_moderate
-        return all(is_moderate(buffer.contents.widened(values)) for buffer, (_, _, values) in zip(self.memory.buffers, taken)
-                   if buffer.contents.is_float)
+        return all(
+            is_moderate(buffer.contents.widened(values))
+            for buffer, (_, _, values) in zip(self.memory.buffers, taken)
+            if buffer.contents.is_float)
 
-    def draws_others(self, first: Mapping[str, tuple[Any, Any]], second: Mapping[str, tuple[Any, Any]]) -> bool:
+    def draws_others(self, first: Mapping[str, tuple[Any, Any]],
+                     second: Mapping[str, tuple[Any, Any]]) -> bool:
         """Whether two configs wrote other values to the same elements, by more than rounding."""
         import numpy as np
         for name, (index, values) in first.items():
@@ -281,11 +339,11 @@ class _Run:
                 return True
         return False
 
-    def execute(self, fn: Any, arguments: dict[str, Any], grid: Sequence[int], scale: float, is_trial: bool
-                ) -> tuple[list[Any], dict[str, tuple[Any, Any]], bool]:
-        """(programs, what they wrote by buffer, whether it is moderate), with normal deviates of that scale. A program that
-        does not write is not counted. A trial ends with the first whose values are not moderate. With atomics, what they wrote
-        is for the scale alone."""
+    def execute(self, fn: Any, arguments: dict[str, Any], grid: Sequence[int], scale: float,
+                is_trial: bool) -> tuple[list[Any], dict[str, tuple[Any, Any]], bool]:
+        """(programs, what they wrote by buffer, whether it is moderate), with normal deviates of
+        that scale. A program that does not write is not counted. A trial ends with the first whose
+        values are not moderate. With atomics, what they wrote is for the scale alone."""
         import numpy as np
 
         from .memory import NotInterpreted
@@ -321,7 +379,8 @@ class _Run:
             for i, (read, _, _) in enumerate(own):
                 others = [index for k, (_, index, _) in enumerate(own) if k != i]
                 if others and np.isin(read, np.concatenate(others)).any():
-                    raise NotInterpreted(f"a program reads what another one writes to {buffer.name}")
+                    raise NotInterpreted(f"a program reads what another one writes to "
+                                         f"{buffer.name}")
             index, values = (np.concatenate([one[part] for one in own]) for part in (1, 2))
             bits = values.view(f"u{values.itemsize}")
             order = np.lexsort((bits, index))
@@ -336,10 +395,12 @@ class _Run:
         return done, written, is_good
 
 
-def _others(run: _Run, request: Mapping[str, Any], fn: Any, folder: Path, scale: float,
-            first: Mapping[str, tuple[Any, Any]]) -> list[tuple[Mapping[str, Any], dict[str, tuple[Any, Any]]]]:
-    """The other configs with what they write, where one of them draws other numbers than the first; else none. Configs that
-    cannot be executed are left out."""
+def _others(
+    run: _Run, request: Mapping[str, Any], fn: Any, folder: Path, scale: float,
+    first: Mapping[str, tuple[Any,
+                              Any]]) -> list[tuple[Mapping[str, Any], dict[str, tuple[Any, Any]]]]:
+    """The other configs with what they write, where one of them draws other numbers than the first;
+    else none. Configs that cannot be executed are left out."""
     others = request["configs"][1:CONFIGS_MAX]
     run.emulator.work_max = min(WORK_MAX, OTHERS_WORK_MAX // max(len(others), 1))
     found = []
@@ -365,7 +426,8 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
     def execute(scale: float, is_trial: bool) -> tuple[Any, dict[str, tuple[Any, Any]], bool]:
         for _ in range(WIDENED_MAX):
             arguments = run.arguments(request, own, function.fn, folder)
-            done, written, is_good = run.execute(function.fn, arguments, own["grid"], scale, is_trial)
+            done, written, is_good = run.execute(function.fn, arguments, own["grid"], scale,
+                                                 is_trial)
             outside = run.memory.outside()
             if not outside:
                 break
@@ -377,8 +439,10 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
         else:
             raise NotInterpreted(f"a program reads outside of {', '.join(sorted(around))}")
         contents = {buffer.name: buffer.contents for buffer in run.memory.buffers}
-        floats = {name: (index, contents[name].widened(values)) for name, (index, values) in written.items()
-                  if contents[name].is_float}
+        floats = {
+            name: (index, contents[name].widened(values))
+            for name, (index, values) in written.items() if contents[name].is_float
+        }
         return (done, written), floats, is_good
 
     scale, (done, written) = find_scale(execute)
@@ -386,23 +450,30 @@ def _expected(request: Mapping[str, Any], folder: Path) -> bytes:
     if run.emulator.has_atomics:
         return f"{canonical({**terms, 'reason': ATOMICS})}\n".encode()
     head: dict[str, Any] = {"version": 1, "seed": SEED, "grid": own["grid"], "programs": done}
-    others = _others(run, request, function.fn, folder, scale, written) if run.emulator.has_drawn else []
+    others = _others(run, request, function.fn, folder, scale,
+                     written) if run.emulator.has_drawn else []
     stated, parts = [], []
     for config, values in [(own, written), *others]:
         names = sorted(values)
         size = (SIZE_MAX - (1 << 14)) // (1 + len(others)) // len(names) - (1 << 9) * bool(others)
-        stated.append({"config": {name: config["config"].get(name) for name in request["names"]}, "buffers": []})
+        stated.append({
+            "config": {name: config["config"].get(name) for name in request["names"]},
+            "buffers": []
+        })
         for name in names:
             runs, _, own_values = _thinned(*values[name], size)
-            stated[-1]["buffers"].append({"argument": name, "dtype": run.memory.buffers[run.buffers[name]].contents.dtype,
-                                          "runs": len(runs), "values": own_values.size})
+            stated[-1]["buffers"].append({
+                "argument": name, "dtype": run.memory.buffers[run.buffers[name]].contents.dtype,
+                "runs": len(runs), "values": own_values.size
+            })
             parts += [runs.tobytes(), own_values.tobytes()]
     head.update({"version": 2, "configs": stated} if others else {"buffers": stated[0]["buffers"]})
     return f"{canonical(terms)}\n{canonical(head)}\n".encode() + b"".join(parts)
 
 
 def _reason(error: BaseException) -> tuple[str, int]:
-    """What the interpretation ended with, under what Triton's interpreter makes of it, and the status."""
+    """What the interpretation ended with, under what Triton's interpreter makes of it, and the
+    status."""
     from .memory import NotInterpreted, WritesOutside
     found: BaseException | None = error
     while found is not None:
@@ -420,7 +491,8 @@ def main() -> None:
     try:
         import numpy  # noqa: F401
     except ImportError:
-        answer, status = b"this builder's Python has no NumPy, which Triton's interpreter needs", _REFUSED
+        answer, status = \
+            b"this builder's Python has no NumPy, which Triton's interpreter needs", _REFUSED
     else:
         try:
             with tempfile.TemporaryDirectory(prefix="wavetune-interpret.") as folder:

@@ -1,8 +1,9 @@
-"""A captured kernel: the manifest, space and cases that captured launches of one function make (docs/capture.md).
+"""A captured kernel: the manifest, space and cases that captured launches of one function make
+(docs/capture.md).
 
-Its manifest states names and dtypes and no numbers, so that the kernel stays the same one for new keys: the numbers of a key
-are the case that its variant of the build states. Launches that differ in the dtype of an argument, or in which arguments
-are None, are launches of different kernels.
+Its manifest states names and dtypes and no numbers, so that the kernel stays the same one for new
+keys: the numbers of a key are the case that its variant of the build states. Launches that differ
+in the dtype of an argument, or in which arguments are None, are launches of different kernels.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any, Iterable, Mapping, Sequence
 from .._canonical import canonical, digest, digest_bytes
 from .._errors import PackError
 from .._pack.options import is_steering
-from .._runtime.values import decode
 from .._pack.signature import DTYPES
+from .._runtime.values import decode
 from . import fills, storages
 from .documents import Config, Function, Launch, tensors_of
 from .storages import EXACT_MAX, INTEGERS
@@ -36,8 +37,9 @@ class Refused(PackError):
 
 @dataclass(frozen=True)
 class CapturedKernel:
-    """`launches`: one of each key; `configs`: those of all launches, each with every name; `name`: document and version, as a
-    kernel folder has them; `also`: by the path of a launch, further ones of its key, of which code is made."""
+    """`launches`: one of each key; `configs`: those of all launches, each with every name; `name`:
+    document and version, as a kernel folder has them; `also`: by the path of a launch, further ones
+    of its key, of which code is made."""
 
     function: Function
     launches: tuple[Launch, ...]
@@ -56,7 +58,8 @@ class CapturedKernel:
 
 
 def _class_of(launch: Launch) -> tuple[tuple[str, str], ...]:
-    """What a manifest states of the launch: dtypes of buffers and scalars; nothing of what is compiled in."""
+    """What a manifest states of the launch: dtypes of buffers and scalars; nothing of what is
+    compiled in."""
     found = []
     for argument in launch.arguments:
         if argument["kind"] in ("tensor", "descriptor"):
@@ -74,7 +77,8 @@ def why_not_compiled(launch: Launch) -> str | None:
         return launch.refused[0]
     for name, value in launch.variables.items():
         if not is_steering(name) or name in _UNMATCHED or "/" in value:
-            return (f"the program's Triton compiles with {name}={value[:100]}, which a builder does not set: capture it without")
+            return (f"the program's Triton compiles with {name}={value[:100]}, which a builder "
+                    f"does not set: capture it without")
     for argument in launch.arguments:
         name, kind = argument["name"], argument["kind"]
         if kind == "refused":
@@ -91,7 +95,8 @@ def why_refused(launch: Launch) -> str | None:
         return why
     for argument in tensors_of(launch):
         if argument["dtype"] not in _SHORT:
-            return f"argument {argument['name']} is a tensor of {argument['dtype']}, which no dtype of a manifest is"
+            return (f"argument {argument['name']} is a tensor of {argument['dtype']}, which no "
+                    "dtype of a manifest is")
     for name, value in launch.key.items():
         if not name.isidentifier():
             return f"the autotuner's key has the name {name}"
@@ -99,17 +104,19 @@ def why_refused(launch: Launch) -> str | None:
 
 
 def why_not_filled(launch: Launch, steering: set[str]) -> str | None:
-    """A sentence where contents that were not recorded cannot be made up. `steering`: arguments of the compiled code whose
-    contents decide what it accesses (steering.py)."""
+    """A sentence where contents that were not recorded cannot be made up. `steering`: arguments of
+    the compiled code whose contents decide what it accesses (steering.py)."""
     for argument in tensors_of(launch):
         name, contents = argument["name"], argument["contents"]
         if name not in steering or argument["dtype"] not in INTEGERS:
             continue
         if contents is None:
-            return (f"what is in {name} ({argument['dtype']}) steers what the kernel accesses, and was not recorded; capture it with "
+            return (f"what is in {name} ({argument['dtype']}) steers what the kernel accesses, and "
+                    f"was not recorded; capture it with "
                     "WAVETUNE_CAPTURE=raw")
         if any(type(value) is int and abs(value) > EXACT_MAX for value in contents.values()):
-            return f"{name}, which steers what the kernel accesses, holds integers beyond 2^53, which no fill has"
+            return (f"{name}, which steers what the kernel accesses, holds integers beyond 2^53, "
+                    "which no fill has")
     return None
 
 
@@ -129,8 +136,8 @@ def filled(configs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str]) -> str:
-    """Readable, and another one for other dtypes or names of the key, which differ where a launch leaves a member out or
-    makes none of an autotuner: module.function/dtypes-digest."""
+    """Readable, and another one for other dtypes or names of the key, which differ where a launch
+    leaves a member out or makes none of an autotuner: module.function/dtypes-digest."""
     dtypes = sorted({_SHORT.get(kind[1:], "x") for _, kind in own if kind.startswith("*")})
     tail = hashlib.sha256(repr((own, list(key_names))).encode()).hexdigest()[:8]
     text = function.name.replace(":", ".").replace("<locals>.", "")
@@ -138,8 +145,10 @@ def _name(function: Function, own: Sequence[tuple[str, str]], key_names: Sequenc
 
 
 def _source(function: Function) -> str:
-    """The texts for people to read, and for the kernel's hash: without the lines that they stand in."""
-    parts = sorted(function.document["parts"], key=lambda part: f"{part['module']}:{part['qualname']}" != function.name)
+    """The texts for people to read, and for the kernel's hash: without the lines that they stand
+    in."""
+    parts = sorted(function.document["parts"],
+                   key=lambda part: f"{part['module']}:{part['qualname']}" != function.name)
     texts = [f"# {part['module']}:{part['qualname']}\n{part['text'].rstrip()}\n" for part in parts]
     constants = sorted(f"# {one['module']}: {one['name']} = {canonical(one['value'])}\n"
                        for one in function.document["globals"] if "value" in one)
@@ -149,18 +158,23 @@ def _source(function: Function) -> str:
 def _manifest(function: Function, own: Sequence[tuple[str, str]], key_names: Sequence[str],
               passed: set[str], source: str) -> dict[str, Any]:
     document, version = _name(function, own, key_names).split("/")
-    arguments = [{"name": name, "dtype": kind.removeprefix("*"), "kind": "buffer" if kind[0] == "*" else "scalar"}
-                 for name, kind in own if kind != "none" and name in passed]
-    return {"name": f"{document}/{version}", "language": "triton", "entry": function.entry, "key": list(key_names),
-            "sources": [{"path": SOURCE, "digest": digest_bytes(source.encode())}], "cases": "build",
-            "arguments": arguments}
+    arguments = [{
+        "name": name, "dtype": kind.removeprefix("*"),
+        "kind": "buffer" if kind[0] == "*" else "scalar"
+    } for name, kind in own if kind != "none" and name in passed]
+    return {
+        "name": f"{document}/{version}", "language": "triton", "entry": function.entry,
+        "key": list(key_names),
+        "sources": [{"path": SOURCE, "digest": digest_bytes(source.encode())}
+                    ], "cases": "build", "arguments": arguments
+    }
 
 
 def by_key(launches: Sequence[Launch], constexprs: set[str]
            ) -> tuple[list[Launch], dict[str, list[Launch]], list[tuple[Launch, str]]]:
-    """The launches of one function as (those that jobs are to measure, by the paths of these further ones that have their key,
-    refused ones and why). The program uses one config for a key, whatever it launches with it: the launch that it recorded
-    first is measured."""
+    """The launches of one function as (those that jobs are to measure, by the paths of these
+    further ones that have their key, refused ones and why). The program uses one config for a key,
+    whatever it launches with it: the launch that it recorded first is measured."""
     firsts: dict[Any, Launch] = {}
     also: dict[str, list[Launch]] = {}
     left: list[tuple[Launch, str]] = []
@@ -185,11 +199,12 @@ def _class_of_passed(launch: Launch, constexprs: set[str]) -> tuple[tuple[str, s
 
 def kernels_of(function: Function, launches: Iterable[Launch], also: Mapping[str, Sequence[Launch]],
                constexprs: set[str]) -> list[CapturedKernel]:
-    """The kernels that the launches of one function are of; `constexprs`: its parameters that are compiled in; `also`: what
-    by_key() says."""
+    """The kernels that the launches of one function are of; `constexprs`: its parameters that are
+    compiled in; `also`: what by_key() says."""
     classes: dict[tuple[Any, ...], list[Launch]] = {}
     for launch in launches:
-        classes.setdefault((_class_of_passed(launch, constexprs), tuple(launch.key)), []).append(launch)
+        classes.setdefault((_class_of_passed(launch, constexprs), tuple(launch.key)),
+                           []).append(launch)
 
     source, found = _source(function), []
     for (own, key_names), members in sorted(classes.items(), key=repr):
@@ -197,19 +212,23 @@ def kernels_of(function: Function, launches: Iterable[Launch], also: Mapping[str
         passed = {name for name, kind in own if kind != "none"}
         manifest = _manifest(function, own, key_names, passed, source)
         further = {one.path: tuple(also[one.path]) for one in members if also.get(one.path)}
-        found.append(CapturedKernel(function, tuple(members), manifest, tuple(configs), source, further))
+        found.append(
+            CapturedKernel(function, tuple(members), manifest, tuple(configs), source, further))
     return found
 
 
-def case_of(kernel: CapturedKernel, launch: Launch, written: set[str], is_rounded: bool) -> dict[str, Any]:
-    """The member "case" of the launch's variant; `written`: the buffers that the compiled code may write to; `is_rounded`:
-    whether it rounds 32-bit floats in dots."""
+def case_of(kernel: CapturedKernel, launch: Launch, written: set[str],
+            is_rounded: bool) -> dict[str, Any]:
+    """The member "case" of the launch's variant; `written`: the buffers that the compiled code may
+    write to; `is_rounded`: whether it rounds 32-bit floats in dots."""
     autotune = kernel.function.autotune or {}
-    has_hook = (autotune.get("hooks") or {}).get("pre")  # which Triton calls in the place of reset_to_zero
+    # which Triton calls in the place of reset_to_zero
+    has_hook = (autotune.get("hooks") or {}).get("pre")
     zeroed = [] if has_hook else autotune.get("reset_to_zero") or []
     initial = {**dict.fromkeys(zeroed, "zeros"), **fills.initial_of(launch.document)}
     names = {stated["name"] for stated in kernel.manifest["arguments"]}
-    arguments = storages.buffers_of([one for one in tensors_of(launch) if one["name"] in names], initial, written,
+    arguments = storages.buffers_of([one for one in tensors_of(launch) if one["name"] in names],
+                                    initial, written,
                                     len({one.grid for one in launch.configs}) > 1)
     for stated in kernel.manifest["arguments"]:
         if stated["kind"] == "scalar":
@@ -225,9 +244,13 @@ def space_of(kernel: CapturedKernel, constexprs: set[str]) -> dict[str, Any]:
     for config in kernel.configs:
         for name, value in config.items():
             if isinstance(value, float):
-                raise Refused(f"a config has {name} = {value!r}; a value of a space is an integer, a text, true, false or null")
+                raise Refused(f"a config has {name} = {value!r}; a value of a space is an integer, "
+                              f"a text, true, false or null")
     roles = {name: "option" for name in names if name not in constexprs}
-    return {"configs": [dict(config) for config in kernel.configs], "roles": roles, "default": dict(kernel.configs[0])}
+    return {
+        "configs": [dict(config) for config in kernel.configs], "roles": roles,
+        "default": dict(kernel.configs[0])
+    }
 
 
 def failures(build: Mapping[str, Any]) -> dict[str, int]:
@@ -239,7 +262,10 @@ def failures(build: Mapping[str, Any]) -> dict[str, int]:
 
 def left_out(kernel: CapturedKernel, launch: Launch) -> list[Mapping[str, Any]]:
     """Configs of the space that the program does not consider for this launch."""
-    own = {canonical({name: one.config.get(name) for name in kernel.configs[0]}) for one in launch.configs}
+    own = {
+        canonical({name: one.config.get(name) for name in kernel.configs[0]})
+        for one in launch.configs
+    }
     return [config for config in kernel.configs if canonical(config) not in own]
 
 

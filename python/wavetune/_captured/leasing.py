@@ -1,7 +1,9 @@
-"""Builds what programs posted to a server: leases launches, builds them, pushes kernels and builds, says what became of each.
+"""Builds what programs posted to a server: leases launches, builds them, pushes kernels and builds,
+says what became of each.
 
-A builder may be stopped at any time: its leases expire, and another builder gets the launches. While one builds, a thread
-says so, which keeps the lease; what an older lease posts is refused by the server and counted here.
+A builder may be stopped at any time: its leases expire, and another builder gets the launches.
+While one builds, a thread says so, which keeps the lease; what an older lease posts is refused by
+the server and counted here.
 """
 
 from __future__ import annotations
@@ -9,16 +11,16 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any, Mapping
 
 from .._canonical import canonical, digest_bytes
-from ..client import ApiError, Client
 from .._errors import PackError, one_line
 from .._pack.folder import load_kernel
 from .._pack.signing import SigningKey
+from .._runtime.worker import Next, Worker
+from ..client import ApiError, Client
 from .confined import Terms, build_confined
 from .documents import Function, Launch, function_of, launch_of
 
@@ -31,7 +33,10 @@ class _Lease:
     def __init__(self, client: Client, answer: Mapping[str, Any]):
         self.client = client
         self.function: Function = function_of(answer["function"], "the leased function")
-        self.open = {f"launch {one['id']}": {"id": one["id"], "epoch": one["epoch"]} for one in answer["launches"]}
+        self.open = {
+            f"launch {one['id']}": {"id": one["id"], "epoch": one["epoch"]}
+            for one in answer["launches"]
+        }
         self.launches: list[Launch] = []
         self.garbled: dict[str, str] = {}
         for one in answer["launches"]:
@@ -41,41 +46,48 @@ class _Lease:
             except PackError as error:
                 self.garbled[place] = str(error)
         self._interval_s = max(1.0, answer["seconds"] / 3)
-        self._is_over = threading.Event()
-        self._lock = threading.Lock()
-        threading.Thread(target=self._renew, daemon=True).start()
+        self._renew_at = time.monotonic() + self._interval_s
+        self._worker = Worker("lease", self._next)
+        self._worker.wake()
+
+    def _next(self) -> Next:
+        wait_s = self._renew_at - time.monotonic()
+        return wait_s if wait_s > 0 or self._worker.is_ended else self._renew
 
     def _renew(self) -> None:
-        while not self._is_over.wait(self._interval_s):
-            with self._lock:
-                still = list(self.open.values())
-            try:
-                if still:
-                    self.client.request("POST", "/v1/captures/results", {"launches": still})
-            except ApiError as error:
-                print(f"wavetune build: keeping a lease: {error.detail}", file=sys.stderr)
+        self._renew_at = time.monotonic() + self._interval_s
+        with self._worker.condition:
+            still = list(self.open.values())
+        try:
+            if still:
+                self.client.request("POST", "/v1/captures/results", {"launches": still})
+        except ApiError as error:
+            print(f"wavetune build: keeping a lease: {error.detail}", file=sys.stderr)
 
     def post(self, places: list[str], what: Mapping[str, str]) -> int:
-        """Says what became of launches; returns how many are another builder's meanwhile. What the server does not take
-        (_is_refusal) leaves them open."""
-        with self._lock:
+        """Says what became of launches; returns how many are another builder's meanwhile. What the
+        server does not take (_is_refusal) leaves them open."""
+        with self._worker.condition:
             own = {place: self.open.pop(place) for place in places if place in self.open}
         if not own:
             return 0
         try:
-            return int(self.client.request("POST", "/v1/captures/results",
-                                           {"launches": [{**one, **what} for one in own.values()]})["stale"])
+            return int(
+                self.client.request("POST", "/v1/captures/results",
+                                    {"launches": [{**one, **what}
+                                                  for one in own.values()]})["stale"])
         except ApiError:
-            with self._lock:
+            with self._worker.condition:
                 self.open.update(own)
             raise
 
     def end(self) -> None:
-        self._is_over.set()
+        self._worker.end(0.0)
 
 
 def _is_refusal(error: ApiError) -> bool:
-    """Whether the server does not take what it was sent; else it is away, or the token may not send it."""
+    """Whether the server does not take what it was sent; else it is away, or the token may not send
+    it."""
     return error.status in (400, 404, 409, 413, 422)
 
 
@@ -88,7 +100,8 @@ def push(client: Client, place: str, build: Path, key: SigningKey | None) -> Non
     """Stores a kernel folder and its build, blobs first, and the signatures of both."""
     kernel = load_kernel(place)
     text = (build / "build.json").read_bytes()
-    sources = [(kernel.folder / source["path"]).read_bytes() for source in kernel.manifest["sources"]]
+    sources = [(kernel.folder / source["path"]).read_bytes()
+               for source in kernel.manifest["sources"]]
     for data in [*sources, *(path.read_bytes() for path in sorted((build / "objects").iterdir()))]:
         client.request("PUT", f"/v1/blobs/{digest_bytes(data)}", data)
     client.request("POST", "/v1/kernels", kernel.manifest)
@@ -96,7 +109,8 @@ def push(client: Client, place: str, build: Path, key: SigningKey | None) -> Non
     client.request("PUT", f"{own}/builds/{digest_bytes(text)}", json.loads(text))
     if key is not None:
         client.request("POST", f"{own}/signatures", key.code_signature(kernel.hash))
-        client.request("POST", f"{own}/builds/{digest_bytes(text)}/signatures", key.code_signature(kernel.hash, digest_bytes(text)))
+        client.request("POST", f"{own}/builds/{digest_bytes(text)}/signatures",
+                       key.code_signature(kernel.hash, digest_bytes(text)))
 
 
 def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> dict[str, int]:
@@ -116,7 +130,8 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> di
                 raise
             if len(places) == 1:
                 refuse(places, f"the server does not take it: {error.detail}")
-            for place in places if len(places) > 1 else []:  # one that is not taken keeps none of the others
+            # one that is not taken keeps none of the others
+            for place in places if len(places) > 1 else []:
                 finish([place], what)
 
     with tempfile.TemporaryDirectory(prefix="wavetune-build.") as scratch:
@@ -137,13 +152,16 @@ def _build(lease: _Lease, arch: str, launches: list[Launch], terms: Terms) -> di
     return counts
 
 
-def build_leased(client: Client, arches: list[str], is_waiting: bool, terms: Terms) -> dict[str, Any]:
-    """Builds until nothing is left, or, with is_waiting, until it is stopped; what `build --url --json` prints."""
+def build_leased(client: Client, arches: list[str], is_waiting: bool,
+                 terms: Terms) -> dict[str, Any]:
+    """Builds until nothing is left, or, with is_waiting, until it is stopped; what `build --url
+    --json` prints."""
     import triton
     report: dict[str, Any] = {"built": 0, "refused": 0, "stale": 0}
     started = time.monotonic()
     while True:
-        answer = client.request("POST", "/v1/captures/leases", {"triton": triton.__version__, "arches": arches})
+        answer = client.request("POST", "/v1/captures/leases",
+                                {"triton": triton.__version__, "arches": arches})
         if answer is None and is_waiting:
             time.sleep(POLL_S)
             continue
@@ -153,7 +171,8 @@ def build_leased(client: Client, arches: list[str], is_waiting: bool, terms: Ter
         try:
             lease = _Lease(client, answer)
         except PackError as error:  # no builder can read the function: each launch is refused
-            results = [{"id": one["id"], "epoch": one["epoch"], "refused": _reason(str(error))} for one in answer["launches"]]
+            results = [{"id": one["id"], "epoch": one["epoch"], "refused": _reason(str(error))}
+                       for one in answer["launches"]]
             client.request("POST", "/v1/captures/results", {"launches": results})
             report["refused"] += len(results)
             continue
@@ -162,7 +181,9 @@ def build_leased(client: Client, arches: list[str], is_waiting: bool, terms: Ter
                 report["refused"] += 1
                 report["stale"] += lease.post([place], {"refused": _reason(why)})
             for arch in arches:
-                own = [launch for launch in lease.launches if launch.environment.get("arch") == arch]
+                own = [
+                    launch for launch in lease.launches if launch.environment.get("arch") == arch
+                ]
                 for name, n in (_build(lease, arch, own, terms) if own else {}).items():
                     report[name] += n
         finally:

@@ -1,8 +1,10 @@
-"""What interpreted programs read and write: buffers at made-up addresses, filled as the agent fills them (inputs.py).
+"""What interpreted programs read and write: buffers at made-up addresses, filled as the agent fills
+them (inputs.py).
 
-Every program begins with the inputs, whatever others wrote. A write that is not within a buffer, or an access that takes its
-elements for others, ends the interpretation; so does a read outside, unless the inputs are exact: then the program itself reads
-there, and Memory.outside() says how far. Threads: one.
+Every program begins with the inputs, whatever others wrote. A write that is not within a buffer, or
+an access that takes its elements for others, ends the interpretation; so does a read outside,
+unless the inputs are exact: then the program itself reads there, and Memory.outside() says how far.
+Threads: one.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import numpy as np
 
 from .inputs import Contents
 
-_SHIFT = 44  # an address is the buffer's number, from 1 on, above its byte, which is counted from _MIDDLE
+# an address is the buffer's number, from 1 on, above its byte, which is counted from _MIDDLE
+_SHIFT = 44
 _MIDDLE = 1 << (_SHIFT - 1)
 _OUTSIDE_MAX = 64 << 20  # bytes
 _PAGE = 4096
@@ -24,12 +27,13 @@ class NotInterpreted(Exception):
 
 
 class WritesOutside(NotInterpreted):
-    """The program writes outside of a tensor, with the integers and shapes that it was passed: no agent can launch that."""
+    """The program writes outside of a tensor, with the integers and shapes that it was passed: no
+    agent can launch that."""
 
 
 class Buffer:
-    """`pages`: what the program that runs has written, as (elements, which of them). `is_sum`: whether programs add to it
-    atomically."""
+    """`pages`: what the program that runs has written, as (elements, which of them). `is_sum`:
+    whether programs add to it atomically."""
 
     def __init__(self, name: str, contents: Contents, is_written: bool):
         self.name, self.contents, self.is_written = name, contents, is_written
@@ -46,18 +50,21 @@ class Buffer:
             if page in self.pages:
                 elements, is_own = self.pages[page]
                 here = index // _PAGE == page
-                values[here] = np.where(is_own[index[here] % _PAGE], elements[index[here] % _PAGE], values[here])
+                values[here] = np.where(is_own[index[here] % _PAGE], elements[index[here] % _PAGE],
+                                        values[here])
         return values
 
     def store(self, index: Any, values: Any) -> None:
         for page in np.unique(index // _PAGE).tolist():
-            elements, is_own = self.pages.setdefault(page, (np.zeros(_PAGE, values.dtype), np.zeros(_PAGE, bool)))
+            elements, is_own = self.pages.setdefault(
+                page, (np.zeros(_PAGE, values.dtype), np.zeros(_PAGE, bool)))
             here = index // _PAGE == page
             elements[index[here] % _PAGE] = values[here]
             is_own[index[here] % _PAGE] = True
 
     def take(self) -> tuple[Any, Any, Any]:
-        """(indices read, indices written, what was written there), in order; the next program begins anew."""
+        """(indices read, indices written, what was written there), in order; the next program
+        begins anew."""
         read = np.unique(np.concatenate(self.read)) if self.read else np.zeros(0, np.int64)
         pages = sorted(self.pages.items())
         index = [page * _PAGE + np.flatnonzero(is_own) for page, (_, is_own) in pages]
@@ -76,14 +83,18 @@ class Memory:
 
     def outside(self) -> dict[str, tuple[int, int]]:
         """By buffer, how many elements before it and behind it were read."""
-        found = {one.name: (-one.lowest, one.highest - one.contents.elements + 1) for one in self.buffers}
+        found = {
+            one.name: (-one.lowest, one.highest - one.contents.elements + 1) for one in self.buffers
+        }
         return {name: around for name, around in found.items() if any(around)}
 
     def address(self, number: int, element: int = 0) -> int:
         return (number + 1 << _SHIFT) + _MIDDLE + element * self.buffers[number].contents.itemsize
 
-    def _parts(self, what: str, addresses: Any, mask: Any, size: int) -> Iterable[tuple[Buffer, Any, Any]]:
-        """The buffers that are accessed, with the indices into them and where these are in the flat arrays."""
+    def _parts(self, what: str, addresses: Any, mask: Any,
+               size: int) -> Iterable[tuple[Buffer, Any, Any]]:
+        """The buffers that are accessed, with the indices into them and where these are in the flat
+        arrays."""
         numbers = (addresses >> np.uint64(_SHIFT)).astype(np.int64)
         for number in np.unique(numbers[mask]).tolist():
             if not 1 <= number <= len(self.buffers):
@@ -92,31 +103,38 @@ class Memory:
             offset = (addresses[here] & np.uint64((1 << _SHIFT) - 1)).astype(np.int64) - _MIDDLE
             own = buffer.contents.itemsize
             if size != own or (offset % own).any():
-                raise NotInterpreted(f"a program {what} {buffer.name} as if it had elements of {size} bytes")
+                raise NotInterpreted(f"a program {what} {buffer.name} as if it had elements of "
+                                     f"{size} bytes")
             index = offset // own
             low, high, elements = int(index.min()), int(index.max()), buffer.contents.elements
             if low < 0 or high >= elements:
                 element = low if low < 0 else high
                 if what == "writes" and self.is_exact:
-                    raise WritesOutside(f"it writes {buffer.name}[{element}], and what it was passed has {elements} elements: mend "
+                    raise WritesOutside(f"it writes {buffer.name}[{element}], and what it was "
+                                        f"passed has {elements} elements: mend "
                                         f"the kernel or its grid, or pass a larger {buffer.name}")
                 is_near = max(-low, high - elements) * own < _OUTSIDE_MAX
                 if what != "reads" or not self.is_exact or not is_near:
-                    raise NotInterpreted(f"a program {what} {buffer.name}[{element}], which has {elements} elements")
+                    raise NotInterpreted(f"a program {what} {buffer.name}[{element}], which has "
+                                         f"{elements} elements")
                 buffer.lowest, buffer.highest = min(buffer.lowest, low), max(buffer.highest, high)
             yield buffer, index, here
 
     def load(self, addresses: Any, mask: Any, other: Any) -> Any:
-        """The elements at the addresses; `other` has their type, and the elements where `mask` is false."""
+        """The elements at the addresses; `other` has their type, and the elements where `mask` is
+        false."""
         found = np.array(other).ravel()
-        for buffer, index, here in self._parts("reads", addresses.ravel(), mask.ravel(), found.itemsize):
+        for buffer, index, here in self._parts("reads", addresses.ravel(), mask.ravel(),
+                                               found.itemsize):
             found[here] = buffer.load(index).view(found.dtype)
         return found.reshape(addresses.shape)
 
     def store(self, addresses: Any, mask: Any, values: Any, is_sum: bool = False) -> None:
         values = np.ascontiguousarray(values).ravel()
-        for buffer, index, here in self._parts("writes", addresses.ravel(), mask.ravel(), values.itemsize):
+        for buffer, index, here in self._parts("writes", addresses.ravel(), mask.ravel(),
+                                               values.itemsize):
             if not buffer.is_written:
-                raise NotInterpreted(f"a program writes to {buffer.name}, which the compiled code does not")
+                raise NotInterpreted(f"a program writes to {buffer.name}, which the compiled code "
+                                     f"does not")
             buffer.is_sum = buffer.is_sum or is_sum
             buffer.store(index, values[here].view(buffer.contents.at([0]).dtype))

@@ -1,9 +1,11 @@
-"""Makes the jit function of a capture's document again, with the key that it has in the program's Triton cache.
+"""Makes the jit function of a capture's document again, with the key that it has in the program's
+Triton cache.
 
-Nothing of the program's packages is imported. Each part is compiled from its own text: decorators, annotations and default
-values are replaced by what the document says that they gave, and names mean what the document states. A file for each module
-has the parts at their lines, because Triton reads texts and line numbers from there. Statements of a part are executed only if
-it is a constexpr_function, which Triton calls while it compiles.
+Nothing of the program's packages is imported. Each part is compiled from its own text: decorators,
+annotations and default values are replaced by what the document says that they gave, and names mean
+what the document states. A file for each module has the parts at their lines, because Triton reads
+texts and line numbers from there. Statements of a part are executed only if it is a
+constexpr_function, which Triton calls while it compiles.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ _DECORATOR, _ENCLOSING = "_wavetune_decorator", "_wavetune_enclosing"
 _MODULE = re.compile(r"[A-Za-z_0-9][\w]*(\.[\w]+)*", re.ASCII)
 _FILLER = "pass\n"  # between parts: an unindented statement ends the function before it
 _REAL = ("math", "copy")  # modules beside Triton's that Triton itself knows
-# Names that Triton's key of a function does not follow (DependenciesFinder.supported_python_builtins).
-_UNFOLLOWED = frozenset(("float", "getattr", "int", "isinstance", "len", "list", "max", "min", "print", "range"))
+# Names that Triton's key of a function does not follow
+# (DependenciesFinder.supported_python_builtins).
+_UNFOLLOWED = frozenset(
+    ("float", "getattr", "int", "isinstance", "len", "list", "max", "min", "print", "range"))
 
 
 class Unrecorded:
-    """What a name means that the document has no value of: a kernel that needs it does not compile."""
+    """What a name means that the document has no value of: a kernel that needs it does not
+    compile."""
 
     def __init__(self, name: str, what: str):
         self.name, self.what = name, what
@@ -41,7 +46,8 @@ class Unrecorded:
 
 
 def recreate(document: Mapping[str, Any], folder: Path) -> Any:
-    """The function, a triton.JITFunction; PackError where it cannot be the program's. Files are written below `folder`."""
+    """The function, a triton.JITFunction; PackError where it cannot be the program's. Files are
+    written below `folder`."""
     import triton
     try:
         function = make_again(document, folder)
@@ -49,21 +55,29 @@ def recreate(document: Mapping[str, Any], folder: Path) -> Any:
     except PackError:
         raise
     except Exception as error:
-        raise PackError(f"the function of the capture cannot be made again: {one_line(error)}", 1) from None
+        raise PackError(f"the function of the capture cannot be made again: {one_line(error)}",
+                        1) from None
     name = document.get("name")
     if own != document.get("closure"):
-        raise PackError(f"{name} of the capture has the closure {own} here and {document.get('closure')} in the document: it "
+        raise PackError(f"{name} of the capture has the closure {own} here and "
+                        f"{document.get('closure')} in the document: it "
                         "was changed, or written by another wavetune; capture it again", 1)
-    if document.get("triton") == triton.__version__ and document.get("cache_key") not in (None, key):
-        raise PackError(f"{name} has another key in Triton's cache than in the program ({key}, not {document['cache_key']}), "
-                        f"although both have Triton {triton.__version__}: build it in the program's image", 1)
+    if document.get("triton") == triton.__version__ and document.get("cache_key") not in (
+        None,
+        key,
+    ):
+        raise PackError(f"{name} has another key in Triton's cache than in the program ({key}, not "
+                        f"{document['cache_key']}), "
+                        f"although both have Triton {triton.__version__}: build it in the "
+                        f"program's image", 1)
     return function
 
 
 def make_again(document: Mapping[str, Any], folder: Path) -> Any:
     """The same without looking at keys: what triton.jit makes in this process."""
     if document.get("version") != 1:
-        raise PackError(f"the capture has version {document.get('version')}, and this wavetune knows 1")
+        raise PackError(f"the capture has version {document.get('version')}, and this wavetune "
+                        f"knows 1")
     modules: dict[str, types.ModuleType] = {}
     texts: dict[str, list[str]] = {}
     for part in document["parts"]:
@@ -99,19 +113,25 @@ def make_again(document: Mapping[str, Any], folder: Path) -> Any:
 
 
 def _check_names(document: Mapping[str, Any]) -> None:
-    """Refuses names that mean something else to Triton's key, which the folder of the code is named by, than to its
-    compiler."""
+    """Refuses names that mean something else to Triton's key, which the folder of the code is named
+    by, than to its compiler."""
     own = {f"{part['module']}:{part['qualname']}" for part in document["parts"]}
-    of_modules = {(entry["module"], entry["name"].partition(".")[0]) for entry in document["globals"]}
-    entries = [*document["globals"], *(entry for part in document["parts"] for entry in part.get("free", ()))]
+    of_modules = {(entry["module"], entry["name"].partition(".")[0])
+                  for entry in document["globals"]}
+    entries = [
+        *document["globals"],
+        *(entry for part in document["parts"] for entry in part.get("free", ()))
+    ]
     for entry in entries:
         if entry["name"] in _UNFOLLOWED and (entry.get("is") in own or "value" in entry):
-            raise PackError(f"the capture gives the name {entry['name']} another meaning than Python's, which Triton's key of the "
+            raise PackError(f"the capture gives the name {entry['name']} another meaning than "
+                            f"Python's, which Triton's key of the "
                             "function does not cover: rename it in the program")
     for part in document["parts"]:
         for entry in part.get("free", ()):
             if (part["module"], entry["name"].partition(".")[0]) in of_modules:
-                raise PackError(f"the capture has {entry['name']} as a variable of {part['qualname']} and of its module, which "
+                raise PackError(f"the capture has {entry['name']} as a variable of "
+                                f"{part['qualname']} and of its module, which "
                                 "Triton's key tells apart wrongly: rename one in the program")
 
 
@@ -119,14 +139,16 @@ def _place(lines: list[str], part: Mapping[str, Any]) -> None:
     """Puts the part's text at its line."""
     start, own = part["line"], part["text"].splitlines(keepends=True)
     if any(len(line.splitlines()) > 1 for line in part["text"].split("\n")):
-        raise PackError(f"the text of {part['qualname']} in the capture has line ends that are none to Python")
+        raise PackError(f"the text of {part['qualname']} in the capture has line ends that are "
+                        f"none to Python")
     if not isinstance(start, int) or not 1 <= start <= LINE_MAX:
         raise PackError(f"{part['qualname']} of the capture starts in line {start}")
     lines.extend([""] * (start - 1 + len(own) - len(lines)))
     for i, line in enumerate(own, start - 1):
         line = line if line.endswith("\n") else line + "\n"
         if lines[i] not in ("", line):
-            raise PackError(f"two functions of the capture have another line {i + 1} in {part['module']}")
+            raise PackError(f"two functions of the capture have another line {i + 1} in "
+                            f"{part['module']}")
         lines[i] = line
 
 
@@ -136,11 +158,14 @@ def _function(part: Mapping[str, Any], module: types.ModuleType) -> Any:
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
         raise PackError(f"the text of {part['qualname']} in the capture is not one function")
     node = tree.body[0]
-    stated = "".join(textwrap.dedent(part["text"]).splitlines(keepends=True)[node.lineno - 1:]).rstrip() + "\n"
+    stated = "".join(textwrap.dedent(
+        part["text"]).splitlines(keepends=True)[node.lineno - 1:]).rstrip() + "\n"
     ast.increment_lineno(tree, part["line"] - 1)
 
     if node.decorator_list:  # a function starts in the line of its first decorator
-        node.decorator_list = [ast.copy_location(ast.Name(_DECORATOR, ast.Load()), node.decorator_list[0])]
+        node.decorator_list = [
+            ast.copy_location(ast.Name(_DECORATOR, ast.Load()), node.decorator_list[0])
+        ]
     node.returns, arguments = None, node.args
     annotations = part.get("annotations", {})
     positional = arguments.posonlyargs + arguments.args
@@ -148,8 +173,13 @@ def _function(part: Mapping[str, Any], module: types.ModuleType) -> Any:
         if argument is not None:
             text = annotations.get(argument.arg)
             argument.annotation = ast.copy_location(ast.Constant(text), argument) if text else None
-    arguments.defaults = [ast.copy_location(ast.Constant(None), default) for default in arguments.defaults]
-    arguments.kw_defaults = [default and ast.copy_location(ast.Constant(None), default) for default in arguments.kw_defaults]
+    arguments.defaults = [
+        ast.copy_location(ast.Constant(None), default) for default in arguments.defaults
+    ]
+    arguments.kw_defaults = [
+        default and ast.copy_location(ast.Constant(None), default)
+        for default in arguments.kw_defaults
+    ]
 
     free = sorted({entry["name"].partition(".")[0] for entry in part.get("free", ())})
     if free:
@@ -169,9 +199,14 @@ def _function(part: Mapping[str, Any], module: types.ModuleType) -> Any:
     values = {name: decode(value) for name, value in part.get("defaults", {}).items()}
     names = [argument.arg for argument in positional]
     if fn.__defaults__:
-        fn.__defaults__ = tuple(values.get(name, Unrecorded(name, "a default value")) for name in names[-len(fn.__defaults__):])
+        fn.__defaults__ = tuple(
+            values.get(name, Unrecorded(name, "a default value"))
+            for name in names[-len(fn.__defaults__):])
     if fn.__kwdefaults__:
-        fn.__kwdefaults__ = {name: values.get(name, Unrecorded(name, "a default value")) for name in fn.__kwdefaults__}
+        fn.__kwdefaults__ = {
+            name: values.get(name, Unrecorded(name, "a default value"))
+            for name in fn.__kwdefaults__
+        }
     fn.__qualname__ = part["qualname"]
     jit = _decorated(fn, part)
     if source(jit) != stated:
@@ -182,8 +217,11 @@ def _function(part: Mapping[str, Any], module: types.ModuleType) -> Any:
 def _decorated(fn: Any, part: Mapping[str, Any]) -> Any:
     import triton
     kind = part.get("kind", "JITFunction")
-    options = {name: part[name] for name in ("noinline", "debug", "do_not_specialize", "do_not_specialize_on_alignment")
-               if name in part}
+    options = {
+        name: part[name]
+        for name in ("noinline", "debug", "do_not_specialize", "do_not_specialize_on_alignment")
+        if name in part
+    }
     if kind == "JITFunction":
         return triton.jit(**options)(fn)
     if kind == "ConstexprFunction" and hasattr(triton, "constexpr_function"):
@@ -191,7 +229,8 @@ def _decorated(fn: Any, part: Mapping[str, Any]) -> Any:
     if kind == "GluonJITFunction":
         gluon = importlib.import_module("triton.experimental.gluon")
         return gluon.jit(**options)(fn)
-    raise PackError(f"{part['qualname']} is a {kind}, which Triton {triton.__version__} does not have")
+    raise PackError(f"{part['qualname']} is a {kind}, which Triton {triton.__version__} does not "
+                    f"have")
 
 
 def _meaning(entry: Mapping[str, Any], functions: Mapping[str, Any]) -> Any:

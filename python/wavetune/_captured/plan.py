@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
 
-from .._pack.artifacts import cache_place, installed_key
 from .._canonical import canonical
-from .._pack.compiling import source_of
 from .._errors import PackError, one_line
+from .._pack.artifacts import cache_place, installed_key
+from .._pack.compiling import source_of
 from .._pack.importing import folder_files
 from .._pack.pool import run_tasks
 from .._pack.record import function_members, triton_record
@@ -149,7 +149,8 @@ def plan_function(function: Function, launches: list[Launch], toolchain: Toolcha
                   processes: int, timeout_s: float) -> dict[str, Any]:
     """The kernels by the names of their folders: "head", the files of the folder, and for each
     config of each launch what its object states."""
-    os.environ["TRITON_CACHE_DIR"] = str(scratch / "cache")  # functions that are arguments lie beside
+    # functions that are arguments lie beside
+    os.environ["TRITON_CACHE_DIR"] = str(scratch / "cache")
     jit, constexprs, kernels, _ = kernels_in(function, launches, scratch / "modules")
     found: dict[str, Any] = {}
     for kernel in kernels:

@@ -1,8 +1,10 @@
-"""The buffers that a captured launch's tensors make: views as the program had them, in their storages.
+"""The buffers that a captured launch's tensors make: views as the program had them, in their
+storages.
 
-A kernel may read, and where it writes write, any byte of a storage before and behind a view. So a buffer is the whole storage,
-up to WHOLE_BYTES; of a larger one MARGIN_BYTES on both sides of what the launch was passed. Tensors of one storage, type and
-kind of contents share the buffer; others have one each, and are refused where they overlap.
+A kernel may read, and where it writes write, any byte of a storage before and behind a view. So a
+buffer is the whole storage, up to WHOLE_BYTES; of a larger one MARGIN_BYTES on both sides of what
+the launch was passed. Tensors of one storage, type and kind of contents share the buffer; others
+have one each, and are refused where they overlap.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from .._canonical import canonical
-from .._runtime.launch import ALIGNMENT_MAX
 from .._pack.signature import DTYPES
+from .._runtime.launch import ALIGNMENT_MAX
 from .documents import Launch, tensors_of
 
 WHOLE_BYTES, MARGIN_BYTES = 256 << 20, 64 << 20
 PADDING_BYTES = 64 << 10
-_OF_VIEW = ("ramp", "sorted", "permutation", "blob")  # fills of a view's elements, whose sequence counts
+# fills of a view's elements, whose sequence counts
+_OF_VIEW = ("ramp", "sorted", "permutation", "blob")
 
 EXACT_MAX = 2**53  # a fill's integers are doubles in C
 # What made-up integers are between: all that a type has, as packed data has them.
@@ -26,7 +29,8 @@ for _bits in (8, 16, 32, 64):
     INTEGERS[f"int{_bits}"] = max(-2**(_bits - 1), -EXACT_MAX), min(2**(_bits - 1) - 1, EXACT_MAX)
     INTEGERS[f"uint{_bits}"] = 0, min(2**_bits - 1, EXACT_MAX)
 
-SIZES = {dtype: int((re.findall(r"\d+", dtype) or "8")[0]) // 8 for dtype in DTYPES.values()}  # bool: 8 bits
+# bool: 8 bits
+SIZES = {dtype: int((re.findall(r"\d+", dtype) or "8")[0]) // 8 for dtype in DTYPES.values()}
 
 Tensor = Mapping[str, Any]
 
@@ -37,7 +41,10 @@ def fill_of(argument: Tensor) -> Any:
         return {"integers": list(INTEGERS[dtype])} if dtype in INTEGERS else "normal"
     # What is beyond, also in a bool, is the data of an output or a hash, and steers nothing.
     low, high = INTEGERS.get(dtype, (-EXACT_MAX, EXACT_MAX))
-    contents = {name: max(low, min(value, high)) if type(value) is int else value for name, value in contents.items()}
+    contents = {
+        name: max(low, min(value, high)) if type(value) is int else value
+        for name, value in contents.items()
+    }
     kind = contents["class"]
     return {"constant": lambda: {"constant": contents["value"]},
             "ramp": lambda: {"ramp": [contents["start"], contents["step"]]},
@@ -53,7 +60,9 @@ def _bytes_of(argument: Tensor) -> tuple[int, int]:
     return argument["offset"] * size, (argument["offset"] + argument["elements"]) * size
 
 
-def _groups(tensors: Iterable[Tensor], initial: Mapping[str, Any]) -> list[tuple[Any, list[Tensor]]]:
+def _groups(
+    tensors: Iterable[Tensor], initial: Mapping[str, Any]
+) -> list[tuple[Any, list[Tensor]]]:
     """(fill, the tensors that share a buffer)"""
     tensors = list(tensors)
     filled = {_place(one): initial[one["name"]] for one in tensors if one["name"] in initial}
@@ -61,7 +70,8 @@ def _groups(tensors: Iterable[Tensor], initial: Mapping[str, Any]) -> list[tuple
     for one in tensors:
         fill = filled[_place(one)] if _place(one) in filled else fill_of(one)
         is_of_view = isinstance(fill, dict) and next(iter(fill)) in _OF_VIEW
-        place = canonical([one["storage"], one["dtype"], fill, *(_place(one) if is_of_view else ())])
+        place = canonical(
+            [one["storage"], one["dtype"], fill, *(_place(one) if is_of_view else ())])
         found.setdefault(place, (fill, []))[1].append(one)
     return list(found.values())
 
@@ -81,8 +91,10 @@ def why_refused(launch: Launch) -> str | None:
         for others in groups[:i]:
             for one in own:
                 for other in others:
-                    if one["storage"] == other["storage"] and _overlap(_bytes_of(one), _bytes_of(other)):
-                        return (f"arguments {other['name']} and {one['name']} overlap in memory, and are of other types or "
+                    if one["storage"] == other["storage"] and _overlap(
+                            _bytes_of(one), _bytes_of(other)):
+                        return (f"arguments {other['name']} and {one['name']} overlap in memory, "
+                                f"and are of other types or "
                                 "contents")
     return None
 
@@ -92,15 +104,17 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _window(tensors: Sequence[Tensor]) -> tuple[int, int]:
-    """The first element of their storage that the buffer has, and the one behind its last. The first may be below 0: a
-    storage need not be as aligned as a buffer."""
+    """The first element of their storage that the buffer has, and the one behind its last. The
+    first may be below 0: a storage need not be as aligned as a buffer."""
     size, first = SIZES[tensors[0]["dtype"]], tensors[0]
-    start, end = min(_bytes_of(one)[0] for one in tensors), max(_bytes_of(one)[1] for one in tensors)
+    start, end = min(_bytes_of(one)[0]
+                     for one in tensors), max(_bytes_of(one)[1] for one in tensors)
     whole = max(first["storage_bytes"] // size * size, end)
     if whole <= WHOLE_BYTES:
         start, end = 0, whole
     else:
-        start, end = max(0, start - MARGIN_BYTES) // ALIGNMENT_MAX * ALIGNMENT_MAX, min(whole, end + MARGIN_BYTES)
+        start, end = max(0, start - MARGIN_BYTES) // ALIGNMENT_MAX * ALIGNMENT_MAX, min(
+            whole, end + MARGIN_BYTES)
     offset = _bytes_of(first)[0]
     if first["alignment"] != min(offset & -offset or ALIGNMENT_MAX, ALIGNMENT_MAX):
         start -= (first["alignment"] - offset) % ALIGNMENT_MAX
@@ -108,24 +122,37 @@ def _window(tensors: Sequence[Tensor]) -> tuple[int, int]:
 
 
 def _row(argument: Tensor) -> int:
-    """The elements of a row, which are all of an extent of the first dimension; 0: it has no rows, or is not dense."""
+    """The elements of a row, which are all of an extent of the first dimension; 0: it has no rows,
+    or is not dense."""
     shape, row, is_dense = argument["shape"], 1, True
     for extent, step in zip(reversed(shape[1:]), reversed(argument["stride"][1:])):
         is_dense, row = is_dense and step == row, row * extent
     is_float = "float" in argument["dtype"]
-    return row if is_dense and is_float and shape and shape[0] > 1 and row * shape[0] == argument["elements"] else 0
+    return (
+        row
+        if is_dense
+        and is_float
+        and shape
+        and shape[0] > 1
+        and row * shape[0] == argument["elements"]
+        else 0
+    )
 
 
-def buffers_of(tensors: Sequence[Tensor], initial: Mapping[str, Any], written: set[str], has_grids: bool = False
-               ) -> dict[str, dict[str, Any]]:
-    """What a case states of each; `initial`: the fills of those that the program fills before a launch; `written`: of those that the
-    compiled code may write to; `has_grids`: whether configs have several grids, so that outputs may be partial sums of blocks."""
+def buffers_of(tensors: Sequence[Tensor], initial: Mapping[str, Any], written: set[str],
+               has_grids: bool = False) -> dict[str, dict[str, Any]]:
+    """What a case states of each; `initial`: the fills of those that the program fills before a
+    launch; `written`: of those that the compiled code may write to; `has_grids`: whether configs
+    have several grids, so that outputs may be partial sums of blocks."""
     found = {}
     for fill, own in _groups(tensors, initial):
         start, end = _window(own)
         is_written = any(one["name"] in written for one in own)
         for one in own:
-            stated = {"elements": max(one["elements"], 1), "access": "readwrite" if is_written else "read", "fill": fill}
+            stated = {
+                "elements": max(one["elements"], 1),
+                "access": "readwrite" if is_written else "read", "fill": fill
+            }
             before = one["offset"] - start if one["elements"] else 0
             after = end - start - before - stated["elements"]
             if one is not own[0]:
@@ -139,14 +166,17 @@ def buffers_of(tensors: Sequence[Tensor], initial: Mapping[str, Any], written: s
 
 
 def padded(outside: tuple[int, int], itemsize: int) -> tuple[int, int]:
-    """How many elements more a buffer must have where one config reads so many outside of it: others may read further. Those
-    before it keep its alignment."""
+    """How many elements more a buffer must have where one config reads so many outside of it:
+    others may read further. Those before it keep its alignment."""
     least = PADDING_BYTES // itemsize
-    return tuple(-(-max(2 * n, least) // least) * least if n else 0 for n in outside)  # type: ignore[return-value]
+    return tuple(-(-max(2 * n, least) // least) * least if n else 0
+                 for n in outside)  # type: ignore[return-value]
 
 
-def widen(arguments: Mapping[str, Mapping[str, Any]], around: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, Any]]:
-    """A case's arguments with more elements around buffers; `around`: (before, behind) by the name of the one that has it."""
+def widen(arguments: Mapping[str, Mapping[str, Any]],
+          around: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, Any]]:
+    """A case's arguments with more elements around buffers; `around`: (before, behind) by the name
+    of the one that has it."""
     found = {}
     for name, own in arguments.items():
         before, after = around.get(own.get("alias", name), (0, 0))

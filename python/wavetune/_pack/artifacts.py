@@ -1,10 +1,11 @@
-"""Where Triton's JIT looks for a compiled kernel in TRITON_CACHE_DIR, and the metadata file that it wants to find there.
+"""Where Triton's JIT looks for a compiled kernel in TRITON_CACHE_DIR, and the metadata file that it
+wants to find there.
 
-The folder is a hash over the installed Triton, the function and its specialisation, the back end, the options and the
-variables that are set (triton/runtime/cache.py, get_cache_key; the same since 3.3). Deployments leave line information on,
-pack turns it off so that objects hold no path: the instructions are the same, so the folder is the deployment's.
-AMD's options hold the path of the installed Triton, which is hashed before 3.9; with the image's identity it is that of the
-image.
+The folder is a hash over the installed Triton, the function and its specialisation, the back end,
+the options and the variables that are set (triton/runtime/cache.py, get_cache_key; the same since
+3.3). Deployments leave line information on, pack turns it off so that objects hold no path: the
+instructions are the same, so the folder is the deployment's. AMD's options hold the path of the
+installed Triton, which is hashed before 3.9; with the image's identity it is that of the image.
 """
 
 import base64
@@ -49,7 +50,8 @@ def _key_module() -> Any:
 
 
 def installed_key() -> str:
-    """triton_key(): a hash over the installed compiler. Slow (it reads libtriton.so), and kept by Triton."""
+    """triton_key(): a hash over the installed compiler. Slow (it reads libtriton.so), and kept by
+    Triton."""
     return str(_key_module().triton_key())
 
 
@@ -70,22 +72,28 @@ def set_variables() -> dict[str, str]:
 
 
 def image_of(identity: Any, place: str) -> Image:
-    """The image to pack for. Another Triton than the one that compiles would look elsewhere, so it is refused."""
+    """The image to pack for. Another Triton than the one that compiles would look elsewhere, so it
+    is refused."""
     own = identity.get("triton") if isinstance(identity, dict) else None
     if not isinstance(own, dict) or not isinstance(own.get("key"), str):
-        raise PackError(f"{place} does not say which Triton the image has; make it inside the image with `python3 -m "
+        raise PackError(f"{place} does not say which Triton the image has; make it inside the "
+                        f"image with `python3 -m "
                         "wavetune identity`")
     if own["key"] != installed_key():
-        raise PackError(f"{place} is of an image with another build of Triton ({own.get('version')}) than the one that "
-                        "packs; pack with the image's own, or without --image: then its caches compile what they run")
+        raise PackError(f"{place} is of an image with another build of Triton "
+                        f"({own.get('version')}) than the one that "
+                        "packs; pack with the image's own, or without --image: then its caches "
+                        "compile what they run")
     variables = identity.get("variables")
-    return Image(own.get("folder"), own.get("backend_hash"), variables if isinstance(variables, dict) else {})
+    return Image(own.get("folder"), own.get("backend_hash"),
+                 variables if isinstance(variables, dict) else {})
 
 
 def _moved(path: str, image: Image | None) -> str:
     """A path inside the installed Triton as the image has it."""
     own = installed_folder() + os.sep
-    return os.path.join(image.folder, path[len(own):]) if image and image.folder and path.startswith(own) else path
+    return os.path.join(
+        image.folder, path[len(own):]) if image and image.folder and path.startswith(own) else path
 
 
 def _base32(digest: bytes) -> str:
@@ -94,7 +102,8 @@ def _base32(digest: bytes) -> str:
 
 def _key(source: Any, options: Mapping[str, Any], target: Any, image: Image | None
          ) -> tuple[bytes, dict[str, str], Any] | None:
-    """(digest that the folder is named by, variables, libraries); None where the image has other variables set."""
+    """(digest that the folder is named by, variables, libraries); None where the image has other
+    variables set."""
     from triton.compiler import make_backend
     variables = {name: value for name, value in set_variables().items() if name != _LINE_INFO}
     if image is not None:
@@ -104,7 +113,8 @@ def _key(source: Any, options: Mapping[str, Any], target: Any, image: Image | No
     backend = make_backend(target)
     parsed = backend.parse_options(dict(options))
     libraries = tuple((name, _moved(path, image)) for name, path in parsed.extern_libs)
-    if target.backend == "hip" and hashes_library_paths(triton_version()):  # that of NVIDIA hashes the files
+    # that of NVIDIA hashes the files
+    if target.backend == "hip" and hashes_library_paths(triton_version()):
         object.__setattr__(parsed, "extern_libs", libraries)
     back = backend.hash()
     if image is not None and image.backend_hash and str(target.arch) in image.backend_hash:
@@ -124,7 +134,8 @@ def cache_place(source: Any, options: Mapping[str, Any], target: Any) -> tuple[s
     return _base32(found[0]), _stem(source)
 
 
-def cache_entry(compiled: Any, options: Mapping[str, Any], target: Any, image: Image | None) -> Entry | None:
+def cache_entry(compiled: Any, options: Mapping[str, Any], target: Any,
+                image: Image | None) -> Entry | None:
     """None where the image has variables set that the object was not compiled with."""
     from triton.runtime.cache import get_cache_manager
     found = _key(compiled.src, options, target, image)

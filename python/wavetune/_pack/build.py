@@ -1,7 +1,8 @@
-"""Packs one kernel folder: variants for keys, every config of its space compiled, and the folder of docs/builds.md.
+"""Packs one kernel folder: variants for keys, every config of its space compiled, and the folder of
+docs/builds.md.
 
-The build is made in a folder beside its place and put there by rename when it is whole. Equal inputs (kernel, keys,
-arch, toolchain) give an equal build.json, byte for byte.
+The build is made in a folder beside its place and put there by rename when it is whole. Equal
+inputs (kernel, keys, arch, toolchain) give an equal build.json, byte for byte.
 """
 
 import os
@@ -14,17 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping
 
+from .._canonical import canonical, digest
+from .._errors import PackError, one_line
 from . import options as option_roles
 from .artifacts import Image, installed_key
 from .calls import Tensor, heuristic_values, pruned, prunes
-from .._canonical import canonical, digest
 from .compiling import Task, compile_task, store_result
-from .._errors import PackError, one_line
 from .configs import decorator_configs, decorator_space
 from .decorator import check_restored, unfollowed
+from .expressions import Expression, expression
 from .folder import Kernel, check_fills
 from .function import check_function
-from .expressions import Expression, expression
 from .keys import Key, format_key, order_key
 from .pool import run_tasks
 from .record import config_objects, make_record
@@ -70,15 +71,18 @@ class Plan:
     configs: list[list[Config]]  # by variant
     baselines: dict[str, list[Config]]  # by the variant's "when"
     is_pruned: bool  # by the decorator, for each key
-    left_out: list[list[Config]] = field(default_factory=list)  # by variant: what the decorator's pruning leaves out
+    # by variant: what the decorator's pruning leaves out
+    left_out: list[list[Config]] = field(default_factory=list)
 
 
 def clean_environment() -> None:
-    """No variable of the caller's shell steers a compile: what enters a build stands in its space."""
+    """No variable of the caller's shell steers a compile: what enters a build stands in its
+    space."""
     for name in [name for name in os.environ if option_roles.is_steering(name)]:
         del os.environ[name]
     os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # objects hold no path of this machine
-    # Triton 3.9 announces another default for its successor; what a deployment sets is part of its identity.
+    # Triton 3.9 announces another default for its successor; what a deployment sets is part of its
+    # identity.
     warnings.filterwarnings("ignore", message="TRITON_DEFAULT_FP_FUSION is unset")
 
 
@@ -88,25 +92,38 @@ def make_plan(request: Request) -> Plan:
     backend = make_backend(target)
     kernel = request.kernel
     keys = [order_key(key, kernel.key_names) for key in request.keys]
-    decorated = load_function(kernel.source, kernel.entry, target, request.module, kernel.root, request.torch)
+    decorated = load_function(kernel.source, kernel.entry, target, request.module, kernel.root,
+                              request.torch)
     jit = decorated.jit
     check_fills(kernel.manifest["arguments"])
     check_restored(decorated, kernel.manifest)
-    check_function(jit, kernel.manifest, {n for n, role in kernel.space.roles.items() if role != "env" and
-                                          any(p.name == n for p in jit.params)}, kernel.constants, decorated.heuristics)
+    check_function(
+        jit,
+        kernel.manifest,
+        {
+            n
+            for n, role in kernel.space.roles.items()
+            if role != "env" and any(p.name == n for p in jit.params)
+        },
+        kernel.constants,
+        decorated.heuristics,
+    )
     option_roles.check_roles(kernel.space, {p.name for p in jit.params if p.is_constexpr},
                              option_roles.option_names(backend), kernel.entry)
     facts = {"gpu_name": request.gpu_name, "arch": request.arch}
     configs = list(kernel.space.points([{**key, **facts} for key in keys]))
     if not configs:
         raise PackError("the conditions of the space exclude every config for the keys given")
-    uses_range = target.backend == "hip" and any(uses_buffer_ops(version, config) for config in configs)
-    is_pruned = prunes(decorated) and "prune_configs_by" not in request.ignored and _is_decorators(kernel, decorated, backend)
+    uses_range = target.backend == "hip" and any(
+        uses_buffer_ops(version, config) for config in configs)
+    is_pruned = prunes(decorated) and "prune_configs_by" not in request.ignored and _is_decorators(
+        kernel, decorated, backend)
     stated = {*kernel.manifest.get("defines", {}), *kernel.constants}
     is_alone = is_pruned or any(name not in stated for name in decorated.heuristics)
     variants = variants_of(jit, kernel.manifest, configs, keys, uses_range, is_alone)
     if len(variants) > VARIANTS_MAX:
-        raise PackError(f"the keys need {len(variants)} variants, a build has at most {VARIANTS_MAX}; pack fewer keys")
+        raise PackError(f"the keys need {len(variants)} variants, a build has at most "
+                        f"{VARIANTS_MAX}; pack fewer keys")
     scopes = [[{**key, **facts} for key in variant.keys] for variant in variants]
     own = [list(kernel.space.points(its)) for its in scopes]
     for variant, points in zip(variants, own):
@@ -114,9 +131,12 @@ def make_plan(request: Request) -> Plan:
             raise PackError(f"the conditions of the space exclude every config for the key "
                             f"{format_key(variant.keys[0])}")
     if sum(map(len, own)) > OBJECTS_MAX:
-        raise PackError(f"{sum(map(len, own))} objects would be packed, a build has at most {OBJECTS_MAX}; pack fewer "
+        raise PackError(f"{sum(map(len, own))} objects would be packed, a build has at most "
+                        f"{OBJECTS_MAX}; pack fewer "
                         "keys or configs")
-    baselines = {variant.when: kernel.space.baselines(its) for variant, its in zip(variants, scopes)}
+    baselines = {
+        variant.when: kernel.space.baselines(its) for variant, its in zip(variants, scopes)
+    }
     plan = Plan(request, version, target, backend, decorated, variants, own, baselines, is_pruned,
                 [[] for _ in variants])
     if is_pruned:
@@ -131,7 +151,8 @@ def _is_decorators(kernel: Kernel, decorated: Decorated, backend: Any) -> bool:
 
 
 def _prune(plan: Plan) -> None:
-    """Moves the configs that the decorator's pruning leaves out for a variant's key to `left_out`."""
+    """Moves the configs that the decorator's pruning leaves out for a variant's key to
+    `left_out`."""
     decorated, kernel = plan.decorated, plan.request.kernel
     points, _ = decorator_configs(decorated, plan.backend)
     for i, variant in enumerate(plan.variants):
@@ -140,22 +161,30 @@ def _prune(plan: Plan) -> None:
             if expression(str(text)).names <= set(variant.keys[0]):
                 call[name] = expression(str(text)).evaluate(variant.keys[0])
         left = pruned(decorated, call, decorated.autotuner.configs)
-        kept = [point for config, point in zip(decorated.autotuner.configs, points) if any(config is other for other in left)]
+        kept = [
+            point for config, point in zip(decorated.autotuner.configs, points)
+            if any(config is other for other in left)
+        ]
         plan.left_out[i] = [config for config in plan.configs[i] if config not in kept]
         plan.configs[i] = [config for config in plan.configs[i] if config in kept]
         if any(config in plan.left_out[i] for config in plan.baselines[variant.when]):
-            raise PackError(f"{decorated.place}: the default config, with which others are compared, is left out by "
-                            f"prune_configs_by for the key {format_key(variant.keys[0])}: make another one the default in "
+            raise PackError(f"{decorated.place}: the default config, with which others are "
+                            f"compared, is left out by "
+                            f"prune_configs_by for the key {format_key(variant.keys[0])}: make "
+                            f"another one the default in "
                             "space.json, or pack all of them with --ignore prune_configs_by")
 
 
-def make_call(manifest: dict[str, Any], variant: Variant, constants: Mapping[str, Any]) -> dict[str, Any]:
-    """A call that needs this variant, without what configs and heuristics give; a float and a bool are like any other."""
+def make_call(manifest: dict[str, Any], variant: Variant,
+              constants: Mapping[str, Any]) -> dict[str, Any]:
+    """A call that needs this variant, without what configs and heuristics give; a float and a bool
+    are like any other."""
     values: dict[str, Any] = dict(constants)
     for argument in manifest["arguments"]:
         name, dtype = argument["name"], argument["dtype"]
         if "shape" in argument:
-            shape = tuple(Expression(str(extent)).evaluate(variant.keys[0]) for extent in argument["shape"])
+            shape = tuple(
+                Expression(str(extent)).evaluate(variant.keys[0]) for extent in argument["shape"])
             values[name] = Tensor(dtype, shape, is_small="S" in variant.attributes.get(name, ""))
         elif dtype == "bool":
             values[name] = True
@@ -169,7 +198,8 @@ def make_call(manifest: dict[str, Any], variant: Variant, constants: Mapping[str
 def make_task(plan: Plan, variant: Variant, config: Config) -> Task:
     jit, kernel = plan.decorated.jit, plan.request.kernel
     constexprs, chosen, environment = option_roles.split_config(
-        config, kernel.space.roles, {p.name for p in jit.params if p.is_constexpr}, option_roles.option_names(plan.backend))
+        config, kernel.space.roles, {p.name for p in jit.params if p.is_constexpr},
+        option_roles.option_names(plan.backend))
     defines = define_values(kernel.manifest, variant.keys[0], config)
     call = {**make_call(kernel.manifest, variant, kernel.constants), **defines}
     call.update(heuristic_values(plan.decorated, call, config))
@@ -191,19 +221,22 @@ class _Progress:
         self.failed += failed
         if self.shown:
             filled = 24 * self.done // self.total
-            print(f"\rpack [{'#' * filled}{'.' * (24 - filled)}] {self.done}/{self.total}  "
-                  f"{time.monotonic() - self.started:.0f} s  {self.failed} failed\x1b[K", end="", file=sys.stderr,
-                  flush=True)
+            print(
+                f"\rpack [{'#' * filled}{'.' * (24 - filled)}] {self.done}/{self.total}  "
+                f"{time.monotonic() - self.started:.0f} s  {self.failed} failed\x1b[K", end="",
+                file=sys.stderr, flush=True)
 
     def end(self) -> None:
         if self.shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def compile_tasks(tasks: list[Task], jit: Any, target: Any, backend: Any, objects: Path, processes: int = 1,
-                  timeout_s: float = 300.0, image: Image | None = None) -> list[dict[str, Any]]:
-    """For every task {"digest", "metadata"}, with files below `objects`, or {"error"}; equal tasks are compiled once, each in
-    a process that may die. Wants the environment of clean_environment() and TRITON_CACHE_DIR."""
+def compile_tasks(tasks: list[Task], jit: Any, target: Any, backend: Any, objects: Path,
+                  processes: int = 1, timeout_s: float = 300.0,
+                  image: Image | None = None) -> list[dict[str, Any]]:
+    """For every task {"digest", "metadata"}, with files below `objects`, or {"error"}; equal tasks
+    are compiled once, each in a process that may die. Wants the environment of clean_environment()
+    and TRITON_CACHE_DIR."""
     version = triton_version()
     first: dict[Any, int] = {}
     index = [first.setdefault(task.identity(), i) for i, task in enumerate(tasks)]
@@ -212,7 +245,8 @@ def compile_tasks(tasks: list[Task], jit: Any, target: Any, backend: Any, object
 
     def run(number: int) -> dict[str, Any]:
         try:
-            return store_result(*compile_task(tasks[distinct[number]], jit, target, backend), target, version, objects, image)
+            return store_result(*compile_task(tasks[distinct[number]], jit, target, backend),
+                                target, version, objects, image)
         except KeyboardInterrupt:
             raise
         except PackError as error:
@@ -234,17 +268,21 @@ def compile_tasks(tasks: list[Task], jit: Any, target: Any, backend: Any, object
     return [results[i] for i in index]
 
 
-def _variant_json(variant: Variant, configs: list[Config], results: list[dict[str, Any]], left_out: list[Config]) -> dict[str, Any]:
+def _variant_json(variant: Variant, configs: list[Config], results: list[dict[str, Any]],
+                  left_out: list[Config]) -> dict[str, Any]:
     own: dict[str, Any] = {"signature": variant.signature, "constexprs": variant.constexprs}
     if variant.when:
         own["when"] = variant.when
     own["objects"] = [{"config": c, **r} for c, r in zip(configs, results) if "digest" in r]
-    failed = [{"config": c, "error": r["error"]} for c, r in zip(configs, results) if "digest" not in r]
-    failed += [{"config": c, "error": "left out by the decorator's prune_configs_by for this key"} for c in left_out]
+    failed = [{"config": c, "error": r["error"]} for c, r in zip(configs, results)
+              if "digest" not in r]
+    failed += [{"config": c, "error": "left out by the decorator's prune_configs_by for this key"}
+               for c in left_out]
     if failed:
         own["failed"] = failed
     if not own["objects"]:
-        raise PackError(f"no config compiles for the key {format_key(variant.keys[0])}; the first one says: "
+        raise PackError(f"no config compiles for the key {format_key(variant.keys[0])}; the first "
+                        f"one says: "
                         f"{failed[0]['error']}", 1)
     return own
 
@@ -256,16 +294,20 @@ def make_build(plan: Plan, folder: Path) -> dict[str, Any]:
     tasks = [make_task(plan, variant, config)
              for variant, configs in zip(plan.variants, plan.configs) for config in configs]
     request = plan.request
-    results = iter(compile_tasks(tasks, plan.decorated.jit, plan.target, plan.backend, objects, request.processes,
-                                 request.timeout_s, request.image))
+    results = iter(
+        compile_tasks(tasks, plan.decorated.jit, plan.target, plan.backend, objects,
+                      request.processes, request.timeout_s, request.image))
     variants = [_variant_json(variant, configs, [next(results) for _ in configs], left_out)
                 for variant, configs, left_out in zip(plan.variants, plan.configs, plan.left_out)]
     import triton
     kernel = plan.request.kernel
     configs = config_objects(plan.decorated, kernel.space.configs or plan.configs[0], plan.backend)
-    return {"kernel": kernel.hash, "toolchain": {"triton": triton.__version__, **plan.request.toolchain},
-            "arch": plan.request.arch, "warp_size": plan.target.warp_size, "variants": variants,
-            "record": make_record(plan.decorated, kernel.hash, kernel.manifest, configs, plan.backend)}
+    return {
+        "kernel": kernel.hash,
+        "toolchain": {"triton": triton.__version__, **plan.request.toolchain},
+        "arch": plan.request.arch, "warp_size": plan.target.warp_size, "variants": variants,
+        "record": make_record(plan.decorated, kernel.hash, kernel.manifest, configs, plan.backend)
+    }
 
 
 def _publish(made: Path, place: Path) -> None:
@@ -280,7 +322,11 @@ def _publish(made: Path, place: Path) -> None:
 
 
 def check_place(place: Path) -> None:
-    if place.exists() and not (place / "build.json").exists() and (not place.is_dir() or any(place.iterdir())):
+    if (
+        place.exists()
+        and not (place / "build.json").exists()
+        and (not place.is_dir() or any(place.iterdir()))
+    ):
         raise PackError(f"{place} is there and holds no build; name another folder with --output")
 
 
@@ -299,12 +345,17 @@ def pack(request: Request, place: Path) -> dict[str, Any]:
         build = make_build(plan, made)
         text = canonical(build)
         if len(text.encode()) > SIZE_MAX:
-            raise PackError(f"build.json would have {len(text.encode())} bytes, a server takes {SIZE_MAX}; pack fewer "
+            raise PackError(f"build.json would have {len(text.encode())} bytes, a server takes "
+                            f"{SIZE_MAX}; pack fewer "
                             "keys or configs")
         (made / "build.json").write_text(text)
         made.chmod(0o755)
         _publish(made, place)
-    return {"kernel": request.kernel.hash, "build": digest(build), "arch": request.arch, "folder": str(place),
-            "seconds": round(time.monotonic() - started, 3),
-            "variants": [{"when": v.get("when", ""), "keys": plan.variants[i].keys, "objects": len(v["objects"]),
-                          "failed": len(v.get("failed", [])) - len(plan.left_out[i]), "left_out": len(plan.left_out[i])} for i, v in enumerate(build["variants"])]}
+    return {
+        "kernel": request.kernel.hash, "build": digest(build), "arch": request.arch,
+        "folder": str(place), "seconds": round(time.monotonic() - started, 3), "variants": [{
+            "when": v.get("when", ""), "keys": plan.variants[i].keys, "objects": len(v["objects"]),
+            "failed": len(v.get("failed", [])) - len(plan.left_out[i]),
+            "left_out": len(plan.left_out[i])
+        } for i, v in enumerate(build["variants"])]
+    }

@@ -1,8 +1,9 @@
 """Compiles one call with one config, and makes of the result what a build says of it.
 
-Runs in a worker process. The environment of the compile was set before; objects and texts go to the build's folder
-under their digests, written beside and renamed, so that two workers may write the same one.
-What is compiled is what Triton's JIT makes of a call with stand-ins of tensors, so that its cache finds it later.
+Runs in a worker process. The environment of the compile was set before; objects and texts go to the
+build's folder under their digests, written beside and renamed, so that two workers may write the
+same one. What is compiled is what Triton's JIT makes of a call with stand-ins of tensors, so that
+its cache finds it later.
 """
 
 import os
@@ -13,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from .artifacts import Image, cache_entry
-from .calls import Tensor, heuristic_values
 from .._canonical import digest_bytes
 from .._errors import PackError
+from .artifacts import Image, cache_entry
+from .calls import Tensor, heuristic_values
 from .options import option_names
 from .registers import carried_too_much, looked_at_before_code
 from .target import scratch_pointers
@@ -26,9 +27,10 @@ _TEXTS = {"hip": ("ttgir", "amdgcn"), "cuda": ("ttgir", "ptx")}
 
 @dataclass(frozen=True)
 class Task:
-    """One compile. `call`: values by parameter, without those that are left to the function's defaults; `options`: of the
-    back end; `environment`: variables that the compile sees; `may_spill`: compiled whatever its loops carry; `types`:
-    Triton's types of the parameters that are passed, when they are known before."""
+    """One compile. `call`: values by parameter, without those that are left to the function's
+    defaults; `options`: of the back end; `environment`: variables that the compile sees;
+    `may_spill`: compiled whatever its loops carry; `types`: Triton's types of the parameters that
+    are passed, when they are known before."""
 
     call: Mapping[str, Any]
     options: Mapping[str, Any]
@@ -39,23 +41,29 @@ class Task:
     def identity(self) -> tuple[Any, ...]:
         """Tasks of one identity compile to the same object."""
         def items(values: Mapping[str, Any]) -> tuple[Any, ...]:
-            return tuple((name, type(values[name]).__name__, repr(values[name])) for name in sorted(values))
+            return tuple(
+                (name, type(values[name]).__name__, repr(values[name])) for name in sorted(values))
 
-        return (items(self.types or {}), items(self.call), items(self.options), items(self.environment), self.may_spill)
+        return (items(self.types or {}), items(self.call), items(self.options),
+                items(self.environment), self.may_spill)
 
 
-def call_task(decorated: Any, backend: Any, call: Mapping[str, Any], config: Any, may_spill: bool = True) -> Task:
-    """The compile of a call with one of its decorator's configs (a triton.Config, or None where there is no autotuner)."""
+def call_task(decorated: Any, backend: Any, call: Mapping[str, Any], config: Any,
+              may_spill: bool = True) -> Task:
+    """The compile of a call with one of its decorator's configs (a triton.Config, or None where
+    there is no autotuner)."""
     chosen = {} if config is None else config.all_kwargs()
     given = {**call, **heuristic_values(decorated, call, chosen)}
     names, options = {p.name for p in decorated.jit.params}, option_names(backend)
     given.update({name: value for name, value in chosen.items() if name in names})
-    return Task(given, {n: v for n, v in chosen.items() if n in options and v is not None}, {}, may_spill)
+    return Task(given, {n: v for n, v in chosen.items() if n in options and v is not None}, {},
+                may_spill)
 
 
 @contextmanager
 def _some_torch() -> Iterator[None]:
-    """Triton's AMD backend imports torch to look at an argument; where there is none, a stand-in is enough."""
+    """Triton's AMD backend imports torch to look at an argument; where there is none, a stand-in is
+    enough."""
     if "torch" in sys.modules:
         yield
         return
@@ -69,7 +77,8 @@ def _some_torch() -> Iterator[None]:
 
 
 def _arguments(task: Task, jit: Any) -> tuple[list[Any], dict[str, Any]]:
-    """How the kernel is called: in the function's order as far as that goes, by name from the first one left out."""
+    """How the kernel is called: in the function's order as far as that goes, by name from the first
+    one left out."""
     values, ordered = dict(task.call), []
     for name in jit.arg_names:
         if name not in values or name in task.options:
@@ -83,7 +92,8 @@ class _Stopped(Exception):
 
 
 def source_of(task: Task, jit: Any) -> tuple[Any, Any]:
-    """What compile_task compiles, and its options, without compiling: nothing of the function's text is executed."""
+    """What compile_task compiles, and its options, without compiling: nothing of the function's
+    text is executed."""
     def stop(source: Any, **arguments: Any) -> Any:
         raise _Stopped(source, arguments["options"])
 
@@ -101,8 +111,8 @@ def source_of(task: Task, jit: Any) -> tuple[Any, Any]:
 
 
 def compile_task(task: Task, jit: Any, target: Any, backend: Any) -> tuple[Any, Any]:
-    """Triton's CompiledKernel, and the options that its JIT compiled it with. Any exception is the compiler's answer to
-    this config."""
+    """Triton's CompiledKernel, and the options that its JIT compiled it with. Any exception is the
+    compiler's answer to this config."""
     from triton.compiler import compile as compile_source
     jit.device_caches.clear()  # of kernels that an earlier task compiled
     jit.device_caches[0]  # binds the JIT to the target, and sets its `compile`
@@ -145,15 +155,17 @@ def _store(data: bytes, objects: Path) -> str:
 
 def store_result(compiled: Any, options: Any, target: Any, version: tuple[int, int], objects: Path,
                  image: Image | None = None, has_descriptors: bool = False) -> dict[str, Any]:
-    """{"digest", "metadata"} of docs/builds.md; what a launch without Triton cannot do is a PackError. `has_descriptors`: the
-    build states what is passed for descriptors of the host."""
+    """{"digest", "metadata"} of docs/builds.md; what a launch without Triton cannot do is a
+    PackError. `has_descriptors`: the build states what is passed for descriptors of the host."""
     metadata = compiled.metadata
     for member in ("global_scratch_size", "profile_scratch_size"):
         if getattr(metadata, member, 0):
-            raise PackError(f"the kernel needs {member} = {getattr(metadata, member)} bytes of scratch memory, which "
+            raise PackError(f"the kernel needs {member} = {getattr(metadata, member)} bytes of "
+                            f"scratch memory, which "
                             "only Triton's own launcher gives")
     if getattr(metadata, "tensordesc_meta", None) and not has_descriptors:
-        raise PackError("the kernel takes tensor descriptors, which only Triton's own launcher makes")
+        raise PackError("the kernel takes tensor descriptors, which only Triton's own launcher "
+                        "makes")
     texts = {}
     for name in _TEXTS[target.backend]:
         if name in compiled.asm:
@@ -166,9 +178,12 @@ def store_result(compiled: Any, options: Any, target: Any, version: tuple[int, i
     cache = {} if entry is None else {"cache": {
         "folder": entry.folder, "files": {f"{entry.name}.json": _store(entry.metadata, objects),
                                           f"{entry.name}.{extension}": digest}}}
-    return {"digest": digest,
-            "metadata": {"name": metadata.name, "shared": metadata.shared, "num_warps": metadata.num_warps,
-                         "warp_size": target.warp_size, "num_ctas": getattr(metadata, "num_ctas", 1),
-                         "launch_cooperative_grid": bool(getattr(metadata, "launch_cooperative_grid", False)),
-                         "scratch": scratch_pointers(version), "global_scratch_size": 0, "profile_scratch_size": 0,
-                         "files": texts, **cache}}
+    return {
+        "digest": digest, "metadata": {
+            "name": metadata.name, "shared": metadata.shared, "num_warps": metadata.num_warps,
+            "warp_size": target.warp_size, "num_ctas": getattr(metadata, "num_ctas", 1),
+            "launch_cooperative_grid": bool(getattr(metadata, "launch_cooperative_grid",
+                                                    False)), "scratch": scratch_pointers(version),
+            "global_scratch_size": 0, "profile_scratch_size": 0, "files": texts, **cache
+        }
+    }

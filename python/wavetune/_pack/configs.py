@@ -1,4 +1,5 @@
-"""The space that an autotune decorator states: its configs as an explicit list, with the roles of their names."""
+"""The space that an autotune decorator states: its configs as an explicit list, with the roles of
+their names."""
 
 from typing import Any
 
@@ -14,7 +15,8 @@ _FIXED = ("num_ctas", "maxnreg", "num_buffers_warp_spec", "num_consumer_groups",
 def _value(value: Any, name: str, index: int) -> Value:
     value = getattr(value, "value", value)  # of a tl.constexpr
     if value is not None and not isinstance(value, (bool, int, str)):
-        raise PackError(f"config {index} has {name} = {value!r}; a value of a config is an integer, a text, True, "
+        raise PackError(f"config {index} has {name} = {value!r}; a value of a config is an "
+                        f"integer, a text, True, "
                         "False or None")
     return value
 
@@ -22,10 +24,12 @@ def _value(value: Any, name: str, index: int) -> Value:
 def _config(config: Any, index: int, decorated: Decorated) -> dict[str, Value]:
     of = f"{decorated.place}: config {index} of {decorated.jit.__name__}"
     if getattr(config, "pre_hook", None) is not None:
-        raise PackError(f"{of} has a pre_hook, which runs before each launch and which agents cannot call: where the "
+        raise PackError(f"{of} has a pre_hook, which runs before each launch and which agents "
+                        f"cannot call: where the "
                         "kernel is right without it, state the configs with --space FILE")
     if getattr(config, "ir_override", None):
-        raise PackError(f"{of} has an ir_override, and pack compiles the function: state the configs with --space FILE")
+        raise PackError(f"{of} has an ir_override, and pack compiles the function: state the "
+                        f"configs with --space FILE")
     values = {name: _value(value, name, index) for name, value in config.kwargs.items()}
     values["num_warps"], values["num_stages"] = config.num_warps, config.num_stages
     default = type(config)({})
@@ -35,12 +39,16 @@ def _config(config: Any, index: int, decorated: Decorated) -> dict[str, Value]:
     return values
 
 
-def decorator_configs(decorated: Decorated, backend: Any) -> tuple[list[dict[str, Value]], dict[str, str]]:
+def decorator_configs(decorated: Decorated,
+                      backend: Any) -> tuple[list[dict[str, Value]], dict[str, str]]:
     """The decorator's configs as points of a space, in its order, and the roles of their names."""
     if decorated.autotuner is None:
-        raise PackError(f"{decorated.path}: {decorated.jit.__name__} is under no autotune decorator; give its configs "
+        raise PackError(f"{decorated.path}: {decorated.jit.__name__} is under no autotune "
+                        f"decorator; give its configs "
                         "with --space FILE")
-    configs = [_config(config, i, decorated) for i, config in enumerate(decorated.autotuner.configs)]
+    configs = [
+        _config(config, i, decorated) for i, config in enumerate(decorated.autotuner.configs)
+    ]
     names = list(dict.fromkeys(name for config in configs for name in config))
     constexprs = {p.name for p in decorated.jit.params if p.is_constexpr}
     options = backend.parse_options({}).__dict__
@@ -49,7 +57,8 @@ def decorator_configs(decorated: Decorated, backend: Any) -> tuple[list[dict[str
         if name in constexprs:
             continue
         if name not in options and name not in FOREIGN:
-            raise PackError(f"configs set {name}, which is neither a constexpr of {decorated.jit.__name__} nor an "
+            raise PackError(f"configs set {name}, which is neither a constexpr of "
+                            f"{decorated.jit.__name__} nor an "
                             "option of this Triton")
         roles[name] = "option"
     for index, config in enumerate(configs):

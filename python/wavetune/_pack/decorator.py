@@ -1,24 +1,26 @@
 """What an autotune decorator asks for besides its configs and its key.
 
-Each of its arguments is followed, or refused before anything is compiled, or named in a note on stderr: a build never does
-less than the decorator says without a word.
+Each of its arguments is followed, or refused before anything is compiled, or named in a note on
+stderr: a build never does less than the decorator says without a word.
 """
 
 import inspect
 from typing import Any, Collection, Mapping
 
-from . import dejavu
 from .._errors import PackError
+from . import dejavu
 from .source import Decorated
 from .stubs import Stub
 
 IGNORABLE = ("prune_configs_by", "pre_hook", "post_hook")  # what --ignore takes
-_MEASURING = ("warmup", "rep", "use_cuda_graph", "do_bench", "quantiles", "use_bo", "use_random_search")
+_MEASURING = ("warmup", "rep", "use_cuda_graph", "do_bench", "quantiles", "use_bo",
+              "use_random_search")
 
 
 def _prunes(pruning: Any) -> bool:
     """top_k alone prunes nothing."""
-    return bool(pruning) and any(pruning.get(name) is not None for name in ("early_config_prune", "perf_model"))
+    return bool(pruning) and any(
+        pruning.get(name) is not None for name in ("early_config_prune", "perf_model"))
 
 
 def _of_dejavu(tuner: dejavu.Autotuner) -> dict[str, Any]:
@@ -31,9 +33,13 @@ def _of_dejavu(tuner: dejavu.Autotuner) -> dict[str, Any]:
 
 
 def _of_triton(tuner: Any) -> dict[str, Any]:
-    timing = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
+    timing = {
+        "warmup": tuner.num_warmups, "rep": tuner.num_reps,
+        "use_cuda_graph": tuner.use_cuda_graph or None
+    }
     stated = {name: value for name, value in timing.items() if value is not None}
-    # Triton puts functions of its own there when it is given one of the three, or (before 3.4) nothing.
+    # Triton puts functions of its own there when it is given one of the three, or (before 3.4)
+    # nothing.
     bench = vars(tuner).get("_do_bench", vars(tuner).get("do_bench"))
     if bench is not None and not stated and not isinstance(bench, Stub):
         stated["do_bench"] = bench
@@ -49,17 +55,22 @@ def stated_arguments(decorated: Decorated) -> dict[str, Any]:
     """The decorator's arguments that differ from their defaults, but for configs and key."""
     if decorated.autotuner is None:
         return {}
-    return _of_dejavu(decorated.autotuner) if decorated.is_dejavu else _of_triton(decorated.autotuner)
+    return _of_dejavu(decorated.autotuner) if decorated.is_dejavu else _of_triton(
+        decorated.autotuner)
 
 
 def refuse_unfollowed(decorated: Decorated, ignored: Collection[str]) -> None:
-    """What agents cannot do, unless --ignore names it. (Pruning is evaluated for each key: calls.py.)"""
+    """What agents cannot do, unless --ignore names it. (Pruning is evaluated for each key:
+    calls.py.)"""
     stated, name = stated_arguments(decorated), decorated.jit.__name__
     for hook, when in (("pre_hook", "before"), ("post_hook", "after")):
         if hook in stated and hook not in ignored:
-            raise PackError(f"{decorated.place}: the autotune decorator of {name} has a {hook}, which runs {when} each "
-                            "launch that it measures and which agents cannot call: if it only resets buffers, write "
-                            f":readwrite and a fill behind them in --signature and add --ignore {hook}")
+            raise PackError(f"{decorated.place}: the autotune decorator of {name} has a {hook}, "
+                            f"which runs {when} each "
+                            "launch that it measures and which agents cannot call: if it only "
+                            "resets buffers, write "
+                            f":readwrite and a fill behind them in --signature and add --ignore "
+                            f"{hook}")
 
 
 def _members(decorated: Decorated, argument: str) -> list[str]:
@@ -67,8 +78,9 @@ def _members(decorated: Decorated, argument: str) -> list[str]:
 
 
 def state_restored(decorated: Decorated, arguments: Mapping[str, dict[str, Any]]) -> None:
-    """Buffers that the decorator resets or restores before each launch it measures are readwrite, those that it resets
-    filled with zeros, where --signature says nothing else: an agent then does the same."""
+    """Buffers that the decorator resets or restores before each launch it measures are readwrite,
+    those that it resets filled with zeros, where --signature says nothing else: an agent then does
+    the same."""
     for argument in ("reset_to_zero", "restore_value"):
         for name in _members(decorated, argument):
             own = arguments.get(name, {})
@@ -87,15 +99,18 @@ def check_restored(decorated: Decorated, manifest: Mapping[str, Any]) -> None:
             where = f"{decorated.place}: {listed} of {decorated.jit.__name__} lists {name}"
             own = arguments.get(name)
             if name not in parameters or (own is not None and "shape" not in own):
-                raise PackError(f"{where}, which is no buffer of the function; take it off the list")
+                raise PackError(f"{where}, which is no buffer of the function; take it off the "
+                                f"list")
             if own is None:  # a pointer that is None
                 continue
             if own.get("access") != "readwrite":
-                raise PackError(f"{where}, so what it holds before a launch matters, and its access is "
+                raise PackError(f"{where}, so what it holds before a launch matters, and its "
+                                f"access is "
                                 f"{own.get('access')}: make it readwrite, or take it off the list")
             if listed == "reset_to_zero" and own.get("fill") != "zeros":
                 raise PackError(f"{where}, so it holds zeros before a launch, and its fill is "
-                                f"{own.get('fill', 'normal')}: make it zeros, or take it off the list")
+                                f"{own.get('fill', 'normal')}: make it zeros, or take it off the "
+                                f"list")
 
 
 def _and(names: list[str]) -> str:
@@ -103,24 +118,32 @@ def _and(names: list[str]) -> str:
 
 
 def unfollowed(decorated: Decorated, is_pruned: bool) -> list[str]:
-    """A sentence for each thing of the decorator that a build leaves out although it may change the winner."""
+    """A sentence for each thing of the decorator that a build leaves out although it may change the
+    winner."""
     stated, name = stated_arguments(decorated), decorated.jit.__name__
-    is_left_out = "" if decorated.is_dejavu else f", and the format triton leaves {name} out (docs/formats.md)"
+    is_left_out = "" if decorated.is_dejavu else \
+        f", and the format triton leaves {name} out (docs/formats.md)"
     sentences = []
     if "prune_configs_by" in stated and not is_pruned:
-        sentences.append(f"prune_configs_by of {name} is not run: every config of the space is packed and "
+        sentences.append(f"prune_configs_by of {name} is not run: every config of the space is "
+                         f"packed and "
                          f"measured{is_left_out}")
     for hook in ("pre_hook", "post_hook"):
         if hook in stated:
-            sentences.append(f"the {hook} of {name}'s autotune decorator is not called when agents measure")
+            sentences.append(f"the {hook} of {name}'s autotune decorator is not called when agents "
+                             f"measure")
     configs = decorated.autotuner.configs if decorated.autotuner is not None else []
     if any(getattr(config, "pre_hook", None) is not None for config in configs):
-        sentences.append(f"configs of {name} have a pre_hook, which is not called when agents measure{is_left_out}")
+        sentences.append(f"configs of {name} have a pre_hook, which is not called when agents "
+                         f"measure{is_left_out}")
     if any(getattr(config, "ir_override", None) for config in configs):
-        sentences.append(f"configs of {name} have an ir_override, which is not what is compiled here")
+        sentences.append(f"configs of {name} have an ir_override, which is not what is compiled "
+                         f"here")
     measuring = [argument for argument in _MEASURING if argument in stated]
     if measuring:
-        sentences.append(f"{_and(measuring)} of {name}'s autotune decorator {'is' if len(measuring) == 1 else 'are'} not "
-                         "followed: agents measure every config, launch by launch, until their order is known "
+        sentences.append(f"{_and(measuring)} of {name}'s autotune decorator "
+                         f"{'is' if len(measuring) == 1 else 'are'} not "
+                         "followed: agents measure every config, launch by launch, until their "
+                         "order is known "
                          "(docs/measurement.md)")
     return [f"{decorated.place}: {sentence}" for sentence in sentences]

@@ -1,7 +1,9 @@
-"""A stand-in for triton_dejavu while a file is read: its decorator and ConfigSpace keep what they were given.
+"""A stand-in for triton_dejavu while a file is read: its decorator and ConfigSpace keep what they
+were given.
 
-The real package needs a GPU when it is imported. Arguments, defaults and the order of configs are those of
-triton-dejavu 0.7.5 (autotuner.py, config_space), because hashes of its cache paths are made from them.
+The real package needs a GPU when it is imported. Arguments, defaults and the order of configs are
+those of triton-dejavu 0.7.5 (autotuner.py, config_space), because hashes of its cache paths are
+made from them.
 """
 
 import itertools
@@ -32,8 +34,11 @@ class ConfigSpace:
         names = [name for name in dir(default)
                  if name[:2] != "__" and name not in ("kwargs", "pre_hook", "all_kwargs")]
         for name in set(self.configuration_args) - set(names):
-            warnings.warn(f"this triton has no configuration argument {name}; triton-dejavu leaves it out too")
-        lists = [list(self.configuration_args.get(name, [getattr(default, name)])) for name in names]
+            warnings.warn(f"this triton has no configuration argument {name}; triton-dejavu leaves "
+                          f"it out too")
+        lists = [
+            list(self.configuration_args.get(name, [getattr(default, name)])) for name in names
+        ]
         configs, excluded = [], 0
         for values in itertools.product(*self.kwargs.values()):
             kwargs = dict(zip(self.kwargs, values))
@@ -41,7 +46,9 @@ class ConfigSpace:
                 excluded += 1
                 continue
             for arguments in itertools.product(*lists):
-                config = triton.Config(kwargs, pre_hook=self.pre_hook, **dict(zip(names, arguments)))
+                config = triton.Config(
+                    kwargs, pre_hook=self.pre_hook, **dict(zip(names, arguments))
+                )
                 if all(condition(config) for condition in self.conditions):
                     configs.append(config)
                 else:
@@ -75,13 +82,15 @@ class Autotuner:
         return min(n + (self.excluded if a["use_bo"] else 0), len(self.configs))
 
 
-def autotune(key: Sequence[str], configs: Any = None, prune_configs_by: Any = None, reset_to_zero: Any = None,
-             restore_value: Any = None, pre_hook: Any = None, post_hook: Any = None, warmup: int = 25, rep: int = 100,
-             use_cuda_graph: bool = False, config_space: ConfigSpace | None = None, fallback_heuristic: Any = None,
-             informed_fallback: Any = None, prepare_informed_fallback: Any = None, use_bo: bool = False,
-             use_random_search: bool = False, search_max_search_t: int = 180, search_max_share: float = 1.0,
-             search_max_repeat: int = 1, quantiles: Any = None, metadata_key: Any = None,
-             custom_data_storage: Any = None, ignore_dtypes: bool = False) -> Callable[[Any], Autotuner]:
+def autotune(key: Sequence[str], configs: Any = None, prune_configs_by: Any = None,
+             reset_to_zero: Any = None, restore_value: Any = None, pre_hook: Any = None,
+             post_hook: Any = None, warmup: int = 25, rep: int = 100, use_cuda_graph: bool = False,
+             config_space: ConfigSpace | None = None, fallback_heuristic: Any = None,
+             informed_fallback: Any = None, prepare_informed_fallback: Any = None,
+             use_bo: bool = False, use_random_search: bool = False, search_max_search_t: int = 180,
+             search_max_share: float = 1.0, search_max_repeat: int = 1, quantiles: Any = None,
+             metadata_key: Any = None, custom_data_storage: Any = None,
+             ignore_dtypes: bool = False) -> Callable[[Any], Autotuner]:
     arguments = dict(locals())
     return lambda fn: Autotuner(fn, arguments)
 

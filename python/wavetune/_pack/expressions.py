@@ -1,7 +1,9 @@
-"""Expressions: the safe subset of Python that common/space/expr.h describes, evaluated by its syntax tree.
+"""Expressions: the safe subset of Python that common/space/expr.h describes, evaluated by its
+syntax tree.
 
-Values are int (64-bit, every operation checked), bool, str and None. Nothing of Python is called but what stands here.
-An expression that the C programs refuse is refused here too; the texts of errors differ.
+Values are int (64-bit, every operation checked), bool, str and None. Nothing of Python is called
+but what stands here. An expression that the C programs refuse is refused here too; the texts of
+errors differ.
 """
 
 import ast
@@ -101,28 +103,33 @@ _CALLS: dict[str, tuple[int, int, Callable[..., Value]]] = {
 
 
 def _is_one_text(literal: str) -> bool:
-    """Whether the literal is one quoted text: neither prefixed nor several that Python would join."""
+    """Whether the literal is one quoted text: neither prefixed nor several that Python would
+    join."""
     return bool(re.fullmatch(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", literal, re.DOTALL))
 
 
 class _Reader:
-    """Turns a syntax tree into a function of a scope, refusing everything that is not of the language."""
+    """Turns a syntax tree into a function of a scope, refusing everything that is not of the
+    language."""
 
     def __init__(self, text: str, lambda_name: str | None):
         self.text, self.lambda_name = text, lambda_name
         self.names: set[str] = set()
 
     def refuse(self, node: ast.AST, what: str) -> ExpressionError:
-        return ExpressionError(f'column {getattr(node, "col_offset", 0) + 1} of "{self.text}": {what}')
+        return ExpressionError(f'column {getattr(node, "col_offset", 0) + 1} of "{self.text}": '
+                               f'{what}')
 
     def name(self, node: ast.AST, name: str) -> Callable[[Mapping[str, Value]], Value]:
         self.names.add(name)
 
         def read(scope: Mapping[str, Value]) -> Value:
             if name not in scope:
-                raise self.refuse(node, f"the name {name} is not known here; known are {', '.join(sorted(scope))}")
+                raise self.refuse(node, f"the name {name} is not known here; known are "
+                                        f"{', '.join(sorted(scope))}")
             if isinstance(scope[name], float):
-                raise self.refuse(node, f"{name} is a float, which expressions do not calculate with")
+                raise self.refuse(node, f"{name} is a float, which expressions do not calculate "
+                                        f"with")
             return scope[name]
 
         return read
@@ -130,7 +137,8 @@ class _Reader:
     def read(self, node: ast.AST) -> Callable[[Mapping[str, Value]], Value]:
         method = getattr(self, "read_" + type(node).__name__, None)
         if method is None:
-            raise self.refuse(node, f"{type(node).__name__} is not part of the language of expressions")
+            raise self.refuse(node, f"{type(node).__name__} is not part of the language of "
+                                    f"expressions")
         return method(node)
 
     def read_Constant(self, node: ast.Constant) -> Callable[[Mapping[str, Value]], Value]:
@@ -155,13 +163,14 @@ class _Reader:
         target = node.value
         if isinstance(target, ast.Attribute) and target.attr in _CONFIG_ATTRIBUTES:
             target = target.value
-        if not (self.lambda_name and isinstance(target, ast.Name) and target.id == self.lambda_name and
-                isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)):
+        if not (self.lambda_name and isinstance(target, ast.Name) and target.id == self.lambda_name
+                and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)):
             raise self.refuse(node, "only the lambda's argument has members")
         return self.name(node, node.slice.value)
 
     def read_Attribute(self, node: ast.Attribute) -> Callable[[Mapping[str, Value]], Value]:
-        if not (self.lambda_name and isinstance(node.value, ast.Name) and node.value.id == self.lambda_name):
+        if not (self.lambda_name and isinstance(node.value, ast.Name) and
+                node.value.id == self.lambda_name):
             raise self.refuse(node, "only the lambda's argument has members")
         return self.name(node, node.attr)
 
@@ -179,7 +188,8 @@ class _Reader:
 
     def read_UnaryOp(self, node: ast.UnaryOp) -> Callable[[Mapping[str, Value]], Value]:
         # -9223372036854775808 is a value although its magnitude is none.
-        if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant) and node.operand.value == 2**63:
+        if isinstance(node.op, ast.USub) and isinstance(
+                node.operand, ast.Constant) and node.operand.value == 2**63:
             return lambda scope: INT_MIN
         value = self.read(node.operand)
         if isinstance(node.op, ast.Not):
@@ -194,7 +204,8 @@ class _Reader:
         operation = _BINARY.get(type(node.op))
         if operation is None:
             hint = "; / makes floats, // does not" if isinstance(node.op, ast.Div) else ""
-            raise self.refuse(node, f"{type(node.op).__name__} is not part of the language of expressions{hint}")
+            raise self.refuse(node, f"{type(node.op).__name__} is not part of the language of "
+                                    f"expressions{hint}")
         left, right = self.read(node.left), self.read(node.right)
         return lambda scope: operation(left(scope), right(scope))
 
@@ -214,7 +225,8 @@ class _Reader:
         for op, right in zip(node.ops, node.comparators):
             is_in = isinstance(op, (ast.In, ast.NotIn))
             if isinstance(right, (ast.Tuple, ast.List)) and right is not node.comparators[-1]:
-                raise self.refuse(right, "a tuple stands on the right of in, and nothing is compared with it")
+                raise self.refuse(right, "a tuple stands on the right of in, and nothing is "
+                                         "compared with it")
             if not is_in and type(op) not in _COMPARE:
                 raise self.refuse(node, "is and is not are not part of the language of expressions")
             links.append((op, self.read_contents(right) if is_in else self.read(right)))
@@ -224,7 +236,8 @@ class _Reader:
             for op, right in links:
                 value = right(scope)
                 if isinstance(op, (ast.In, ast.NotIn)):
-                    if isinstance(value, str) and not isinstance(left, str) or not isinstance(value, (str, list)):
+                    if isinstance(value, str) and not isinstance(left, str) or not isinstance(
+                            value, (str, list)):
                         raise ExpressionError(f"{left!r} cannot be looked for in {value!r}")
                     result = (left in value) == isinstance(op, ast.In)
                 else:
@@ -242,7 +255,8 @@ class _Reader:
             raise self.refuse(node, f"only {', '.join(FUNCTIONS)} can be called")
         least, most, function = _CALLS[name]
         if not least <= len(node.args) <= most:
-            raise self.refuse(node, f"{name} takes {least if least == most else f'{least} to {most}'} values")
+            raise self.refuse(node, f"{name} takes "
+                                    f"{least if least == most else f'{least} to {most}'} values")
         values = [self.read(v) for v in node.args]
         return lambda scope: function(*[v(scope) for v in values])
 
@@ -253,7 +267,8 @@ class Expression:
     def __init__(self, text: str | int):
         self.text = str(text).strip()
         if len(self.text.encode()) > TEXT_MAX:
-            raise ExpressionError(f'an expression has at most {TEXT_MAX} bytes: "{self.text[:60]}…"')
+            raise ExpressionError(f'an expression has at most {TEXT_MAX} bytes: '
+                                  f'"{self.text[:60]}…"')
         tree = parse_expression(self.text)
         argument = None
         if isinstance(tree, ast.Lambda):
@@ -280,7 +295,8 @@ def parse_expression(text: str) -> ast.expr:
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ExpressionError(f'"{text}" is no expression: {getattr(error, "msg", error)}') from None
+        raise ExpressionError(
+            f'"{text}" is no expression: {getattr(error, "msg", error)}') from None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -289,7 +305,8 @@ def expression(text: str | int) -> Expression:
 
 
 def substitute(text: str, values: Mapping[str, Value]) -> str:
-    """The expression's text with some names replaced by their values: what is left reads the others only."""
+    """The expression's text with some names replaced by their values: what is left reads the others
+    only."""
 
     class Replace(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:

@@ -1,12 +1,13 @@
-"""Whether a function and a manifest go together, and the manifest of a function that has none yet."""
+"""Whether a function and a manifest go together, and the manifest of a function that has none
+yet."""
 
 import json
 from typing import Any, Collection, Mapping
 
-from .constants import FILE
 from .._canonical import digest_bytes, read_bytes
-from .decorator import state_restored
 from .._errors import PackError
+from .constants import FILE
+from .decorator import state_restored
 from .keys import Key
 from .signature import FACTS, Names, Signature, parse_grid, parse_signature, translate
 from .source import Decorated, Heuristic
@@ -18,35 +19,46 @@ def parameter_names(jit: Any) -> list[str]:
 
 def check_function(jit: Any, manifest: Mapping[str, Any], config_names: set[str],
                    constants: Collection[str] = (), heuristics: Collection[str] = ()) -> None:
-    """`constants`: those of constexprs.json; `heuristics`: what they give where nothing else does. Every parameter must get a value from exactly one place, and arguments must stand in the function's order."""
+    """`constants`: those of constexprs.json; `heuristics`: what they give where nothing else does.
+    Every parameter must get a value from exactly one place, and arguments must stand in the
+    function's order."""
     names = parameter_names(jit)
     arguments = [argument.get("name") for argument in manifest["arguments"]]
     defines = set(manifest.get("defines", {}))
     for name in arguments:
         if name not in names:
-            raise PackError(f"{manifest['entry']} has no parameter {name}; arguments are named as the function names "
+            raise PackError(f"{manifest['entry']} has no parameter {name}; arguments are named as "
+                            f"the function names "
                             f"them: {', '.join(names)}")
     if arguments != [name for name in names if name in arguments]:
-        raise PackError(f"the arguments must stand in the order of the function: {', '.join(names)}")
+        raise PackError(f"the arguments must stand in the order of the function: "
+                        f"{', '.join(names)}")
     for name in sorted(defines - set(names)):
         raise PackError(f"{manifest['entry']} has no parameter {name}, which the defines name")
     for parameter in jit.params:
-        given = [place for place, known in (("the arguments", name_in(parameter, arguments)),
-                                            ("the defines", parameter.name in defines),
-                                            ("the space", parameter.name in config_names),
-                                            ("constexprs.json", parameter.name in constants)) if known]
+        given = [
+            place for place, known in (("the arguments", name_in(parameter, arguments)),
+                                       ("the defines", parameter.name in defines),
+                                       ("the space", parameter.name in config_names),
+                                       ("constexprs.json", parameter.name in constants)) if known
+        ]
         if not given and parameter.name in heuristics:
             continue
         if len(given) > 1:
-            raise PackError(f"parameter {parameter.name} gets a value from {' and from '.join(given)}; leave one")
+            raise PackError(f"parameter {parameter.name} gets a value from "
+                            f"{' and from '.join(given)}; leave one")
         if parameter.is_constexpr and "the arguments" in given:
-            raise PackError(f"parameter {parameter.name} is a constexpr, so it is no argument; put it into the defines")
-        if not given and not (parameter.has_default and (parameter.is_constexpr or parameter.default is None)):
+            raise PackError(f"parameter {parameter.name} is a constexpr, so it is no argument; put "
+                            f"it into the defines")
+        if not given and not (parameter.has_default and
+                              (parameter.is_constexpr or parameter.default is None)):
             place = "the space or the defines" if parameter.is_constexpr else "the arguments"
-            raise PackError(f"parameter {parameter.name} of {manifest['entry']} gets no value; put it into {place}")
+            raise PackError(f"parameter {parameter.name} of {manifest['entry']} gets no value; put "
+                            f"it into {place}")
         is_none = str(manifest.get("defines", {}).get(parameter.name)) == "None"
         if given and not parameter.is_constexpr and "the arguments" not in given and not is_none:
-            raise PackError(f"parameter {parameter.name} is no constexpr of {manifest['entry']}, so {given[0]} cannot "
+            raise PackError(f"parameter {parameter.name} is no constexpr of {manifest['entry']}, "
+                            f"so {given[0]} cannot "
                             "give it a value; annotate it with tl.constexpr or make it an argument")
 
 
@@ -55,15 +67,19 @@ def name_in(parameter: Any, names: list[str]) -> bool:
 
 
 def key_names(decorated: Decorated, keys: list[Key], signature: Signature) -> list[str]:
-    """The decorator's key names, then what else --key gives; the first key's order. What --signature or a heuristic gives
-    follows from these."""
+    """The decorator's key names, then what else --key gives; the first key's order. What
+    --signature or a heuristic gives follows from these."""
     tuned = list(decorated.autotuner.keys) if decorated.autotuner is not None else []
-    given = {*signature.defines, *signature.constants, *decorated.heuristics,
-             *(name for name, own in signature.arguments.items() if own.get("value", name) != name or "shape" in own)}
+    given = {
+        *signature.defines, *signature.constants, *decorated.heuristics,
+        *(name for name, own in signature.arguments.items()
+          if own.get("value", name) != name or "shape" in own)
+    }
     tuned = [name for name in tuned if name in keys[0] or name not in given]
     for name in tuned:
         if name not in keys[0]:
-            raise PackError(f"the autotune decorator's key has {name}; give it with --key, like {name}=4096")
+            raise PackError(f"the autotune decorator's key has {name}; give it with --key, like "
+                            f"{name}=4096")
     return [*tuned, *(name for name in keys[0] if name not in tuned)]
 
 
@@ -87,19 +103,22 @@ def sources_of(decorated: Decorated, constants: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-def make_manifest(decorated: Decorated, name: str, signature_text: str, grid_text: str, keys: list[Key],
-                  config_names: set[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, bytes]]:
-    """The manifest of a function, from --signature and --grid, its decorators and its text; the JSON of the constants that
-    expressions cannot say; the files of its sources by path."""
+def make_manifest(
+        decorated: Decorated, name: str, signature_text: str, grid_text: str, keys: list[Key],
+        config_names: set[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, bytes]]:
+    """The manifest of a function, from --signature and --grid, its decorators and its text; the
+    JSON of the constants that expressions cannot say; the files of its sources by path."""
     jit, signature = decorated.jit, parse_signature(signature_text)
     members = key_names(decorated, keys, signature)
     parameters = {parameter.name: parameter for parameter in jit.params}
     for given in [*signature.arguments, *signature.defines, *signature.constants]:
         if given not in parameters:
-            raise PackError(f"--signature: {jit.__name__} has no parameter {given}; it has {', '.join(parameters)}")
+            raise PackError(f"--signature: {jit.__name__} has no parameter {given}; it has "
+                            f"{', '.join(parameters)}")
     for parameter in jit.params:
         own = parameter.name
-        if own in {*signature.arguments, *signature.defines, *signature.constants, *config_names} or own not in members:
+        if own in {*signature.arguments, *signature.defines, *signature.constants, *config_names
+                   } or own not in members:
             continue
         if parameter.is_constexpr:
             signature.defines[own] = own
@@ -107,7 +126,8 @@ def make_manifest(decorated: Decorated, name: str, signature_text: str, grid_tex
             signature.arguments[own] = {"name": own, "dtype": "int64", "value": own}
     values = {n: str(a["value"]) for n, a in signature.arguments.items() if "value" in a}
     buffers = frozenset(name for name, own in signature.arguments.items() if "shape" in own)
-    names = Names(frozenset({*members, *config_names, *FACTS}), {**signature.defines, **values}, decorated.constants, buffers)
+    names = Names(frozenset({*members, *config_names, *FACTS}), {**signature.defines, **values},
+                  decorated.constants, buffers)
     for own, heuristic in decorated.heuristics.items():
         if own in signature.defines or own in signature.constants:
             continue
@@ -116,16 +136,21 @@ def make_manifest(decorated: Decorated, name: str, signature_text: str, grid_tex
             signature.defines[own] = text
     for parameter in jit.params:
         own = parameter.name
-        known = own in {*signature.arguments, *signature.defines, *signature.constants, *config_names, *decorated.heuristics}
+        known = own in {
+            *signature.arguments, *signature.defines, *signature.constants, *config_names,
+            *decorated.heuristics
+        }
         if not known and not parameter.has_default:
-            kind = f"{own}=constexpr(EXPRESSION)" if parameter.is_constexpr else f"{own}=*fp16[EXTENT], {own}=i64(…) or {own}=None"
+            kind = f"{own}=constexpr(EXPRESSION)" if parameter.is_constexpr else \
+                f"{own}=*fp16[EXTENT], {own}=i64(…) or {own}=None"
             raise PackError(f"--signature does not say what {own} is: write {kind}")
     state_restored(decorated, signature.arguments)
     for argument in signature.arguments.values():
         if "shape" in argument and argument["access"] is None:
             argument["access"] = "read"
     if not any(a.get("access") in ("write", "readwrite") for a in signature.arguments.values()):
-        raise PackError("--signature names no buffer that is written: put :write behind its extents")
+        raise PackError("--signature names no buffer that is written: put :write behind its "
+                        "extents")
     sources = sources_of(decorated, signature.constants)
     manifest: dict[str, Any] = {
         "name": name, "language": "triton", "entry": jit.__name__,

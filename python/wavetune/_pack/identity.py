@@ -1,7 +1,8 @@
-"""identity.json (common/cache/identity.h): what the paths of an image's caches are made of, recorded inside the image.
+"""identity.json (common/cache/identity.h): what the paths of an image's caches are made of,
+recorded inside the image.
 
-Nothing that is missing is an error: an image may lack torch, and a build of it has no GPU. What cannot be found is null and
-a note says so.
+Nothing that is missing is an error: an image may lack torch, and a build of it has no GPU. What
+cannot be found is null and a note says so.
 """
 
 import importlib
@@ -15,22 +16,23 @@ from typing import Any, Iterator
 
 from .._canonical import canonical
 from .._errors import PackError, one_line
+from .._runtime.environment import rocm
 from .artifacts import installed_folder, installed_key, set_variables
 from .folder import load_kernel, split_place
 from .interpreter import describe
 from .record import dejavu_code_version, function_members, plain, triton_autotune, tuning_key
-from .._runtime.environment import rocm
 
 Notes = list[str]
 
 
-_OF_DEJAVU = ("TRITON_DEJAVU_STORAGE", "TRITON_DEJAVU_USE_ONLY_RESTORED", "TRITON_DEJAVU_FORCE_FALLBACK")
+_OF_DEJAVU = ("TRITON_DEJAVU_STORAGE", "TRITON_DEJAVU_USE_ONLY_RESTORED",
+              "TRITON_DEJAVU_FORCE_FALLBACK")
 
 
 @contextmanager
 def _private_storage() -> Iterator[None]:
-    """triton-dejavu makes folders and empty files in its storage as soon as it is imported: not in the deployment's. What
-    would read that storage is off for as long."""
+    """triton-dejavu makes folders and empty files in its storage as soon as it is imported: not in
+    the deployment's. What would read that storage is off for as long."""
     before = {name: os.environ.pop(name) for name in _OF_DEJAVU if name in os.environ}
     with tempfile.TemporaryDirectory() as folder:
         os.environ[_OF_DEJAVU[0]] = folder
@@ -56,7 +58,8 @@ def _find_target(arch: str | None, notes: Notes) -> Any:
     try:
         return triton.runtime.driver.active.get_current_target()
     except Exception as error:
-        _note(notes, "Triton sees no GPU, so backend_hash is not known; name the arch with --arch", error)
+        _note(notes, "Triton sees no GPU, so backend_hash is not known; name the arch with --arch",
+              error)
         return None
 
 
@@ -67,7 +70,10 @@ def _triton(arch: str | None, notes: Notes) -> dict[str, Any] | None:
     except ImportError as error:
         _note(notes, "triton cannot be imported", error)
         return None
-    found = {"version": triton.__version__, "key": installed_key(), "backend_hash": None, "folder": installed_folder()}
+    found = {
+        "version": triton.__version__, "key": installed_key(), "backend_hash": None,
+        "folder": installed_folder()
+    }
     target = _find_target(arch, notes)
     if target is not None:
         try:
@@ -91,8 +97,8 @@ def _devices(gpu: str | None, notes: Notes) -> tuple[str | None, int | None]:
 
 
 def _program_version(program: str, pattern: str) -> str:
-    text = subprocess.run([program, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True, text=True,
-                          timeout=60).stdout
+    text = subprocess.run([program, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          check=True, text=True, timeout=60).stdout
     found = re.search(pattern, text)
     if found is None:
         raise ValueError(f"{program} does not tell its version")
@@ -107,11 +113,13 @@ def _rocm_of_linker() -> str:
 
 
 def _cuda_of_assembler() -> str:
-    return _program_version(os.path.join(installed_folder(), "backends/nvidia/bin/ptxas"), r"release (\d+\.\d+)")
+    return _program_version(os.path.join(installed_folder(), "backends/nvidia/bin/ptxas"),
+                            r"release (\d+\.\d+)")
 
 
 def dejavu_runtime(torch: dict[str, str | None]) -> str | None:
-    """The part of dejavu's path that names ROCm or CUDA, by the rules of triton-dejavu 0.7.5 (dejavu_utilities)."""
+    """The part of dejavu's path that names ROCm or CUDA, by the rules of triton-dejavu 0.7.5
+    (dejavu_utilities)."""
     for kind, find in (("rocm", _rocm_of_linker), ("cuda", _cuda_of_assembler)):
         version = torch[{"rocm": "torch_hip", "cuda": "torch_cuda"}[kind]]
         if version is None:
@@ -136,10 +144,16 @@ def _dejavu(torch: dict[str, str | None], gpu: str | None, notes: Notes) -> dict
             _note(notes, "triton_dejavu is installed and does not say where it stores", error)
     runtime = dejavu_runtime(torch)
     if torch["triton"] is None or runtime is None or gpu is None:
-        lacking = [n for n, v in (("triton", torch["triton"]), ("torch", runtime), ("a GPU's name", gpu)) if v is None]
+        lacking = [
+            n for n, v in (("triton", torch["triton"]), ("torch", runtime), ("a GPU's name", gpu))
+            if v is None
+        ]
         notes.append(f"the paths of triton-dejavu are not known without {' and '.join(lacking)}")
         return None
-    return {"layout": "dejavu_0.7", "triton": torch["triton"], "runtime": runtime, "gpu": re.sub(r"[ /]", "_", gpu)}
+    return {
+        "layout": "dejavu_0.7", "triton": torch["triton"], "runtime": runtime,
+        "gpu": re.sub(r"[ /]", "_", gpu)
+    }
 
 
 def _tunableop(notes: Notes) -> dict[str, Any] | None:
@@ -147,14 +161,18 @@ def _tunableop(notes: Notes) -> dict[str, Any] | None:
         import torch
         if torch.cuda.device_count() == 0:
             raise RuntimeError("torch sees no GPU")
-        return {"validators": [[str(name), str(value)] for name, value in torch.cuda.tunable.get_validators()]}
+        return {
+            "validators": [[str(name), str(value)]
+                           for name, value in torch.cuda.tunable.get_validators()]
+        }
     except Exception as error:
         _note(notes, "the validators of TunableOp are not known", error)
         return None
 
 
 def _moe_device_name(gpu: str | None, notes: Notes) -> str | None:
-    """The name in the files of MoE configs: vLLM's where it is installed, else made of the GPU's by the same rule."""
+    """The name in the files of MoE configs: vLLM's where it is installed, else made of the GPU's by
+    the same rule."""
     name = gpu
     if importlib.util.find_spec("vllm") is not None:
         try:
@@ -166,8 +184,8 @@ def _moe_device_name(gpu: str | None, notes: Notes) -> str | None:
 
 
 def _import_attribute(place: str, notes: Notes) -> Any:
-    """The object of "package.module:name", imported as the deployment does; None with a note where that is not
-    possible here."""
+    """The object of "package.module:name", imported as the deployment does; None with a note where
+    that is not possible here."""
     module, colon, name = place.partition(":")
     if not colon or not module or not name:
         raise PackError(f'"{place}" is not package.module:function')
@@ -184,7 +202,8 @@ def _import_attribute(place: str, notes: Notes) -> Any:
 
 
 def unwrap(found: Any) -> tuple[Any, Any]:
-    """(the JITFunction, the autotuner or None) of what a decorated name is bound to; (None, None) of anything else."""
+    """(the JITFunction, the autotuner or None) of what a decorated name is bound to; (None, None)
+    of anything else."""
     tuner = None
     while not hasattr(found, "cache_key"):
         if type(found).__name__ == "Autotuner":
@@ -205,27 +224,37 @@ def _dejavu_members(jit: Any, tuner: Any) -> tuple[dict[str, Any], dict[str, Any
     values = {"quantiles": tuner.quantiles, "warmup": tuner.warmup_t, "rep": tuner.rep_t,
               "use_cuda_graph": tuner.use_cuda_graph, "ignore_dtypes": tuner.ignore_dtypes}
     values = {name: plain(value) for name, value in values.items()}
-    search = {"use_bo": tuner.use_bo, "use_random_search": tuner.use_random_search,
-              "search_max_search_t": tuner.max_search_time_s, "search_max_n": tuner.search_max_n_trials}
-    return ({"decorator": "triton_dejavu", **values, **{name: plain(value) for name, value in search.items()}},
-            {"layout": "dejavu_0.7", "autotune_config": tuner._param_hash,
-             "code_version": dejavu_code_version(inspect.getsource(jit.fn)), "tune_features": tuner.key_hash,
-             "kernel_configs": tuner.configs_hash, **values})
+    search = {
+        "use_bo": tuner.use_bo, "use_random_search": tuner.use_random_search,
+        "search_max_search_t": tuner.max_search_time_s, "search_max_n": tuner.search_max_n_trials
+    }
+    return ({
+        "decorator": "triton_dejavu", **values,
+        **{name: plain(value) for name, value in search.items()}
+    }, {
+        "layout": "dejavu_0.7", "autotune_config": tuner._param_hash,
+        "code_version": dejavu_code_version(inspect.getsource(jit.fn)),
+        "tune_features": tuner.key_hash, "kernel_configs": tuner.configs_hash, **values
+    })
 
 
 def _kernel_members(kernel: str) -> tuple[dict[str, Any], Any]:
-    """What a record says of the wavetune kernel it stands for, and its manifest where a kernel folder was named."""
+    """What a record says of the wavetune kernel it stands for, and its manifest where a kernel
+    folder was named."""
     if re.fullmatch(r"sha256:[0-9a-f]{64}", kernel):
         return {"kernel": kernel}, None
     if (split_place(kernel)[0] / "kernel.json").is_file():
         loaded = load_kernel(kernel)
         dtypes = [f"torch.{a['dtype']}" for a in loaded.manifest["arguments"] if "shape" in a]
-        return {"kernel": loaded.hash, "name": loaded.manifest["name"], "argument_dtypes": dtypes}, loaded.manifest
+        return {"kernel": loaded.hash, "name": loaded.manifest["name"],
+                "argument_dtypes": dtypes}, loaded.manifest
     return {"name": kernel}, None
 
 
-def function_record(kernel: str, place: str, triton: dict[str, Any] | None, notes: Notes) -> dict[str, Any] | None:
-    """`kernel`: the hash, the name or the folder of the wavetune kernel that "package.module:function" stands for."""
+def function_record(kernel: str, place: str, triton: dict[str, Any] | None,
+                    notes: Notes) -> dict[str, Any] | None:
+    """`kernel`: the hash, the name or the folder of the wavetune kernel that
+    "package.module:function" stands for."""
     found = _import_attribute(place, notes)
     if found is None:
         return None
@@ -234,10 +263,13 @@ def function_record(kernel: str, place: str, triton: dict[str, Any] | None, note
         raise PackError(f"{place} is no @triton.jit function")
     own, manifest = _kernel_members(kernel)
     keys = [] if tuner is None else list(tuner.orig_keys if _is_dejavu(tuner) else tuner.keys)
-    record = {**own, "triton": triton and {n: triton[n] for n in ("version", "key", "backend_hash")},
-              "function": function_members(jit), "key_names": keys,
-              "tuning_key": keys if manifest is None else tuning_key(keys, manifest),
-              "configs": [] if tuner is None else [str(config) for config in tuner.configs], "autotune": None}
+    record = {
+        **own, "triton": triton and {n: triton[n] for n in ("version", "key", "backend_hash")},
+        "function": function_members(jit), "key_names": keys,
+        "tuning_key": keys if manifest is None else tuning_key(keys, manifest),
+        "configs": [] if tuner is None else [str(config)
+                                             for config in tuner.configs], "autotune": None
+    }
     if tuner is not None and _is_dejavu(tuner):
         record["autotune"], record["dejavu"] = _dejavu_members(jit, tuner)
     elif tuner is not None:
@@ -245,7 +277,8 @@ def function_record(kernel: str, place: str, triton: dict[str, Any] | None, note
     return record
 
 
-def make_identity(arch: str | None, gpu: str | None, functions: list[str]) -> tuple[dict[str, Any], Notes]:
+def make_identity(arch: str | None, gpu: str | None,
+                  functions: list[str]) -> tuple[dict[str, Any], Notes]:
     """`functions`: texts KERNEL=package.module:function."""
     notes: Notes = []
     pairs = []
@@ -259,11 +292,14 @@ def make_identity(arch: str | None, gpu: str | None, functions: list[str]) -> tu
         triton = _triton(arch, notes)
         name, n = _devices(gpu, notes)
         identity = {
-            "version": 1, "triton": triton, "torch": installed["torch"], "hip": installed["torch_hip"], "rocm": rocm(),
-            "gpu": name, "devices": n, "variables": set_variables() if triton else {},
+            "version": 1, "triton": triton, "torch": installed["torch"],
+            "hip": installed["torch_hip"], "rocm": rocm(), "gpu": name, "devices": n,
+            "variables": set_variables() if triton else {},
             "dejavu": _dejavu(installed, name, notes), "tunableop": _tunableop(notes),
-            "moe_device_name": _moe_device_name(name, notes)}
-        records = [function_record(kernel, place, triton, notes) for kernel, place in pairs] if triton else []
+            "moe_device_name": _moe_device_name(name, notes)
+        }
+        records = [function_record(kernel, place, triton, notes)
+                   for kernel, place in pairs] if triton else []
     identity["functions"] = [record for record in records if record is not None]
     return identity, notes
 
@@ -279,5 +315,6 @@ def put_identity(text: str, digest: str, environment: dict[str, str]) -> None:
     except ValueError as error:  # a URL to which no token is sent, or none
         raise PackError(f"--put: {error}") from None
     except ApiError as error:
-        why = f"the server at {url} answered {error.status}: {one_line(canonical(error.problem))}" if error.status else error.detail
+        why = error.detail if not error.status else \
+            f"the server at {url} answered {error.status}: {one_line(canonical(error.problem))}"
         raise PackError(why, 4 if 400 <= error.status < 500 else 3) from None

@@ -1,4 +1,5 @@
-"""Which torch and triton this Python has, without importing either: importing can load drivers and takes seconds."""
+"""Which torch and triton this Python has, without importing either: importing can load drivers and
+takes seconds."""
 
 import importlib.util
 import platform
@@ -15,13 +16,15 @@ def _assigned(module: str, file: str, name: str) -> str | None:
     for folder in (spec.submodule_search_locations or []) if spec else []:
         path = Path(folder) / file
         if path.is_file():
-            found = re.search(rf"^{name}(?:\s*:[^=\n]*)?\s*=\s*['\"]([^'\"]+)['\"]", path.read_text(), re.MULTILINE)
+            found = re.search(rf"^{name}(?:\s*:[^=\n]*)?\s*=\s*['\"]([^'\"]+)['\"]",
+                              path.read_text(), re.MULTILINE)
             return found[1] if found else None
     return None
 
 
 def describe() -> dict[str, str | None]:
-    """Versions as the packages print them, None where there is none; torch_hip, torch_cuda: what torch is built for."""
+    """Versions as the packages print them, None where there is none; torch_hip, torch_cuda: what
+    torch is built for."""
     return {"python": platform.python_version(),
             "triton": _assigned("triton", "__init__.py", "__version__"),
             "torch": _assigned("torch", "version.py", "__version__"),

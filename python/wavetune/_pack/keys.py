@@ -1,4 +1,5 @@
-"""Keys: read from the command line ("M=4096,N=4096,dtype=fp16", as common/space/key.h) and from files of a key a line."""
+"""Keys: read from the command line ("M=4096,N=4096,dtype=fp16", as common/space/key.h) and from
+files of a key a line."""
 
 import ast
 import re
@@ -54,18 +55,21 @@ def read_keys(texts: list[str], file: str | None) -> list[Key]:
                     raise PackError(f"{file}:{number}: a key is an object, like {{\"M\": 4096}}")
                 keys.append(key)
     if not keys:
-        raise PackError("no key to pack for: give --key NAME=VALUE,… (several times for several) or --keys FILE")
+        raise PackError("no key to pack for: give --key NAME=VALUE,… (several times for several) "
+                        "or --keys FILE")
     return [key for i, key in enumerate(keys) if key not in keys[:i]]
 
 
 def order_key(key: Key, names: list[str]) -> Key:
     """The key with its members in the kernel's order; it must have exactly those."""
     if set(key) != set(names):
-        raise PackError(f"the key {format_key(key)} must have exactly the members {', '.join(names)}")
+        raise PackError(f"the key {format_key(key)} must have exactly the members "
+                        f"{', '.join(names)}")
     return {name: key[name] for name in names}
 
 
 def format_key(key: Key) -> str:
     """As it is written on a command line."""
-    return ",".join(f"{name}={value!r}" if isinstance(value, str) and _value(value) != value else f"{name}={value}"
+    return ",".join(f"{name}={value!r}"
+                    if isinstance(value, str) and _value(value) != value else f"{name}={value}"
                     for name, value in key.items())

@@ -1,9 +1,11 @@
-"""The modules that a kernel's text leads to: its own file, and with a package root the files of its package.
+"""The modules that a kernel's text leads to: its own file, and with a package root the files of its
+package.
 
-Of a file only those module-level statements are executed that a wanted name needs, by the file's syntax tree, in the
-file's order and with its line numbers. Every import inside goes through here: triton and the standard library are real,
-modules below the package root are files that are read the same way, when a name of theirs is needed, and all others are
-stand-ins (stubs.py). A package's __init__ is not executed as an import would do it.
+Of a file only those module-level statements are executed that a wanted name needs, by the file's
+syntax tree, in the file's order and with its line numbers. Every import inside goes through here:
+triton and the standard library are real, modules below the package root are files that are read the
+same way, when a name of theirs is needed, and all others are stand-ins (stubs.py). A package's
+__init__ is not executed as an import would do it.
 """
 
 import __future__
@@ -20,13 +22,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from . import dejavu
 from .._canonical import read_text
 from .._errors import PackError, one_line
+from . import dejavu
 from .stubs import Needed, Stub, known_elsewhere, make_packaging, make_torch
 
-_MUTATORS = {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "add", "sort", "reverse"}
-_NEVER_READ = ("torch", "torchvision", "triton", "triton_dejavu", "numpy", "packaging")  # also where a package root has them
+_MUTATORS = {
+    "append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "add", "sort",
+    "reverse"
+}
+# also where a package root has them
+_NEVER_READ = ("torch", "torchvision", "triton", "triton_dejavu", "numpy", "packaging")
 
 
 def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -46,18 +52,25 @@ class Statement:
         self.reads: set[str] = set()
         for code in codes_of(self.code):
             for instruction in dis.get_instructions(code):
-                if instruction.opname == "LOAD_GLOBAL" or (instruction.opname == "LOAD_NAME" and code is self.code):
+                if instruction.opname == "LOAD_GLOBAL" or (
+                    instruction.opname == "LOAD_NAME" and code is self.code
+                ):
                     self.reads.add(instruction.argval)
-        self.binds = {i.argval for i in dis.get_instructions(self.code) if i.opname in ("STORE_NAME", "STORE_GLOBAL")}
+        self.binds = {
+            i.argval for i in dis.get_instructions(self.code)
+            if i.opname in ("STORE_NAME", "STORE_GLOBAL")
+        }
         self.is_function = isinstance(node, (ast.FunctionDef, ast.ClassDef))
 
     def changes(self, names: set[str]) -> bool:
-        """Whether it changes an object that one of the names means: configs.append(…), table[1] = …"""
+        """Whether it changes an object that one of the names means: configs.append(…), table[1] =
+        …"""
         if self.is_function or not (self.reads & names):
             return False
         for node in ast.walk(self.node):
             target = None
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:
+            if isinstance(node, ast.Call) and isinstance(
+                    node.func, ast.Attribute) and node.func.attr in _MUTATORS:
                 target = node.func.value
             elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
                 target = node.value
@@ -71,7 +84,10 @@ def _apart(node: ast.stmt) -> list[ast.stmt]:
     if isinstance(node, ast.Import):
         return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
     if isinstance(node, ast.ImportFrom):
-        return [ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node) for alias in node.names]
+        return [
+            ast.copy_location(ast.ImportFrom(node.module, [alias], node.level), node)
+            for alias in node.names
+        ]
     return [node]
 
 
@@ -81,7 +97,8 @@ def file_of(value: Any) -> "SourceFile | None":
 
 
 def _make_module(name: str, find: Callable[[str], Any]) -> types.ModuleType:
-    """A module whose attributes are found when they are first asked for. (No class of its own: Triton wants the type.)"""
+    """A module whose attributes are found when they are first asked for. (No class of its own:
+    Triton wants the type.)"""
     def lacking(attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(f"module {name} has no {attribute}")
@@ -106,15 +123,19 @@ class SourceFile:
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
                 for alias in node.names:
                     flags |= getattr(__future__, alias.name).compiler_flag
-        self.statements = [Statement(part, str(path), flags) for node in tree.body for part in _apart(node)]
+        self.statements = [
+            Statement(part, str(path), flags) for node in tree.body for part in _apart(node)
+        ]
         self.executed: set[int] = set()
         self.module = _make_module(module, self.value)
         self.is_package = path.name == "__init__.py"
         self.namespace = vars(self.module)
-        self.namespace.update(
-            __file__=str(path), __package__=module if self.is_package else module.rpartition(".")[0],
-            __builtins__={**vars(builtins), "__import__": modules.import_module}, __wavetune_file__=self)
-        linecache.cache[str(path)] = (len(self.text), None, self.text.splitlines(keepends=True), str(path))
+        self.namespace.update(__file__=str(path),
+                              __package__=module if self.is_package else module.rpartition(".")[0],
+                              __builtins__={**vars(builtins), "__import__": modules.import_module
+                                            }, __wavetune_file__=self)
+        linecache.cache[str(path)] = (len(self.text), None, self.text.splitlines(keepends=True),
+                                      str(path))
 
     def needed(self, name: str) -> list[int]:
         """The statements that the name needs, in the file's order; those that were executed too."""
@@ -161,15 +182,19 @@ class SourceFile:
             self.executed.add(index)
             statement = self.statements[index]
             try:
-                if isinstance(statement.node, ast.ImportFrom) and statement.node.names[0].name == "*":
+                if isinstance(statement.node,
+                              ast.ImportFrom) and statement.node.names[0].name == "*":
                     self._import_all(statement.node)
                 else:
                     exec(statement.code, self.namespace)
             except (PackError, Needed) as error:
                 place = f"{self.path}:{statement.node.lineno}: "
-                raise PackError(str(error) if str(self.modules.root or self.path) in str(error) else f"{place}{error}") from None
+                raise PackError(
+                    str(error) if str(self.modules.root or self.path) in
+                    str(error) else f"{place}{error}") from None
             except Exception as error:
-                raise PackError(f"{self.path}:{statement.node.lineno} cannot be executed without what the rest of the file sets "
+                raise PackError(f"{self.path}:{statement.node.lineno} cannot be executed without "
+                                f"what the rest of the file sets "
                                 f"up: {one_line(error)}") from None
 
     def _import_all(self, node: ast.ImportFrom) -> None:
@@ -182,12 +207,14 @@ class SourceFile:
                 self.namespace.setdefault(name, getattr(found, name))
 
     def value(self, name: str) -> Any:
-        """The module's attribute; what cannot be executed is a stand-in that says why, as soon as it is needed."""
+        """The module's attribute; what cannot be executed is a stand-in that says why, as soon as
+        it is needed."""
         if name not in self.namespace and self.binds(name):
             try:
                 self.bind(name)
             except PackError as error:
-                self.namespace[name] = Stub(f"{self.module.__name__}.{name}", module=self.module.__name__, why=str(error))
+                self.namespace[name] = Stub(f"{self.module.__name__}.{name}",
+                                            module=self.module.__name__, why=str(error))
         if name not in self.namespace and self.is_package:
             found = self.modules.find(f"{self.module.__name__}.{name}")
             if found is not None:
@@ -216,7 +243,8 @@ class Modules:
 
     def find(self, name: str) -> Any:
         """The module of that name below the root, or None."""
-        if name in self.known or self.root is None or name.split(".")[0] in (*_NEVER_READ, *sys.stdlib_module_names):
+        if name in self.known or self.root is None or name.split(".")[0] in (
+                *_NEVER_READ, *sys.stdlib_module_names):
             return self.known.get(name)
         place = self.root.joinpath(*name.split("."))
         for path in (place / "__init__.py", place.with_suffix(".py")):
@@ -235,7 +263,9 @@ class Modules:
 
     def files(self) -> list[SourceFile]:
         """Those of which something was executed."""
-        return [file for file in map(file_of, self.known.values()) if file is not None and file.executed]
+        return [
+            file for file in map(file_of, self.known.values()) if file is not None and file.executed
+        ]
 
     def _stand_in(self, name: str) -> Any:
         root = name.split(".")[0]
@@ -255,12 +285,16 @@ class Modules:
         """Whether the module is imported as any program does it."""
         return name.split(".")[0] in ("triton", "wavetune", *sys.stdlib_module_names)
 
-    def import_module(self, name: str, globals_: Any = None, locals_: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+    def import_module(self, name: str, globals_: Any = None, locals_: Any = None,
+                      fromlist: Any = (), level: int = 0) -> Any:
         """What __import__ is to the statements."""
         if not level and self.is_real(name):
             return importlib.__import__(name, globals_, locals_, fromlist, level)
         if level:
-            package, written = str((globals_ or {}).get("__package__", "")).split("."), "." * level + name
+            package, written = (
+                str((globals_ or {}).get("__package__", "")).split("."),
+                "." * level + name,
+            )
             name = ".".join([*package[:len(package) - level + 1], *([name] if name else [])])
             if self.find(name) is None:
                 return Stub(written, module=written)

@@ -1,7 +1,9 @@
-"""What each name of a config is for Triton: a constexpr of the function, an option of the backend, the environment.
+"""What each name of a config is for Triton: a constexpr of the function, an option of the backend,
+the environment.
 
-Triton's JIT takes every keyword argument that is a parameter as that parameter, and every one that is a field of the
-backend's options as an option; a name may be both (`num_stages` in the tutorial's softmax). Same here.
+Triton's JIT takes every keyword argument that is a parameter as that parameter, and every one that
+is a field of the backend's options as an option; a name may be both (`num_stages` in the tutorial's
+softmax). Same here.
 """
 
 from typing import Any, Mapping
@@ -9,19 +11,24 @@ from typing import Any, Mapping
 from .._errors import PackError
 from .spaces import Space
 
-# Options of either backend over the versions: a space may carry those of the other one, which do nothing there.
-FOREIGN = {"waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint", "instruction_sched_variant", "maxnreg",
-           "num_ctas", "launch_pdl", "num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer",
-           "reg_inc_consumer", "ir_override"}
-# Variables that steer a compile. None of the caller's enters a build; a space states them with the role env.
-STEERING = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_", "NVPTX_", "DISABLE_", "OPTIMIZE_EPILOGUE", "USE_IR_LOC",
-            "ALLOW_LHS_TMEM_LAYOUT_CONVERSION")
+# Options of either backend over the versions: a space may carry those of the other one, which do
+# nothing there.
+FOREIGN = {
+    "waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint", "instruction_sched_variant",
+    "maxnreg", "num_ctas", "launch_pdl", "num_buffers_warp_spec", "num_consumer_groups",
+    "reg_dec_producer", "reg_inc_consumer", "ir_override"
+}
+# Variables that steer a compile. None of the caller's enters a build; a space states them with the
+# role env.
+STEERING = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_", "NVPTX_", "DISABLE_", "OPTIMIZE_EPILOGUE",
+            "USE_IR_LOC", "ALLOW_LHS_TMEM_LAYOUT_CONVERSION")
 KEPT = ("TRITON_HOME", "TRITON_HIP_LLD_PATH", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 
 def option_names(backend: Any) -> set[str]:
     """The fields of the backend's options."""
-    return set(backend.parse_options({}).__dict__) - {"arch", "warp_size", "backend_name", "extern_libs", "debug"}
+    return set(backend.parse_options(
+        {}).__dict__) - {"arch", "warp_size", "backend_name", "extern_libs", "debug"}
 
 
 def is_steering(name: str) -> bool:
@@ -32,7 +39,10 @@ def split_config(config: Mapping[str, Any], space_roles: Mapping[str, str], para
                  options: set[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
     """(constexprs, options, environment) of one config."""
     constexprs = {n: v for n, v in config.items() if n in parameters and space_roles[n] != "env"}
-    chosen = {n: v for n, v in config.items() if n in options and space_roles[n] != "env" and v is not None}
+    chosen = {
+        n: v for n, v in config.items()
+        if n in options and space_roles[n] != "env" and v is not None
+    }
     environment = {}
     for name, value in config.items():
         if space_roles[name] == "env" and value is not None:
@@ -45,10 +55,12 @@ def check_roles(space: Space, constexprs: set[str], options: set[str], function:
     for name, role in space.roles.items():
         if role == "env":
             if name in constexprs or not (is_steering(name) and name.replace("_", "").isalnum()):
-                raise PackError(f"parameter {name} has the role env; variables of a Triton compile begin with "
+                raise PackError(f"parameter {name} has the role env; variables of a Triton compile "
+                                f"begin with "
                                 f"{', '.join(STEERING[:3])} and the like")
         elif role == "option" and name not in options and name not in FOREIGN:
-            raise PackError(f"parameter {name} has the role option, and this Triton has none of that name; it has "
+            raise PackError(f"parameter {name} has the role option, and this Triton has none of "
+                            f"that name; it has "
                             f"{', '.join(sorted(options))}")
         elif role == "constexpr" and name not in constexprs:
             hint = '; give it the role "option" in "roles"' if name in options | FOREIGN else ""

@@ -1,7 +1,9 @@
-"""A pool of forked worker processes, each with an environment of its own, that outlives its workers' crashes.
+"""A pool of forked worker processes, each with an environment of its own, that outlives its
+workers' crashes.
 
-The parent has imported Triton and read the kernel; a worker is a fork of it and only compiles. A worker that dies or
-takes too long costs its task; another takes its place. Workers die with the parent, and before it returns.
+The parent has imported Triton and read the kernel; a worker is a fork of it and only compiles. A
+worker that dies or takes too long costs its task; another takes its place. Workers die with the
+parent, and before it returns.
 """
 
 import ctypes
@@ -34,8 +36,10 @@ class _Worker:
         self.environment = dict(environment)
         self.task: int | None = None
         self.deadline = 0.0
-        self.process = context.Process(target=_work, args=((tasks, their_end), (self.connection, self._tasks), self.environment,
-                                                           run, os.getpid()), daemon=True)
+        self.process = context.Process(
+            target=_work,
+            args=((tasks, their_end), (self.connection, self._tasks), self.environment, run,
+                  os.getpid()), daemon=True)
         self.process.start()
         tasks.close()
         their_end.close()
@@ -54,8 +58,8 @@ class _Worker:
         self.process.join()
 
 
-def _work(own: tuple[Any, Any], parents: tuple[Any, Any], environment: Mapping[str, str], run: Callable[[int], Any],
-          parent: int) -> None:
+def _work(own: tuple[Any, Any], parents: tuple[Any, Any], environment: Mapping[str, str],
+          run: Callable[[int], Any], parent: int) -> None:
     end_with_parent()
     if os.getppid() != parent:
         os._exit(1)
@@ -87,8 +91,9 @@ def _death(process: Any) -> str:
 
 
 class _Pool:
-    def __init__(self, environments: Sequence[Mapping[str, str]], run: Callable[[int], Any], processes: int,
-                 timeout_s: float, done: Callable[[int, Any, str | None], None], more: Callable[[], bool] | None):
+    def __init__(self, environments: Sequence[Mapping[str, str]], run: Callable[[int], Any],
+                 processes: int, timeout_s: float, done: Callable[[int, Any, str | None], None],
+                 more: Callable[[], bool] | None):
         self.environments, self.run, self.processes = environments, run, processes
         self.timeout_s, self.done, self.more = timeout_s, done, more
         self.n_tasks, self.waiting = 0, list[int]()
@@ -102,9 +107,12 @@ class _Pool:
         self.n_tasks = len(self.environments)
 
     def feed(self) -> None:
-        """Gives every idle worker a task that it knows, of its environment, and starts workers as long as there may be more."""
+        """Gives every idle worker a task that it knows, of its environment, and starts workers as
+        long as there may be more."""
         for worker in [w for w in self.workers if w.task is None]:
-            own = next((t for t in self.waiting if t < worker.known and dict(self.environments[t]) == worker.environment), None)
+            own = next((t for t in self.waiting
+                        if t < worker.known and dict(self.environments[t]) == worker.environment),
+                       None)
             if own is None:
                 worker.stop()
                 self.workers.remove(worker)
@@ -129,7 +137,9 @@ class _Pool:
             self.done(task, result, None)
 
     def expire(self) -> None:
-        for worker in [w for w in self.workers if w.task is not None and time.monotonic() > w.deadline]:
+        for worker in [
+            w for w in self.workers if w.task is not None and time.monotonic() > w.deadline
+        ]:
             worker.stop()
             self.workers.remove(worker)
             self.done(worker.task, None, f"compiling took more than {self.timeout_s:g} s")
@@ -140,8 +150,10 @@ class _Pool:
             self.feed()
             while self.workers or self.more is not None:
                 busy = {worker.connection: worker for worker in self.workers}
-                least = min((worker.deadline for worker in self.workers), default=math.inf) - time.monotonic()
-                for connection in wait(list(busy), max(0.0, least if self.more is None else min(least, _POLL_S))):
+                least = min((worker.deadline
+                             for worker in self.workers), default=math.inf) - time.monotonic()
+                for connection in wait(
+                        list(busy), max(0.0, least if self.more is None else min(least, _POLL_S))):
                     self.take(busy[connection])
                 self.expire()
                 self.grow()
@@ -151,11 +163,13 @@ class _Pool:
                 worker.stop()
 
 
-def run_tasks(environments: Sequence[Mapping[str, str]], run: Callable[[int], Any], processes: int, timeout_s: float,
-              done: Callable[[int, Any, str | None], None], more: Callable[[], bool] | None = None) -> None:
-    """Calls run(i) in a worker with environments[i] for every i, and done(i, result, reason) here; with a reason there
-    is no result. `more`: called again and again, may append to the environments; False: nothing will come any more. An interrupt
-    ends all workers and goes on to the caller."""
+def run_tasks(environments: Sequence[Mapping[str, str]], run: Callable[[int], Any], processes: int,
+              timeout_s: float, done: Callable[[int, Any, str | None], None],
+              more: Callable[[], bool] | None = None) -> None:
+    """Calls run(i) in a worker with environments[i] for every i, and done(i, result, reason) here;
+    with a reason there is no result. `more`: called again and again, may append to the
+    environments; False: nothing will come any more. An interrupt ends all workers and goes on to
+    the caller."""
     sys.stdout.flush()
     sys.stderr.flush()
     _Pool(environments, run, processes, timeout_s, done, more).run_all()

@@ -1,8 +1,10 @@
-"""Function records (common/builds/function_record.h): what paths of other tools' caches are made of.
+"""Function records (common/builds/function_record.h): what paths of other tools' caches are made
+of.
 
-Triton's own autotune cache and triton-dejavu find their files by hashes of the installed Triton, of the function's text
-and line, and of the printed configs. Those are taken here, where Triton and the file are: of the file that is packed, or
-of the module that an image imports. A C program needs nothing but SHA-256 to make paths of them.
+Triton's own autotune cache and triton-dejavu find their files by hashes of the installed Triton, of
+the function's text and line, and of the printed configs. Those are taken here, where Triton and the
+file are: of the file that is packed, or of the module that an image imports. A C program needs
+nothing but SHA-256 to make paths of them.
 """
 
 import hashlib
@@ -11,8 +13,8 @@ import re
 import textwrap
 from typing import Any, Mapping
 
-from .artifacts import installed_key
 from .._runtime.closure import closure
+from .artifacts import installed_key
 from .source import Decorated
 
 
@@ -23,7 +25,8 @@ def _sha256(text: str) -> str:
 def dejavu_param_text(arguments: Mapping[str, Any], search_max_n: int | None) -> str:
     """What dejavu hashes as `autotune_config-…` (autotuner.py, _get_param_hash)."""
     a = arguments
-    return (f"autotuner params: warmup {a['warmup']} rep {a['rep']} cuda_graphs {a['use_cuda_graph']} "
+    return (f"autotuner params: warmup {a['warmup']} rep {a['rep']} cuda_graphs "
+            f"{a['use_cuda_graph']} "
             f"quantiles {a['quantiles']} use_bo {a['use_bo']} use_random {a['use_random_search']} "
             f"max_search_n {search_max_n} max_search_t {a['search_max_search_t']}")
 
@@ -65,8 +68,8 @@ def triton_autotune(tuner: Any) -> dict[str, Any]:
             "cache_results": plain(getattr(tuner, "cache_results", False)),
             "reset_to_zero": plain(getattr(tuner, "reset_to_zero", [])),
             "restore_value": plain(getattr(tuner, "restore_value", [])),
-            # With either Triton's own cache of autotuning cannot be filled from outside: it keeps none, or for a list of
-            # configs that depends on the arguments.
+            # With either Triton's own cache of autotuning cannot be filled from outside: it keeps
+            # none, or for a list of configs that depends on the arguments.
             "pre_hooks": any(config.pre_hook is not None for config in tuner.configs),
             "prunes": tuner.early_config_prune is not None or tuner.perf_model is not None}
 
@@ -75,8 +78,9 @@ def _autotune(decorated: Decorated) -> dict[str, Any] | None:
     tuner = decorated.autotuner
     if tuner is None or not decorated.is_dejavu:
         return None if tuner is None else triton_autotune(tuner)
-    names = ("warmup", "rep", "use_cuda_graph", "quantiles", "use_bo", "use_random_search", "search_max_search_t",
-             "search_max_share", "ignore_dtypes", "custom_data_storage", "reset_to_zero", "restore_value")
+    names = ("warmup", "rep", "use_cuda_graph", "quantiles", "use_bo", "use_random_search",
+             "search_max_search_t", "search_max_share", "ignore_dtypes", "custom_data_storage",
+             "reset_to_zero", "restore_value")
     return {"decorator": "triton_dejavu", **{name: plain(tuner.arguments[name]) for name in names},
             "search_max_n": tuner.search_max_n()}
 
@@ -89,21 +93,25 @@ def triton_record(backend: Any) -> dict[str, str]:
 def function_members(jit: Any) -> dict[str, Any]:
     """The member "function" of a record."""
     path, own = inspect.getsourcefile(jit.fn) or "", closure(jit)
-    return {"module": jit.__module__, "name": jit.__name__, "qualname": jit.fn.__qualname__, "signature": str(jit),
-            "file": path.rpartition("/")[2], "line": jit.starting_line_number, "cache_key": jit.cache_key,
-            "source_sha256": _sha256(dejavu_source(inspect.getsource(jit.fn))),
-            **({"closure": own} if own else {})}
+    return {
+        "module": jit.__module__, "name": jit.__name__, "qualname": jit.fn.__qualname__,
+        "signature": str(jit), "file": path.rpartition("/")[2], "line": jit.starting_line_number,
+        "cache_key": jit.cache_key, "source_sha256": _sha256(
+            dejavu_source(inspect.getsource(jit.fn))), **({"closure": own} if own else {})
+    }
 
 
 def tuning_key(names: list[str], manifest: Mapping[str, Any]) -> list[str]:
-    """Which member of the key (or which expression over it) each of the decorator's names has as its value."""
+    """Which member of the key (or which expression over it) each of the decorator's names has as
+    its value."""
     values = {a["name"]: str(a["value"]) for a in manifest["arguments"] if "value" in a}
     return [{**manifest.get("defines", {}), **values}.get(name, name) for name in names]
 
 
-def make_record(decorated: Decorated, kernel_hash: str, manifest: Mapping[str, Any], configs: list[Any],
-                backend: Any) -> dict[str, Any]:
-    """`configs`: the triton.Config objects in the decorator's order, or those that stand for the space's configs."""
+def make_record(decorated: Decorated, kernel_hash: str, manifest: Mapping[str, Any],
+                configs: list[Any], backend: Any) -> dict[str, Any]:
+    """`configs`: the triton.Config objects in the decorator's order, or those that stand for the
+    space's configs."""
     jit, tuner = decorated.jit, decorated.autotuner
     keys = list(tuner.keys) if tuner is not None else list(manifest["key"])
     strings = [str(config) for config in configs]
@@ -118,19 +126,23 @@ def make_record(decorated: Decorated, kernel_hash: str, manifest: Mapping[str, A
         record["dejavu"] = {
             "layout": "dejavu_0.7", "search_parameters": dejavu_param_text(arguments, n),
             **dejavu_hashes(arguments, n, inspect.getsource(jit.fn), keys, strings),
-            **{name: plain(arguments[name]) for name in ("quantiles", "warmup", "rep", "use_cuda_graph",
-                                                         "ignore_dtypes")}}
+            **{name: plain(arguments[name])
+               for name in ("quantiles", "warmup", "rep", "use_cuda_graph", "ignore_dtypes")}
+        }
     return record
 
 
-def config_objects(decorated: Decorated, space_configs: list[Mapping[str, Any]], backend: Any) -> list[Any]:
-    """The decorator's configs, or a triton.Config for each config of the space: with the back end's own default where it
-    leaves an option out, which is what was compiled."""
+def config_objects(decorated: Decorated, space_configs: list[Mapping[str, Any]],
+                   backend: Any) -> list[Any]:
+    """The decorator's configs, or a triton.Config for each config of the space: with the back end's
+    own default where it leaves an option out, which is what was compiled."""
     import triton
     if decorated.autotuner is not None:
         return list(decorated.autotuner.configs)
     fixed = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-    defaults = {name: value for name, value in backend.parse_options({}).__dict__.items() if name in fixed}
+    defaults = {
+        name: value for name, value in backend.parse_options({}).__dict__.items() if name in fixed
+    }
     return [triton.Config({n: v for n, v in config.items() if n not in fixed},
                           **{**defaults, **{n: v for n, v in config.items() if n in fixed}})
             for config in space_configs]

@@ -1,12 +1,13 @@
 """Which configs cannot keep in registers what their loops carry from turn to turn.
 
-A loop's accumulator is written in one turn and read in the next. Where its share of a thread is twice as much as all the
-registers that a thread can have, every turn stores and loads at least half of it: the config is no winner, and the
-register allocator, which cannot know, searches long (ptxas: 8 to 22 s for a tile of 256 x 256 on 4 warps, 0.7 s on 8).
-That is known after Triton's own passes and before the allocator runs. What spills less is compiled and measured.
+A loop's accumulator is written in one turn and read in the next. Where its share of a thread is
+twice as much as all the registers that a thread can have, every turn stores and loads at least half
+of it: the config is no winner, and the register allocator, which cannot know, searches long (ptxas:
+8 to 22 s for a tile of 256 x 256 on 4 warps, 0.7 s on 8). That is known after Triton's own passes
+and before the allocator runs. What spills less is compiled and measured.
 
-A lower bound: only floating-point tensors count (what is counted or addressed can be computed again), only the largest of
-a loop, and each as if its layout repeated nothing.
+A lower bound: only floating-point tensors count (what is counted or addressed can be computed
+again), only the largest of a loop, and each as if its layout repeated nothing.
 """
 
 import math
@@ -14,14 +15,16 @@ import re
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator
 
-# A lane's registers of 32 bits and how many lanes share a file of them: CUDA C++ Programming Guide, "Technical
-# specifications per compute capability" (255 a thread, 65,536 a block); AMD's CDNA 2 and 3 ISA guides, "Vector registers"
-# (512 a lane of a SIMD with the accumulation registers, four SIMDs a compute unit), RDNA's: 256 a wave at the most; LLVM's
-# AMDGPU.td (Feature1024AddressableVGPRs of gfx1250 and gfx1251).
+# A lane's registers of 32 bits and how many lanes share a file of them: CUDA C++ Programming Guide,
+# "Technical specifications per compute capability" (255 a thread, 65,536 a block); AMD's CDNA 2 and
+# 3 ISA guides, "Vector registers" (512 a lane of a SIMD with the accumulation registers, four SIMDs
+# a compute unit), RDNA's: 256 a wave at the most; LLVM's AMDGPU.td (Feature1024AddressableVGPRs of
+# gfx1250 and gfx1251).
 _CUDA_THREAD, _CUDA_BLOCK = 255, 65536
 _CDNA_LANE, _CDNA_SIMDS, _RDNA_WAVE, _GFX125_WAVE = 512, 4, 256, 1024
 
-_LOOP = re.compile(r"= scf\.(?:for|while)\b[^\n]*?->([^\n]*)")  # what it carries stands in its first line, last
+# what it carries stands in its first line, last
+_LOOP = re.compile(r"= scf\.(?:for|while)\b[^\n]*?->([^\n]*)")
 _TENSOR = re.compile(r"tensor<((?:\d+x)+)(?:f|bf)(\d+)\s*[,>]")
 
 
@@ -51,14 +54,17 @@ def carried_too_much(ttgir: str, target: Any) -> str | None:
             extents = [int(extent) for extent in tensor[1].rstrip("x").split("x")]
             needed = math.prod(extents) * int(tensor[2]) // 32 // threads
             if needed >= 2 * there_are:
-                return (f"a loop carries {' x '.join(map(str, extents))} values, {needed} registers of a thread, and there are "
-                        f"{there_are}: every turn would store and load half of them; pack --keep-spilling compiles it")
+                return (f"a loop carries {' x '.join(map(str, extents))} values, {needed} "
+                        f"registers of a thread, and there are "
+                        f"{there_are}: every turn would store and load half of them; pack "
+                        f"--keep-spilling compiles it")
     return None
 
 
 @contextmanager
 def looked_at_before_code(backend: type, look: Callable[[str], None]) -> Iterator[None]:
-    """While this holds, the backend shows `look` each kernel's TTGIR and goes on when it raises nothing."""
+    """While this holds, the backend shows `look` each kernel's TTGIR and goes on when it raises
+    nothing."""
     original = backend.add_stages  # type: ignore[attr-defined]
 
     def add_stages(self: Any, stages: dict[str, Any], *rest: Any) -> None:

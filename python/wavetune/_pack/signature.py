@@ -1,17 +1,21 @@
-"""What a kernel is called with, from the text of --signature and --grid, as members of a manifest (common/kernel/kernel.h).
+"""What a kernel is called with, from the text of --signature and --grid, as members of a manifest
+(common/kernel/kernel.h).
 
-    --signature 'a_ptr=*fp16[M,K], c_ptr=*fp16[M,N]:write, M=i64, stride_am=i64(K), ACTIVATION=constexpr("")'
+    --signature 'a_ptr=*fp16[M,K], c_ptr=*fp16[M,N]:write, M=i64, stride_am=i64(K),
+                 ACTIVATION=constexpr("")'
 
-    NAME=*DTYPE[EXTENT,…]          a buffer that is read (readwrite where the autotune decorator resets or restores it);
-                                   :write or :readwrite when it is written
-    NAME=*DTYPE[EXTENT,…]:read:F   with a fill: normal, uniform, zeros, index, uniform(0,1), integers(0,9)
+    NAME=*DTYPE[EXTENT,…]          a buffer that is read (readwrite where the autotune decorator
+                                   resets or restores it); :write or :readwrite when it is written
+    NAME=*DTYPE[EXTENT,…]:read:F   with a fill: normal, uniform, zeros, index, uniform(0,1),
+                                   integers(0,9)
     NAME=TYPE                      a scalar with the value of the key's member of that name
     NAME=TYPE(EXPRESSION)          a scalar: an expression over the key
-    NAME=constexpr(EXPRESSION)     compiled in: an expression over the key and the config, or a float, a dtype (tl.float32)
-                                   or a tuple
+    NAME=constexpr(EXPRESSION)     compiled in: an expression over the key and the config, or a
+                                   float, a dtype (tl.float32) or a tuple
     NAME=None                      compiled in: a pointer or a number that is not given
 
-Parameters that the key names are scalars (i64) without being listed; those that configs set are not listed at all.
+Parameters that the key names are scalars (i64) without being listed; those that configs set are not
+listed at all.
 """
 
 import ast
@@ -19,21 +23,24 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
-from .constants import parse_constant
 from .._errors import PackError
+from .constants import parse_constant
 from .expressions import Expression, parse_expression
 
-DTYPES = {"i1": "bool", "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
-          "i64": "int64", "u64": "uint64", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64",
-          "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp8e4b8": "float8_e4m3fnuz", "fp8e5b16": "float8_e5m2fnuz",
-          "fp8e4b15": "float8e4b15"}
+DTYPES = {
+    "i1": "bool", "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32",
+    "u32": "uint32", "i64": "int64", "u64": "uint64", "fp16": "float16", "bf16": "bfloat16",
+    "fp32": "float32", "fp64": "float64", "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2",
+    "fp8e4b8": "float8_e4m3fnuz", "fp8e5b16": "float8_e5m2fnuz", "fp8e4b15": "float8e4b15"
+}
 FACTS = ("gpu_name", "arch", "cus", "occupancy", "warp_size")
 _CALLS = {"cdiv": "ceil_div", "next_power_of_2": "next_pow2"}
 
 
 @dataclass
 class Signature:
-    arguments: dict[str, dict[str, Any]] = field(default_factory=dict)  # members of manifest arguments, by name
+    # members of manifest arguments, by name
+    arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
     defines: dict[str, str] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)  # JSON of constants.py
 
@@ -67,7 +74,8 @@ def _fill(text: str, item: str) -> Any:
         return text
     match = re.fullmatch(r"(uniform|integers)\(\s*([-+.\deE]+)\s*,\s*([-+.\deE]+)\s*\)", text)
     if not match:
-        raise PackError(f'--signature: "{item}" has the fill {text}; known are normal, uniform, zeros, index, '
+        raise PackError(f'--signature: "{item}" has the fill {text}; known are normal, uniform, '
+                        f'zeros, index, '
                         "uniform(LOW,HIGH) and integers(LOW,HIGH)")
     number = int if match[1] == "integers" else float
     try:
@@ -82,9 +90,12 @@ def _buffer(name: str, rest: str, item: str) -> dict[str, Any]:
         raise PackError(f'--signature: "{item}" is not NAME=*DTYPE[EXTENT,…]:ACCESS:FILL')
     access = match[3]  # None: what the decorator implies, else read
     if access not in (None, "read", "write", "readwrite"):
-        raise PackError(f'--signature: "{item}" has the access {access}; it is read, write or readwrite')
-    argument = {"name": name, "dtype": _dtype(match[1], item), "shape": [Expression(e).text for e in _split(match[2])],
-                "access": access}
+        raise PackError(f'--signature: "{item}" has the access {access}; it is read, write or '
+                        f'readwrite')
+    argument = {
+        "name": name, "dtype": _dtype(match[1], item),
+        "shape": [Expression(e).text for e in _split(match[2])], "access": access
+    }
     if match[4]:
         argument["fill"] = _fill(match[4], item)
     return argument
@@ -115,20 +126,26 @@ def parse_signature(text: str) -> Signature:
             else:
                 signature.defines[name] = Expression(match[2]).text
         elif match[1] == "tuple":
-            raise PackError(f'--signature: "{item}" is a tuple that is passed, and agents pass single values: annotate {name} '
+            raise PackError(f'--signature: "{item}" is a tuple that is passed, and agents pass '
+                            f'single values: annotate {name} '
                             "with tl.constexpr, and write constexpr((…))")
         elif match[2] is not None and isinstance(parse_constant(match[2]), float):
-            raise PackError(f'--signature: "{item}" is a float that is passed, and manifests state whole numbers: write another '
-                            f"one, like {name}={match[1]}(1), which compiles to the same code and is what agents measure with")
+            raise PackError(f'--signature: "{item}" is a float that is passed, and manifests state '
+                            f'whole numbers: write another '
+                            f"one, like {name}={match[1]}(1), which compiles to the same code and "
+                            f"is what agents measure with")
         else:
             value = Expression(match[2]).text if match[2] is not None else name
-            signature.arguments[name] = {"name": name, "dtype": _dtype(match[1], item), "value": value}
+            signature.arguments[name] = {
+                "name": name, "dtype": _dtype(match[1], item), "value": value
+            }
     return signature
 
 
 @dataclass(frozen=True)
 class Names:
-    """What a launch expression of Python may read, and what stands for it in an expression of a manifest."""
+    """What a launch expression of Python may read, and what stands for it in an expression of a
+    manifest."""
 
     plain: frozenset[str]  # key members, parameters of the space, facts: as they are
     values: Mapping[str, str]  # scalars of the call: their expressions
@@ -142,12 +159,14 @@ class Names:
             return Expression(self.values[name]).tree
         if name in self.constants:
             return ast.Constant(self.constants[name])
-        raise PackError(f"{what} reads {name}, which is neither in the key {{{', '.join(sorted(self.plain))}}} nor a "
+        raise PackError(f"{what} reads {name}, which is neither in the key "
+                        f"{{{', '.join(sorted(self.plain))}}} nor a "
                         "scalar argument")
 
 
 def translate(node: ast.expr, names: Names, what: str) -> str:
-    """A Python expression of a launch (`triton.cdiv(M, META['BLOCK_M'])`) as an expression of a manifest."""
+    """A Python expression of a launch (`triton.cdiv(M, META['BLOCK_M'])`) as an expression of a
+    manifest."""
 
     class Translate(ast.NodeTransformer):
         def visit_Compare(self, compare: ast.Compare) -> ast.AST:
@@ -155,29 +174,39 @@ def translate(node: ast.expr, names: Names, what: str) -> str:
             if len(compare.ops) == 1 and isinstance(compare.ops[0], (ast.Is, ast.IsNot)):
                 left, right = compare.left, compare.comparators[0]
                 is_equal = isinstance(compare.ops[0], ast.Is)
-                name = left.slice.value if isinstance(left, ast.Subscript) and isinstance(left.slice, ast.Constant) else \
+                name = left.slice.value if isinstance(left, ast.Subscript) and \
+                    isinstance(left.slice, ast.Constant) else \
                     getattr(left, "id", None)
-                if isinstance(right, ast.Constant) and right.value is None and name in names.buffers:
+                if isinstance(right,
+                              ast.Constant) and right.value is None and name in names.buffers:
                     return ast.Constant(not is_equal)
-                if isinstance(right, ast.Constant) and (right.value is None or isinstance(right.value, bool)):
-                    return ast.Compare(self.visit(left), [ast.Eq() if is_equal else ast.NotEq()], [right])
+                if isinstance(right, ast.Constant) and (
+                    right.value is None or isinstance(right.value, bool)
+                ):
+                    return ast.Compare(self.visit(left), [ast.Eq() if is_equal else ast.NotEq()],
+                                       [right])
             return self.generic_visit(compare)
 
         def visit_Subscript(self, subscript: ast.Subscript) -> ast.AST:
-            if not isinstance(subscript.slice, ast.Constant) or not isinstance(subscript.value, ast.Name):
-                raise PackError(f"{what} reads {ast.unparse(subscript)}; expressions know names only, like the key's")
+            if not isinstance(subscript.slice, ast.Constant) or not isinstance(
+                    subscript.value, ast.Name):
+                raise PackError(f"{what} reads {ast.unparse(subscript)}; expressions know names "
+                                f"only, like the key's")
             return names.resolve(str(subscript.slice.value), what)
 
         def visit_Name(self, name: ast.Name) -> ast.AST:
             return names.resolve(name.id, what)
 
         def visit_Attribute(self, attribute: ast.Attribute) -> ast.AST:
-            raise PackError(f"{what} reads {ast.unparse(attribute)}; expressions know names only, like the key's")
+            raise PackError(f"{what} reads {ast.unparse(attribute)}; expressions know names only, "
+                            f"like the key's")
 
         def visit_Call(self, call: ast.Call) -> ast.AST:
             function = call.func
-            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-            return ast.Call(ast.Name(_CALLS.get(name, name)), [self.visit(a) for a in call.args], call.keywords)
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(
+                function, "id", "")
+            return ast.Call(ast.Name(_CALLS.get(name, name)), [self.visit(a) for a in call.args],
+                            call.keywords)
 
     return Expression(ast.unparse(ast.fix_missing_locations(Translate().visit(node)))).text
 

@@ -1,8 +1,8 @@
 """Reads a @triton.jit function out of a file without importing it.
 
-Only the module-level statements that the function needs are executed (modules.py): its imports, constants, helper
-functions, what its decorators read; no wrapper, no benchmark, no test. Line numbers and text stay the file's, because
-Triton's own cache keys are made from them.
+Only the module-level statements that the function needs are executed (modules.py): its imports,
+constants, helper functions, what its decorators read; no wrapper, no benchmark, no test. Line
+numbers and text stay the file's, because Triton's own cache keys are made from them.
 """
 
 import ast
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
-from . import dejavu
 from .._errors import PackError
+from . import dejavu
 from .modules import Modules, SourceFile, codes_of, file_of, quietly
 from .stubs import Driver, Stub
 
 
 @dataclass(frozen=True)
 class Heuristic:
-    """What gives a constexpr: a function of the call. `tree`: its lambda in the decorator, or None; `sees_config`: whether
-    it is called with the config's members too, or before the autotuner."""
+    """What gives a constexpr: a function of the call. `tree`: its lambda in the decorator, or None;
+    `sees_config`: whether it is called with the config's members too, or before the autotuner."""
 
     function: Callable[[dict[str, Any]], Any]
     tree: ast.Lambda | None
@@ -30,8 +30,8 @@ class Heuristic:
 
 @dataclass(frozen=True)
 class Decorated:
-    """The function and its decorators: `autotuner` is Triton's (or a package's own kind of it) or dejavu's, `heuristics`
-    in the order in which they are called."""
+    """The function and its decorators: `autotuner` is Triton's (or a package's own kind of it) or
+    dejavu's, `heuristics` in the order in which they are called."""
 
     jit: Any  # triton.runtime.JITFunction
     autotuner: Any
@@ -39,7 +39,8 @@ class Decorated:
     path: Path
     line: int  # of the autotune decorator, else of the function
     constants: dict[str, Any]  # plain values of the module that were executed
-    files: dict[str, Path] = field(default_factory=dict)  # what was executed, by its path below the package root
+    # what was executed, by its path below the package root
+    files: dict[str, Path] = field(default_factory=dict)
 
     @property
     def place(self) -> str:
@@ -54,11 +55,13 @@ class Decorated:
 def _decorator_name(node: ast.expr) -> str:
     """"jit" of @triton.jit, @jit, @triton.jit(…)."""
     node = node.func if isinstance(node, ast.Call) else node
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return node.attr if isinstance(node,
+                                   ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_jit(node: ast.stmt) -> bool:
-    return isinstance(node, ast.FunctionDef) and any(_decorator_name(d) == "jit" for d in node.decorator_list)
+    return isinstance(node, ast.FunctionDef) and any(
+        _decorator_name(d) == "jit" for d in node.decorator_list)
 
 
 def _functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
@@ -82,14 +85,19 @@ def find_name(file: SourceFile, wanted: str | None) -> str:
     if not names:
         raise PackError(f"{file.path} has no function under @triton.jit at its top level")
     if wanted is None:
-        called = {name for s in file.statements for name in s.reads - s.binds if any(_functions([s.node]))}
-        free = list(dict.fromkeys(node.name for node in nodes if _is_tuned(node))) or [n for n in names if n not in called]
+        called = {
+            name for s in file.statements for name in s.reads - s.binds if any(_functions([s.node]))
+        }
+        free = list(dict.fromkeys(node.name for node in nodes
+                                  if _is_tuned(node))) or [n for n in names if n not in called]
         if len(free) != 1:
-            raise PackError(f"{file.path} has several kernels: name one of {', '.join(free or names)}, like "
+            raise PackError(f"{file.path} has several kernels: name one of "
+                            f"{', '.join(free or names)}, like "
                             f"{file.path}:{(free or names)[0]}")
         wanted = free[0]
     if wanted not in names:
-        raise PackError(f"{file.path} has no function {wanted} under @triton.jit; it has {', '.join(names)}")
+        raise PackError(f"{file.path} has no function {wanted} under @triton.jit; it has "
+                        f"{', '.join(names)}")
     return wanted
 
 
@@ -106,17 +114,23 @@ def _read_globals(function: Any) -> list[tuple[str, Any]]:
     for code in codes_of(function.__code__):
         instructions = list(dis.get_instructions(code))
         for instruction, after in zip(instructions, [*instructions[1:], None]):
-            if instruction.opname != "LOAD_GLOBAL" or instruction.argval not in function.__globals__:
+            if instruction.opname != "LOAD_GLOBAL" or \
+                    instruction.argval not in function.__globals__:
                 continue
             name, value = instruction.argval, function.__globals__[instruction.argval]
-            if file_of(value) is not None and after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            if (
+                file_of(value) is not None
+                and after is not None
+                and after.opname in ("LOAD_ATTR", "LOAD_METHOD")
+            ):
                 name, value = f"{name}.{after.argval}", getattr(value, after.argval, None)
             found.append((name, value))
     return found
 
 
 def _check_globals(jit: Any, path: Path) -> None:
-    """A kernel that reads a stand-in would compile to nonsense or to an error far from its cause."""
+    """A kernel that reads a stand-in would compile to nonsense or to an error far from its
+    cause."""
     seen: set[Any] = set()
     waiting = [jit]
     while waiting:
@@ -127,8 +141,10 @@ def _check_globals(jit: Any, path: Path) -> None:
         for name, value in _read_globals(function.fn):
             if isinstance(value, Stub):
                 why = vars(value)["_why"]
-                raise PackError(why if why else f"{path}: the kernel reads {name}, which is {value!r} and is not executed here; "
-                                "name the folder of its package with --package-root, or move it into this file")
+                raise PackError(why if why else f"{path}: the kernel reads {name}, which is "
+                                                f"{value!r} and is not executed here; "
+                                "name the folder of its package with --package-root, or move it "
+                                "into this file")
             if isinstance(value, type(jit)):
                 waiting.append(value)
 
@@ -158,8 +174,9 @@ def module_name(path: Path, root: Path) -> str:
 
 def load_function(path: Path, wanted: str | None, target: Any, module: str | None = None,
                   root: Path | None = None, torch: str | None = None) -> Decorated:
-    """The jit function of a file. `target`: a GPUTarget, what the stand-in of the driver answers with; `root`: the folder
-    that holds its package, of which other files may be read; `torch`: the deployment's version."""
+    """The jit function of a file. `target`: a GPUTarget, what the stand-in of the driver answers
+    with; `root`: the folder that holds its package, of which other files may be read; `torch`: the
+    deployment's version."""
     import triton
     modules = Modules(target, root, torch)
     file = modules.add(path, module or (module_name(path, root) if root else path.stem))
@@ -176,17 +193,22 @@ def load_function(path: Path, wanted: str | None, target: Any, module: str | Non
         elif isinstance(found, triton.runtime.Heuristics):
             layers.append((found.values, autotuner is not None))
         if not hasattr(found, "fn") or inspect.isfunction(found):
-            raise PackError(f"{path}: {wanted} is under a decorator that gives {type(found).__name__}; only jit, "
+            raise PackError(f"{path}: {wanted} is under a decorator that gives "
+                            f"{type(found).__name__}; only jit, "
                             "autotune and heuristics are known")
         found = found.fn
     with quietly():
         _check_globals(found, path)
-    constants = {name: value for name, value in file.namespace.items() if isinstance(value, (bool, int, str))}
+    constants = {
+        name: value for name, value in file.namespace.items()
+        if isinstance(value, (bool, int, str))
+    }
     node = _node_of(file, found.fn)
     lambdas = _lambdas(node) if node else {}
     heuristics = {name: Heuristic(function, lambdas.get(name), is_inside or autotuner is None)
                   for values, is_inside in layers for name, function in values.items()}
-    line = next((d.lineno for d in node.decorator_list if _decorator_name(d).endswith("autotune")), node.lineno) if node else 1
+    line = next((d.lineno for d in node.decorator_list
+                 if _decorator_name(d).endswith("autotune")), node.lineno) if node else 1
     base = root.resolve() if root else path.resolve().parent
     files = {str(own.path.resolve().relative_to(base)): own.path for own in modules.files()}
     return Decorated(found, autotuner, heuristics, path, line, constants, files)

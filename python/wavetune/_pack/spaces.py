@@ -1,7 +1,9 @@
-"""Configuration spaces (common/space/space.h): read strictly, enumerated in the order of their ordinals.
+"""Configuration spaces (common/space/space.h): read strictly, enumerated in the order of their
+ordinals.
 
-A space is {"parameters", "roles", "conditions", "default"} or {"configs", "roles", "default"}. A point that any
-condition excludes is left out; when none does and one cannot be evaluated, that is an error.
+A space is {"parameters", "roles", "conditions", "default"} or {"configs", "roles", "default"}. A
+point that any condition excludes is left out; when none does and one cannot be evaluated, that is
+an error.
 """
 
 import itertools
@@ -28,13 +30,15 @@ class Space:
     json: dict[str, Any]
 
     def points(self, scopes: list[Mapping[str, Value]]) -> Iterator[Config]:
-        """The configs that hold in any of the scopes (a key's members and gpu_name, arch), in ordinal order."""
+        """The configs that hold in any of the scopes (a key's members and gpu_name, arch), in
+        ordinal order."""
         for point in self._all():
             if any(self._holds(point, scope) for scope in scopes):
                 yield point
 
     def baselines(self, scopes: list[Mapping[str, Value]]) -> list[Config]:
-        """What all configs are compared with: the default, else the first one that holds in each of the scopes."""
+        """What all configs are compared with: the default, else the first one that holds in each of
+        the scopes."""
         if "default" in self.json:
             return [self.json["default"]]
         return [first for scope in scopes for first in itertools.islice(self.points([scope]), 1)]
@@ -63,7 +67,8 @@ class Space:
 
 def _check_value(value: Any, place: str) -> Value:
     if value is not None and not isinstance(value, (bool, int, str)):
-        raise PackError(f"{place}: a value of a parameter must be an integer, a string, true, false or null")
+        raise PackError(f"{place}: a value of a parameter must be an integer, a string, true, "
+                        f"false or null")
     return value
 
 
@@ -73,7 +78,8 @@ def _read_list(json: Mapping[str, Any], place: str) -> list[Config]:
         raise PackError(f'{place}: "configs" must be an array of 1 to {LIST_MAX} configs')
     for i, config in enumerate(configs):
         if not isinstance(config, dict) or set(config) != set(configs[0]):
-            raise PackError(f"{place}: config {i} must have the names of the first one, and no other")
+            raise PackError(f"{place}: config {i} must have the names of the first one, and no "
+                            f"other")
         for name, value in config.items():
             _check_value(value, f"{place}: config {i}, {name}")
     return configs
@@ -93,7 +99,8 @@ def _read_parameters(json: Mapping[str, Any], place: str) -> dict[str, list[Valu
             raise PackError(f"{place}: parameter {name} has a value twice")
         size *= len(values)
     if size > POINTS_MAX:
-        raise PackError(f"{place}: the space has {size} points before conditions, pack walks through {POINTS_MAX}: "
+        raise PackError(f"{place}: the space has {size} points before conditions, pack walks "
+                        f"through {POINTS_MAX}: "
                         "list the configs to pack under \"configs\"")
     return parameters
 
@@ -106,7 +113,8 @@ def parse_space(json: Any, place: str) -> Space:
     if unknown:
         raise PackError(f"{place}: a space has no member {min(unknown)}")
     configs = _read_list(json, place) if "configs" in json else None
-    parameters = dict.fromkeys(configs[0], []) if configs is not None else _read_parameters(json, place)
+    parameters = dict.fromkeys(configs[0], []) if configs is not None else _read_parameters(
+        json, place)
     roles = dict.fromkeys(parameters, "constexpr")
     for name, role in json.get("roles", {}).items():
         if name not in parameters:

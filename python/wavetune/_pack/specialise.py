@@ -1,9 +1,11 @@
-"""The specialisation that Triton's JIT chooses for a key, and the expression over the key that says when it holds.
+"""The specialisation that Triton's JIT chooses for a key, and the expression over the key that says
+when it holds.
 
-Triton compiles other code for an integer that is 1 (it becomes a constexpr), that 16 divides, that needs 64 bits, and
-on AMD for a buffer of at most 2^31 - 1 bytes (triton/runtime/jit.py, native_specialize_impl; HIPBackend). `when` names
-exactly the keys for which the JIT would choose this code: the variants of a build never overlap, and a key is tuned
-with the code that a deployment runs. Buffers of an agent are aligned to 16 bytes or more.
+Triton compiles other code for an integer that is 1 (it becomes a constexpr), that 16 divides, that
+needs 64 bits, and on AMD for a buffer of at most 2^31 - 1 bytes (triton/runtime/jit.py,
+native_specialize_impl; HIPBackend). `when` names exactly the keys for which the JIT would choose
+this code: the variants of a build never overlap, and a key is tuned with the code that a deployment
+runs. Buffers of an agent are aligned to 16 bytes or more.
 """
 
 from dataclasses import dataclass
@@ -14,23 +16,29 @@ from .expressions import Expression, ExpressionError, expression, grouped, subst
 from .keys import Key, format_key
 from .spaces import Config
 
-TYPES = {"bool": "u1", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
-         "int64": "i64", "uint64": "u64", "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",
-         "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5", "float8_e4m3fnuz": "fp8e4b8", "float8_e5m2fnuz": "fp8e5b16",
-         "float8e4b15": "fp8e4b15"}
-BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
-         "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8,
-         "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8e4b15": 1}
+TYPES = {
+    "bool": "u1", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32",
+    "uint32": "u32", "int64": "i64", "uint64": "u64", "float16": "fp16", "bfloat16": "bf16",
+    "float32": "fp32", "float64": "fp64", "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5",
+    "float8_e4m3fnuz": "fp8e4b8", "float8_e5m2fnuz": "fp8e5b16", "float8e4b15": "fp8e4b15"
+}
+BYTES = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8,
+    "uint64": 8, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "float8_e4m3fn": 1,
+    "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8e4b15": 1
+}
 WHEN_MAX = 4096
 _INT32 = (-(2**31), 2**31 - 1)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One specialisation. `attributes`: "D" (16 divides) and "S" (32-bit range) by parameter; the keys it was made for.
+    """One specialisation. `attributes`: "D" (16 divides) and "S" (32-bit range) by parameter; the
+    keys it was made for.
 
-    `signature` and `constexprs` are what build.json states: passed parameters in order, and those compiled in because
-    of the key. Constexprs that also depend on the config are in neither; `define_values` has them when it compiles."""
+    `signature` and `constexprs` are what build.json states: passed parameters in order, and those
+    compiled in because of the key. Constexprs that also depend on the config are in neither;
+    `define_values` has them when it compiles."""
 
     when: str
     signature: dict[str, str]
@@ -73,7 +81,8 @@ class _Specialiser:
         name, dtype = parameter.name, argument["dtype"]
         own = ("*k" if parameter.is_const else "*") + TYPES[dtype]
         if parameter.annotation_type and parameter.annotation_type != own:
-            raise PackError(f"argument {name} is a buffer of {dtype} in the manifest and {parameter.annotation_type} "
+            raise PackError(f"argument {name} is a buffer of {dtype} in the manifest and "
+                            f"{parameter.annotation_type} "
                             "in the function")
         self.signature[name] = own
         if parameter.do_not_specialize:
@@ -96,13 +105,15 @@ class _Specialiser:
             self.check_annotated(name, annotated, dtype)
         if dtype.startswith(("float", "bfloat")):
             if not annotated and dtype != "float32":
-                raise PackError(f"argument {name} is a {dtype} scalar; Triton passes a Python float as fp32: make it "
+                raise PackError(f"argument {name} is a {dtype} scalar; Triton passes a Python "
+                                f"float as fp32: make it "
                                 "float32, or annotate the parameter")
             self.signature[name] = annotated or "fp32"
         elif dtype == "bool":
             self.signature[name] = annotated or "u1"
         elif annotated is None and dtype not in ("int32", "int64"):
-            raise PackError(f"argument {name} is a {dtype} scalar; Triton passes a Python integer as i32 or i64: make "
+            raise PackError(f"argument {name} is a {dtype} scalar; Triton passes a Python integer "
+                            f"as i32 or i64: make "
                             "it int64, or annotate the parameter")
         else:
             self.integer(parameter, dtype, text, annotated)
@@ -112,18 +123,21 @@ class _Specialiser:
         known = kinds.get(annotated)
         is_integer = bool(known) and "float" not in known and "float" not in dtype
         if known is None or (known != dtype and not (is_integer and BYTES[dtype] >= BYTES[known])):
-            raise PackError(f"argument {name} is {dtype} in the manifest and {annotated} in the function; give it the "
+            raise PackError(f"argument {name} is {dtype} in the manifest and {annotated} in the "
+                            f"function; give it the "
                             f"type {known or 'that Triton knows'}")
 
     def integer(self, parameter: Any, dtype: str, text: str, annotated: str | None) -> None:
         name = parameter.name
         value = self.evaluate(text, f"argument {name}")
         if not isinstance(value, int) or isinstance(value, bool):
-            raise PackError(f"argument {name} is an integer and its value for the key {format_key(self.key)} is "
+            raise PackError(f"argument {name} is an integer and its value for the key "
+                            f"{format_key(self.key)} is "
                             f"{value!r}")
         term = grouped(text)
         if dtype == "int32" and not _INT32[0] <= value <= _INT32[1]:
-            raise PackError(f"argument {name} is int32 and its value for the key {format_key(self.key)} is {value}; "
+            raise PackError(f"argument {name} is int32 and its value for the key "
+                            f"{format_key(self.key)} is {value}; "
                             "make it int64")
         specialise = not parameter.do_not_specialize
         if specialise and not annotated:
@@ -160,27 +174,34 @@ class _Specialiser:
 
     def when(self) -> str:
         """Conditions that others imply are left out: what 16 divides is not 1."""
-        kept = [c for c in self.conditions
-                if not (c.endswith(" != 1") and f"{c[:-len(' != 1')]} % 16 == 0" in self.conditions)]
+        kept = [
+            c for c in self.conditions
+            if not (c.endswith(" != 1") and f"{c[:-len(' != 1')]} % 16 == 0" in self.conditions)
+        ]
         text = " and ".join(kept)
         if len(text.encode()) > WHEN_MAX:
-            raise PackError(f"the condition that says when the code for the key {format_key(self.key)} holds is longer "
-                            f"than {WHEN_MAX} bytes; pack fewer configs, or make constexprs depend on less")
+            raise PackError(f"the condition that says when the code for the key "
+                            f"{format_key(self.key)} holds is longer "
+                            f"than {WHEN_MAX} bytes; pack fewer configs, or make constexprs depend "
+                            f"on less")
         return text
 
 
-def specialise(jit: Any, manifest: Mapping[str, Any], configs: list[Config], key: Key, uses_range: bool,
-               is_alone: bool = False) -> Variant:
-    """The variant that one key needs; `uses_range`: whether buffers of at most 2^31 - 1 bytes are special; `is_alone`:
-    functions of the package were evaluated for this key, so that the code is for no other. The manifest's arguments are
-    parameters of the function (function.py has checked)."""
+def specialise(jit: Any, manifest: Mapping[str, Any], configs: list[Config], key: Key,
+               uses_range: bool, is_alone: bool = False) -> Variant:
+    """The variant that one key needs; `uses_range`: whether buffers of at most 2^31 - 1 bytes are
+    special; `is_alone`: functions of the package were evaluated for this key, so that the code is
+    for no other. The manifest's arguments are parameters of the function (function.py has
+    checked)."""
     arguments = {argument["name"]: argument for argument in manifest["arguments"]}
     defines = manifest.get("defines", {})
     own = _Specialiser(key, uses_range)
     for name, value in key.items() if is_alone else ():
         if isinstance(value, float):
-            raise PackError(f"the heuristics or the pruning of {jit.__name__} are evaluated for each key, and its member {name} is "
-                            "a float, which conditions of builds cannot compare: state it with --signature as a constexpr")
+            raise PackError(f"the heuristics or the pruning of {jit.__name__} are evaluated for "
+                            f"each key, and its member {name} is "
+                            "a float, which conditions of builds cannot compare: state it with "
+                            "--signature as a constexpr")
         own.require(name, f"{name} == {value!r}")
     for parameter in jit.params:
         argument = arguments.get(parameter.name)

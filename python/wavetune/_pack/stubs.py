@@ -1,8 +1,10 @@
-"""Stand-ins for what a kernel's file imports and this process must not touch: torch, drivers, anything with a GPU.
+"""Stand-ins for what a kernel's file imports and this process must not touch: torch, drivers,
+anything with a GPU.
 
-A stand-in can be named, called and passed on, so that `DEVICE = driver.active.get_active_torch_device()` does no harm.
-What follows from the target (kind of GPU, capability, shared memory) is answered. As soon as a decision or a number
-depends on anything else, that is an error which says what to give instead.
+A stand-in can be named, called and passed on, so that `DEVICE =
+driver.active.get_active_torch_device()` does no harm. What follows from the target (kind of GPU,
+capability, shared memory) is answered. As soon as a decision or a number depends on anything else,
+that is an error which says what to give instead.
 """
 
 import types
@@ -12,15 +14,19 @@ from typing import Any, Callable, Iterator, NoReturn
 from .._errors import PackError
 
 ELSEWHERE = ("npu", "xpu", "mps", "mlu", "musa", "hpu")  # members that torch has on other devices
-# Bytes of shared memory that a workgroup can have: AMD's CDNA and RDNA ISA guides ("LDS"); CUDA C++ Programming Guide,
-# "Technical specifications per compute capability", as Triton's driver reports it (opt-in).
+# Bytes of shared memory that a workgroup can have: AMD's CDNA and RDNA ISA guides ("LDS"); CUDA C++
+# Programming Guide, "Technical specifications per compute capability", as Triton's driver reports
+# it (opt-in).
 _LDS_OF_AMD = {"gfx950": 163840, "gfx1250": 327680}
-_SHARED_OF_CUDA = {75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
+_SHARED_OF_CUDA = {
+    75: 65536, 80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 103: 232448,
+    120: 101376
+}
 
 
 class Needed(BaseException):
-    """A value was needed that nothing here knows. No Exception, so that a file's `except Exception` does not make another
-    decision of it."""
+    """A value was needed that nothing here knows. No Exception, so that a file's `except Exception`
+    does not make another decision of it."""
 
 
 @contextmanager
@@ -35,15 +41,18 @@ def refusing(place: str = "") -> Iterator[None]:
 class Stub:
     """Something of a module that is not there, known by its name only."""
 
-    def __init__(self, path: str, known: dict[str, Any] | None = None, module: str | None = None, why: str | None = None):
-        """`module`: what the file imports it from; None for the driver. `why`: why it is not there."""
+    def __init__(self, path: str, known: dict[str, Any] | None = None, module: str | None = None,
+                 why: str | None = None):
+        """`module`: what the file imports it from; None for the driver. `why`: why it is not
+        there."""
         self.__dict__.update(_path=path, _known=known or {}, _module=module, _why=why)
 
     def __getattr__(self, name: str) -> Any:
         path = f"{self._path}{'' if self._path.endswith('.') else '.'}{name}"
         if path in self._known:
             return self._known[path]
-        if name.startswith("__") and name.endswith("__") or path.startswith("torch.") and name in ELSEWHERE:
+        if name.startswith("__") and name.endswith("__") or path.startswith(
+                "torch.") and name in ELSEWHERE:
             raise AttributeError(name)
         return Stub(path, self._known, self._module, self._why)
 
@@ -57,16 +66,20 @@ class Stub:
     def _refuse(self, *args: Any) -> NoReturn:
         if self._why:
             raise Needed(f"the value of {self._path} is needed to read the kernel, and {self._why}")
-        why = f"pack does not execute {self._module}, only this file, triton, the standard library and what --package-root has"
+        why = f"pack does not execute {self._module}, only this file, triton, the standard " \
+            "library and what --package-root has"
         if self._module is None:
             why = "there is no GPU here to ask"
         asks = self._module is None or self._module.split(".")[0] == "torch"
         hint = "; driver.active.get_current_target() answers for --arch" if asks else ""
-        raise Needed(f"the value of {self._path} is needed to read the kernel, and {why}: put the value, or what makes "
+        raise Needed(f"the value of {self._path} is needed to read the kernel, and {why}: put the "
+                     f"value, or what makes "
                      f"it, into this file{hint}")
 
-    __bool__ = __len__ = __iter__ = __getitem__ = __int__ = __float__ = __index__ = __contains__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __truediv__ = __mod__ = _refuse
+    __bool__ = __len__ = __iter__ = __getitem__ = __int__ = \
+        __float__ = __index__ = __contains__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = \
+        __rmul__ = __floordiv__ = __truediv__ = __mod__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
     def __eq__(self, other: object) -> bool:
@@ -83,12 +96,14 @@ class _Properties(dict[str, Any]):
     """Of the device: what the target says."""
 
     def __missing__(self, name: str) -> NoReturn:
-        raise Needed(f"the device's {name} is needed to read the kernel, and there is no GPU here to ask: put the value into "
+        raise Needed(f"the device's {name} is needed to read the kernel, and there is no GPU here "
+                     f"to ask: put the value into "
                      "this file")
 
 
 def device_properties(target: Any) -> dict[str, Any]:
-    shared = _LDS_OF_AMD.get(target.arch, 65536) if target.backend == "hip" else _SHARED_OF_CUDA.get(target.arch)
+    shared = _LDS_OF_AMD.get(target.arch,
+                             65536) if target.backend == "hip" else _SHARED_OF_CUDA.get(target.arch)
     known = _Properties(warpSize=target.warp_size)
     if shared is not None:
         known["max_shared_mem"] = shared
@@ -96,12 +111,14 @@ def device_properties(target: Any) -> dict[str, Any]:
 
 
 class Driver:
-    """The active driver while a file is read: it knows the target that is packed for, and nothing of a device."""
+    """The active driver while a file is read: it knows the target that is packed for, and nothing
+    of a device."""
 
     def __init__(self, target: Any):
         self.target = target
         self.utils = Stub("driver.active.utils", {
-            "driver.active.utils.get_device_properties": lambda device=0: device_properties(target)})
+            "driver.active.utils.get_device_properties": lambda device=0: device_properties(target)
+        })
 
     def get_current_target(self) -> Any:
         return self.target
@@ -134,9 +151,13 @@ class Dtype:
         return f"torch.{self.name}"
 
 
-DTYPES = {name: Dtype(name, size) for size, names in (
-    (1, "bool int8 uint8 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"), (2, "int16 uint16 float16 bfloat16"),
-    (4, "int32 uint32 float32"), (8, "int64 uint64 float64")) for name in names.split()}
+DTYPES = {
+    name: Dtype(name, size)
+    for size, names in ((
+        1, "bool int8 uint8 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"),
+                        (2, "int16 uint16 float16 bfloat16"), (4, "int32 uint32 float32"),
+                        (8, "int64 uint64 float64")) for name in names.split()
+}
 
 
 def make_torch(target: Any, version: str | None = None) -> Stub:
@@ -144,24 +165,36 @@ def make_torch(target: Any, version: str | None = None) -> Stub:
     def answer(value: Any) -> Callable[..., Any]:
         return lambda *args, **kwargs: value
 
-    known = {"torch.version.hip": "0" if target.backend == "hip" else None,
-             "torch.version.cuda": "0" if target.backend == "cuda" else None, "torch.cuda.is_available": answer(True),
-             "torch.cuda.device_count": answer(1), "torch.cuda.current_device": answer(0),
-             "torch.cuda.get_device_capability": answer(_capability(target)),
-             "torch.__version__": version, **{f"torch.{name}": dtype for name, dtype in DTYPES.items()},
-             "torch.half": DTYPES["float16"], "torch.float": DTYPES["float32"], "torch.long": DTYPES["int64"]}
+    known = {
+        "torch.version.hip": "0" if target.backend == "hip" else None,
+        "torch.version.cuda": "0" if target.backend == "cuda" else None,
+        "torch.cuda.is_available": answer(True), "torch.cuda.device_count": answer(1),
+        "torch.cuda.current_device": answer(0), "torch.cuda.get_device_capability": answer(
+            _capability(target)), "torch.__version__": version, **{
+                f"torch.{name}": dtype for name, dtype in DTYPES.items()
+            }, "torch.half": DTYPES["float16"], "torch.float": DTYPES["float32"],
+        "torch.long": DTYPES["int64"]
+    }
     if version is None:
-        known["torch.__version__"] = Stub("torch.__version__", why="its version is not known: --torch VERSION states it")
+        known["torch.__version__"] = Stub(
+            "torch.__version__", why="its version is not known: --torch VERSION states it"
+        )
     return Stub("torch", known, "torch")
 
 
 def known_elsewhere() -> dict[str, dict[str, Any]]:
     """Answers of other packages that follow from the target being a GPU of AMD or NVIDIA."""
-    return {"transformers": {f"transformers.utils.is_torch_{name}_available": lambda *args: False for name in ELSEWHERE}}
+    return {
+        "transformers": {
+            f"transformers.utils.is_torch_{name}_available": lambda *args: False
+            for name in ELSEWHERE
+        }
+    }
 
 
 class _Version:
-    """packaging.version.Version as far as comparing releases goes: 3.6.0, 3.6.0+git1; a pre-release is before its release."""
+    """packaging.version.Version as far as comparing releases goes: 3.6.0, 3.6.0+git1; a pre-release
+    is before its release."""
 
     def __init__(self, text: str):
         numbers, rest = [], text.partition("+")[0].removeprefix("v")

@@ -1,17 +1,20 @@
-"""Kernels compiled before they are needed and several at once, where a program takes choices and no compiled code.
+"""Kernels compiled before they are needed and several at once, where a program takes choices and no
+compiled code.
 
-The list of a start (start.py) states what programs like this one compiled: the function, by module, name and closure, and what
-Triton makes a kernel of beside it, as scalars. The source, the compiler and the folder are this program's own, so that a
-list can but name kernels in vain: the program requests what it needs as ever, from Triton's compiler, which finds a file that
-was compiled ahead in its folder. A list of no use costs the time of cores that wait.
+The list of a start (start.py) states what programs like this one compiled: the function, by module,
+name and closure, and what Triton makes a kernel of beside it, as scalars. The source, the compiler
+and the folder are this program's own, so that a list can but name kernels in vain: the program
+requests what it needs as ever, from Triton's compiler, which finds a file that was compiled ahead
+in its folder. A list of no use costs the time of cores that wait.
 
-One function is wrapped, triton.compiler.compile: it learns what this program compiles, begins with the list at the first
-kernel, when the program's modules and driver are there, and waits for a kernel that is being compiled. One that is not yet
-begun is left to the program.
+One function is wrapped, triton.compiler.compile: it learns what this program compiles, begins with
+the list at the first kernel, when the program's modules and driver are there, and waits for a
+kernel that is being compiled. One that is not yet begun is left to the program.
 
-The threads compile copies of jit functions: the program's own notice the values of globals when the program launches them,
-as ever. $WAVETUNE_AHEAD=0 turns all of this off. Threads: as many as the process has cores; what runs at the program's end
-is waited for, because a thread cannot be ended inside a compiler.
+The threads compile copies of jit functions: the program's own notice the values of globals when the
+program launches them, as ever. $WAVETUNE_AHEAD=0 turns all of this off. Threads: as many as the
+process has cores; what runs at the program's end is waited for, because a thread cannot be ended
+inside a compiler.
 """
 
 from __future__ import annotations
@@ -36,8 +39,10 @@ TEXT_MAX = 4096  # of a kernel
 SECONDS_MAX = 30.0  # from the first; none is begun later
 WAIT_S = 30.0  # of the program, for one that is being compiled
 END_S = 10.0
-_MEMBERS = {"attributes": list, "closure": str, "constants": list, "module": str, "name": str, "options": dict,
-            "signature": list, "target": list}
+_MEMBERS = {
+    "attributes": list, "closure": str, "constants": list, "module": str, "name": str,
+    "options": dict, "signature": list, "target": list
+}
 _DESCRIPTOR = re.compile(r"tensordesc<[a-z0-9]{1,12}\[\d{1,5}(, ?\d{1,5}){0,4}\]>")  # of the host
 _WORD = re.compile(r"[A-Za-z0-9_.:\-]{0,64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -48,12 +53,14 @@ _REFUSED = ("ir_override", "pre_hook", "extern_libs", "dump_ir")
 def _is_scalar(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
-    return value is None or isinstance(value, bool) or type(value) is int and -2**63 <= value < 2**64 or \
+    return value is None or isinstance(value, bool) or type(value) is int and \
+        -2**63 <= value < 2**64 or \
         type(value) is str and _WORD.fullmatch(value) is not None
 
 
 def _is_path(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and 0 < len(value) <= 4 and all(type(one) is int and 0 <= one < 1024 for one in value)
+    return isinstance(value, (list, tuple)) and 0 < len(value) <= 4 and all(
+        type(one) is int and 0 <= one < 1024 for one in value)
 
 
 def check(text: Any) -> dict[str, Any]:
@@ -69,22 +76,33 @@ def _checked(text: Any) -> dict[str, Any]:
     if not isinstance(found, dict) or set(found) != set(_MEMBERS) or \
             not all(isinstance(found[name], kind) for name, kind in _MEMBERS.items()):
         raise ValueError("it is no kernel")
-    if not _PATH.fullmatch(found["module"]) or not _PATH.fullmatch(found["name"]) or len(found["target"]) != 3:
+    if not _PATH.fullmatch(found["module"]) or not _PATH.fullmatch(found["name"]) or len(
+            found["target"]) != 3:
         raise ValueError("its function or target has no name")
-    check_types([kind for _, kind in found["signature"] if not isinstance(kind, str) or not _DESCRIPTOR.fullmatch(kind)])
-    values = [value["dtype"] if isinstance(value, dict) and set(value) == {"dtype"} else value for _, value in found["constants"]]
+    check_types([
+        kind for _, kind in found["signature"]
+        if not isinstance(kind, str) or not _DESCRIPTOR.fullmatch(kind)
+    ])
+    values = [
+        value["dtype"] if isinstance(value, dict) and set(value) == {"dtype"} else value
+        for _, value in found["constants"]
+    ]
     pairs = [pair for _, listed in found["attributes"] for pair in listed]
-    if not all(_is_scalar(one) for one in (*values, *found["options"].values(), *found["target"])) or \
+    values += [*found["options"].values(), *found["target"]]
+    if not all(map(_is_scalar, values)) or \
             not all(_is_path(path) for path, _ in (*found["constants"], *found["attributes"])) or \
-            not all(isinstance(name, str) and _NAME.fullmatch(name) for name, _ in found["signature"]) or \
-            not all(_NAME.fullmatch(name) and name not in _REFUSED for name in found["options"]) or \
+            not all(isinstance(name, str) and
+            _NAME.fullmatch(name) for name, _ in found["signature"]) or \
+            not all(_NAME.fullmatch(name) and
+            name not in _REFUSED for name in found["options"]) or \
             not all(len(pair) == 2 and all(_is_scalar(one) for one in pair) for pair in pairs):
         raise ValueError("a value of it is no scalar")
     return found
 
 
 def find(module: str, name: str) -> Any:
-    """What a module of this program has under that name: a jit function, or an autotuner above it; None: nothing."""
+    """What a module of this program has under that name: a jit function, or an autotuner above it;
+    None: nothing."""
     found = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, "__dict__", {}).get(part)
@@ -112,7 +130,8 @@ class Ahead:
     def __init__(self, on_compiled: Callable[[str], None]):
         self.on_compiled = on_compiled
         self._triton: _Triton | None = None
-        self._closures: dict[int, tuple[Any, str | None]] = {}  # by the id of the jit function, which is kept
+        # by the id of the jit function, which is kept
+        self._closures: dict[int, tuple[Any, str | None]] = {}
         self._defaults: dict[Any, dict[str, Any]] = {}  # options, by target
         self.used = 0
         self._worker = Jobs("ahead", self._compile, lambda: threads_max() + 1)
@@ -121,7 +140,8 @@ class Ahead:
 
     def after_fork(self) -> None:
         self._worker.after_fork()
-        self._listed: dict[str, dict[str, Any]] = {}  # not begun: their function may be imported later
+        # not begun: their function may be imported later
+        self._listed: dict[str, dict[str, Any]] = {}
         self._jobs: dict[str, _Job] = {}
         self._compiled = 0
 
@@ -138,7 +158,8 @@ class Ahead:
         self._triton = _Triton(build, module.ASTSource, module.make_backend, None)
 
         @functools.wraps(build)
-        def compile(src: Any, target: Any = None, options: Any = None, *args: Any, **kwargs: Any) -> Any:
+        def compile(src: Any, target: Any = None, options: Any = None, *args: Any,
+                    **kwargs: Any) -> Any:
             with quietly("compiling ahead"):
                 self._before(src, target, options)
             return build(src, target, options, *args, **kwargs)
@@ -149,7 +170,8 @@ class Ahead:
     # In the thread of the list.
 
     def prepare(self, texts: Any) -> None:
-        """What the list has. Returns at once; it begins at the program's next compile. Raises ValueError."""
+        """What the list has. Returns at once; it begins at the program's next compile. Raises
+        ValueError."""
         listed = {text: check(text) for text in texts}
         with self._worker.condition:
             self._listed.update(listed)
@@ -157,10 +179,13 @@ class Ahead:
     # In the program's threads.
 
     def _before(self, source: Any, target: Any, options: Any) -> None:
-        text = self._text(source, target, options) if target is not None and isinstance(options, dict) else None
+        text = self._text(source, target,
+                          options) if target is not None and isinstance(options, dict) else None
         if text is not None:
             self.on_compiled(text)
-            source.hash()  # before the threads' compilers hash callees, on which Triton's key of this function depends
+            # before the threads' compilers hash callees, on which Triton's key of this function
+            # depends
+            source.hash()
         self._begin(target, text)
         with self._worker.condition:
             job = self._jobs.pop(text or "", None)
@@ -172,16 +197,25 @@ class Ahead:
         """How a list states the kernel; None where it cannot."""
         jit = getattr(source, "fn", None)
         function = getattr(jit, "fn", None)
-        module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-        if not isinstance(module, str) or not isinstance(name, str) or jit_function(find(module, name)) is not jit:
+        module, name = (
+            getattr(function, "__module__", None),
+            getattr(function, "__qualname__", None),
+        )
+        if not isinstance(module, str) or not isinstance(name, str) or jit_function(
+                find(module, name)) is not jit:
             return None
         standard = self._standard(target)
-        found = {"module": module, "name": name, "closure": self._closure(jit),
-                 "signature": [[one, kind] for one, kind in source.signature.items()],
-                 "constants": [[list(path), self._plain(value)] for path, value in source.constants.items()],
-                 "attributes": [[list(path), value] for path, value in source.attrs.items()],
-                 "options": {one: value for one, value in options.items() if one not in standard or standard[one] != value},
-                 "target": [target.backend, target.arch, target.warp_size]}
+        found = {
+            "module": module, "name": name, "closure": self._closure(jit),
+            "signature": [[one, kind] for one, kind in source.signature.items()
+                          ], "constants": [[list(path), self._plain(value)]
+                                           for path, value in source.constants.items()],
+            "attributes": [[list(path), value]
+                           for path, value in source.attrs.items()], "options": {
+                               one: value for one, value in options.items()
+                               if one not in standard or standard[one] != value
+                           }, "target": [target.backend, target.arch, target.warp_size]
+        }
         try:
             text = json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False)
             check(text)
@@ -197,7 +231,8 @@ class Ahead:
     def _standard(self, target: Any) -> dict[str, Any]:
         """The options of a launch that states none."""
         if target not in self._defaults:
-            self._defaults[target] = dict(self._triton.backend(target).parse_options({}).__dict__)  # type: ignore[union-attr]
+            self._defaults[target] = dict(self._triton.backend(target).parse_options(
+                {}).__dict__)  # type: ignore[union-attr]
         return self._defaults[target]
 
     @staticmethod
@@ -208,7 +243,8 @@ class Ahead:
         return value
 
     def _begin(self, target: Any, own: str | None) -> None:
-        """Begins with what the list has of this program's functions; `own`: what the program compiles now."""
+        """Begins with what the list has of this program's functions; `own`: what the program
+        compiles now."""
         with self._worker.condition:
             if not self._listed or self._worker.is_ended or target is None:
                 return
@@ -236,26 +272,37 @@ class Ahead:
     def _job(self, tuner: Any, stated: dict[str, Any], target: Any) -> _Job | None:
         """None: the program would not compile that."""
         jit, triton = jit_function(tuner), self._triton
-        if triton is None or stated["target"] != [target.backend, target.arch, target.warp_size] or \
-                stated["closure"] != self._closure(jit) or [name for name, _ in stated["signature"]] != list(jit.arg_names):
+        if triton is None or \
+                stated["target"] != [target.backend, target.arch, target.warp_size] or \
+                stated["closure"] != self._closure(jit) or \
+                [name for name, _ in stated["signature"]] != list(jit.arg_names):
             return None
         dtype = sys.modules["triton.language"].dtype
-        constants = {tuple(path): dtype(value["dtype"]) if isinstance(value, dict) else value for path, value in stated["constants"]}
+        constants = {
+            tuple(path): dtype(value["dtype"]) if isinstance(value, dict) else value
+            for path, value in stated["constants"]
+        }
         while tuner is not jit and not hasattr(tuner, "configs"):
             tuner = tuner.fn  # heuristics above an autotuner
         configs = getattr(tuner, "configs", None)
-        named = {jit.arg_names[path[0]]: value for path, value in constants.items() if len(path) == 1}
-        if configs and not any(all(named.get(name) == value for name, value in config.kwargs.items()) for config in configs):
+        named = {
+            jit.arg_names[path[0]]: value for path, value in constants.items() if len(path) == 1
+        }
+        if configs and not any(
+                all(named.get(name) == value for name, value in config.kwargs.items())
+                for config in configs):
             return None
         attributes = {tuple(path): value for path, value in stated["attributes"]}
         source = triton.source(_copy(jit), dict(stated["signature"]), constants, attributes)
-        return _Job(source, target, dict(triton.backend(target).parse_options(dict(stated["options"])).__dict__))
+        return _Job(source, target,
+                    dict(triton.backend(target).parse_options(dict(stated["options"])).__dict__))
 
     # In the threads.
 
     def _compile(self, job: _Job) -> None:
         try:
-            self._triton.compile(job.source, target=job.target, options=job.options)  # type: ignore[union-attr]
+            self._triton.compile(job.source, target=job.target,
+                                 options=job.options)  # type: ignore[union-attr]
             self._compiled += 1
         except Exception as error:  # the program will see it too, if it compiles that
             log(f"{job.source.name} could not be compiled ahead: {text_of(error)}")
@@ -264,7 +311,8 @@ class Ahead:
 
 
 def _copy(jit: Any) -> Any:
-    """A copy that has its hash already, made of what its globals are now; the function and its callees are as before."""
+    """A copy that has its hash already, made of what its globals are now; the function and its
+    callees are as before."""
     callees = [one for one, _, _ in walk(jit) if one.hash is None]
     copy = object.__new__(type(jit))
     copy.__dict__.update(jit.__dict__)

@@ -1,12 +1,15 @@
-"""Records launches, so that kernels can be built, tuned and restored without anybody describing them (docs/capture.md).
+"""Records launches, so that kernels can be built, tuned and restored without anybody describing
+them (docs/capture.md).
 
-In the program's threads: on an autotuner's miss, when Triton makes another specialisation of a key, and at the first launch of
-each specialisation of the functions that $WAVETUNE_CAPTURE_FUNCTIONS names, the launch becomes a document (launch.py). Integer
-tensors of the first launch of a key are copied. In the recorder's own thread: texts are collected (texts.py), contents are classed
-(contents.py), documents are written to the folder $WAVETUNE_CAPTURE_TO and posted to the server. Several processes may share one
-folder: files appear whole, by a rename.
+In the program's threads: on an autotuner's miss, when Triton makes another specialisation of a key,
+and at the first launch of each specialisation of the functions that $WAVETUNE_CAPTURE_FUNCTIONS
+names, the launch becomes a document (launch.py). Integer tensors of the first launch of a key are
+copied. In the recorder's own thread: texts are collected (texts.py), contents are classed
+(contents.py), documents are written to the folder $WAVETUNE_CAPTURE_TO and posted to the server.
+Several processes may share one folder: files appear whole, by a rename.
 
-Nothing is raised into the program; what is not recorded is counted and logged. Nothing happens while a stream is captured.
+Nothing is raised into the program; what is not recorded is counted and logged. Nothing happens
+while a stream is captured.
 """
 
 from __future__ import annotations
@@ -74,7 +77,8 @@ class Recorder:
         self.is_raw = settings.capture == "raw"
         self.folder = settings.capture_to
         self.unmet = set(settings.capture_functions)  # patterns that no function has met
-        self.image = settings.stated_image or (digest(settings.identity()) if settings.identity() else None)
+        self.image = settings.stated_image or (digest(settings.identity())
+                                               if settings.identity() else None)
         self._worker = Worker("capture", self._next)
         self.after_fork()
         atexit.register(self.stop)
@@ -86,9 +90,11 @@ class Recorder:
         self._bytes = 0
         self._is_watched = self._is_writing = False
         self._seen: dict[str, set[str]] = {}  # names of launches by closure
-        self._keys: dict[tuple[str, tuple[str, ...]], list[Any]] = {}  # number of launches, and configs of the first one
+        # number of launches, and configs of the first one
+        self._keys: dict[tuple[str, tuple[str, ...]], list[Any]] = {}
         self._left_out: set[tuple[str, str]] = set()  # launches that are counted as lost
-        self._functions: dict[str, bool] = {}  # closures whose document was tried, and whether there is one
+        # closures whose document was tried, and whether there is one
+        self._functions: dict[str, bool] = {}
         self._places: dict[str, int] = {}  # launches in the folder by closure
         self._closures: dict[int, tuple[Any, str | None]] = {}  # of functions without an autotuner
         self._unposted: list[tuple[str, Any]] = []
@@ -97,31 +103,40 @@ class Recorder:
 
     # In the program's threads.
 
-    def missed(self, tuner: Any, texts: Sequence[str], keywords: Any, configs: Sequence[Any], key: Any = None) -> None:
-        """What restore.captured is: an autotuner is about to tune a key, or takes a config by policy."""
+    def missed(self, tuner: Any, texts: Sequence[str], keywords: Any, configs: Sequence[Any],
+               key: Any = None) -> None:
+        """What restore.captured is: an autotuner is about to tune a key, or takes a config by
+        policy."""
         with _losing("capturing a launch"):
             cache = restore.cache_of(tuner)
             positional = getattr(tuner, "nargs", None)
             jit = jit_function(tuner)
             own = cache.closure() if cache is not None else None
-            if own is None or jit is None or not isinstance(positional, Mapping) or not isinstance(keywords, Mapping):
+            if own is None or jit is None or not isinstance(positional, Mapping) or not isinstance(
+                    keywords, Mapping):
                 counters.captures_lost += 1
                 return
-            self._record(tuner, jit, own, texts, positional, dict(keywords), configs, None if cache.is_text else key)
+            self._record(tuner, jit, own, texts, positional, dict(keywords), configs,
+                         None if cache.is_text else key)
 
     def compiles(self, jit: Any, is_new: bool) -> None:
-        """Triton needs a specialisation of a function that this process did not have, for the launch that calls us; `is_new`:
-        and no cache has it. It is recorded where another launch of the autotuner's key was, and where the key has a choice
-        whose signed code lacks it. In the thread that launches; raises nothing."""
+        """Triton needs a specialisation of a function that this process did not have, for the
+        launch that calls us; `is_new`: and no cache has it. It is recorded where another launch of
+        the autotuner's key was, and where the key has a choice whose signed code lacks it. In the
+        thread that launches; raises nothing."""
         with _losing("capturing a specialisation"):
             own = frames.launching(jit, jit_function)
             if own is None:
-                return  # compiled by none of this autotuner's launches, or measured: missed() has that one
+                # compiled by none of this autotuner's launches, or measured: missed() has that one
+                return
             tuner = own["self"]
             cache, key, keywords = restore.cache_of(tuner), own.get("key"), own.get("kwargs")
-            closure_of, texts = (cache.closure(), keys.key_texts(key, cache.is_text)) if cache is not None and key is not None \
+            closure_of, texts = \
+                (cache.closure(), keys.key_texts(key, cache.is_text)) if cache is not None and \
+                key is not None \
                 else (None, None)
-            if closure_of is None or texts is None or not isinstance(own.get("args"), tuple) or not isinstance(keywords, Mapping):
+            if closure_of is None or texts is None or not isinstance(
+                    own.get("args"), tuple) or not isinstance(keywords, Mapping):
                 counters.captures_lost += 1
                 return
             known = self._keys.get((closure_of, texts))
@@ -129,13 +144,14 @@ class Recorder:
                 return
             config = own.get("config")
             configs = known[1] if known is not None else \
-                [config] if config is not None and tuner.early_config_prune is not None else tuner.configs
-            self._record(tuner, jit, closure_of, texts, dict(zip(tuner.arg_names, own["args"])), dict(keywords), configs,
-                         None if cache.is_text else key, True)
+                [config] if config is not None and tuner.early_config_prune is not None else \
+                tuner.configs
+            self._record(tuner, jit, closure_of, texts, dict(zip(tuner.arg_names, own["args"])),
+                         dict(keywords), configs, None if cache.is_text else key, True)
 
     def launched(self, jit: Any, positional: Mapping[str, Any], keywords: dict[str, Any]) -> None:
-        """A function that $WAVETUNE_CAPTURE_FUNCTIONS names is launched with a specialisation that it was not launched with
-        before. Its key is all that it is called with beside tensors."""
+        """A function that $WAVETUNE_CAPTURE_FUNCTIONS names is launched with a specialisation that
+        it was not launched with before. Its key is all that it is called with beside tensors."""
         if id(jit) not in self._closures:
             self._closures[id(jit)] = jit, closure(jit)
         own = self._closures[id(jit)][1]
@@ -146,20 +162,26 @@ class Recorder:
         texts = keys.key_texts(tuple(value for value in given.values() if not is_tensor(value)))
         self._record(None, jit, own, texts or (), positional, keywords, [None])
 
-    def _record(self, tuner: Any, jit: Any, own: str, texts: Sequence[str], positional: Mapping[str, Any],
-                keywords: dict[str, Any], configs: Sequence[Any], key: Any = None, is_further: bool = False) -> None:
-        """`key`: as the tuner has it, which may state an argument rounded; None: the arguments' own values. `is_further`: not
-        the first launch of its key, so that it tells but what to compile."""
+    def _record(self, tuner: Any, jit: Any, own: str, texts: Sequence[str],
+                positional: Mapping[str, Any], keywords: dict[str, Any], configs: Sequence[Any],
+                key: Any = None, is_further: bool = False) -> None:
+        """`key`: as the tuner has it, which may state an argument rounded; None: the arguments' own
+        values. `is_further`: not the first launch of its key, so that it tells but what to
+        compile."""
         started, launch = time.perf_counter(), Launch()
         given = given_to(tuner, jit, positional, keywords)
         found: list[dict[str, Any]] = []
         is_in_graph = is_capturing()
-        if not is_in_graph and tuner is not None and (tuner.fn is not jit or any(map(is_descriptor, given.values()))):
+        if not is_in_graph and tuner is not None and (tuner.fn is not jit or
+                                                      any(map(is_descriptor, given.values()))):
             # Heuristics and block shapes may tell it from others.
             found = configs_of(launch, tuner, jit, positional, keywords, configs)
         name = name_of(texts, jit, given, found)
         with self._worker.condition:
-            seen, of_key = self._seen.setdefault(own, set()), self._keys.get((own, tuple(texts)), [0, list(configs)])
+            seen, of_key = (
+                self._seen.setdefault(own, set()),
+                self._keys.get((own, tuple(texts)), [0, list(configs)]),
+            )
             if name in seen:
                 return
             if len(seen) >= KEYS_MAX or of_key[0] >= SPECIALISATIONS_MAX or is_in_graph:
@@ -174,7 +196,8 @@ class Recorder:
             of_key[0] += 1
 
         found = found or configs_of(launch, tuner, jit, positional, keywords, configs)
-        left_out = {name for config in configs if config is not None for name in config.kwargs}.union(launch.heuristics)
+        left_out = {name for config in configs if config is not None
+                    for name in config.kwargs}.union(launch.heuristics)
         arguments = arguments_of(launch, jit, given, left_out, not is_further)
         parameters = {parameter.name for parameter in jit.params}
         options = {name: _typed(value) for name, value in keywords.items()
@@ -184,16 +207,20 @@ class Recorder:
             key_names = [name for name, value in given.items() if not is_tensor(value)]
         else:
             values = {**positional, **keywords}
-            key_names = [str(name) for name in tuner.keys if name in values and name in tuner.arg_names]
+            key_names = [
+                str(name) for name in tuner.keys if name in values and name in tuner.arg_names
+            ]
             if isinstance(key, tuple) and len(key) >= len(key_names):
                 values = {**values, **dict(zip(key_names, key))}
         launch.document = {
-            "version": 1, "key": list(texts), "key_names": key_names, "key_values": [_typed(values[n]) for n in key_names],
-            "environment": self.settings.environment(), "image": self.image,
-            "triton": getattr(sys.modules.get("triton"), "__version__", None), "options": options, "variables": _variables(),
-            "arguments": arguments, "configs": found, "initial": launch.initial,
-            "all": len(tuner.configs) if tuner is not None else 1, "refused": launch.refused, "specialisation": name,
-            "further": is_further}
+            "version": 1, "key": list(texts), "key_names": key_names,
+            "key_values": [_typed(values[n])
+                           for n in key_names], "environment": self.settings.environment(),
+            "image": self.image, "triton": getattr(sys.modules.get("triton"), "__version__", None),
+            "options": options, "variables": _variables(), "arguments": arguments, "configs": found,
+            "initial": launch.initial, "all": len(tuner.configs) if tuner is not None else 1,
+            "refused": launch.refused, "specialisation": name, "further": is_further
+        }
         counters.capture_ms += (time.perf_counter() - started) * 1000
         try:
             cache_key = jit.cache_key  # which Triton makes next, and keeps
@@ -213,10 +240,12 @@ class Recorder:
             self._worker.wake()
 
     def stop(self) -> None:
-        """Writes what is left, in at most FOLDER_S, and posts in at most LAST_S; the rest is lost and counted."""
+        """Writes what is left, in at most FOLDER_S, and posts in at most LAST_S; the rest is lost
+        and counted."""
         unmet, self.unmet = self.unmet, set()
         for pattern in sorted(unmet):
-            log(f"WAVETUNE_CAPTURE_FUNCTIONS: {pattern[:200]} matches no function; names are MODULE:FUNCTION, and * stands for any text")
+            log(f"WAVETUNE_CAPTURE_FUNCTIONS: {pattern[:200]} matches no function; names are "
+                f"MODULE:FUNCTION, and * stands for any text")
         if self.folder is not None:
             self._worker.end(FOLDER_S, lambda: not self._queue and not self._is_writing)
         self._worker.end(LAST_S)
@@ -252,7 +281,8 @@ class Recorder:
         if own not in self._functions:
             self._functions[own] = False
             try:
-                document = function_document(jit, own, item.tuner, launch.heuristics, item.cache_key)
+                document = function_document(jit, own, item.tuner, launch.heuristics,
+                                             item.cache_key)
             except (Uncapturable, OSError, SyntaxError, TypeError, ValueError) as error:
                 log(f"{function_name(jit)} is not captured: {error}")
             else:
@@ -267,7 +297,8 @@ class Recorder:
                 name_of_blob = hashlib.sha256(data).hexdigest()
                 argument["contents"] = {"class": "blob", "digest": f"sha256:{name_of_blob}"}
                 self._store("blobs", name_of_blob, data)
-        if self._keep("launches", f"{hexdigits}-{item.name}.json", {**launch.document, "closure": own}, own):
+        if self._keep("launches", f"{hexdigits}-{item.name}.json",
+                      {**launch.document, "closure": own}, own):
             counters.captures += 1
         else:
             counters.captures_lost += 1
@@ -277,7 +308,8 @@ class Recorder:
         is_kept = False
         if self._may_post:
             if not self._unposted:
-                self._post_after = max(self._post_after, time.monotonic() + GATHER_S)  # a start launches many
+                # a start launches many
+                self._post_after = max(self._post_after, time.monotonic() + GATHER_S)
             if len(self._unposted) < 2 * QUEUE_MAX:
                 self._unposted.append((kind, document))
                 is_kept = True
@@ -286,7 +318,8 @@ class Recorder:
         return is_kept
 
     def _has_place(self, own: str, name: str) -> bool:
-        """Whether the folder has less than KEYS_MAX launches of the function, those of other processes included."""
+        """Whether the folder has less than KEYS_MAX launches of the function, those of other
+        processes included."""
         start = own.partition(":")[2] + "-"
         folder = os.path.join(str(self.folder), "launches")
         if own not in self._places:
@@ -319,7 +352,8 @@ class Recorder:
             return True
         except OSError as error:
             self._broken_until = time.monotonic() + RETRY_S
-            log(f"the folder of captures cannot be written: {error}; nothing is written for {RETRY_S:.0f} s")
+            log(f"the folder of captures cannot be written: {error}; nothing is written for "
+                f"{RETRY_S:.0f} s")
             return False
 
     def _post(self) -> None:
@@ -348,14 +382,16 @@ class Recorder:
             else:
                 counters.dropped += 1
             if answer.status >= 300 and answer.status != 404:
-                log(f"POST /v1/captures: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+                log(f"POST /v1/captures: status {answer.status}: "
+                    f"{answer.body[:200].decode('utf-8', 'replace')}")
             del self._unposted[:batch]
             batch = POST_MAX
 
 
 def _when_child_ends(stop: Callable[[], None]) -> None:
     """In a process that multiprocessing has forked: before Python 3.13 it ends without atexit."""
-    process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
+    process, util = sys.modules.get("multiprocessing.process"), sys.modules.get(
+        "multiprocessing.util")
     if process is not None and util is not None and process.parent_process() is not None:
         util.Finalize(None, stop, exitpriority=0)
 
@@ -388,18 +424,21 @@ def _typed(value: Any) -> Any:
 def is_capturing() -> bool:
     """Whether the launch goes into a CUDA or HIP graph."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    return cuda is not None and bool(cuda.is_initialized()) and bool(cuda.is_current_stream_capturing())
+    return cuda is not None and bool(cuda.is_initialized()) and bool(
+        cuda.is_current_stream_capturing())
 
 
 # Further specialisations of an autotuner's key.
 
 def _patch_compiling(module: Any, holder: str, name: str, is_new: bool, recorder: Recorder) -> None:
-    """Calls the recorder before a method that Triton calls for each specialisation; `holder`: the class in the module."""
+    """Calls the recorder before a method that Triton calls for each specialisation; `holder`: the
+    class in the module."""
     methods = getattr(module, holder, None)
     method = getattr(methods, name, None)
     if method is None or hasattr(method, "is_of_wavetune"):
         if method is None:
-            log(f"further specialisations are not recorded: {module.__name__} has no {holder}.{name}")
+            log(f"further specialisations are not recorded: {module.__name__} has no "
+                f"{holder}.{name}")
         return
 
     @functools.wraps(method)
@@ -425,8 +464,8 @@ def _watch(jit: Any, recorder: Recorder) -> None:
     def watched(*args: Any, **kwargs: Any) -> Any:
         with _losing("capturing a launch"):
             key = str([specialised(value) for value in args] +
-                      [(name, str(value) if name in constexprs else specialised(value)) for name, value in kwargs.items()
-                       if name != "grid"])
+                      [(name, str(value) if name in constexprs else specialised(value))
+                       for name, value in kwargs.items() if name != "grid"])
             if key not in seen and len(seen) < KEYS_MAX and not is_capturing():
                 seen.add(key)
                 if not frames.is_tuned():
@@ -469,14 +508,18 @@ def start(settings: Settings, wire: Wire | None) -> None:
     global _recorder
     may_post = wire is not None and wire.is_private and wire.token is not None
     if settings.capture_to is None and not may_post:
-        log("no launch is recorded: there is neither WAVETUNE_CAPTURE_TO nor a server to which a token goes encrypted")
+        log("no launch is recorded: there is neither WAVETUNE_CAPTURE_TO nor a server to which a "
+            "token goes encrypted")
         return
     _recorder = Recorder(settings, wire if may_post else None)
     restore.captured = _recorder.missed
     recorder = _recorder
     # What the process does not have in memory, and what it has in no folder.
-    when_there([_JIT], lambda module: _patch_compiling(module, "JITFunction", "_call_hook", False, recorder))
-    when_there([_COMPILER], lambda module: _patch_compiling(module, "ASTSource", "make_ir", True, recorder))
+    when_there(
+        [_JIT],
+        lambda module: _patch_compiling(module, "JITFunction", "_call_hook", False, recorder))
+    when_there([_COMPILER],
+               lambda module: _patch_compiling(module, "ASTSource", "make_ir", True, recorder))
     if settings.capture_functions:
         when_there([_JIT], lambda module: _patch(module, recorder))
 

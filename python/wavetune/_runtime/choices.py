@@ -1,12 +1,14 @@
-"""Which config a function is to use for a key: from the document that `fetch` brought, then from the server.
+"""Which config a function is to use for a key: from the document that `fetch` brought, then from
+the server.
 
-A start that hits makes one request, GET /v1/choices, for all that there is; a key that neither document has is asked for with
-POST /v1/choices, of which there are two at most in the first minute and one a minute later. Other choices that a later GET
-brings take the place of all answers before it: the channel has moved. With $WAVETUNE_RELEASE only that release's document
-counts, so that all ranks of a job have the same choices.
+A start that hits makes one request, GET /v1/choices, for all that there is; a key that neither
+document has is asked for with POST /v1/choices, of which there are two at most in the first minute
+and one a minute later. Other choices that a later GET brings take the place of all answers before
+it: the channel has moved. With $WAVETUNE_RELEASE only that release's document counts, so that all
+ranks of a job have the same choices.
 
-A document that is not as it should be is left alone as a whole. Threads: one asks the server at a time, and the keys of those
-that wait meanwhile go into one request.
+A document that is not as it should be is left alone as a whole. Threads: one asks the server at a
+time, and the keys of those that wait meanwhile go into one request.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class Choice(NamedTuple):
 
 
 class Code(NamedTuple):
-    """The files of a folder of Triton's cache, as a release states them, or a folder on this machine that has them."""
+    """The files of a folder of Triton's cache, as a release states them, or a folder on this
+    machine that has them."""
 
     release: str | None
     digests: dict[str, str]  # by the files' names
@@ -58,10 +61,12 @@ class Code(NamedTuple):
 
 
 class Document:
-    """The choices of a release, by closure and key; and the digests of code files, by folder of Triton's cache."""
+    """The choices of a release, by closure and key; and the digests of code files, by folder of
+    Triton's cache."""
 
     def __init__(self, functions: Any, code: Any, release: Any = None, place: str | None = None):
-        """Raises where a part is not as it should be. `place`: the folder that has code of no release."""
+        """Raises where a part is not as it should be. `place`: the folder that has code of no
+        release."""
         self.release = release if isinstance(release, str) else None
         self.place = place
         self.functions: dict[str, dict[Key, Choice]] = {}
@@ -75,7 +80,9 @@ class Document:
                 launchers = _list(function["launchers"])[:LAUNCHERS_MAX]
                 self.launchers[closure] = {"name": function["name"], "launchers": launchers}
         for folder, files in _object(code).items():
-            self.code[folder] = {name: digest for name, digest in _object(files).items() if isinstance(digest, str)}
+            self.code[folder] = {
+                name: digest for name, digest in _object(files).items() if isinstance(digest, str)
+            }
 
 
 def stated(environment: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +129,8 @@ class Choices:
         self._waiting_lock = threading.Lock()
         self._trusted: dict[str, bytes] | None = None
         self._why: str | None = None  # why the server's choices are none
-        self.on_launchers: Callable[[dict[str, Any]], None] | None = None  # called with the launchers of a new document
+        # called with the launchers of a new document
+        self.on_launchers: Callable[[dict[str, Any]], None] | None = None
 
     def after_fork(self) -> None:
         self._lock, self._waiting_lock = threading.Lock(), threading.Lock()
@@ -157,13 +165,15 @@ class Choices:
         if released is not None:
             others = len(released.functions.get(closure, {}))
             has = f"{others} other keys of this function" if others else "nothing of this function"
-            return f"{f'the release {released.release}' if released.release else self.settings.cache} has {has}"
+            where = f"the release {released.release}" if released.release else self.settings.cache
+            return f"{where} has {has}"
         if self._why is not None:
             return self._why
         if self.wire is not None:
             return "the server did not answer"
         if self.settings.cache is None:
-            return "there is no server that it may ask, and no folder of choices (WAVETUNE_URL, WAVETUNE_CACHE)"
+            return ("there is no server that it may ask, and no folder of choices (WAVETUNE_URL, "
+                    "WAVETUNE_CACHE)")
         return self._why_not_here()
 
     def _why_not_here(self) -> str:
@@ -176,25 +186,31 @@ class Choices:
             try:
                 with open(path, "rb") as file:
                     other = _object(json.loads(file.read(DOCUMENT_MAX)))["environment"]
-                differences.append([f"{name} {other.get(name)} (here {own.get(name)})" for name in sorted({*own, *other})
-                                    if own.get(name) != other.get(name)])
+                differences.append([
+                    f"{name} {other.get(name)} (here {own.get(name)})"
+                    for name in sorted({*own, *other}) if own.get(name) != other.get(name)
+                ])
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue
         nearest = min(differences, key=len, default=[])
-        return f"{cache} has no choices of this environment" + (f"; the nearest is of {', '.join(nearest)}" if nearest else "")
+        return f"{cache} has no choices of this environment" + (
+            f"; the nearest is of {', '.join(nearest)}" if nearest else ""
+        )
 
     def nearest(self, closure: str, key: Key) -> Iterator[Choice]:
         """Choices of the same function for other keys, the nearest first."""
         near = [(keys.distance(key, other), i, other, choice)
-                for i, document in enumerate(self._all()) for other, choice in document.functions.get(closure, {}).items()]
+                for i, document in enumerate(self._all())
+                for other, choice in document.functions.get(closure, {}).items()]
         for far, _, _, choice in sorted(near, key=lambda one: one[:3]):
             if far == math.inf:
                 return
             yield choice
 
     def code(self, folder: str, ahead: bool = False) -> Code | None:
-        """What the release that the program uses states of a folder of Triton's cache; where keys are trusted, only what one
-        of them vouches for. May ask the server; `ahead`: the program does not wait for it."""
+        """What the release that the program uses states of a folder of Triton's cache; where keys
+        are trusted, only what one of them vouches for. May ask the server; `ahead`: the program
+        does not wait for it."""
         found = self._known_code(folder)
         if found is None and self.wire is not None and self._got_s is None:
             with self._lock:
@@ -207,7 +223,8 @@ class Choices:
         for document in self._all():
             if document is self._file and self.settings.trusted_keys:
                 continue
-            if folder in document.code and (document.release is not None or document.place is not None):
+            if folder in document.code and (document.release is not None or
+                                            document.place is not None):
                 return Code(document.release, document.code[folder], document.place)
         return None
 
@@ -223,7 +240,8 @@ class Choices:
         return self._asked_for.get((closure, key))
 
     def _is_of_release(self, release: Any) -> bool:
-        return not self.settings.is_pinned or self.settings.release is not None and release == self.settings.release
+        return not self.settings.is_pinned or self.settings.release is not None and \
+            release == self.settings.release
 
     # The file that fetch brought, or that of `python3 -m wavetune tune` for this environment.
 
@@ -240,14 +258,16 @@ class Choices:
                 text = file.read(DOCUMENT_MAX + 1)
             if len(text) > DOCUMENT_MAX:
                 raise ValueError(f"it has more than {DOCUMENT_MAX} bytes")
-            code = os.path.join(place, CODE) if place is not None and self._is_private(place) else None
+            code = os.path.join(place,
+                                CODE) if place is not None and self._is_private(place) else None
             self._file = self._parse(json.loads(text), code)
             self._tell(self._file)
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             log(f"{path} is not used: {type(error).__name__}: {error}")
-        self._is_file_read = True  # after it was: two threads may both read it, and none goes on without
+        # after it was: two threads may both read it, and none goes on without
+        self._is_file_read = True
 
     def _is_private(self, place: str) -> bool:
         """Whether code may come from the folder, which has no signature."""
@@ -258,15 +278,18 @@ class Choices:
         return True
 
     def _parse(self, found: Any, place: str | None = None) -> Document | None:
-        """The document, where it is of the release and regime that are wanted. Raises where it is garbled."""
+        """The document, where it is of the release and regime that are wanted. Raises where it is
+        garbled."""
         if not _object(found).get("functions") and "version" not in found:
             return None  # the channel has no release for this environment
         if found.get("version") != VERSION:
-            raise ValueError(f"its version is {found.get('version')!r}, and {VERSION} is what this wavetune reads")
+            raise ValueError(f"its version is {found.get('version')!r}, and {VERSION} is what this "
+                             f"wavetune reads")
         if found.get("regime", IMPLIED_REGIME) != (self.settings.regime or IMPLIED_REGIME):
             raise ValueError("it is of another regime")
         if not self._is_of_release(found.get("release")):
-            log(f"choices of release {str(found.get('release'))[:80]} are not used: WAVETUNE_RELEASE is another")
+            log(f"choices of release {str(found.get('release'))[:80]} are not used: "
+                f"WAVETUNE_RELEASE is another")
             return None
         return Document(found["functions"], found.get("code", {}), found.get("release"), place)
 
@@ -296,15 +319,18 @@ class Choices:
             self._started_s = now_s
         query = f"release={quote(settings.release, safe='')}" if settings.release else self._query()
         headers = {"If-None-Match": self._etag} if self._etag else {}
-        answer = wire.request("GET", f"/v1/choices?{query}", headers=headers, limit=DOCUMENT_MAX, ahead=ahead)
+        answer = wire.request("GET", f"/v1/choices?{query}", headers=headers, limit=DOCUMENT_MAX,
+                              ahead=ahead)
         if answer is None:
             return
         self._got_s = now_s
         if answer.status == 304:
             return
         if answer.status != 200:
-            # 403, a query that this server does not take, an environment that it cannot tell from others: not again.
-            log(f"GET /v1/choices: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+            # 403, a query that this server does not take, an environment that it cannot tell from
+            # others: not again.
+            log(f"GET /v1/choices: status {answer.status}: "
+                f"{answer.body[:200].decode('utf-8', 'replace')}")
             self._why = f"the server refused the request for choices, status {answer.status}"
             self._may_get = answer.status == 429
             self._may_post = self._may_post and answer.status not in (403, 404)
@@ -314,7 +340,8 @@ class Choices:
             self._etag = answer.headers.get("etag")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self._may_get = False
-            wire.garbled(f"GET /v1/choices: the answer is not what it should be: {type(error).__name__}: {str(error)[:200]}")
+            wire.garbled(f"GET /v1/choices: the answer is not what it should be: "
+                         f"{type(error).__name__}: {str(error)[:200]}")
 
     def _take(self, body: bytes) -> None:
         lines = body.split(b"\n")
@@ -329,7 +356,8 @@ class Choices:
                 self._released = None
                 return
         why = entry.get("why")  # there is no release for this channel and environment
-        self._why = " ".join(why.split())[:640] if isinstance(why, str) else "the server has no release that this program may use"
+        self._why = " ".join(why.split())[:640] if isinstance(
+            why, str) else "the server has no release that this program may use"
         found = self._parse(document)
         self._released = found
         self._asked_for = {}
@@ -341,8 +369,8 @@ class Choices:
                 self.on_launchers(document.launchers)
 
     def _refusal(self, entry: dict[str, Any], release: Any, text: bytes) -> str | None:
-        """Why a document is not used where keys are trusted; None: one of them signed it, and the entry that names its
-        release. A release that the operator pinned needs no entry."""
+        """Why a document is not used where keys are trusted; None: one of them signed it, and the
+        entry that names its release. A release that the operator pinned needs no entry."""
         from . import trust
         if self._trusted is None:
             self._trusted = trust.read_keys(self.settings.trusted_keys)
@@ -353,38 +381,50 @@ class Choices:
             return None
         if entry.get("release") != release:
             return "they are of another release than the channel's entry names"
-        return trust.refusal(entry, self._trusted, {"channel": settings.channel, "tag": settings.tag, "regime": settings.regime,
-                                                    "environment": settings.environment()})
+        return trust.refusal(
+            entry, self._trusted, {
+                "channel": settings.channel, "tag": settings.tag, "regime": settings.regime,
+                "environment": settings.environment()
+            })
 
     def _post(self) -> None:
         """Asks for all keys that threads wait for."""
         now_s = time.monotonic()
         may_now = self._posts < POSTS_AT_START or now_s - self._posted_s >= POST_S
         if not self._may_post or not may_now or self.wire is None or self.wire.is_open() or \
-                self.settings.is_pinned or self.settings.trusted_keys:  # an answer names no release and has no signature
+                self.settings.is_pinned or \
+                self.settings.trusted_keys:  # an answer names no release and has no signature
             return
         with self._waiting_lock:
-            places = [place for place in self._waiting if place not in self._asked_for][:KEYS_OF_A_POST]
+            places = [place for place in self._waiting
+                      if place not in self._asked_for][:KEYS_OF_A_POST]
         functions: dict[str, list[Sequence[str]]] = {}
         for closure, key in places:
             functions.setdefault(closure, []).append(key)
         self._posts, self._posted_s = self._posts + 1, now_s
-        body = {"functions": [{"function": closure, "keys": wanted} for closure, wanted in functions.items()]}
-        answer = self.wire.request("POST", f"/v1/choices?{self._query()}", json.dumps(body).encode(),
-                                   {"Content-Type": "application/json"}, limit=DOCUMENT_MAX)
+        body = {
+            "functions": [{"function": closure, "keys": wanted}
+                          for closure, wanted in functions.items()]
+        }
+        answer = self.wire.request("POST", f"/v1/choices?{self._query()}",
+                                   json.dumps(body).encode(), {"Content-Type": "application/json"},
+                                   limit=DOCUMENT_MAX)
         if answer is None:
             return
         if answer.status != 200:
             self._may_post = answer.status == 429
-            log(f"POST /v1/choices: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+            log(f"POST /v1/choices: status {answer.status}: "
+                f"{answer.body[:200].decode('utf-8', 'replace')}")
             return
         try:
             for one in _list(_object(json.loads(answer.body)).get("choices")):
                 place = (one["function"], _key(one["key"]))
                 if place in places:
-                    self._asked_for[place] = Choice(_object(one["config"]), _ms(one.get("tuning_ms")))
+                    self._asked_for[place] = Choice(_object(one["config"]),
+                                                    _ms(one.get("tuning_ms")))
             for place in places:
                 self._asked_for.setdefault(place, None)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self._may_post = False
-            self.wire.garbled(f"POST /v1/choices: the answer is not what it should be: {type(error).__name__}")
+            self.wire.garbled(f"POST /v1/choices: the answer is not what it should be: "
+                              f"{type(error).__name__}")

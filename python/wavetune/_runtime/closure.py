@@ -1,14 +1,17 @@
-"""The closure of a jit function: a hash of everything that its behaviour depends on, and of nothing else.
+"""The closure of a jit function: a hash of everything that its behaviour depends on, and of nothing
+else.
 
 The SHA-256 of sorted lines joined by "\\n":
-    def QUALNAME SHA-256     the dedented text from `def` on, of the function and of each jit function that it reaches
-    const NAME=REPR          a constant that one of them reads: a global, a member of a module, a default value
-so that it does not change with line numbers, with the file's place, or with text outside of these functions. Triton's own
-`cache_key` has the line numbers of the function and of all callees. Functions and constants of Triton itself are left out:
-the closure is the same for every Triton, and the environment states the version.
+    def QUALNAME SHA-256     the dedented text from `def` on, of each jit function that it reaches
+    const NAME=REPR          a constant that one reads: of a module, or a default value
+so that it does not change with line numbers, with the file's place, or with text outside of these
+functions. Triton's own `cache_key` has the line numbers of the function and of all callees.
+Functions and constants of Triton itself are left out: the closure is the same for every Triton, and
+the environment states the version.
 
-The walk follows names that the text reads and does not bind: in the function's nonlocals, then its globals, and through
-attributes of modules and classes. Values that are no constants (tensors, modules) do not enter.
+The walk follows names that the text reads and does not bind: in the function's nonlocals, then its
+globals, and through attributes of modules and classes. Values that are no constants (tensors,
+modules) do not enter.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ _DEF = re.compile(r"^(async\s+)?def\s+\w+\s*\(", re.MULTILINE)
 def jit_function(found: Any) -> Any:
     """The jit function below autotuners and heuristics; None where there is none."""
     for _ in range(20):
-        inner = getattr(found, "__dict__", {}).get("fn")  # without running code of objects that are something else
+        # without running code of objects that are something else
+        inner = getattr(found, "__dict__", {}).get("fn")
         if inner is None or isinstance(found, (types.ModuleType, type)):
             return None
         if inspect.isfunction(inner):
@@ -49,7 +53,8 @@ def source(jit: Any) -> str:
 
 
 def closure(function: Any) -> str | None:
-    """The closure of a jit function, or of one below autotuners and heuristics: "sha256:…". None: it has no text."""
+    """The closure of a jit function, or of one below autotuners and heuristics: "sha256:…". None:
+    it has no text."""
     jit = jit_function(function)
     if jit is None:
         return None
@@ -57,15 +62,21 @@ def closure(function: Any) -> str | None:
         lines = _lines(jit)
     except (OSError, SyntaxError, TypeError, ValueError, RecursionError):
         return None
-    return "sha256:" + hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogatepass")).hexdigest()
+    return (
+        "sha256:"
+        + hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogatepass")).hexdigest()
+    )
 
 
 def _lines(jit: Any) -> set[str]:
     lines: set[str] = set()
     for one, text, reads in walk(jit):
-        lines.add(f"def {one.fn.__qualname__} {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}")
-        meanings = [(".".join(read.chain), read.value) for read in reads if not is_of_triton(read.value)]
-        for name, value in meanings + [(f"{one.fn.__qualname__}.{name}", value) for name, value in defaults(one.fn)]:
+        lines.add(f"def {one.fn.__qualname__} "
+                  f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}")
+        meanings = [(".".join(read.chain), read.value) for read in reads
+                    if not is_of_triton(read.value)]
+        for name, value in meanings + [(f"{one.fn.__qualname__}.{name}", value)
+                                       for name, value in defaults(one.fn)]:
             constant = constant_text(value) if callee(value) is None else None
             if constant is not None:
                 lines.add(f"const {name}={constant}")
@@ -85,7 +96,8 @@ class Read(NamedTuple):
 
 
 def walk(jit: Any) -> Iterator[tuple[Any, str, list[Read]]]:
-    """The function and then each jit function that it reaches, with its text from `def` on and what its names mean."""
+    """The function and then each jit function that it reaches, with its text from `def` on and what
+    its names mean."""
     seen, waiting = {id(jit.fn)}, [jit]
     while waiting:
         one = waiting.pop()
@@ -108,7 +120,8 @@ def callee(value: Any) -> Any:
 
 
 def reads_of(function: types.FunctionType, text: str, of_signature: bool = False) -> Iterator[Read]:
-    """What the names in the text mean; `of_signature`: those in its annotations and default values, else in its body."""
+    """What the names in the text mean; `of_signature`: those in its annotations and default values,
+    else in its body."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or ())
     scope = {}
     for name, cell in cells:
@@ -132,14 +145,16 @@ def reads_of(function: types.FunctionType, text: str, of_signature: bool = False
 
 
 def defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Default values, which were taken when the function was defined: what their names mean now does not matter."""
+    """Default values, which were taken when the function was defined: what their names mean now
+    does not matter."""
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.default is not parameter.empty:
             yield name, parameter.default
 
 
 def _member(value: Any, name: str) -> Any:
-    """An attribute of a module or class, without running code for it; also None, which torch.version.hip is."""
+    """An attribute of a module or class, without running code for it; also None, which
+    torch.version.hip is."""
     if isinstance(value, types.ModuleType):
         return vars(value).get(name, _ABSENT)
     if isinstance(value, type):
@@ -148,7 +163,8 @@ def _member(value: Any, name: str) -> Any:
 
 
 def _chains(tree: ast.AST, of_signature: bool) -> set[tuple[str, ...]]:
-    """The names that the text reads and does not bind, with their attributes: ("x",), ("module", "x")."""
+    """The names that the text reads and does not bind, with their attributes: ("x",), ("module",
+    "x")."""
     node = tree.body[0] if isinstance(tree, ast.Module) and tree.body else tree
     body = node.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else [node]
     bound: set[str] = set()
@@ -181,13 +197,16 @@ def _chains(tree: ast.AST, of_signature: bool) -> set[tuple[str, ...]]:
 
 def is_of_triton(value: Any) -> bool:
     """Whether it is a part of Triton itself: a module, a builtin, a function of its library."""
-    name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    name = value.__name__ if isinstance(value, types.ModuleType) else getattr(
+        value, "__module__", None)
     if getattr(value, "__triton_builtin__", False) is True:
         return True
     if not isinstance(name, str) or name.partition(".")[0] != "triton":
         return False
-    # Instances of its classes (a dtype, a constexpr) have the class's module and are values of the program.
-    return isinstance(value, (types.ModuleType, type)) or callable(value) and _text_of_value(value) is None
+    # Instances of its classes (a dtype, a constexpr) have the class's module and are values of the
+    # program.
+    return isinstance(value,
+                      (types.ModuleType, type)) or callable(value) and _text_of_value(value) is None
 
 
 def _text_of_value(value: Any) -> str | None:

@@ -1,9 +1,9 @@
 """Compiled code from the server, for one folder of Triton's cache; and to it.
 
-A read names the release whose choices state the folder's files, where the program's release does; without one the server has
-only what containers of the namespace stored. Whatever comes is checked before it is stored: the names of the files, their
-digests where a release states them, and that the kernel's metadata is what Triton can read, for a file that Triton cannot read
-would end the program.
+A read names the release whose choices state the folder's files, where the program's release does;
+without one the server has only what containers of the namespace stored. Whatever comes is checked
+before it is stored: the names of the files, their digests where a release states them, and that the
+kernel's metadata is what Triton can read, for a file that Triton cannot read would end the program.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from .sender import path_of
 GROUP_FILES_MAX = 64
 _KEY = re.compile(r"[A-Za-z0-9_\-=]{16,128}")
 _AUTOTUNE = ".autotune.json"
-_CONFIG = {"kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg", "pre_hook", "ir_override", "minRegAutoWS",
-           "maxRegAutoWS", "num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer"}
+_CONFIG = {
+    "kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg", "pre_hook", "ir_override",
+    "minRegAutoWS", "maxRegAutoWS", "num_buffers_warp_spec", "num_consumer_groups",
+    "reg_dec_producer", "reg_inc_consumer"
+}
 
 
 class Bad(Exception):
@@ -32,8 +35,10 @@ class Bad(Exception):
 
 
 def check_name(name: Any) -> str:
-    """A file's name that is safe to store and that nothing executes in the host's process. Raises Bad."""
-    if not isinstance(name, str) or not 0 < len(name) <= 255 or not name.isprintable() or "/" in name or "\\" in name or \
+    """A file's name that is safe to store and that nothing executes in the host's process. Raises
+    Bad."""
+    if not isinstance(name, str) or not 0 < len(name) <= 255 or not name.isprintable() or \
+            "/" in name or "\\" in name or \
             name[0] == "." or ".." in name or name.startswith(("__grp__", "tmp.")):
         raise Bad(f"{str(name)[:80]!r} is no name of a file of code")
     parts = name.lower().split(".")
@@ -59,7 +64,8 @@ def unpack(body: bytes) -> dict[str, bytes]:
         raise Bad("the group has no list of its files")
     files: dict[str, bytes] = {}
     for one in listed:
-        if not isinstance(one, list) or len(one) != 2 or type(one[1]) is not int or not 0 <= one[1] <= len(rest):
+        if not isinstance(one, list) or len(one) != 2 or type(
+                one[1]) is not int or not 0 <= one[1] <= len(rest):
             raise Bad("the group's list and its bytes do not agree")
         if check_name(one[0]) in files:
             raise Bad(f"the group has {one[0][:80]} twice")
@@ -79,24 +85,31 @@ def _read(place: str, names: Iterable[str]) -> dict[str, bytes]:
 
 
 def check_metadata(data: bytes, key: str) -> None:
-    """That Triton can read the kernel's metadata, and that they are of this folder, whose name is made of their hash."""
+    """That Triton can read the kernel's metadata, and that they are of this folder, whose name is
+    made of their hash."""
     try:
         found = json.loads(data)
-        wanted = {"hash": str, "name": str, "shared": int, "num_warps": int, "num_ctas": int, "num_stages": int, "target": dict}
+        wanted = {
+            "hash": str, "name": str, "shared": int, "num_warps": int, "num_ctas": int,
+            "num_stages": int, "target": dict
+        }
         for name, kind in wanted.items():
             if not isinstance(found[name], kind) or isinstance(found[name], bool):
                 raise ValueError(name)
-        if sorted(found["target"]) != ["arch", "backend", "warp_size"] or not all(name.isidentifier() for name in found):
+        if sorted(found["target"]) != ["arch", "backend", "warp_size"
+                                       ] or not all(name.isidentifier() for name in found):
             raise ValueError("target")
         folder = base64.b32encode(bytes.fromhex(found["hash"])).decode().rstrip("=")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise Bad(f"the kernel's metadata are not what Triton writes ({type(error).__name__}: {str(error)[:80]})") from None
+        raise Bad(f"the kernel's metadata are not what Triton writes ({type(error).__name__}: "
+                  f"{str(error)[:80]})") from None
     if folder != key:
         raise Bad("the kernel's metadata are of another folder")
 
 
 def check_autotune(data: bytes) -> None:
-    """That a file of autotuning has configs that Triton can make, and nothing that replaces code."""
+    """That a file of autotuning has configs that Triton can make, and nothing that replaces
+    code."""
     try:
         found = json.loads(data)
         timings = found["configs_timings"]
@@ -104,17 +117,20 @@ def check_autotune(data: bytes) -> None:
             raise ValueError("no config")
         for config, timing in timings:
             is_known = isinstance(config["kwargs"], dict) and set(config) <= _CONFIG
-            if not is_known or config.get("ir_override") is not None or config.get("pre_hook") is not None or \
+            if not is_known or config.get("ir_override") is not None or \
+                    config.get("pre_hook") is not None or \
                     not all(isinstance(ms, (int, float)) for ms in timing):
                 raise ValueError("a config")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise Bad(f"the file of autotuning is not what Triton writes ({type(error).__name__}: {str(error)[:80]})") from None
+        raise Bad(f"the file of autotuning is not what Triton writes ({type(error).__name__}: "
+                  f"{str(error)[:80]})") from None
 
 
 def code_path(program: Any, folder: str, *names: str, release: str | None = None) -> str:
     """Where a folder's files are read (`release`: that states them) and stored."""
     stated = {} if release is None else {"release": release}
-    return path_of("v1", "remote", "triton", folder, *names, image=program.settings.image(), **stated)
+    return path_of("v1", "remote", "triton", folder, *names, image=program.settings.image(),
+                   **stated)
 
 
 class Folder:
@@ -158,14 +174,16 @@ class Folder:
             self.program.sender.file(code_path(self.program, self.key, name), body)
 
     def put_group(self, name: str, group: Mapping[str, str]) -> None:
-        with quietly("a group to send"), contextlib.suppress(Bad):  # which has a shared object: not sent
+        # which has a shared object: not sent
+        with quietly("a group to send"), contextlib.suppress(Bad):
             if not self._gives():
                 return
             files = {}
             for member, path in group.items():
                 with open(path, "rb") as file:
                     files[check_name(member)] = file.read()
-            self.program.sender.file(code_path(self.program, self.key, "group", check_name(name)), pack(files))
+            self.program.sender.file(code_path(self.program, self.key, "group", check_name(name)),
+                                     pack(files))
 
     def _gives(self) -> bool:
         return self.is_named and self.program.gives_code() and self.program.sender is not None
@@ -210,11 +228,14 @@ class Folder:
         for member, data in files.items():
             if not member.startswith(stem):
                 raise Bad(f"{member[:80]} is not of this kernel")
-            if digests is not None and digests.get(member) != "sha256:" + hashlib.sha256(data).hexdigest():
+            if digests is not None and digests.get(
+                    member) != "sha256:" + hashlib.sha256(data).hexdigest():
                 raise Bad(f"{member[:80]} has another digest than the release states")
         if digests is not None and set(digests) != set(files):
             raise Bad("the group lacks files that the release states")
-        binaries = [data for member, data in files.items() if member.endswith((".hsaco", ".cubin", ".spv"))]
+        binaries = [
+            data for member, data in files.items() if member.endswith((".hsaco", ".cubin", ".spv"))
+        ]
         if not binaries or not all(binaries):
             raise Bad("the group has no compiled code")
         check_metadata(files[name], self.key)
@@ -226,9 +247,11 @@ class Folder:
         return group
 
     def _store(self, name: str, data: bytes) -> str:
-        """Stores a file as a whole or not at all, also where another process stores it at the same time."""
+        """Stores a file as a whole or not at all, also where another process stores it at the same
+        time."""
         path = os.path.join(self.cache_dir, name)
-        beside = os.path.join(self.cache_dir, f"tmp.wavetune.{os.getpid()}.{id(self):x}.{counters.requests}")
+        beside = os.path.join(self.cache_dir,
+                              f"tmp.wavetune.{os.getpid()}.{id(self):x}.{counters.requests}")
         try:
             with open(beside, "wb") as file:
                 file.write(data)

@@ -1,8 +1,9 @@
-"""The contents of integer tensors, which may decide what a kernel does (lengths, offsets, page tables). They are copied from
-the device in the program's thread; the recorder's finds the class of values of which others like them can be made:
+"""The contents of integer tensors, which may decide what a kernel does (lengths, offsets, page
+tables). They are copied from the device in the program's thread; the recorder's finds the class of
+values of which others like them can be made:
 
     {"class": "constant", "value": 0}               all alike
-    {"class": "ramp", "start": 0, "step": 512}      a sequence of equal steps, such as offsets of sequences of one length
+    {"class": "ramp", "start": 0, "step": 512}      equal steps, such as offsets of equal sequences
     {"class": "permutation"}                        0 … n-1, each once
     {"class": "sorted", "low": 0, "high": 4096}     never falling
     {"class": "integers", "low": 0, "high": 31}     anything else; low and high occur in it
@@ -14,13 +15,16 @@ import ctypes
 from typing import Any, Iterator
 
 BYTES_MAX = 4 << 20  # of one launch
-FORMATS = {"bool": "b", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
-           "uint64": "Q"}
+FORMATS = {
+    "bool": "b", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i",
+    "uint32": "I", "int64": "q", "uint64": "Q"
+}
 _CHUNK = 16384  # elements: another thread waits for a chunk at most
 
 
 def copy_of(tensor: Any, elements: int, dtype: str) -> bytes:
-    """What the tensor's memory holds from its first element on. Waits for what the program launched before."""
+    """What the tensor's memory holds from its first element on. Waits for what the program launched
+    before."""
     size = elements * ctypes.sizeof(_Types[dtype])
     if elements == 0:
         return b""
@@ -28,9 +32,11 @@ def copy_of(tensor: Any, elements: int, dtype: str) -> bytes:
     return ctypes.string_at(flat.data_ptr(), size)
 
 
-_Types: dict[str, Any] = {"bool": ctypes.c_int8, "int8": ctypes.c_int8, "uint8": ctypes.c_uint8, "int16": ctypes.c_int16,
-                          "uint16": ctypes.c_uint16, "int32": ctypes.c_int32, "uint32": ctypes.c_uint32,
-                          "int64": ctypes.c_int64, "uint64": ctypes.c_uint64}
+_Types: dict[str, Any] = {
+    "bool": ctypes.c_int8, "int8": ctypes.c_int8, "uint8": ctypes.c_uint8, "int16": ctypes.c_int16,
+    "uint16": ctypes.c_uint16, "int32": ctypes.c_int32, "uint32": ctypes.c_uint32,
+    "int64": ctypes.c_int64, "uint64": ctypes.c_uint64
+}
 
 
 def class_of(data: bytes, dtype: str) -> dict[str, Any]:
@@ -41,8 +47,11 @@ def class_of(data: bytes, dtype: str) -> dict[str, Any]:
         return {"class": "constant", "value": 0}
     first = values[0]
     step = values[1] - first if n > 1 else 0
-    if all(list(part) == [first + step * i for i in range(at, at + len(part))] for at, part in _chunks(values)):
-        return {"class": "ramp", "start": first, "step": step} if step else {"class": "constant", "value": first}
+    if all(
+            list(part) == [first + step * i for i in range(at, at + len(part))]
+            for at, part in _chunks(values)):
+        return {"class": "ramp", "start": first, "step": step
+                } if step else {"class": "constant", "value": first}
     low, high, is_sorted, last = first, first, True, first
     for _, part in _chunks(values):
         own = list(part)

@@ -9,7 +9,8 @@ from .. import auto  # noqa: F401
 
 
 def autotune(*args: Any, on_miss: str | None = None, **kwargs: Any) -> Any:
-    """The decorator of Triton, or of triton_dejavu where an argument is one that only it knows; all arguments are passed on.
+    """The decorator of Triton, or of triton_dejavu where an argument is one that only it knows; all
+    arguments are passed on.
 
     `on_miss`: tune, first or nearest, for this function in the place of $WAVETUNE_ON_MISS.
     """

@@ -1,7 +1,8 @@
-"""Verifies and makes Ed25519 signatures (RFC 8032, section 5.1) in Python, for standard libraries that cannot.
+"""Verifies and makes Ed25519 signatures (RFC 8032, section 5.1) in Python, for standard libraries
+that cannot.
 
-Verification is of public values, which need not take the same time for all inputs. Signing does not either: only for builders, on
-machines where nobody else measures it.
+Verification is of public values, which need not take the same time for all inputs. Signing does not
+either: only for builders, on machines where nobody else measures it.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
     s = int.from_bytes(signature[32:], "little")
     if key is None or r is None or s >= _L:
         return False
-    k = int.from_bytes(hashlib.sha512(signature[:32] + public_key + message).digest(), "little") % _L
+    k = int.from_bytes(hashlib.sha512(signature[:32] + public_key + message).digest(),
+                       "little") % _L
     return _is_equal(_multiply(s, _BASE), _add(r, _multiply(k, key)))
 
 

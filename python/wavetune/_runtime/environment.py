@@ -11,9 +11,12 @@ from typing import Any, Mapping
 
 
 def find(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """What torch, Triton and the kernel say, and for what they do not say, the image's record. Nothing is guessed."""
-    found: dict[str, Any] = {"rocm": identity.get("rocm"), "torch": identity.get("torch"), "gpu": identity.get("gpu"),
-                             "triton": (identity.get("triton") or {}).get("version")}
+    """What torch, Triton and the kernel say, and for what they do not say, the image's record.
+    Nothing is guessed."""
+    found: dict[str, Any] = {
+        "rocm": identity.get("rocm"), "torch": identity.get("torch"), "gpu": identity.get("gpu"),
+        "triton": (identity.get("triton") or {}).get("version")
+    }
     triton = sys.modules.get("triton")
     if triton is not None:
         found["triton"] = getattr(triton, "__version__", None) or found["triton"]
@@ -23,7 +26,9 @@ def find(identity: Mapping[str, Any]) -> dict[str, Any]:
     if torch is not None:
         with contextlib.suppress(Exception):  # torch is built for another driver than there is
             found.update(_of_torch(torch))
-    return {name: value for name, value in found.items() if value or value == "" and name == "partition"}
+    return {
+        name: value for name, value in found.items() if value or value =="" and name == "partition"
+    }
 
 
 def _arch(target: Any) -> str:
@@ -39,7 +44,8 @@ def _of_torch(torch: Any) -> dict[str, Any]:
     if torch.version.hip:
         found.update(rocm=rocm(), arch=device.gcnArchName.partition(":")[0], partition=_partition())
     else:
-        found.update(cuda=str(torch.version.cuda), arch=f"sm_{device.major}{device.minor}", partition="")
+        found.update(cuda=str(torch.version.cuda), arch=f"sm_{device.major}{device.minor}",
+                     partition="")
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -47,7 +53,8 @@ def rocm() -> str | None:
     """The version of the installed ROCm, as its packages state it."""
     for name in (".info/version", ".info/version-dev"):
         try:
-            with open(os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), name), encoding="ascii") as file:
+            with open(os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), name),
+                      encoding="ascii") as file:
                 found = re.match(r"\d+\.\d+\.\d+", file.read(200))
         except (OSError, ValueError):
             continue

@@ -1,8 +1,9 @@
-"""What the autotuners of Inductor and Helion find, from and for containers that share it: one namespace for a token, an image
-and the hardware, which the operator opened (serve --remote-share). Compiled code and pickles never go this way.
+"""What the autotuners of Inductor and Helion find, from and for containers that share it: one
+namespace for a token, an image and the hardware, which the operator opened (serve --remote-share).
+Compiled code and pickles never go this way.
 
-A value is a small JSON document. Its reader builds a config from it, so `inductor.py` and `helion.py` check each member,
-before they give a value to the program and before they send one.
+A value is a small JSON document. Its reader builds a config from it, so `inductor.py` and
+`helion.py` check each member, before they give a value to the program and before they send one.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ class Found:
 
     def __init__(self, program: Any):
         self.program = program
-        self.is_closed = False  # the operator did not open the namespace; that will not change while the program runs
+        # the operator did not open the namespace; that will not change while the program runs
+        self.is_closed = False
         self._hardware: str | None = None
         self._is_told = False
 
     def is_on(self) -> bool:
-        """Nothing is taken beside what trusted keys signed, beside a pinned release, or where it could be changed on its way."""
+        """Nothing is taken beside what trusted keys signed, beside a pinned release, or where it
+        could be changed on its way."""
         own, wire = self.program.settings, self.program.wire
-        return not self.is_closed and wire is not None and wire.is_private and own.token is not None and \
+        return not self.is_closed and wire is not None and wire.is_private and \
+            own.token is not None and \
             not own.trusted_keys and not own.is_pinned
 
     def get(self, tool: str, key: str) -> Any:
@@ -81,7 +85,8 @@ class Found:
         answer = self.program.wire.request("GET", path, limit=limit)
         if answer is not None and answer.status == 403:
             self.is_closed = True
-            log("configs of Inductor and Helion are not shared: the operator did not open this namespace")
+            log("configs of Inductor and Helion are not shared: the operator did not open this "
+                "namespace")
         if answer is None or answer.status != 200:
             return None
         try:
@@ -97,7 +102,8 @@ def is_hash(key: Any) -> bool:
 
 def check_scalar(name: str, value: Any) -> None:
     """That it is null, a boolean, an integer of 32 bits or a short word. Raises Bad."""
-    if value is None or isinstance(value, bool) or type(value) is int and -2**31 <= value < 2**31 or \
+    if value is None or isinstance(value, bool) or type(value) is int and \
+            -2**31 <= value < 2**31 or \
             isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.:\-]{0,128}", value):
         return
     raise Bad(f"{name[:80]} has no value of a config")
@@ -114,11 +120,12 @@ def refuse(tool: str, key: str, why: Bad) -> None:
     log(f"the config {key[:12]} of {tool} is not used: {why}")
 
 
-# The hardware, without initialising a GPU runtime: Inductor asks in processes that compile and have none.
+# The hardware, without initialising a GPU runtime: Inductor asks in processes that compile and have
+# none.
 
 def hardware() -> str | None:
-    """The GPU's model, its partition and the version of CUDA or ROCm. Keys of Inductor lack them (they do have the number of
-    compute units); keys of Helion have the first and the last."""
+    """The GPU's model, its partition and the version of CUDA or ROCm. Keys of Inductor lack them
+    (they do have the number of compute units); keys of Helion have the first and the last."""
     try:
         stated = json.loads(os.environ.get("WAVETUNE_ENVIRONMENT") or "{}")
     except ValueError:
@@ -137,14 +144,17 @@ def hardware() -> str | None:
 
 
 def _gpu() -> str | None:
-    """The model of this machine's GPUs, as NVIDIA's driver names it, or AMD's by its PCI id; None: none, or several models."""
+    """The model of this machine's GPUs, as NVIDIA's driver names it, or AMD's by its PCI id; None:
+    none, or several models."""
     found = set()
     for path in glob.glob("/proc/driver/nvidia/gpus/*/information"):
         found.update(re.findall(r"^Model:\s*(\S.*?)\s*$", _text(path), re.MULTILINE))
     for path in glob.glob("/sys/class/kfd/kfd/topology/nodes/*/properties"):
         facts = dict(line.split(maxsplit=1) for line in _text(path).splitlines() if " " in line)
         if facts.get("simd_count", "0") != "0":  # a node with none is a CPU
-            found.add(f"PCI {int(facts.get('vendor_id', '0')):04x}:{int(facts.get('device_id', '0')):04x}")
+            found.add(
+                f"PCI {int(facts.get('vendor_id', '0')):04x}:{int(facts.get('device_id', '0')):04x}"
+            )
     return found.pop() if len(found) == 1 else None
 
 
@@ -158,7 +168,10 @@ def _gpu_of_torch() -> str | None:
 
 
 def _partition() -> str:
-    modes = {_text(path).strip() for path in glob.glob("/sys/class/drm/card*/device/current_compute_partition")}
+    modes = {
+        _text(path).strip()
+        for path in glob.glob("/sys/class/drm/card*/device/current_compute_partition")
+    }
     return "+".join(sorted(modes))
 
 
@@ -186,7 +199,8 @@ def start(program: Any) -> None:
         when_there(MODULES, patch)
 
 
-MODULES = ("torch._inductor.runtime.autotune_cache", "helion.runtime.settings", "helion.autotuner.remote_cache")
+MODULES = ("torch._inductor.runtime.autotune_cache", "helion.runtime.settings",
+           "helion.autotuner.remote_cache")
 
 
 def patch(module: Any) -> None:

@@ -1,5 +1,6 @@
-"""What run() of an autotuner has in its variables, the same in Triton 3.3 to 3.9 and triton-dejavu: the one module
-that reads stack frames of others. tests/python/test_frames.py reads them in each version.
+"""What run() of an autotuner has in its variables, the same in Triton 3.3 to 3.9 and triton-dejavu:
+the one module that reads stack frames of others. tests/python/test_frames.py reads them in each
+version.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def running(tuner: Any) -> Mapping[str, Any]:
 
 
 def running_of(module: str) -> Mapping[str, Any]:
-    """The variables of the innermost run() that is defined in a module; {} where none is running."""
+    """The variables of the innermost run() that is defined in a module; {} where none is
+    running."""
     for frame in _above(sys.maxsize):
         if frame.f_code.co_name == "run" and frame.f_globals.get("__name__") == module:
             return frame.f_locals
@@ -44,8 +46,8 @@ def failed(error: BaseException) -> Mapping[str, Any]:
 
 
 def launching(jit: Any, find: Any) -> Optional[Mapping[str, Any]]:
-    """The variables of the autotuner's run() that launches the function now; None where none does, or where it is measuring.
-    `find`: the jit function below an autotuner."""
+    """The variables of the autotuner's run() that launches the function now; None where none does,
+    or where it is measuring. `find`: the jit function below an autotuner."""
     is_launched = False
     for frame in _above(DEPTH_MAX):
         if frame.f_code.co_name == "_bench":
@@ -60,5 +62,6 @@ def launching(jit: Any, find: Any) -> Optional[Mapping[str, Any]]:
 
 def is_tuned() -> bool:
     """Whether an autotuner with several configs launches: its misses are recorded."""
-    return any(frame.f_code.co_name in ("run", "_bench") and len(getattr(frame.f_locals.get("self"), "configs", ())) > 1
+    return any(frame.f_code.co_name in (
+        "run", "_bench") and len(getattr(frame.f_locals.get("self"), "configs", ())) > 1
                for frame in _above(sys.maxsize))

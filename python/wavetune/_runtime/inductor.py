@@ -1,12 +1,15 @@
-"""Inductor's autotuner (torch.compile) starts with what other containers found, and sends what it finds.
+"""Inductor's autotuner (torch.compile) starts with what other containers found, and sends what it
+finds.
 
-Three methods of torch._inductor.runtime.autotune_cache.AutotuneCache are wrapped: `create`, `read_best`, which asks the server
-where the local file has nothing, and `save`. Inductor's own remote cache builds a config of whatever it reads; here only
+Three methods of torch._inductor.runtime.autotune_cache.AutotuneCache are wrapped: `create`,
+`read_best`, which asks the server where the local file has nothing, and `save`. Inductor's own
+remote cache builds a config of whatever it reads; here only
 - a config that the program itself would try is taken, compared member by member, or
 - where Inductor's coordinate descent is on, one that the descent could reach from such a config.
 Results of FX, AOTAutograd and PGO are pickles: they are never asked for.
 
-Inductor looks configs up in processes that compile: they need the installed wheel and $WAVETUNE_TOKEN_FILE.
+Inductor looks configs up in processes that compile: they need the installed wheel and
+$WAVETUNE_TOKEN_FILE.
 """
 
 from __future__ import annotations
@@ -27,9 +30,10 @@ MEMBERS_MAX = 64
 NOTES = {"configs_hash", "found_by_coordesc", "time_taken_ms", "triton_cache_hash"}
 # Of warp specialisation, which only some Tritons have; 0 where it is off.
 WARP_SPECIALISED = ("num_consumer_groups", "num_buffers_warp_spec")
-# Kernels with further rules for their blocks: of them, only configs that the program would try are taken.
-RULED = ("RSPLIT_SIZE", "uses_tma", "combo_grid_meta", "native_matmul_persistent_rblock", "strict_reduction_rblock",
-         "fixed_grid")
+# Kernels with further rules for their blocks: of them, only configs that the program would try are
+# taken.
+RULED = ("RSPLIT_SIZE", "uses_tma", "combo_grid_meta", "native_matmul_persistent_rblock",
+         "strict_reduction_rblock", "fixed_grid")
 # Modes in which the order of sums must not depend on what was measured.
 FIXED = ("deterministic", "batch_invariant", "are_deterministic_algorithms_enabled")
 
@@ -53,24 +57,33 @@ def members(config: Any) -> dict[str, Any]:
 
 
 def limits(meta: Mapping[str, Any]) -> dict[str, int]:
-    """What a descent may change in a kernel that Inductor generated, with the largest value. Such a kernel is right for each
-    power of two up to it: its masks are left out by the same bounds. {}: the kernel has further rules."""
+    """What a descent may change in a kernel that Inductor generated, with the largest value. Such a
+    kernel is right for each power of two up to it: its masks are left out by the same bounds. {}:
+    the kernel has further rules."""
     if any(meta.get(name) for name in RULED):
         return {}
     blocks = getattr(sys.modules.get("torch._inductor.runtime.hints"), "TRITON_MAX_BLOCK", {})
     warps = (meta.get("max_threads_per_block") or 1024) // (meta.get("warp_size") or 32)
-    return {**{f"{name}BLOCK": most for name, most in blocks.items()}, "num_warps": warps, "waves_per_eu": 8}
+    return {
+        **{f"{name}BLOCK": most for name, most in blocks.items()}, "num_warps": warps,
+        "waves_per_eu": 8
+    }
 
 
-def choose(value: Mapping[str, Any], configs: Sequence[Any], configs_hash: str, meta: Mapping[str, Any]) -> Any:
-    """The config that a checked value names: one of `configs`, or reached from one by coordinate descent. Raises Bad."""
+def choose(value: Mapping[str, Any], configs: Sequence[Any], configs_hash: str,
+           meta: Mapping[str, Any]) -> Any:
+    """The config that a checked value names: one of `configs`, or reached from one by coordinate
+    descent. Raises Bad."""
     if value["configs_hash"] != configs_hash:
         raise Bad("it was chosen from other configs")
     stated = {name: one for name, one in value.items() if name not in NOTES and
               not (name in WARP_SPECIALISED and one == 0)}
-    is_descended = value.get("found_by_coordesc") is True and bool(meta.get("coordinate_descent_tuning"))
+    is_descended = value.get("found_by_coordesc") is True and bool(
+        meta.get("coordinate_descent_tuning"))
     for reaches in (_is_same, _is_reached) if is_descended else (_is_same,):
-        fitting = [config for config in configs if reaches(_filled(stated, config), members(config), meta)]
+        fitting = [
+            config for config in configs if reaches(_filled(stated, config), members(config), meta)
+        ]
         if reaches is _is_same and len(fitting) > 1:
             raise Bad("it fits several of the program's configs")
         if fitting:
@@ -79,13 +92,14 @@ def choose(value: Mapping[str, Any], configs: Sequence[Any], configs_hash: str, 
 
 
 def _filled(stated: Mapping[str, Any], config: Any) -> Mapping[str, Any]:
-    """Inductor takes XBLOCK out of the configs of kernels that have no such argument, after it looked them up and before it
-    saves one."""
+    """Inductor takes XBLOCK out of the configs of kernels that have no such argument, after it
+    looked them up and before it saves one."""
     return {"XBLOCK": 1, **stated} if config.kwargs.get("XBLOCK") == 1 else stated
 
 
 def _is_same(stated: Mapping[str, Any], own: Mapping[str, Any], _: Mapping[str, Any]) -> bool:
-    return set(stated) == set(own) and all(_is_equal(one, own[name]) for name, one in stated.items())
+    return set(stated) == set(own) and all(
+        _is_equal(one, own[name]) for name, one in stated.items())
 
 
 def _is_equal(one: Any, other: Any) -> bool:
@@ -100,7 +114,8 @@ def _is_reached(stated: Mapping[str, Any], own: Mapping[str, Any], meta: Mapping
     for name, one in stated.items():
         if name in own and _is_equal(one, own[name]):
             continue
-        least = {"XBLOCK": meta.get("min_xblock"), "R0_BLOCK": meta.get("min_rblock")}.get(name) or 1
+        least = {"XBLOCK": meta.get("min_xblock"), "R0_BLOCK": meta.get("min_rblock")
+                 }.get(name) or 1
         if type(one) is not int or not least <= one <= most.get(name, 0) or one & (one - 1):
             return False
     return True
@@ -118,14 +133,15 @@ def _made(config: Any, stated: Mapping[str, Any]) -> Any:
     return made
 
 
-# What is wrapped. An AutotuneCache is pickled between processes, and into the local cache of FX graphs: what is remembered in
-# it is plain text, which a process without wavetune ignores.
+# What is wrapped. An AutotuneCache is pickled between processes, and into the local cache of FX
+# graphs: what is remembered in it is plain text, which a process without wavetune ignores.
 
 def remember(cache: Any, meta: Mapping[str, Any], file: str) -> None:
-    """Gives the cache its key on the server. Like Inductor's own, it has torch, Triton and its backend, the kernel's text, and
-    the list of configs."""
+    """Gives the cache its key on the server. Like Inductor's own, it has torch, Triton and its
+    backend, the kernel's text, and the list of configs."""
     backend = meta.get("backend_hash")
-    if found() is None or not isinstance(backend, str) or meta.get("autotune_remote_cache") is False or \
+    if found() is None or not isinstance(backend, str) or \
+            meta.get("autotune_remote_cache") is False or \
             any(meta.get(name) for name in FIXED):
         return
     from torch._inductor.codecache import torch_key
@@ -162,13 +178,16 @@ def look_up(cache: Any, meta: Mapping[str, Any], configs: Sequence[Any]) -> Any:
 def send(cache: Any, config: Any, time_taken_ns: int, found_by_coordesc: bool = False,
          triton_cache_hash: Any = None) -> None:
     shared, (key, descends) = found(), _remembered(cache)
-    # Where a descent follows, Inductor saves twice: what it descends from, with a hash of the compiled code, and what it
-    # reached.
+    # Where a descent follows, Inductor saves twice: what it descends from, with a hash of the
+    # compiled code, and what it reached.
     is_last = found_by_coordesc and triton_cache_hash is None if descends else not found_by_coordesc
     if shared is None or not is_hash(key) or not is_last or getattr(config, "extra_options", None):
         return
-    value = {**members(config), "configs_hash": cache.configs_hash, "found_by_coordesc": bool(found_by_coordesc),
-             "time_taken_ms": min(int(time_taken_ns) // 1000000, 2**31 - 1)}
+    value = {
+        **members(config), "configs_hash": cache.configs_hash,
+        "found_by_coordesc": bool(found_by_coordesc),
+        "time_taken_ms": min(int(time_taken_ns) // 1000000, 2**31 - 1)
+    }
     try:
         check(value)
     except Bad:

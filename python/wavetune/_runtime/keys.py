@@ -1,4 +1,5 @@
-"""The texts of an autotuner's key, and the members of its configs, as they are written to and read from a server."""
+"""The texts of an autotuner's key, and the members of its configs, as they are written to and read
+from a server."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _INTEGER = re.compile(r"-?\d{1,30}")
 
 
 def scalar(value: Any) -> Any:
-    """A value of a key or config as None, a bool, an int, a float or a string; `value` itself where it is none of them."""
+    """A value of a key or config as None, a bool, an int, a float or a string; `value` itself where
+    it is none of them."""
     inner = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
     for kind in (bool, int, float, str):
         if isinstance(inner, kind):
@@ -23,7 +25,8 @@ def scalar(value: Any) -> Any:
 
 
 def keyed(value: Any) -> Any:
-    """A value of a key as the key of a job has it: what is no scalar of JSON by its name or text."""
+    """A value of a key as the key of a job has it: what is no scalar of JSON by its name or
+    text."""
     own = scalar(value)
     if isinstance(own, float) and not math.isfinite(own):
         return str(own)
@@ -55,7 +58,8 @@ def typed(text: Any) -> Any:
 
 
 def key_texts(key: Any, is_text: bool = False) -> tuple[str, ...] | None:
-    """repr() of each value of the key; None where one has no text that another process would write too."""
+    """repr() of each value of the key; None where one has no text that another process would write
+    too."""
     texts = []
     for value in key if isinstance(key, tuple) else (key,):
         try:
@@ -69,7 +73,8 @@ def key_texts(key: Any, is_text: bool = False) -> tuple[str, ...] | None:
 
 
 def distance(one: Sequence[str], other: Sequence[str]) -> float:
-    """The sum of |log2| differences of the integers of two keys; infinite where they differ in anything else."""
+    """The sum of |log2| differences of the integers of two keys; infinite where they differ in
+    anything else."""
     if len(one) != len(other):
         return math.inf
     total = 0.0
@@ -106,7 +111,8 @@ def plain(config: Any) -> dict[str, Any] | None:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    return isinstance(one, bool) == isinstance(other, bool) and type(one) in (bool, int, float, str, type(None)) and \
+    return isinstance(one, bool) == isinstance(other, bool) and \
+        type(one) in (bool, int, float, str, type(None)) and \
         type(other) in (bool, int, float, str, type(None)) and one == other
 
 
@@ -120,11 +126,14 @@ def fitting(configs: Sequence[Any], stated: Mapping[str, Any]) -> Any:
     fits = []
     for config in configs:
         own = members(config)
-        if all(_equal(own.get(name), value) and (name in own or value is None) for name, value in stated.items()):
+        if all(
+                _equal(own.get(name), value) and (name in own or value is None)
+                for name, value in stated.items()):
             fits.append((config, own))
     if len(fits) > 1:
         first = fits[0]
         hooks = [getattr(config, "pre_hook", None) for config, _ in fits]
-        if any(own != first[1] for _, own in fits) or not all(are_alike(hook, hooks[0]) for hook in hooks):
+        if any(own != first[1]
+               for _, own in fits) or not all(are_alike(hook, hooks[0]) for hook in hooks):
             return None
     return fits[0][0] if fits else None

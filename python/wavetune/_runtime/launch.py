@@ -1,9 +1,10 @@
-"""The document of one launch, made in the program's thread while its arguments are there: what each argument is, and for every
-config what heuristics gave, what hooks do (effects.py) and the grid.
+"""The document of one launch, made in the program's thread while its arguments are there: what each
+argument is, and for every config what heuristics gave, what hooks do (effects.py) and the grid.
 
-Hooks, heuristics and the grid are called as Triton calls them, once for each config, and together for at most CONFIGS_S of the
-thread's own time, with many configs CONFIG_S for each, or WAITING times as long where they wait for something (a device, another
-thread). What makes the launch impossible to build elsewhere is a sentence in `refused`, with what would help.
+Hooks, heuristics and the grid are called as Triton calls them, once for each config, and together
+for at most CONFIGS_S of the thread's own time, with many configs CONFIG_S for each, or WAITING
+times as long where they wait for something (a device, another thread). What makes the launch
+impossible to build elsewhere is a sentence in `refused`, with what would help.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from .values import dtype_name, encode, is_triton
 
 CONFIGS_S, CONFIG_S, WAITING = 0.1, 0.002, 10
 ALIGNMENT_MAX = 256
-RANGE_BYTES = 2**31 - 1  # what AMD's back end reaches with 32-bit offsets (HIPBackend.is_within_2gb)
+# what AMD's back end reaches with 32-bit offsets (HIPBackend.is_within_2gb)
+RANGE_BYTES = 2**31 - 1
 SENTENCES_MAX = 20
 TEXT_MAX = 300
 
 
 class Launch:
-    """`document` lacks "closure" and the contents of `integers`: (argument's object, dtype, bytes), which the recorder adds."""
+    """`document` lacks "closure" and the contents of `integers`: (argument's object, dtype, bytes),
+    which the recorder adds."""
 
     def __init__(self) -> None:
         self.document: dict[str, Any] = {}
@@ -47,11 +50,19 @@ def specialised(value: Any) -> list[Any]:
     if is_tensor(value):
         return ["tensor", str(value.dtype), value.data_ptr() % 16 == 0, _is_in_range(value)]
     if is_descriptor(value):
-        return ["descriptor", str(value.base.dtype), list(value.block_shape), str(getattr(value, "padding", ""))]
+        return [
+            "descriptor",
+            str(value.base.dtype),
+            list(value.block_shape),
+            str(getattr(value, "padding", ""))
+        ]
     if isinstance(value, bool):
         return ["bool"]
     if isinstance(value, int):
-        return ["int", 1 if value == 1 else 16 if value % 16 == 0 else 0, -2**31 <= value < 2**31, value < 2**63]
+        return [
+            "int", 1 if value == 1 else 16 if value % 16 == 0 else 0, -2**31 <= value < 2**31, value
+            < 2**63
+        ]
     if isinstance(value, float):
         return ["float"]
     if isinstance(value, (tuple, list)):
@@ -66,27 +77,36 @@ def _is_in_range(tensor: Any) -> bool:
         return True
 
 
-def name_of(texts: Sequence[str], jit: Any, given: Mapping[str, Any], configs: Sequence[Mapping[str, Any]] = ()) -> str:
-    """What tells launches of a function apart: 16 hex digits. `configs`: as configs_of() has them, where heuristics or hooks give
-    values. The block shapes that hooks set are those of the configs; before, those of an earlier launch may be in descriptors."""
+def name_of(texts: Sequence[str], jit: Any, given: Mapping[str, Any],
+            configs: Sequence[Mapping[str, Any]] = ()) -> str:
+    """What tells launches of a function apart: 16 hex digits. `configs`: as configs_of() has them,
+    where heuristics or hooks give values. The block shapes that hooks set are those of the configs;
+    before, those of an earlier launch may be in descriptors."""
     classes = []
     is_set = {name for one in configs for name in one.get("block_shapes", ())}
     for parameter in jit.params:
         value = given.get(parameter.name)
         if parameter.name in is_set:
-            value = [str(value.base.dtype), *(one.get("block_shapes", {}).get(parameter.name) for one in configs)]
+            value = [
+                str(value.base.dtype),
+                *(one.get("block_shapes", {}).get(parameter.name) for one in configs)
+            ]
         is_value = parameter.is_constexpr and not is_tensor(value)
         classes.append([parameter.name, *([str(value)[:1000]] if is_value else specialised(value))])
     constexprs = [[one["constexprs"]] for one in configs]
-    return hashlib.sha256(canonical([list(texts), classes, *constexprs]).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256(
+        canonical([list(texts), classes, *constexprs]).encode("utf-8", "surrogatepass")
+    ).hexdigest()[:16]
 
 
 def is_tensor(value: Any) -> bool:
     return hasattr(value, "data_ptr") and hasattr(value, "dtype")
 
 
-def given_to(tuner: Any, jit: Any, positional: Mapping[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """The launch's values by parameter, with default values, in the function's order. Configs and heuristics are not in it."""
+def given_to(tuner: Any, jit: Any, positional: Mapping[str, Any],
+             keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """The launch's values by parameter, with default values, in the function's order. Configs and
+    heuristics are not in it."""
     found = {}
     for parameter in jit.params:
         name = parameter.name
@@ -97,9 +117,10 @@ def given_to(tuner: Any, jit: Any, positional: Mapping[str, Any], keywords: Mapp
     return found
 
 
-def arguments_of(launch: Launch, jit: Any, given: Mapping[str, Any], left_out: Any, has_contents: bool) -> list[dict[str, Any]]:
-    """`left_out`: names that configs or heuristics give. `has_contents`: whether integer tensors are copied, which waits for the
-    device."""
+def arguments_of(launch: Launch, jit: Any, given: Mapping[str, Any], left_out: Any,
+                 has_contents: bool) -> list[dict[str, Any]]:
+    """`left_out`: names that configs or heuristics give. `has_contents`: whether integer tensors
+    are copied, which waits for the device."""
     own = _Arguments(launch)
     documents = []
     for parameter in jit.params:
@@ -107,7 +128,10 @@ def arguments_of(launch: Launch, jit: Any, given: Mapping[str, Any], left_out: A
             document = own.document(parameter.name, given[parameter.name], parameter.is_constexpr)
             document["name"] = parameter.name  # in place: copy_integers() knows the object
             documents.append(document)
-    missing = [parameter.name for parameter in jit.params if parameter.name not in given and parameter.name not in left_out]
+    missing = [
+        parameter.name for parameter in jit.params
+        if parameter.name not in given and parameter.name not in left_out
+    ]
     if missing:
         launch.refuse(f"nothing gives a value to {', '.join(missing)}")
     if has_contents:
@@ -129,7 +153,8 @@ class _Arguments:
                 return {"kind": "constexpr", "value": encode(value)}
             if is_tensor(value):
                 return self.tensor(name, value)
-            if type(value).__name__ == "TensorDescriptor" and type(value).__module__ == "triton.tools.tensor_descriptor":
+            if type(value).__name__ == "TensorDescriptor" and type(
+                    value).__module__ == "triton.tools.tensor_descriptor":
                 return self.descriptor(name, value)
             if keys.is_function(value):
                 return self.function(name, value)
@@ -138,13 +163,19 @@ class _Arguments:
             if value is None:
                 return {"kind": "none", "value": None}
             if type(value) in (tuple, list):
-                return {"kind": "tuple", "items": [self.document(f"{name}[{i}]", one, False) for i, one in enumerate(value)]}
+                return {
+                    "kind": "tuple",
+                    "items": [
+                        self.document(f"{name}[{i}]", one, False) for i, one in enumerate(value)
+                    ],
+                }
             for kind, what in ((bool, "bool"), (int, "int"), (float, "float"), (str, "string")):
                 if isinstance(value, kind):
                     return {"kind": what, "value": encode(value)}
             why = _what(value)
         except ValueError as error:
-            why = str(error) if type(value) in (tuple, list, str) or is_triton(value, "constexpr") else _what(value)
+            why = str(error) if type(value) in (tuple, list, str) or is_triton(
+                value, "constexpr") else _what(value)
         return self.refused(name, why)
 
     def function(self, name: str, value: Any) -> dict[str, Any]:
@@ -153,7 +184,10 @@ class _Arguments:
         if own is None:
             return self.refused(name, "a jit function that has no text")
         try:
-            return {"kind": "function", "document": function_document(value, own, None, [], value.cache_key)}
+            return {
+                "kind": "function",
+                "document": function_document(value, own, None, [], value.cache_key),
+            }
         except (Uncapturable, OSError, SyntaxError, TypeError, ValueError) as error:
             return self.refused(name, f"a jit function that is not captured: {error}")
 
@@ -163,25 +197,32 @@ class _Arguments:
 
     def tensor(self, name: str, value: Any) -> dict[str, Any]:
         if type(value).__name__ == "MockTensor":
-            return self.refused(name, "a stand-in of a warm-up, which has no shape: launch the kernel")
+            return self.refused(name, "a stand-in of a warm-up, which has no shape: launch the "
+                                      "kernel")
         base = getattr(value, "base", value) if type(value).__name__ == "TensorWrapper" else value
         if is_host(base):
             return self.refused(name, "a tensor in the host's memory: move it to the device")
         try:
             shape, stride = [int(n) for n in base.shape], [int(n) for n in base.stride()]
             dtype, pointer = dtype_name(value.dtype), int(base.data_ptr())
-            elements = 0 if 0 in shape else 1 + sum((n - 1) * step for n, step in zip(shape, stride))
+            elements = 0 if 0 in shape else 1 + sum(
+                (n - 1) * step for n, step in zip(shape, stride))
             storage = base.untyped_storage() if hasattr(base, "untyped_storage") else None
             place = int(storage.data_ptr()) if storage is not None else pointer
-            size = int(storage.nbytes()) if storage is not None else elements * int(base.element_size())
+            size = int(
+                storage.nbytes()) if storage is not None else elements * int(base.element_size())
             reach = int(value.ptr_range()) if hasattr(value, "ptr_range") else size
-            document = {"kind": "tensor", "dtype": dtype, "shape": shape, "stride": stride,
-                        "offset": int(base.storage_offset()) if storage is not None else 0, "elements": elements,
-                        "alignment": min(pointer & -pointer or ALIGNMENT_MAX, ALIGNMENT_MAX),
-                        "storage": self.storages.setdefault(place, len(self.storages)), "storage_bytes": size,
-                        "range": reach <= RANGE_BYTES, "contents": None}
+            document = {
+                "kind": "tensor", "dtype": dtype, "shape": shape, "stride": stride,
+                "offset": int(base.storage_offset()) if storage is not None else 0,
+                "elements": elements, "alignment": min(pointer & -pointer or ALIGNMENT_MAX,
+                                                       ALIGNMENT_MAX),
+                "storage": self.storages.setdefault(place, len(self.storages)),
+                "storage_bytes": size, "range": reach <= RANGE_BYTES, "contents": None
+            }
         except Exception as error:
-            return self.refused(name, f"a {type(value).__name__} that does not say its shape, strides and storage "
+            return self.refused(name, f"a {type(value).__name__} that does not say its shape, "
+                                      f"strides and storage "
                                       f"({type(error).__name__})")
         if dtype in FORMATS and base is value:
             self.integers.append((elements * int(base.element_size()), document, value))
@@ -191,10 +232,17 @@ class _Arguments:
         base = self.tensor(f"{name}.base", value.base)
         if base["kind"] != "tensor":
             return base
-        document = {"kind": "descriptor", "base": base, "shape": [int(n) for n in value.shape],
-                    "strides": [int(n) for n in value.strides], "block_shape": [int(n) for n in value.block_shape],
-                    "padding": str(getattr(value, "padding", "zero"))}
-        return {**document, "round_f32_to_tf32": True} if getattr(value, "round_f32_to_tf32", False) else document
+        document = {
+            "kind": "descriptor", "base": base, "shape": [int(n) for n in value.shape],
+            "strides": [int(n)
+                        for n in value.strides], "block_shape": [int(n) for n in value.block_shape],
+            "padding": str(getattr(value, "padding", "zero"))
+        }
+        return (
+            {**document, "round_f32_to_tf32": True}
+            if getattr(value, "round_f32_to_tf32", False)
+            else document
+        )
 
     def copy_integers(self) -> None:
         left = BYTES_MAX
@@ -217,7 +265,8 @@ def is_host(tensor: Any) -> bool:
 def _what(value: Any) -> str:
     kind = type(value).__name__
     if is_descriptor(value) or hasattr(value, "tma_desc_cpu_ptr"):
-        return (f"a descriptor of the host ({type(value).__module__}.{kind}): use triton.tools.tensor_descriptor's, or make it in "
+        return (f"a descriptor of the host ({type(value).__module__}.{kind}): use "
+                f"triton.tools.tensor_descriptor's, or make it in "
                 "the kernel (tl.make_tensor_descriptor)")
     if callable(value):
         return f"a callable ({kind}), which a capture has no text of"
@@ -236,25 +285,29 @@ class _Wrapped:
             if type(inner).__name__ == "Heuristics":
                 self.heuristics.append(inner)
             else:
-                launch.refuse(f"a {type(inner).__name__} is between the autotuner and the function; only heuristics are known")
+                launch.refuse(f"a {type(inner).__name__} is between the autotuner and the "
+                              f"function; only heuristics are known")
             inner = getattr(inner, "fn", None)
         launch.heuristics = [str(name) for one in self.heuristics for name in one.values]
 
     def values(self, positional: Sequence[Any], keywords: dict[str, Any]) -> dict[str, Any]:
-        """What Heuristics.run does: each sees what the ones before it gave. `keywords` gets their values."""
+        """What Heuristics.run does: each sees what the ones before it gave. `keywords` gets their
+        values."""
         given = {}
         for one in self.heuristics:
             for name, function in one.values.items():
-                given[name] = keywords[name] = function({**dict(zip(one.arg_names, positional)), **keywords})
+                given[name] = keywords[name] = function(
+                    {**dict(zip(one.arg_names, positional)), **keywords})
         return given
 
 
-def configs_of(launch: Launch, tuner: Any, jit: Any, positional: Mapping[str, Any], keywords: Mapping[str, Any],
-               configs: Sequence[Any]) -> list[dict[str, Any]]:
+def configs_of(launch: Launch, tuner: Any, jit: Any, positional: Mapping[str, Any],
+               keywords: Mapping[str, Any], configs: Sequence[Any]) -> list[dict[str, Any]]:
     """`configs`: those that pruning left, the program's first one first."""
     wrapped = _Wrapped(launch, tuner, jit)
     if any(getattr(config, "ir_override", None) for config in configs):
-        launch.refuse("its configs have an ir_override, so its code is not made of its text: tune without")
+        launch.refuse("its configs have an ir_override, so its code is not made of its text: tune "
+                      "without")
     effects = Effects(tuner, jit, {**positional, **keywords}, configs, launch.refuse)
     found: list[dict[str, Any]] = []
     done: dict[str, Any] = {}  # what hooks do, by config
@@ -262,8 +315,10 @@ def configs_of(launch: Launch, tuner: Any, jit: Any, positional: Mapping[str, An
     end, waiting_end = time.thread_time() + most_s, time.perf_counter() + WAITING * most_s
     for config in configs:
         if found and (time.thread_time() > end or time.perf_counter() > waiting_end):
-            launch.refuse(f"not all configs: its hooks, heuristics and grid were evaluated for {len(found)} of {len(configs)} "
-                          f"configs in {most_s * 1000:g} ms: make them cheaper, or list fewer configs")
+            launch.refuse(f"not all configs: its hooks, heuristics and grid were evaluated for "
+                          f"{len(found)} of {len(configs)} "
+                          f"configs in {most_s * 1000:g} ms: make them cheaper, or list fewer "
+                          f"configs")
             break
         one = _config(launch, wrapped, effects, jit, positional, keywords, config)
         if one is not None:
@@ -272,18 +327,27 @@ def configs_of(launch: Launch, tuner: Any, jit: Any, positional: Mapping[str, An
             break
         own = [one.get("fills"), one.get("block_shapes")]
         if done.setdefault(canonical(one["config"]), own) != own:
-            launch.refuse(f"two of its configs are {one['config']}, and their pre_hooks do not do the same: tell them apart by a "
+            launch.refuse(f"two of its configs are {one['config']}, and their pre_hooks do not do "
+                          f"the same: tell them apart by a "
                           "parameter")
     launch.initial = {name: encode(value) for name, value in (effects.initial or {}).items()}
     return found
 
 
-def _config(launch: Launch, wrapped: _Wrapped, effects: Effects, jit: Any, positional: Mapping[str, Any],
-            keywords: Mapping[str, Any], config: Any) -> dict[str, Any] | None:
+def _config(
+    launch: Launch,
+    wrapped: _Wrapped,
+    effects: Effects,
+    jit: Any,
+    positional: Mapping[str, Any],
+    keywords: Mapping[str, Any],
+    config: Any,
+) -> dict[str, Any] | None:
     own = {**keywords, **config.all_kwargs()} if config is not None else dict(keywords)
     flat = keys.plain(config) if config is not None else {}
     if flat is None:
-        launch.refuse("its configs have members that are no numbers, bools or strings: choose those by a name or number")
+        launch.refuse("its configs have members that are no numbers, bools or strings: choose "
+                      "those by a name or number")
         return None
     done = effects.of_config(config, own)
     if done is None:
@@ -303,7 +367,9 @@ def _config(launch: Launch, wrapped: _Wrapped, effects: Effects, jit: Any, posit
         except ValueError as error:
             launch.refuse(f"the heuristic of {name} gives {error}")
             return None
-    found = {"config": flat, "grid": _grid(launch, jit, positional, own, flat), "constexprs": constexprs}
+    found = {
+        "config": flat, "grid": _grid(launch, jit, positional, own, flat), "constexprs": constexprs
+    }
     if fills:
         found["fills"] = {name: encode(value) for name, value in fills.items()}
     return {**found, "block_shapes": blocks} if blocks else found
@@ -311,7 +377,8 @@ def _config(launch: Launch, wrapped: _Wrapped, effects: Effects, jit: Any, posit
 
 def _grid(launch: Launch, jit: Any, positional: Mapping[str, Any], keywords: Mapping[str, Any],
           flat: Any) -> list[int] | None:
-    """As JITFunction.run has it: a callable gets the function's arguments by name, and no options."""
+    """As JITFunction.run has it: a callable gets the function's arguments by name, and no
+    options."""
     grid = keywords.get("grid")
     try:
         if callable(grid):
@@ -320,6 +387,7 @@ def _grid(launch: Launch, jit: Any, positional: Mapping[str, Any], keywords: Map
         if not 1 <= len(extents) <= 3:
             raise ValueError(f"it has {len(extents)} extents")
     except Exception as error:
-        launch.refuse(f"its grid cannot be evaluated for the config {flat}: {type(error).__name__}: {error}")
+        launch.refuse(f"its grid cannot be evaluated for the config {flat}: "
+                      f"{type(error).__name__}: {error}")
         return None
     return extents + [1] * (3 - len(extents))

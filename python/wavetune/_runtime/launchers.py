@@ -1,17 +1,21 @@
 """Host launchers of Triton up to 3.6, compiled before they are needed and several at once.
 
-For each list of argument types Triton writes a C source, compiles it with the C compiler (0.3 s) and loads the shared
-object, one after the other. From the server come types alone, as text that is checked; the C source is the installed
-Triton's, and so are the compiler's command line and the place in Triton's cache.
+For each list of argument types Triton writes a C source, compiles it with the C compiler (0.3 s)
+and loads the shared object, one after the other. From the server come types alone, as text that is
+checked; the C source is the installed Triton's, and so are the compiler's command line and the
+place in Triton's cache.
 
-Two functions of Triton's drivers are wrapped: make_launcher, to learn which types this program uses, and
-compile_module_from_src, where a request for a launcher that is being compiled waits for it, and takes one that is not yet
-begun out of the queue. Triton 3.7.1 and later have no make_launcher: nothing is wrapped.
+Two functions of Triton's drivers are wrapped: make_launcher, to learn which types this program
+uses, and compile_module_from_src, where a request for a launcher that is being compiled waits for
+it, and takes one that is not yet begun out of the queue. Triton 3.7.1 and later have no
+make_launcher: nothing is wrapped.
 
-What is compiled stays in memory until Triton requests it, and is then stored by Triton's own cache manager: the folder
-may be chosen late, and what no request needs leaves no file. Compilers that run when the program ends are ended with it.
+What is compiled stays in memory until Triton requests it, and is then stored by Triton's own cache
+manager: the folder may be chosen late, and what no request needs leaves no file. Compilers that run
+when the program ends are ended with it.
 
-Threads: as many as the process has cores, less one for the program; of them each waits for one compiler.
+Threads: as many as the process has cores, less one for the program; of them each waits for one
+compiler.
 """
 
 from __future__ import annotations
@@ -44,7 +48,8 @@ WAIT_S = 10.0  # of the program, for one that is being compiled
 _NAME = "__triton_launcher"
 _CLASSES = {"nvidia": "CudaLauncher", "amd": "HIPLauncher"}
 _WARP_SIZES = (32, 64)
-_TYPE = re.compile(r"constexpr|nvTmaDesc|(\*k?)?([iu](1|8|16|32|64)|fp16|bf16|fp32|f32|fp64)|\*k?fp8[a-z0-9]{1,8}")
+_TYPE = re.compile(
+    r"constexpr|nvTmaDesc|(\*k?)?([iu](1|8|16|32|64)|fp16|bf16|fp32|f32|fp64)|\*k?fp8[a-z0-9]{1,8}")
 
 
 class Launcher(NamedTuple):
@@ -60,7 +65,8 @@ class Launcher(NamedTuple):
 
 def parse(value: Any) -> Launcher:
     """A launcher of JSON. Raises ValueError where it is none that Triton could make."""
-    if not isinstance(value, dict) or set(value) != set(Launcher._fields) or value["backend"] not in tuple(_CLASSES) or \
+    if not isinstance(value, dict) or set(value) != set(Launcher._fields) or \
+            value["backend"] not in tuple(_CLASSES) or \
             type(value["warp_size"]) is not int or value["warp_size"] not in _WARP_SIZES:
         raise ValueError("it is no launcher")
     return Launcher(value["backend"], value["warp_size"], check_types(value["types"]))
@@ -70,13 +76,15 @@ def check_types(value: Any, depth: int = 0) -> tuple[Any, ...]:
     if not isinstance(value, (list, tuple)) or len(value) > TYPES_MAX or depth > 3:
         raise ValueError("it has no list of types")
     for one in value:
-        if not isinstance(one, (list, tuple)) and not (isinstance(one, str) and _TYPE.fullmatch(one)):
+        if not isinstance(one,
+                          (list, tuple)) and not (isinstance(one, str) and _TYPE.fullmatch(one)):
             raise ValueError(f"{str(one)[:40]!r} is no type of an argument")
     return tuple(one if isinstance(one, str) else check_types(one, depth + 1) for one in value)
 
 
 def of_names(signature: Any, names: Sequence[str], backend: str, warp_size: int) -> Launcher:
-    """A launcher of a document of choices: types by the names of arguments; those that are not stated are compiled in."""
+    """A launcher of a document of choices: types by the names of arguments; those that are not
+    stated are compiled in."""
     if not isinstance(signature, dict) or not set(signature) <= set(names):
         raise ValueError("it is of another function")
     stated = [signature.get(name, "constexpr") for name in names]
@@ -129,7 +137,8 @@ def cache_root() -> str:
 def _with(function: Any, **other: Any) -> Any:
     """A copy of a function for which some of its module's names mean something else."""
     names = {**function.__globals__, **other}
-    copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__,
+                              function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
 
@@ -162,7 +171,8 @@ class Launchers:
         atexit.register(self.stop)
 
     def after_fork(self) -> None:
-        """In the child, which has what was compiled; the parent's threads wait for its compilers."""
+        """In the child, which has what was compiled; the parent's threads wait for its
+        compilers."""
         self._worker.after_fork()
         self._jobs = {digest: job for digest, job in self._jobs.items() if job.done.is_set()}
         self._requested: set[str] = set()  # by the program: the digests of C sources
@@ -178,7 +188,8 @@ class Launchers:
         for process in processes:
             _end(process)
         if self._stated:
-            log(f"launchers: {len(self._stated)} were compiled ahead or were there, {self.used} of them used")
+            log(f"launchers: {len(self._stated)} were compiled ahead or were there, {self.used} of "
+                f"them used")
 
     # Triton's modules.
 
@@ -186,8 +197,10 @@ class Launchers:
         """Wraps the functions of Triton's drivers. `module`: triton.backends."""
         for name, kind in _CLASSES.items():
             backend = getattr(module, "backends", {}).get(name)
-            scope = getattr(getattr(getattr(backend, "driver", None), "__init__", None), "__globals__", {})
-            make, build, launcher = (scope.get(one) for one in ("make_launcher", "compile_module_from_src", kind))
+            scope = getattr(getattr(getattr(backend, "driver", None), "__init__", None),
+                            "__globals__", {})
+            make, build, launcher = (scope.get(one)
+                                     for one in ("make_launcher", "compile_module_from_src", kind))
             if make is None or build is None or launcher is None or name in self._drivers:
                 continue
             # Which Python fills at the first use, and other threads would see half of.
@@ -250,8 +263,10 @@ class Launchers:
                         self._early.append(launcher)
             self._go_on()
 
-    def prepare_of_choices(self, stated: Mapping[str, Any], tuners: Sequence[Any], target: Any) -> None:
-        """Compiles those that choices state, {closure: {"name", "launchers"}}, for functions of this program."""
+    def prepare_of_choices(self, stated: Mapping[str, Any], tuners: Sequence[Any],
+                           target: Any) -> None:
+        """Compiles those that choices state, {closure: {"name", "launchers"}}, for functions of
+        this program."""
         with quietly("launchers of choices"):
             backend = {"cuda": "nvidia", "hip": "amd"}.get(target.backend)
             if backend not in self._drivers:
@@ -290,8 +305,9 @@ class Launchers:
     def _enqueue(self, driver: _Driver, launcher: Launcher) -> None:
         source = types.SimpleNamespace(signature=dict(enumerate(launcher.types)), constants={})
         try:
-            _with(driver.prepare, make_launcher=driver.make, compile_module_from_src=_ask)(
-                types.SimpleNamespace(), source, types.SimpleNamespace(warp_size=launcher.warp_size))
+            _with(driver.prepare, make_launcher=driver.make,
+                  compile_module_from_src=_ask)(types.SimpleNamespace(), source,
+                                                types.SimpleNamespace(warp_size=launcher.warp_size))
             return
         except _Asked as asked:
             job = _Job(driver, asked)
@@ -311,7 +327,7 @@ class Launchers:
             _with(build, get_cache_manager=_Keeping, _build=inner)(*job.args, **job.kwargs)
         except _Built as built:
             job.built = built
-        except Exception as error:  # Triton compiles it when the program needs it, and says why it fails
+        except Exception as error:  # Triton compiles it when it is needed, and says why it fails
             log(f"a launcher could not be compiled ahead: {text_of(error)}")
         finally:
             job.done.set()
@@ -325,7 +341,8 @@ class Launchers:
             self._requested.add(digest)
             job = self._jobs.pop(digest, None)
         # One that is not begun is compiled by Triton now.
-        if job is None or self._worker.take(job) or not (job.done.is_set() or job.done.wait(WAIT_S)) or job.built is None:
+        if job is None or self._worker.take(job) or not (
+                job.done.is_set() or job.done.wait(WAIT_S)) or job.built is None:
             return
         self.used += 1
         if job.built.data:
@@ -344,8 +361,8 @@ class Launchers:
 
 
 class _Compilers:
-    """In the place of the module subprocess, for Triton's function that runs the C compiler: nothing is printed, and
-    what runs can be ended."""
+    """In the place of the module subprocess, for Triton's function that runs the C compiler:
+    nothing is printed, and what runs can be ended."""
 
     DEVNULL = subprocess.DEVNULL
 
@@ -353,8 +370,8 @@ class _Compilers:
         self.owner = owner
 
     def check_call(self, command: Any, **_: Any) -> int:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   start_new_session=True)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, start_new_session=True)
         self.owner.running(process, True)
         try:
             code = process.wait()
@@ -367,7 +384,8 @@ class _Compilers:
 
 def _end(process: Any) -> None:
     try:
-        os.killpg(process.pid, signal.SIGTERM)  # the compiler is several processes, and removes its files
+        # the compiler is several processes, and removes its files
+        os.killpg(process.pid, signal.SIGTERM)
     except OSError:
         pass
 
@@ -377,7 +395,7 @@ def _digest(source: str) -> str:
 
 
 def _knows_its_library(driver: _Driver) -> bool:
-    """AMD's launchers have the path of the HIP library, which the driver finds once; it must not be found before the
-    program loads its own."""
+    """AMD's launchers have the path of the HIP library, which the driver finds once; it must not be
+    found before the program loads its own."""
     find = driver.scope.get("_get_path_to_hip_runtime_dylib")
     return find is None or find.cache_info().currsize > 0

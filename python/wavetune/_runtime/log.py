@@ -1,4 +1,5 @@
-"""$WAVETUNE_LOG: off, "stderr", or the path of a file (with a "/"). Levels of other programs (error, info, …) are off."""
+"""$WAVETUNE_LOG: off, "stderr", or the path of a file (with a "/"). Levels of other programs
+(error, info, …) are off."""
 
 from __future__ import annotations
 
@@ -14,13 +15,15 @@ _written = 0
 
 
 def log(sentence: str) -> None:
-    """Writes one line where it was asked for, never more than 1,000 in a process; nothing is raised."""
+    """Writes one line where it was asked for, never more than 1,000 in a process; nothing is
+    raised."""
     global _written
     where = os.environ.get("WAVETUNE_LOG", "")
     if where != "stderr" and "/" not in where or _written >= _LINES_MAX:
         return
     _written += 1
-    line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} wavetune[{os.getpid()}]: {sentence}\n"
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    line = f"{now} wavetune[{os.getpid()}]: {sentence}\n"
     try:
         if where == "stderr":
             sys.stderr.write(line)

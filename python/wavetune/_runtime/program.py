@@ -29,7 +29,8 @@ class Program:
         self.wire: Wire | None = None
         self.sender: Sender | None = None
         if found.url is not None:
-            wire = Wire(found.url, found.token, ca_file=found.ca_file, insecure=found.insecure, budget_s=found.budget_s)
+            wire = Wire(found.url, found.token, ca_file=found.ca_file, insecure=found.insecure,
+                        budget_s=found.budget_s)
             if wire.is_allowed:
                 self.wire, self.sender = wire, Sender(wire, self._head)
         if self.sender is None and found.cache is not None:
@@ -53,7 +54,8 @@ class Program:
         return head
 
     def _prepare(self, stated: Mapping[str, Any]) -> None:
-        """Compiles the launchers that choices state for this program's functions. In the thread that asked for choices."""
+        """Compiles the launchers that choices state for this program's functions. In the thread
+        that asked for choices."""
         target = sys.modules["triton"].runtime.driver.active.get_current_target()
         self.stating.add((stated, list(restore.adopted), target))
 
@@ -65,20 +67,27 @@ class Program:
         self.start.after_fork()
 
     def takes_code(self) -> bool:
-        """Whether compiled code may come from the server: with a trusted key, or where the operator opened a namespace; never
-        where it could be changed on its way. Or from the folder of `python3 -m wavetune tune`, which has no signature."""
+        """Whether compiled code may come from the server: with a trusted key, or where the operator
+        opened a namespace; never where it could be changed on its way. Or from the folder of
+        `python3 -m wavetune tune`, which has no signature."""
         own = self.settings
-        is_tuned_here = own.cache is not None and not own.trusted_keys and os.path.isdir(os.path.join(own.cache, ENVIRONMENTS))
-        return is_tuned_here or self.wire is not None and (bool(own.trusted_keys) or self.gives_code())
+        is_tuned_here = own.cache is not None and not own.trusted_keys and os.path.isdir(
+            os.path.join(own.cache, ENVIRONMENTS))
+        return (
+            is_tuned_here or self.wire is not None and (bool(own.trusted_keys) or self.gives_code())
+        )
 
     def gives_code(self) -> bool:
         return self.settings.shared_code and self.shares_starts()
 
     def shares_starts(self) -> bool:
-        """Whether the namespace's lists of starts are taken and given: for code, or for what is compiled ahead."""
+        """Whether the namespace's lists of starts are taken and given: for code, or for what is
+        compiled ahead."""
         own = self.settings
-        is_wanted = own.shared_code or own.is_ahead and own.token is not None and not own.trusted_keys and not own.is_pinned
-        return self.wire is not None and is_wanted and self.wire.is_private and not self.is_code_refused
+        is_wanted = own.shared_code or own.is_ahead and own.token is not None and \
+            not own.trusted_keys and not own.is_pinned
+        return self.wire is not None and is_wanted and self.wire.is_private and \
+            not self.is_code_refused
 
 
 _program: Program | None = None
@@ -128,13 +137,15 @@ def _start_capture(own: Program) -> None:
         from . import capture
         capture.start(found, own.wire)
     elif found.capture_to is not None or found.capture_functions:
-        log(f"no launch is recorded, because WAVETUNE_CAPTURE is {found.capture}: source (or raw) records texts too")
+        log(f"no launch is recorded, because WAVETUNE_CAPTURE is {found.capture}: source (or raw) "
+            f"records texts too")
 
 
 def _start_demand(own: Program) -> None:
     """Demand is the same import, where the image's record names functions."""
     found = own.settings
-    if own.wire is None or found.token is None or not own.wire.is_private or os.environ.get("WAVETUNE_DEMAND") == "0" or \
+    if own.wire is None or found.token is None or not own.wire.is_private or \
+            os.environ.get("WAVETUNE_DEMAND") == "0" or \
             not found.identity().get("functions"):
         return
     from .. import demand
@@ -156,8 +167,9 @@ def _begin(_: Any) -> None:
 
 
 def _patch_cache(module: Any) -> None:
-    """Makes our cache manager Triton's: `get_cache_manager` returns ours; Triton's other modules import the function by its name, so its classes are what is
-    replaced: in 3.3 a variable of the module, from 3.4 on a knob."""
+    """Makes our cache manager Triton's: `get_cache_manager` returns ours; Triton's other modules
+    import the function by its name, so its classes are what is replaced: in 3.3 a variable of the
+    module, from 3.4 on a knob."""
     with quietly("the cache manager"):
         from ..triton import CacheManager
         if hasattr(module, "__cache_cls"):

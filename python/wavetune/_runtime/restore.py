@@ -1,21 +1,25 @@
 """Gives autotuners the choices: on a key that one has not seen, before it benchmarks anything.
 
-Two things of Triton's Autotuner are used, the same in 3.3 to 3.9: `cache`, a dict of which it asks `key in cache`, and
-`prune_configs`, which it calls when the key was not there. `cache` becomes a dict whose misses look for a choice; only one of
-the program's own configs is ever put into it. `_bench` is watched for what tuning takes.
+Two things of Triton's Autotuner are used, the same in 3.3 to 3.9: `cache`, a dict of which it asks
+`key in cache`, and `prune_configs`, which it calls when the key was not there. `cache` becomes a
+dict whose misses look for a choice; only one of the program's own configs is ever put into it.
+`_bench` is watched for what tuning takes.
 
-A cache that has had all of the last SETTLED keys does no longer look for choices, so that a warm look-up costs what it costs
-without wavetune: `in` is the dict's own then. On the next miss prune_configs looks for one, and the cache does so again.
+A cache that has had all of the last SETTLED keys does no longer look for choices, so that a warm
+look-up costs what it costs without wavetune: `in` is the dict's own then. On the next miss
+prune_configs looks for one, and the cache does so again.
 
-Where a function leaves out configs by the arguments of a launch, or makes others (early_config_prune), the choice must be among
-those that it gives: prune_configs returns that one alone, and nothing is benchmarked for it.
+Where a function leaves out configs by the arguments of a launch, or makes others
+(early_config_prune), the choice must be among those that it gives: prune_configs returns that one
+alone, and nothing is benchmarked for it.
 
-A class that derives from Triton's may have a run() and a store of its own, which it asks as Triton's asks its dict. The store gets
-a cache above it, and never sees what was not measured.
+A class that derives from Triton's may have a run() and a store of its own, which it asks as
+Triton's asks its dict. The store gets a cache above it, and never sees what was not measured.
 
-A config that was chosen and not measured may not compile, fit or run here, where the program's own tuning would have skipped it.
-`run` is watched for that: the launch is repeated with the next config of the policy after what Triton's autotuner skips, and
-after any other exception of a key's first launch with what the program tunes itself. So exceptions are the program's own.
+A config that was chosen and not measured may not compile, fit or run here, where the program's own
+tuning would have skipped it. `run` is watched for that: the launch is repeated with the next config
+of the policy after what Triton's autotuner skips, and after any other exception of a key's first
+launch with what the program tunes itself. So exceptions are the program's own.
 
 The same for triton_dejavu's Autotuner, whose storage must not see keys that it did not measure.
 """
@@ -54,10 +58,11 @@ _INFINITE = [math.inf] * 3
 class Miss:
     """A key that is being tuned, or for which one config was chosen after all."""
 
-    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "seconds", "needs", "keeps", "refused",
-                 "wanted", "key")
+    __slots__ = ("texts", "stated", "chosen", "is_hit", "is_pruned", "seconds", "needs", "keeps",
+                 "refused", "wanted", "key")
 
-    def __init__(self, texts: Any, stated: Any, refused: Sequence[Any] = (), wanted: Any = None, key: Any = None):
+    def __init__(self, texts: Any, stated: Any, refused: Sequence[Any] = (), wanted: Any = None,
+                 key: Any = None):
         self.texts, self.stated, self.key = texts, stated, key
         self.wanted = wanted  # the choice's config, which may be one that pruning makes
         self.chosen: Any = None  # the config that is to win without being benchmarked
@@ -72,7 +77,8 @@ class Miss:
 class Restoring(dict):
     """An autotuner's cache (key to config)."""
 
-    __slots__ = ("tuner", "misses", "on_miss", "looks", "chosen", "latest", "refused", "own", "_closure")
+    __slots__ = ("tuner", "misses", "on_miss", "looks", "chosen", "latest", "refused", "own",
+                 "_closure")
     is_text = False  # whether keys are str() of their values
     settles = True
 
@@ -82,8 +88,10 @@ class Restoring(dict):
         self.misses: dict[int, Miss] = {}  # by thread
         self.on_miss: str | None = None  # in place of $WAVETUNE_ON_MISS
         self.looks = 0  # without a miss
-        self.chosen: dict[Any, tuple[Any, bool]] = {}  # by key: what was not measured here, and whether it was a hit
-        self.latest: dict[int, Any] = {}  # by thread: the key of the last miss, where a config was chosen for it
+        # by key: what was not measured here, and whether it was a hit
+        self.chosen: dict[Any, tuple[Any, bool]] = {}
+        # by thread: the key of the last miss, where a config was chosen for it
+        self.latest: dict[int, Any] = {}
         self.refused: dict[Any, list[Any]] = {}  # by key: what was chosen and does not run here
         self.own: set[Any] = set()  # keys that the program tunes itself, after such configs
         self._closure: Any = False
@@ -112,7 +120,8 @@ class Restoring(dict):
                 self.tuner.cache_results = True
             if miss is not None and miss.chosen is not None and miss.chosen is config:
                 self.choose(key, config, miss.is_hit)
-            if miss is not None and miss.texts is not None and miss.chosen is None and miss.seconds and _restorer is not None:
+            if miss is not None and miss.texts is not None and miss.chosen is None and \
+                    miss.seconds and _restorer is not None:
                 _restorer.measured(self, miss, config)
         except Exception as error:
             surprised("what was tuned", error)
@@ -125,7 +134,8 @@ class Restoring(dict):
         dict.__setitem__(self, key, config)
 
     def forget(self, key: Any) -> None:
-        for cache in (self, self.tuner.cache):  # the latter: that of wavetune.demand, above this one
+        # the latter: that of wavetune.demand, above this one
+        for cache in (self, self.tuner.cache):
             dict.pop(cache, key, None)
 
     def closure(self) -> str | None:
@@ -142,7 +152,8 @@ class Settled(Restoring):
 
 
 class RestoringDejavu(Restoring):
-    """Restored configs are found, and are not among the items, which triton-dejavu stores with timings that it has."""
+    """Restored configs are found, and are not among the items, which triton-dejavu stores with
+    timings that it has."""
 
     __slots__ = ("restored",)
     is_text = True
@@ -168,7 +179,8 @@ class RestoringDejavu(Restoring):
 
 
 class RestoringStore(Restoring):
-    """Above a store of the package's own, which has what the program measured; what was chosen is here alone."""
+    """Above a store of the package's own, which has what the program measured; what was chosen is
+    here alone."""
 
     __slots__ = ("store",)
     settles = False
@@ -263,7 +275,8 @@ class Restorer:
         configs = tuner.configs
         if prunes and isinstance(cache, RestoringStore):
             try:
-                prunes, configs = False, list(tuner.prune_configs(frames.running(tuner).get("kwargs")))
+                prunes, configs = False, list(
+                    tuner.prune_configs(frames.running(tuner).get("kwargs")))
             except Exception:  # the program's own call raises it
                 return False
         config = self._fitting(cache, choice, configs) if not prunes else None
@@ -285,7 +298,8 @@ class Restorer:
         if config is not None and not prunes:
             cache.keep(key, config, is_hit)
             return True
-        miss = Miss(texts, cache.on_miss or self.settings.on_miss, refused, choice.config if is_hit else None, key)
+        miss = Miss(texts, cache.on_miss or self.settings.on_miss, refused,
+                    choice.config if is_hit else None, key)
         miss.chosen = config if not cache.is_text else None
         miss.is_hit = is_hit
         miss.is_pruned = isinstance(cache, RestoringStore)
@@ -298,13 +312,17 @@ class Restorer:
         config = keys.fitting(configs, choice.config)
         if config is None:
             counters.unfit += 1
-            log(f"a choice for {_name(cache)} is not one config of the program: {str(choice.config)[:200]}")
+            log(f"a choice for {_name(cache)} is not one config of the program: "
+                f"{str(choice.config)[:200]}")
         return config
 
     def _explain(self, cache: Restoring, own: str, texts: Any, choice: Any) -> None:
         """Says once for each function and key why there is no config for it."""
-        why = self.choices.why(own, texts) if choice is None else "its choice is not one config of the program"
-        item = self._missed[own, texts] = {"function": own, "name": _name(cache), "key": list(texts), "why": why[:WHY_MAX]}
+        why = self.choices.why(
+            own, texts) if choice is None else "its choice is not one config of the program"
+        item = self._missed[own, texts] = {
+            "function": own, "name": _name(cache), "key": list(texts), "why": why[:WHY_MAX]
+        }
         if self.sender is not None:
             self.sender.missed(item)
         if len(self._missed) > SAID_MAX:
@@ -353,13 +371,17 @@ class Restorer:
 
 
 def is_among(config: Any, configs: Sequence[Any]) -> bool:
-    """Whether one of the configs is this one; a function that prunes may make new objects each time."""
-    return any(config is one or are_alike(getattr(config, "pre_hook", None), getattr(one, "pre_hook", None)) and
-               keys.members(config) == keys.members(one) for one in configs)
+    """Whether one of the configs is this one; a function that prunes may make new objects each
+    time."""
+    return any(
+        config is one or are_alike(getattr(config, "pre_hook", None), getattr(
+            one, "pre_hook", None)) and keys.members(config) == keys.members(one)
+        for one in configs)
 
 
 def _first(configs: Sequence[Any], refused: Sequence[Any]) -> Any:
-    return next((config for config in configs if not refused or not is_among(config, refused)), None)
+    return next((config for config in configs if not refused or not is_among(config, refused)),
+                None)
 
 
 def _name(cache: Restoring) -> str:
@@ -367,8 +389,9 @@ def _name(cache: Restoring) -> str:
 
 
 _restorer: Restorer | None = None
-# What records launches (capture.py), None without: called on a miss, in the program's thread, with the autotuner, the key's
-# texts, the keyword arguments of its run() or None, the configs that pruning left, and the key. It raises nothing.
+# What records launches (capture.py), None without: called on a miss, in the program's thread, with
+# the autotuner, the key's texts, the keyword arguments of its run() or None, the configs that
+# pruning left, and the key. It raises nothing.
 captured: Callable[[Any, Sequence[str], Any, Sequence[Any], Any], None] | None = None
 _patched: list[tuple[Any, str, Any]] = []
 adopted: weakref.WeakSet[Any] = weakref.WeakSet()  # autotuners whose cache restores
@@ -391,14 +414,16 @@ def stop() -> None:
 
 
 def patch(module: Any) -> None:
-    """Wraps four functions of the module's Autotuner, once; leaves one that it does not know alone."""
+    """Wraps four functions of the module's Autotuner, once; leaves one that it does not know
+    alone."""
     try:
         tuners = module.Autotuner
         init, bench, _, _ = tuners.__init__, tuners._bench, tuners.prune_configs, tuners.run
         if _is_ours(init):
             return
     except AttributeError as error:
-        log(f"{module.__name__} is not one that this wavetune knows (python/wavetune/_runtime/restore.py, patch): {error}")
+        log(f"{module.__name__} is not one that this wavetune knows "
+            f"(python/wavetune/_runtime/restore.py, patch): {error}")
         return
 
     @functools.wraps(init)  # torch looks at the signature
@@ -445,7 +470,8 @@ def _wrap(holder: Any, name: str, function: Any) -> None:
 
 
 def _wrap_own(kind: Any) -> None:
-    """Wraps what a class of autotuners, or one that it derives from, has of its own in the place of Triton's."""
+    """Wraps what a class of autotuners, or one that it derives from, has of its own in the place of
+    Triton's."""
     for name, wrapped in (("prune_configs", _wrapped_prune), ("run", _wrapped_run)):
         holder = next(one for one in kind.__mro__ if name in vars(one))
         function = vars(holder)[name]
@@ -486,7 +512,8 @@ def _wrapped_run(run: Any) -> Any:
 
 
 def _launched(cache: Restoring, own: Any) -> tuple[Any, Any]:
-    """Key and config of a launch by a run() with these variables; of one that names them otherwise where the key is new."""
+    """Key and config of a launch by a run() with these variables; of one that names them otherwise
+    where the key is new."""
     if own.get("config") is not None or cache.looks:
         return own.get("key"), own.get("config")
     key = cache.latest.get(threading.get_ident())
@@ -494,7 +521,8 @@ def _launched(cache: Restoring, own: Any) -> tuple[Any, Any]:
 
 
 def _may_repeat(tuner: Any, error: BaseException, repeats: int) -> bool:
-    """After a launch that failed: whether it is made again, without the config that was chosen for it."""
+    """After a launch that failed: whether it is made again, without the config that was chosen for
+    it."""
     with quietly("repeating a launch"):
         cache = cache_of(tuner)
         if cache is None:
@@ -505,7 +533,8 @@ def _may_repeat(tuner: Any, error: BaseException, repeats: int) -> bool:
         key, config = _launched(cache, frames.failed(error))
         if config is None or not isinstance(error, Exception):
             return False
-        is_skipped = any(kind.__name__ in SKIPPED and kind.__module__.startswith("triton.") for kind in type(error).__mro__)
+        is_skipped = any(kind.__name__ in SKIPPED and kind.__module__.startswith("triton.")
+                         for kind in type(error).__mro__)
         chosen, is_hit = cache.chosen.get(key, (None, False))
         if chosen is not config:  # another thread may have dropped it
             return is_skipped and repeats == 0 and is_among(config, cache.refused.get(key, ()))
@@ -520,7 +549,8 @@ def _may_repeat(tuner: Any, error: BaseException, repeats: int) -> bool:
         del cache.chosen[key]
         counters.unfit += is_hit
         counters.hits, counters.misses = counters.hits - is_hit, counters.misses + is_hit
-        log(f"a config of {_name(cache)} that was chosen does not run: {keys.members(config)}: {text_of(error)}; "
+        log(f"a config of {_name(cache)} that was chosen does not run: {keys.members(config)}: "
+            f"{text_of(error)}; "
             f"{'the program tunes' if key in cache.own else 'the next one is tried'}")
         return True
     return False
@@ -543,8 +573,10 @@ def _pruned(tuner: Any, found: Any, launch: Any) -> Any:
         miss.chosen = None
     if miss.chosen is None and miss.is_hit:  # not for these arguments
         miss.is_hit = False
-        counters.hits, counters.misses, counters.unfit = counters.hits - 1, counters.misses + 1, counters.unfit + 1
-        log(f"a choice for {_name(cache)} is not one config that the program considers for this key: {str(miss.wanted)[:200]}")
+        counters.hits, counters.misses, counters.unfit = \
+            counters.hits - 1, counters.misses + 1, counters.unfit + 1
+        log(f"a choice for {_name(cache)} is not one config that the program considers for this "
+            f"key: {str(miss.wanted)[:200]}")
     if captured is not None and not (miss.is_hit and miss.chosen is not None):
         captured(tuner, miss.texts, launch, found, miss.key)
     if miss.chosen is None and miss.stated == "first":
@@ -566,7 +598,9 @@ def adopt(tuner: Any) -> Restoring | None:
             tuner.cache = kind(tuner, tuner.cache)
         elif type(tuner.cache).__module__ == "wavetune.demand":
             tuner.cache.inner = kind(tuner, {})
-        elif all(hasattr(type(tuner.cache), name) for name in ("__contains__", "__getitem__", "__setitem__")):
+        elif all(
+                hasattr(type(tuner.cache), name)
+                for name in ("__contains__", "__getitem__", "__setitem__")):
             tuner.cache = RestoringStore(tuner, tuner.cache)
         if cache_of(tuner) is not None:
             _wrap_own(type(tuner))
@@ -588,8 +622,8 @@ def _adopt_existing(tuners: Any) -> None:
 
 
 def _adopt_running() -> None:
-    """An autotuner whose run() imported this module, by compiling its first config: the other configs need no benchmark
-    where there is a choice."""
+    """An autotuner whose run() imported this module, by compiling its first config: the other
+    configs need no benchmark where there is a choice."""
     own = frames.running_of(MODULES[0])
     tuner = own.get("self")
     cache = cache_of(tuner)
@@ -602,8 +636,8 @@ def _adopt_running() -> None:
 
 
 def _look_late(tuner: Any, own: Mapping[str, Any]) -> bool:
-    """Looks for a choice for the key of an autotuner's run() with these variables, which has asked already whether the key is
-    there: it takes the best of the timings. Whether there is one."""
+    """Looks for a choice for the key of an autotuner's run() with these variables, which has asked
+    already whether the key is there: it takes the best of the timings. Whether there is one."""
     cache, key = cache_of(tuner), own.get("key")
     if cache is None or not isinstance(key, tuple) or dict.__contains__(cache, key) or \
             _restorer is None or not _restorer.restore(cache, key):

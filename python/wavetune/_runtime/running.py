@@ -1,5 +1,5 @@
-"""python3 -m wavetune run [--cache FOLDER] PROGRAM ARGUMENT…, or run -m MODULE ARGUMENT…: as python3 would run it, and it starts
-tuned."""
+"""python3 -m wavetune run [--cache FOLDER] PROGRAM ARGUMENT…, or run -m MODULE ARGUMENT…: as
+python3 would run it, and it starts tuned."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def execute(command: str, arguments: list[str]) -> int:
     is_module = arguments[0] == "-m"
     sys.argv = arguments[1:] if is_module else arguments
     if not is_module:
-        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))  # python3 -m put the working folder there
+        # python3 -m put the working folder there
+        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
     try:
         why = _missing_module(arguments[1]) if is_module else missing_program(arguments[0])
         if why is not None:
@@ -80,7 +81,8 @@ def _hide_own_frames() -> None:
         own = trace
         while own is not None and _is_ours(own.tb_frame):
             own = own.tb_next
-        # Where nothing is left, as after an error in the program's syntax, Python prints no traceback either.
+        # Where nothing is left, as after an error in the program's syntax, Python prints no
+        # traceback either.
         hook(kind, error.with_traceback(own), own)
 
     sys.excepthook = excepthook

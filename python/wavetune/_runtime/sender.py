@@ -1,10 +1,12 @@
-"""What is sent in the background: misses, counters, compiled code, and the attempt to reach a server that was away.
+"""What is sent in the background: misses, counters, compiled code, and the attempt to reach a
+server that was away.
 
-One thread, started when there is something to send. What does not fit into the queue is dropped and counted. When the program
-ends, the thread gets 0.5 s for what is left, and none where the server did not answer before.
+One thread, started when there is something to send. What does not fit into the queue is dropped and
+counted. When the program ends, the thread gets 0.5 s for what is left, and none where the server
+did not answer before.
 
-Misses and counters go soon after the program tuned a key, else every few minutes, and when it ends. A report without an
-answer may have arrived: it is not sent again, so that nothing is counted twice.
+Misses and counters go soon after the program tuned a key, else every few minutes, and when it ends.
+A report without an answer may have arrived: it is not sent again, so that nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ LAST_S = 0.5
 
 def log_counters() -> None:
     """When the program ends."""
-    log("the program ends: " + ", ".join(f"{name} {value:.6g}" for name, value in counters.snapshot().items()))
+    log("the program ends: " + ", ".join(f"{name} {value:.6g}"
+                                         for name, value in counters.snapshot().items()))
 
 
 class Sender:
@@ -83,7 +86,8 @@ class Sender:
 
     def file(self, path: str, body: bytes) -> None:
         with self._condition:
-            if not self._may_send_files or len(body) > BODY_MAX or len(self._files) >= FILES_MAX or \
+            if not self._may_send_files or len(body) > BODY_MAX or \
+                    len(self._files) >= FILES_MAX or \
                     self._file_bytes + len(body) > FILES_BYTES_MAX:
                 counters.dropped += 1
                 return
@@ -109,7 +113,8 @@ class Sender:
     def _next(self) -> Next:
         is_ended = self._worker.is_ended
         due = 0.0 if is_ended and self._has_report() else self._report_at
-        if not (self._files or self._is_probing) and due == math.inf or is_ended and self.wire.is_open():
+        if not (self._files or
+                self._is_probing) and due == math.inf or is_ended and self.wire.is_open():
             return None
         if not self.wire.may_try():
             return 5.0
@@ -133,7 +138,8 @@ class Sender:
         with self._condition:
             path, body = self._files.popleft()
             self._file_bytes -= len(body)
-        answer = self.wire.request("PUT", path, body, {"Content-Type": "application/octet-stream"}, background=True)
+        answer = self.wire.request("PUT", path, body, {"Content-Type": "application/octet-stream"},
+                                   background=True)
         if answer is not None and answer.status < 300:
             counters.sent += 1
             return
@@ -154,7 +160,8 @@ class Sender:
             return
         with self._condition:
             if answer.status != 429:
-                self._may_send_misses, self._misses = False, []  # a server that is older, or a token without the role
+                # a server that is older, or a token without the role
+                self._may_send_misses, self._misses = False, []
             elif not self._worker.is_ended:
                 self._misses = missed + self._misses[:MISSES_MAX - len(missed)]
                 self._report_later()
@@ -174,9 +181,11 @@ class Sender:
 
     def _post(self, path: str, report: dict[str, Any]) -> Answer | None:
         body = json.dumps(report, separators=(",", ":")).encode()
-        answer = self.wire.request("POST", path, body, {"Content-Type": "application/json"}, background=True)
+        answer = self.wire.request("POST", path, body, {"Content-Type": "application/json"},
+                                   background=True)
         if answer is not None and answer.status >= 300 and answer.status != 429:
-            log(f"POST {path}: status {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+            log(f"POST {path}: status {answer.status}: "
+                f"{answer.body[:200].decode('utf-8', 'replace')}")
         return answer
 
     def _report_later(self) -> None:

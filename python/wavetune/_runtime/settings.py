@@ -27,7 +27,8 @@ class Settings:
             return variables.get("WAVETUNE_" + name) or None
 
         self.url = (get("URL") or "").rstrip("/") or None
-        self.cache, self.identity_path = get("CACHE"), get("IDENTITY") or "/etc/wavetune/identity.json"
+        self.cache, self.identity_path = get(
+            "CACHE"), get("IDENTITY") or "/etc/wavetune/identity.json"
         self.token = token
         self.ca_file = get("CA_FILE")
         self.insecure = get("INSECURE_HTTP") in ("1", "true")
@@ -37,11 +38,13 @@ class Settings:
         self.stated_image = _digest(get("IMAGE"), "WAVETUNE_IMAGE")
         self.on_miss = get("ON_MISS") or "tune"
         if self.on_miss not in ON_MISS:
-            log(f"WAVETUNE_ON_MISS={self.on_miss[:40]} is not one of {', '.join(ON_MISS)}: tune is used")
+            log(f"WAVETUNE_ON_MISS={self.on_miss[:40]} is not one of {', '.join(ON_MISS)}: tune is "
+                f"used")
             self.on_miss = "tune"
         self.capture, self.capture_to = get("CAPTURE") or "shapes", get("CAPTURE_TO")
         if self.capture not in CAPTURE:
-            log(f"WAVETUNE_CAPTURE={self.capture[:40]} is not one of {', '.join(CAPTURE)}: shapes is used")
+            log(f"WAVETUNE_CAPTURE={self.capture[:40]} is not one of {', '.join(CAPTURE)}: shapes "
+                f"is used")
             self.capture = "shapes"
         named = variables.get("WAVETUNE_CAPTURE_FUNCTIONS") or ""
         self.capture_functions = [name.strip() for name in named.split(",") if name.strip()]
@@ -66,7 +69,8 @@ class Settings:
         return self._identity
 
     def environment(self) -> dict[str, Any]:
-        """The environment whose choices are asked for: as stated, else found in this process (environment.py)."""
+        """The environment whose choices are asked for: as stated, else found in this process
+        (environment.py)."""
         if self._environment is None:
             stated = None
             if self._stated_environment is not None:
@@ -81,10 +85,14 @@ class Settings:
         return self._environment
 
     def image(self) -> str:
-        """The digest that names what compiled code depends on beside Triton's own key: as stated, else of this Python."""
+        """The digest that names what compiled code depends on beside Triton's own key: as stated,
+        else of this Python."""
         if self.stated_image is None:
             triton = getattr(sys.modules.get("triton"), "__version__", None)
-            facts = {"machine": platform.machine(), "python": sys.implementation.cache_tag, "triton": triton}
+            facts = {
+                "machine": platform.machine(), "python": sys.implementation.cache_tag,
+                "triton": triton
+            }
             text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
             self.stated_image = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
         return self.stated_image
@@ -108,8 +116,8 @@ _token: str | None = None
 
 
 def take_token(variables: MutableMapping[str, str]) -> str | None:
-    """The token of $WAVETUNE_TOKEN_FILE, else $WAVETUNE_TOKEN, which is removed: programs that are started later do not get
-    it. A forked child has it by the fork."""
+    """The token of $WAVETUNE_TOKEN_FILE, else $WAVETUNE_TOKEN, which is removed: programs that are
+    started later do not get it. A forked child has it by the fork."""
     global _token
     stated = variables.pop("WAVETUNE_TOKEN", None)
     path = variables.get("WAVETUNE_TOKEN_FILE")
@@ -133,7 +141,8 @@ _settings: Settings | None = None
 
 
 def settings() -> Settings | None:
-    """Those of this process; None without $WAVETUNE_URL, $WAVETUNE_CACHE and $WAVETUNE_CAPTURE_TO."""
+    """Those of this process; None without $WAVETUNE_URL, $WAVETUNE_CACHE and
+    $WAVETUNE_CAPTURE_TO."""
     global _settings
     if _settings is None:
         from ..entry import is_on

@@ -1,13 +1,16 @@
-"""What a program needs at its start, asked for before it asks for it: in a namespace that the operator opened.
+"""What a program needs at its start, asked for before it asks for it: in a namespace that the
+operator opened.
 
-A program that has been started writes a list into the namespace: the files and groups of Triton's cache that it used and
-the launchers and kernels that it compiled, in this order, without those of configs that lost. The next program gets the list
-while it imports its modules, and fetches and compiles all of it in the background: with WAVETUNE_SHARED_CODE=1 the files,
-otherwise the kernels (ahead.py). Lists are found by the command line and the GPUs; where that has none, by the first folder
-that the program asks for. What a list says is a hint: a program that needs something else asks for it as ever, and what it
-fetched in vain is dropped.
+A program that has been started writes a list into the namespace: the files and groups of Triton's
+cache that it used and the launchers and kernels that it compiled, in this order, without those of
+configs that lost. The next program gets the list while it imports its modules, and fetches and
+compiles all of it in the background: with WAVETUNE_SHARED_CODE=1 the files, otherwise the kernels
+(ahead.py). Lists are found by the command line and the GPUs; where that has none, by the first
+folder that the program asks for. What a list says is a hint: a program that needs something else
+asks for it as ever, and what it fetched in vain is dropped.
 
-{"files": [[FOLDER, NAME, IS_GROUP], …], "kernels": ["{…}", …], "launchers": [{"backend", "types", "warp_size"}, …],
+{"files": [[FOLDER, NAME, IS_GROUP], …], "kernels": ["{…}", …],
+"launchers": [{"backend", "types", "warp_size"}, …],
 "version": 1}
 
 Threads: one that gets the list and later sends the own one, and FETCHERS.
@@ -53,17 +56,21 @@ class _Fetch:
 
 
 def read_list(body: bytes) -> tuple[list[Need], list[Launcher], list[str]]:
-    """The needs, launchers and kernels of a list. Raises ValueError, Bad or KeyError where it is garbled."""
+    """The needs, launchers and kernels of a list. Raises ValueError, Bad or KeyError where it is
+    garbled."""
     try:
         found = json.loads(body)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found["files"], list) or \
-            not isinstance(found["launchers"], list) or not isinstance(found.get("kernels", []), list):
+    if not isinstance(found, dict) or found.get("version") != VERSION or \
+            not isinstance(found["files"], list) or \
+            not isinstance(found["launchers"], list) or \
+            not isinstance(found.get("kernels", []), list):
         raise ValueError("it is no list of this version")
     needs = []
     for one in found["files"][:FILES_MAX]:
-        if not isinstance(one, list) or len(one) != 3 or not isinstance(one[0], str) or not _FOLDER.fullmatch(one[0]) or \
+        if not isinstance(one, list) or len(one) != 3 or not isinstance(one[0], str) or \
+                not _FOLDER.fullmatch(one[0]) or \
                 type(one[2]) is not bool or not check_name(one[1]).endswith(".json"):
             raise ValueError("a file of it has no folder, name or kind")
         needs.append(tuple(one))
@@ -74,14 +81,18 @@ def read_list(body: bytes) -> tuple[list[Need], list[Launcher], list[str]]:
 
 
 def write_list(needs: Any, launchers: Any, kernels: Any) -> bytes:
-    found = {"files": [list(one) for one in needs], "kernels": list(kernels), "launchers": [one.json() for one in launchers],
-             "version": VERSION}
+    found = {
+        "files": [list(one) for one in needs], "kernels": list(kernels),
+        "launchers": [one.json() for one in launchers], "version": VERSION
+    }
     return json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
 
 
 def folder_of(*texts: str) -> str:
     """A name like that of a folder of Triton's cache."""
-    digest = hashlib.sha256("\0".join(("wavetune start", *texts)).encode("utf-8", "surrogatepass")).digest()
+    digest = hashlib.sha256(
+        "\0".join(("wavetune start", *texts)).encode("utf-8", "surrogatepass")
+    ).digest()
     return base64.b32encode(digest).decode().rstrip("=")
 
 
@@ -93,7 +104,8 @@ def _gpus() -> str:
         for path in glob.glob(pattern)[:64]:
             try:
                 with open(path, encoding="utf-8", errors="replace") as file:
-                    found.update(line.strip() for line in file.read(65536).splitlines() if line.startswith(name))
+                    found.update(line.strip() for line in file.read(65536).splitlines()
+                                 if line.startswith(name))
             except OSError:
                 pass
     return "\n".join(sorted(found))
@@ -121,7 +133,8 @@ class Start:
         self._bytes = 0
         self._last_s = 0.0
         self._is_begun = self._is_looked_up = self._is_sent = False
-        self._first_until: float | None = None  # a first folder is waited for, whose list is asked for
+        # a first folder is waited for, whose list is asked for
+        self._first_until: float | None = None
         self._command: str | None = None
 
     # In the program's threads.
@@ -151,7 +164,8 @@ class Start:
             self._add([kernel])
 
     def set_apart(self, needs: list[Any] | None) -> None:
-        """What this thread needs from now on is needed by a config that may lose; None: no longer."""
+        """What this thread needs from now on is needed by a config that may lose; None: no
+        longer."""
         self.here.needs = needs
 
     def used(self, needs: list[Any]) -> None:
@@ -167,7 +181,8 @@ class Start:
                 if isinstance(one, str):
                     if len(self._kernels) < ahead.KERNELS_MAX:
                         self._kernels[one] = None
-                elif len(self._needs) < FILES_MAX and _FOLDER.fullmatch(one[0]) and one[1].endswith(".json"):
+                elif len(self._needs) < FILES_MAX and _FOLDER.fullmatch(
+                        one[0]) and one[1].endswith(".json"):
                     self._needs[one] = None
         self.noticed()
 
@@ -177,7 +192,8 @@ class Start:
             self._worker.wake()
 
     def take(self, path: str) -> tuple[bool, Any]:
-        """Whether the path was asked for before, and the answer; waits for one that is on its way."""
+        """Whether the path was asked for before, and the answer; waits for one that is on its
+        way."""
         with self._lock:
             fetch = self._fetches.pop(path, None)
         if fetch is None or self._fetchers.take(fetch):
@@ -207,7 +223,8 @@ class Start:
 
     def _look_up(self) -> None:
         self._is_looked_up = True
-        import triton  # noqa: F401  (waits until the program has imported it; the image's name has its version)
+        # Waits until the program has imported it; the image's name has its version.
+        import triton  # noqa: F401
         self._command = folder_of(_gpus(), os.path.basename(sys.argv[0]), *sys.argv[1:])
         if not self._get(self._command) and self.program.gives_code():
             self._first_until = time.monotonic() + FIRST_S
@@ -220,7 +237,8 @@ class Start:
         """Whether there is a list; begins with what it has."""
         if not self.program.shares_starts():
             return False
-        answer = self.program.wire.request("GET", code_path(self.program, folder, NAME), limit=LIST_MAX, ahead=True)
+        answer = self.program.wire.request("GET", code_path(self.program, folder, NAME),
+                                           limit=LIST_MAX, ahead=True)
         if answer is None or answer.status != 200:
             if answer is not None and answer.status == 403:
                 self.program.is_code_refused = True
@@ -231,7 +249,8 @@ class Start:
             counters.refused += 1
             log(f"the list of a start is not used: {text_of(error)}")
             return False
-        log(f"a start like this one needed {len(needs)} files, {len(kernels)} kernels and {len(launchers)} launchers")
+        log(f"a start like this one needed {len(needs)} files, {len(kernels)} kernels and "
+            f"{len(launchers)} launchers")
         self._listed = {*needs, *launchers, *kernels}
         self.program.launchers.prepare(launchers)
         if self.program.gives_code():
@@ -243,22 +262,26 @@ class Start:
 
     def _fetch(self, needs: list[Need]) -> None:
         root, choices = cache_root(), self.program.choices
-        stated = {folder: choices.code(folder, ahead=True) for folder, _, is_group in needs if is_group}
+        stated = {
+            folder: choices.code(folder, ahead=True) for folder, _, is_group in needs if is_group
+        }
         releases = {folder: found.release for folder, found in stated.items() if found is not None}
         self._fetchers.until = time.monotonic() + self.program.settings.budget_s
         with self._lock:
             for folder, name, is_group in needs:
-                if (folder, name, is_group) in self._needs or \
-                        os.path.exists(os.path.join(root, folder, f"__grp__{name}" if is_group else name)):
+                path = os.path.join(root, folder, f"__grp__{name}" if is_group else name)
+                if (folder, name, is_group) in self._needs or os.path.exists(path):
                     continue
-                fetch = _Fetch(code_path(self.program, folder, *(["group"] if is_group else []), name,
-                                         release=releases.get(folder) if is_group else None))
+                fetch = _Fetch(
+                    code_path(self.program, folder, *(["group"] if is_group else []), name,
+                              release=releases.get(folder) if is_group else None))
                 self._fetches[fetch.path] = fetch
                 self._fetchers.add(fetch)
 
     def _fetch_one(self, fetch: _Fetch) -> None:
         try:
-            if self._bytes < BYTES_MAX and self.program.gives_code() and not self.program.wire.is_open():
+            if self._bytes < BYTES_MAX and self.program.gives_code(
+            ) and not self.program.wire.is_open():
                 fetch.answer = self.program.wire.request("GET", fetch.path, ahead=True)
             if fetch.answer is not None:
                 with self._lock:
@@ -283,11 +306,14 @@ class Start:
             self._is_sent = True
             self._fetches.clear()
             # What takes no code knows no files, and keeps those of the list.
-            needs, kernels = list(self._needs) if self.program.gives_code() else self._listed_needs, list(self._kernels)
+            needs, kernels = list(
+                self._needs) if self.program.gives_code() else self._listed_needs, list(
+                    self._kernels)
         launchers = list(self.program.launchers.made)
         own = {*needs, *launchers, *kernels}
         strange = len(own ^ self._listed)
-        if not self.program.shares_starts() or self.program.sender is None or 4 * strange <= len(own):
+        if not self.program.shares_starts() or self.program.sender is None or 4 * strange <= len(
+                own):
             return
         body = write_list(needs, launchers, kernels)
         if len(body) > LIST_MAX:

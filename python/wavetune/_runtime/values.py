@@ -16,9 +16,11 @@ import enum
 import math
 from typing import Any
 
-TORCH_NAMES = {"int1": "bool", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64",
-               "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp8e4b8": "float8_e4m3fnuz",
-               "fp8e5b16": "float8_e5m2fnuz"}
+TORCH_NAMES = {
+    "int1": "bool", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64",
+    "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp8e4b8": "float8_e4m3fnuz",
+    "fp8e5b16": "float8_e5m2fnuz"
+}
 TRITON_NAMES = {torch: triton for triton, torch in TORCH_NAMES.items()}
 TEXT_MAX = 65536
 
@@ -57,7 +59,8 @@ class TorchDtype:
 
 
 def _member(path: str, value: Any) -> Any:
-    """A member of an enumeration that prints and compares as it; of texts or numbers, also as these."""
+    """A member of an enumeration that prints and compares as it; of texts or numbers, also as
+    these."""
     own, _, name = path.rpartition(".")
     if not own.isidentifier() or not name.isidentifier() or name.startswith("_"):
         raise ValueError(f"{path[:100]} is no member of an enumeration")
@@ -101,7 +104,8 @@ def decode(value: Any) -> Any:
         (kind, inner), = value.items()
         if kind == "tuple" and isinstance(inner, list):
             return tuple(map(decode, inner))
-        if kind == "enum" and isinstance(inner, list) and len(inner) == 2 and isinstance(inner[0], str):
+        if kind == "enum" and isinstance(inner, list) and len(inner) == 2 and isinstance(
+                inner[0], str):
             return _member(inner[0], decode(inner[1]))
         if kind == "constexpr":
             from triton.language import constexpr

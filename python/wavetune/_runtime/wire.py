@@ -1,10 +1,11 @@
 """HTTP to the server: Transport, and Wire above it for a program that must not notice it.
 
-With Wire a request takes 0.5 s at most to the answer's headers: resolving the name, connecting, TLS and a server that sends a byte at a
-time included. The body must then arrive at 256 KiB/s or faster, and what a program waits for bodies has a budget
-($WAVETUNE_BUDGET_MS a minute). Whatever goes wrong, the answer is None, and for 30 s, then for twice as long up to 15 minutes,
-no request is made: a breaker. It is closed by a background thread that reaches the server (sender.py), so that a program
-waits for an absent server once, not every 30 s.
+With Wire a request takes 0.5 s at most to the answer's headers: resolving the name, connecting, TLS
+and a server that sends a byte at a time included. The body must then arrive at 256 KiB/s or faster,
+and what a program waits for bodies has a budget ($WAVETUNE_BUDGET_MS a minute). Whatever goes
+wrong, the answer is None, and for 30 s, then for twice as long up to 15 minutes, no request is
+made: a breaker. It is closed by a background thread that reaches the server (sender.py), so that a
+program waits for an absent server once, not every 30 s.
 
 Each thread keeps a connection. After a fork the child makes its own.
 """
@@ -62,7 +63,8 @@ class _Timed:
         return io.BufferedReader(_Reader(self), _CHUNK)
 
     def close(self) -> None:
-        """Closes the socket when no answer is read from it any more: http.client closes before it reads a last answer."""
+        """Closes the socket when no answer is read from it any more: http.client closes before it
+        reads a last answer."""
         self.is_closed = True
         if self.readers == 0:
             self.sock.close()
@@ -102,14 +104,17 @@ class _Resolver:
         if time.monotonic() < self.until:
             return self.found
         try:
-            return socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+            return socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM,
+                                      flags=socket.AI_NUMERICHOST)
         except OSError:
             pass  # a name
         with self.worker.condition:
             self.is_asked = True
             if not self.worker.wake():
-                self._resolve()  # the interpreter is ending, and only the sender's thread still asks
-            self.worker.condition.wait_for(lambda: not self.is_asked, max(0.0, deadline - time.monotonic()))
+                # the interpreter is ending, and only the sender's thread still asks
+                self._resolve()
+            self.worker.condition.wait_for(lambda: not self.is_asked,
+                                           max(0.0, deadline - time.monotonic()))
         if time.monotonic() >= self.until:
             raise OSError(f"the name {self.host} was not resolved")
         return self.found
@@ -126,15 +131,19 @@ class _Resolver:
 
 
 class Transport:
-    """HTTP to one server, with a deadline for whatever is done; each thread keeps a connection. `proxy`: (host, port) of an HTTP
-    proxy. Raises ValueError where the URL is none."""
+    """HTTP to one server, with a deadline for whatever is done; each thread keeps a connection.
+    `proxy`: (host, port) of an HTTP proxy. Raises ValueError where the URL is none."""
 
-    def __init__(self, url: str, token: str | None, ca_file: str | None = None, proxy: tuple[str, int] | None = None):
+    def __init__(self, url: str, token: str | None, ca_file: str | None = None,
+                 proxy: tuple[str, int] | None = None):
         self.token, self.ca_file, self.proxy = token, ca_file, proxy
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username is not None:
+        if parts.scheme not in (
+                "http", "https") or not parts.hostname or parts.query or parts.username is not None:
             raise ValueError(f"{url[:80]} is no http:// or https:// URL of a server")
-        self.is_tls, self.host, self.prefix = parts.scheme == "https", parts.hostname, parts.path.rstrip("/")
+        self.is_tls, self.host, self.prefix = \
+            parts.scheme == "https", parts.hostname, parts.path.rstrip(
+            "/")
         self.port = parts.port or (443 if self.is_tls else 80)
         if proxy is not None and not self.is_tls:
             self.prefix = f"http://{parts.netloc}{self.prefix}"
@@ -159,15 +168,20 @@ class Transport:
             with contextlib.suppress(OSError):
                 connection.close()
 
-    def exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str] | None, *, limit: int,
-                 first_s: float, body_s: float = float("inf")) -> Answer:
-        """`first_s`: until the answer's headers are there; `body_s`: for its body. Raises OSError, ValueError, HTTPException."""
+    def exchange(self, method: str, path: str, body: bytes | None,
+                 headers: Mapping[str, str] | None, *, limit: int, first_s: float,
+                 body_s: float = float("inf")) -> Answer:
+        """`first_s`: until the answer's headers are there; `body_s`: for its body. Raises OSError,
+        ValueError, HTTPException."""
         from http.client import BadStatusLine
         started = time.monotonic()
         self._local.body_s = 0.0
-        headers = {**(headers or {}), **({"Authorization": f"Bearer {self.token}"} if self.token is not None else {})}
+        headers = {
+            **(headers or {}),
+            **({"Authorization": f"Bearer {self.token}"} if self.token is not None else {})
+        }
         for is_again in (False, True):
-            connection = getattr(self._local, "connection", None)
+            connection: Any = getattr(self._local, "connection", None)
             is_kept = connection is not None and connection.sock is not None
             if not is_kept:
                 connection = self._local.connection = self._connect(started + first_s)
@@ -220,12 +234,14 @@ class Transport:
             answer.begin()
             if answer.status != 200:
                 raise OSError(f"the proxy {self.proxy[0]}:{self.proxy[1]} answered {answer.status}")
-        sock = self._context.wrap_socket(sock, server_hostname=self.host, do_handshake_on_connect=False)
+        sock = self._context.wrap_socket(sock, server_hostname=self.host,
+                                         do_handshake_on_connect=False)
         sock.settimeout(max(0.001, deadline - time.monotonic()))
         sock.do_handshake()  # its time-out is for the whole handshake
         return sock
 
-    def _read(self, timed: _Timed, response: Any, limit: int, grace: float, body_s: float) -> Answer:
+    def _read(self, timed: _Timed, response: Any, limit: int, grace: float,
+              body_s: float) -> Answer:
         first = time.monotonic()
         if response.length is not None and response.length > limit:
             raise ValueError(f"a body of {response.length} bytes is too long")
@@ -245,18 +261,21 @@ class Transport:
         if response.length:
             raise OSError(f"the body ended after {size} bytes")
         response.close()  # which frees the connection for the next request
-        answer = Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, b"".join(parts))
+        answer = Answer(response.status,
+                        {name.lower(): value
+                         for name, value in response.getheaders()}, b"".join(parts))
         if response.will_close:
             self.close()
         return answer
 
 
 class Wire:
-    """For programs. `budget_s`: for bodies that a program waits for, a minute. `is_allowed` is false, with a sentence in the log,
-    where a token would travel unencrypted, or the URL is none."""
+    """For programs. `budget_s`: for bodies that a program waits for, a minute. `is_allowed` is
+    false, with a sentence in the log, where a token would travel unencrypted, or the URL is
+    none."""
 
-    def __init__(self, url: str, token: str | None, *, ca_file: str | None = None, insecure: bool = False,
-                 budget_s: float = 2.0):
+    def __init__(self, url: str, token: str | None, *, ca_file: str | None = None,
+                 insecure: bool = False, budget_s: float = 2.0):
         self.token, self.budget_s = token, budget_s
         self.is_allowed = self.is_private = False
         self.wake: Callable[[], Any] | None = None  # asks a background thread to try the server
@@ -276,7 +295,8 @@ class Wire:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """In the child: connections are the parent's, and its locks may be held by threads that are gone."""
+        """In the child: connections are the parent's, and its locks may be held by threads that are
+        gone."""
         if self.is_allowed:
             self.transport.forget()
             self._lock = threading.Lock()
@@ -289,13 +309,19 @@ class Wire:
 
     def may_try(self) -> bool:
         """Whether a background thread may find out if the server is back."""
-        return self.is_allowed and not self._is_refused and (not self._is_open or time.monotonic() >= self._open_until)
+        return (
+            self.is_allowed
+            and not self._is_refused
+            and (not self._is_open or time.monotonic() >= self._open_until)
+        )
 
-    def request(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *,
-                limit: int = BODY_MAX, background: bool = False, ahead: bool = False) -> Answer | None:
-        """The answer, whatever its status below 500 (429 too: one limit says nothing of other requests); None where there is
-        none, which is all that a caller needs to know. `background`: with more time, and also to find out whether the server
-        is back; `ahead`: for what the program has not asked for yet."""
+    def request(self, method: str, path: str, body: bytes | None = None,
+                headers: Mapping[str, str] | None = None, *, limit: int = BODY_MAX,
+                background: bool = False, ahead: bool = False) -> Answer | None:
+        """The answer, whatever its status below 500 (429 too: one limit says nothing of other
+        requests); None where there is none, which is all that a caller needs to know. `background`:
+        with more time, and also to find out whether the server is back; `ahead`: for what the
+        program has not asked for yet."""
         if not self.is_allowed or self._is_refused:
             return None
         if self.transport._pid != os.getpid():
@@ -314,7 +340,8 @@ class Wire:
         counters.requests += 1
         try:
             answer = self.transport.exchange(
-                method, path, body, headers, limit=limit, first_s=BACKGROUND_S if background else FIRST_BYTE_S,
+                method, path, body, headers, limit=limit,
+                first_s=BACKGROUND_S if background else FIRST_BYTE_S,
                 body_s=self.budget_s - self._spent_s if is_waited_for else float("inf"))
         except Exception as error:  # also what http.client raises for what is no HTTP
             self.transport.close()
@@ -347,7 +374,8 @@ class Wire:
         counters.lost_ms += seconds * 1000
 
     def garbled(self, what: str) -> None:
-        """An answer that arrived and is not what it should be: the server is treated as one that fails."""
+        """An answer that arrived and is not what it should be: the server is treated as one that
+        fails."""
         self.transport.close()
         self._failed(what)
 

@@ -1,7 +1,9 @@
-"""The threads of the wheel: each is one of a worker's, which has as many as there is work for, and none without.
+"""The threads of the wheel: each is one of a worker's, which has as many as there is work for, and
+none without.
 
-A worker's owner keeps what there is to do, and says what is next, under the worker's condition. After
-a fork the child begins anew: the parent's threads go on in the parent, and may hold its locks.
+A worker's owner keeps what there is to do, and says what is next, under the worker's condition.
+After a fork the child begins anew: the parent's threads go on in the parent, and may hold its
+locks.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ Next = Union[Callable[[], Any], float, None]
 
 
 class Worker:
-    """`next_`: a function to call now, seconds until there is one, or None: nothing to do, so that the
-    thread ends. `most`: how many threads there may be."""
+    """`next_`: a function to call now, seconds until there is one, or None: nothing to do, so that
+    the thread ends. `most`: how many threads there may be."""
 
     def __init__(self, name: str, next_: Callable[[], Next], most: Callable[[], int] = lambda: 1):
         self.name, self.next, self.most = name, next_, most
@@ -75,7 +77,8 @@ class Worker:
 
 
 class Jobs(Worker):
-    """A queue: `run` is called with each job, in order; none is begun after `until`, or at the end."""
+    """A queue: `run` is called with each job, in order; none is begun after `until`, or at the
+    end."""
 
     def __init__(self, name: str, run: Callable[[Any], Any], most: Callable[[], int] = lambda: 1):
         self.run = run

@@ -16,14 +16,15 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any, Mapping, NoReturn, Sequence
+from typing import Any, Mapping, Sequence
 
-from .._runtime import running
 from .._binaries import path_of
 from .._captured.confined import find_launcher
 from .._captured.following import Follower
 from .._errors import PackError
+from .._cli import Parser, add_compilers
 from .._pack.interpreter import describe
+from .._runtime import running
 from .agents import PROGRAM, Agents, Probe
 from .folder import Built, Environment, TunedFolder
 from .program import POLL_S, Interrupted, Progress, RecordedProgram, table
@@ -45,13 +46,8 @@ waits and says what each key waits for, and whose move that is. --cache, --devic
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see --help\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python3 -m wavetune tune",
+    parser = Parser(prog="python3 -m wavetune tune",
                      usage="python3 -m wavetune tune [OPTIONS] PROGRAM|-m MODULE ARGUMENT…",
                      description="Tune what a program launches: on this machine, or by a server.",
                      epilog=_EPILOG,
@@ -73,17 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--again",
                         action="store_true",
                         help="also try keys that had no winner before")
-    parser.add_argument("--processes",
-                        "-j",
-                        type=int,
-                        default=len(os.sched_getaffinity(0)),
-                        metavar="N",
-                        help="compilers at once (the CPUs: %(default)s)")
-    parser.add_argument("--timeout",
-                        type=float,
-                        default=300.0,
-                        metavar="S",
-                        help="seconds for compiling a config (%(default)g)")
+    add_compilers(parser)
     parser.add_argument("--local",
                         action="store_true",
                         help="tune here although $WAVETUNE_URL is set")
@@ -162,8 +148,9 @@ class _Tuning:
         ]
         if keys:
             record = built.document("build/build.json")["record"]
-            self.names[built.place] = record["function"]["name"] if "name" in record[
-                "function"] else record["name"]
+            self.names[built.place] = (
+                record["function"]["name"] if "name" in record["function"] else record["name"]
+            )
             agents.add(built, keys)
         else:
             built.remove()
@@ -221,8 +208,10 @@ class _Tuning:
         if not launches:
             return
         follower.end()
-        stated, recorded = launches[0]["environment"], {(one["closure"], tuple(one["key"]))
-                                                        for one in launches}
+        stated, recorded = (
+            launches[0]["environment"],
+            {(one["closure"], tuple(one["key"])) for one in launches},
+        )
         self.environment = self.folder.environment(stated)
         self.environment.write_choices()  # a call that was killed may not have
         waiting = self.environment.built()  # of an earlier call
@@ -339,8 +328,11 @@ def _table(results: Sequence[Mapping[str, Any]]) -> list[str]:
             rows.append((one["function"], key, "", f"none: {one['why']}", "", ""))
             continue
         low, high = one["interval"]
-        gain = f"{one['gain']:.2f} x ({low:.2f} to {high:.2f})" if one["winner"] != one[
-            "first"] else "1 x"
+        gain = (
+            f"{one['gain']:.2f} x ({low:.2f} to {high:.2f})"
+            if one["winner"] != one["first"]
+            else "1 x"
+        )
         winner = "the same" if one["winner"] == one["first"] else _words(
             one["winner"], one["first"])
         rows.append(

@@ -37,14 +37,15 @@ class TunedFolder:
         if (path / NAME).exists():
             raise PackError(
                 f"{path} has a {NAME} that `wavetune fetch` or a person wrote: name another folder "
-                "with --cache"
-            )
-        if path.exists() and not (path / ENVIRONMENTS).is_dir() and (not path.is_dir() or
-                                                                     any(path.iterdir())):
+                "with --cache")
+        if (
+            path.exists()
+            and not (path / ENVIRONMENTS).is_dir()
+            and (not path.is_dir() or any(path.iterdir()))
+        ):
             raise PackError(
                 f"{path} is there and is no folder of `wavetune tune`: name another one with "
-                "--cache"
-            )
+                "--cache")
         try:
             for made in (path, path / ENVIRONMENTS):
                 made.mkdir(mode=_MODE, parents=True, exist_ok=True)

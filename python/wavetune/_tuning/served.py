@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from .._canonical import canonical
-from ..client import ApiError, Client
 from .._errors import PackError
 from .._runtime.capture import POST_MAX, body_of
 from .._runtime.wire import BODY_MAX
+from ..client import ApiError, Client
 from .program import Interrupted, Progress, RecordedProgram, table
 
 _ASK_S = (0.5, 5.0)  # between looks, the first and at most
@@ -139,9 +139,11 @@ def _report(arguments: argparse.Namespace, program: RecordedProgram,
         key = ", ".join(f"{name}={value}" for name, value in one["key"].items())
         rows.append((one["function"], key, one["state"], one.get("channel") or "", one["move"] or
                      "", one["waits_for"] or one.get("refused") or one.get("reason") or ""))
-    for line in table(rows, 5) if keys else [
-            "wavetune tune: nothing new: every key that the program launched has a choice"
-    ]:
+    for line in (
+        table(rows, 5)
+        if keys
+        else ["wavetune tune: nothing new: every key that the program launched has a choice"]
+    ):
         print(line, file=sys.stderr)
 
 

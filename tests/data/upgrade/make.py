@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Makes the database that tests/system/test_upgrade.py adopts, with the programs of commit 9b92b43d.
+"""Makes the database that tests/system/test_upgrade.py adopts, with the programs of 9b92b43d.
 
     git worktree add --detach OLD 9b92b43d && cd OLD && cmake --preset dev
     cmake --build --preset dev --target wavetune-server wavetune-agent wavetune
     tests/data/upgrade/make.py OLD tests/data/upgrade/9b92b43d
 
-Writes DATABASE.sql (pg_dump of a database with rows in almost every table: jobs in every state, open
-leases with half of their results, a signed channel, captures on their way to a proposal, …) and
-DATABASE.json (what clients knew at that moment: tokens, leases, ids, a public key, what was served).
-Agents are played, so that nothing of the machine is in them."""
+Writes DATABASE.sql (pg_dump of a database with rows in almost every table: jobs in every state,
+open leases with half of their results, a signed channel, captures on their way to a proposal, …)
+and DATABASE.json (what clients knew at that moment: tokens, leases, ids, a public key, what was
+served). Agents are played, so that nothing of the machine is in them."""
 
 import json
 import os
@@ -158,8 +158,8 @@ def make(server, cluster, folder):
                            f"/v1/releases/{known['release']}",
                            f"/v1/releases/{known['release']}/export/json",
                            "/v1/channels/stable/entries", "/v1/cache?cpu=gcc+1")}
-    wait_until(lambda: cluster.sql("select count(*) from release_fetchers",
-                                   conninfo=server.database) != "0", 60, "the fetches to be counted")
+    fetched = "select count(*) from release_fetchers"
+    wait_until(lambda: cluster.sql(fetched, conninfo=server.database) != "0", 60, "the counts")
     return known
 
 

@@ -1,5 +1,5 @@
 /* Cutting a job's configs into leases. */
-#include "server/lease/lease_plan.h"
+#include "server/measurement/lease_plan.h"
 
 #include "common/base/numbers.h"
 

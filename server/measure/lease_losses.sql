@@ -1,4 +1,4 @@
--- Leases that were lost, configs that are given up, and leases of jobs that have ended.
+-- Leases of configs that were lost or handed back, and configs that are given up.
 
 -- Held leases that have expired; they are locked.
 -- name: leases_expire
@@ -49,10 +49,6 @@ WHERE id IN (
     LIMIT :limit::bigint
     FOR UPDATE SKIP LOCKED)
 RETURNING id;
-
--- The clock by which leases expire.
--- name: leases_clock
-SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms;
 
 -- Leases that last longer than a lease time, because the clock was stepped back.
 -- name: leases_shorten
@@ -177,33 +173,6 @@ SELECT job_id, events, 'handed_back',
                          'reason', handed_back)
 FROM counter;
 
--- The measurements that the server writes have negative seqs and no body, so that they never
--- collide with an agent's. Those of configs that were not run have no agent.
--- name: lease_give_up
-WITH written AS (
-    INSERT INTO measurements (job_id, lease_id, epoch, seq, config, stage, round, process, agent,
-                              device, outcome, detail, late)
-    SELECT l.job_id, l.id, l.epoch, -1 - c.config, c.config, l.stage, l.round, l.process,
-           CASE WHEN :was_run::boolean THEN l.agent END,
-           CASE WHEN :was_run::boolean THEN l.device END, 'runtime', :detail, false
-    FROM leases l
-    CROSS JOIN LATERAL (
-        SELECT generate_series(lower(r), upper(r) - 1) AS config
-        FROM unnest(:given::int8multirange) r) c
-    WHERE l.id = :lease::bigint
-    RETURNING job_id),
-counter AS (
-    UPDATE jobs
-    SET events = events + 1
-    WHERE id = (SELECT job_id FROM leases WHERE id = :lease)
-    RETURNING id, events)
-INSERT INTO job_events (job_id, event, kind, detail)
-SELECT counter.id, counter.events, 'poisoned',
-       json_build_object('lease', :lease::text, 'config', :config::bigint,
-                         'configs', (SELECT count(*) FROM written), 'detail', :detail,
-                         'poison', :poison::bigint::text)
-FROM counter;
-
 -- A lease that is handed back because its device failed: a loss of the last config that its worker
 -- did not survive, or of the one that was being measured.
 -- name: lease_note_failed_device
@@ -245,59 +214,3 @@ JOIN LATERAL (
 WHERE l.state = 'open' AND l.avoid_agents <> '{}'
 ORDER BY l.id
 LIMIT :limit::bigint;
-
--- name: job_budget
-SELECT j.id, j.final_devices, j.budget_device_ms * 1000 AS budget_us, b.spent_us, b.opening_us,
-       b.openings, b.measured, b.final_us, b.final_processes
-FROM jobs j
-CROSS JOIN LATERAL job_spending(CASE WHEN j.budget_device_ms IS NOT NULL THEN j.id END) b
-WHERE j.id = :job::bigint AND j.stage = 'screen' AND j.state IN ('queued', 'running');
-
--- Open screen leases of a job that is still in its screen; they are locked.
--- name: leases_cancel_over_budget
-SELECT l.id, l.job_id, l.state
-FROM leases l
-WHERE l.job_id = (SELECT id FROM jobs
-                  WHERE id = :job::bigint AND stage = 'screen' AND state IN ('queued', 'running'))
-  AND is_open(l.state)
-  AND l.stage = 'screen'
-ORDER BY l.id
-FOR UPDATE OF l;
-
--- name: lease_note_cancelled
-WITH counter AS (
-    UPDATE jobs
-    SET events = events + 1
-    WHERE id = :job::bigint
-    RETURNING id, events)
-INSERT INTO job_events (job_id, event, kind, detail)
-SELECT id, events, 'budget', json_build_object('cancelled_leases', :leases::bigint)
-FROM counter;
-
--- Open and held leases of jobs that have ended; they are locked. There are two statements, because
--- one plan does not suit both a few known jobs and all of them.
--- name: leases_cancel_ended
-WITH ended AS MATERIALIZED (
-    SELECT id FROM jobs
-    WHERE id = ANY (:jobs::bigint[]) AND state IN ('done', 'failed', 'cancelled'))
-SELECT l.id, l.job_id, l.state
-FROM leases l
-JOIN ended ON ended.id = l.job_id
-WHERE l.state IN ('open', 'held')
-ORDER BY l.id
-FOR UPDATE OF l;
-
--- The indexes of open and of held leases give the jobs: most leases are in other states.
--- name: leases_cancel_all_ended
-WITH ended AS MATERIALIZED (
-    SELECT id FROM jobs
-    WHERE id IN (SELECT job_id FROM leases WHERE state = 'open'
-                 UNION
-                 SELECT job_id FROM leases WHERE state = 'held')
-      AND state IN ('done', 'failed', 'cancelled'))
-SELECT l.id, l.job_id, l.state
-FROM leases l
-JOIN ended ON ended.id = l.job_id
-WHERE l.state IN ('open', 'held')
-ORDER BY l.id
-FOR UPDATE OF l;

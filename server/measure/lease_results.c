@@ -6,14 +6,11 @@
 #include "server/counters.h"
 #include "server/http/request.h"
 #include "server/job/jobs.h"
-#include "server/lease/grant/grants.h"
-#include "server/lease/identity.h"
-#include "server/lease/lease.h"
 #include "server/lease/shares.h"
+#include "server/measure/grants.h"
 #include "server/measurement/drift.h"
+#include "server/measurement/leases.h"
 #include "server/measurement/measurements.h"
-
-#define POST_ATTEMPTS 8 /* after conflicts with other transactions */
 
 /* Checks that the code objects which finals name are stored. False: the request has been
  * answered. */
@@ -48,8 +45,8 @@ static void post_reset(struct post *post) {
 }
 
 /* Locks the lease, reads which measurements are known, judges the post and stores it. */
-static bool post_store(struct db *db, void *context, struct error *error) {
-  struct post *post = context;
+bool measure_answer(struct db *db, void *answer, struct error *error) {
+  struct post *post = answer;
   const struct results *results = post->results;
   cleanup_free struct known_measurement *known = NULL;
   size_t n_known = 0;
@@ -71,10 +68,10 @@ static bool post_store(struct db *db, void *context, struct error *error) {
  * nothing left to measure in its stage. */
 static bool post_settle(struct worker *worker, const struct post *post, struct error *error) {
   const struct posted_lease *lease = &post->lease;
-  const struct lease_change *change = &post->judgement.change;
+  const struct measure_change *change = &post->judgement.change;
   const struct measurement *failure = results_baseline_failure(post->results, lease->baseline);
   bool job_ended, ends_lease = post_ends_lease(&post->judgement);
-  shares_charge(lease->owner_id, change->device_us + change->opening_us, ends_lease);
+  shares_charge(worker->db, lease->owner_id, change->device_us + change->opening_us, ends_lease);
   int64_t fruitless = change->fruitless_less ? 0 : lease->fruitless;
 
   struct error disagreement;
@@ -108,6 +105,16 @@ static bool post_settle(struct worker *worker, const struct post *post, struct e
   if (ends_lease || is_spent)
     jobs_advance(worker, &lease->job, 1);
   return true;
+}
+
+/* A failure after the commit does not concern the agent: the housekeeper does the rest. */
+void measure_settle(struct worker *worker, void *answer) {
+  const struct post *post = answer;
+  struct error error;
+  if (post->judgement.verdict == POST_TAKEN && !post_settle(worker, post, &error))
+    log_warning("lease: after results: %s", error.message);
+  if (post->judgement.verdict == POST_LATE && post->judgement.n_fresh)
+    job_announce(worker, post->lease.job);
 }
 
 static void post_answer(struct worker *worker, struct request *request, const struct post *post) {
@@ -147,12 +154,9 @@ static void post_answer(struct worker *worker, struct request *request, const st
   request_answer_json(request, 200, answer);
 }
 
-void route_lease_results(struct worker *worker, struct request *request) {
+void measure_results(struct worker *worker, struct request *request, int64_t lease) {
   cleanup_results struct results results = {0};
   struct error error;
-  if (!identity_may_hold(worker, request))
-    return;
-
   if (!results_parse(request->json, &results, &error)) {
     answer_failure(request, &error);
     return;
@@ -160,16 +164,10 @@ void route_lease_results(struct worker *worker, struct request *request) {
   if (!objects_are_stored(worker, request, &results))
     return;
 
-  struct post post = {.id = identity_lease(request), .results = &results};
-  if (!db_transaction(worker->db, POST_ATTEMPTS, post_store, &post, &error)) {
-    answer_failure(request, &error);
-  } else {
-    /* A failure after the commit does not concern the agent: the housekeeper does the rest. */
-    if (post.judgement.verdict == POST_TAKEN && !post_settle(worker, &post, &error))
-      log_warning("lease: after results: %s", error.message);
-    if (post.judgement.verdict == POST_LATE && post.judgement.n_fresh)
-      job_announce(worker, post.lease.job);
+  struct post post = {.id = lease, .results = &results};
+  if (lease_answer(worker, &measure_kind, &post, &error))
     post_answer(worker, request, &post);
-  }
+  else
+    answer_failure(request, &error);
   post_reset(&post);
 }

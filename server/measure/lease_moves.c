@@ -1,9 +1,9 @@
 /* Moving configs between the screen leases of a job. */
 #include "server/db/db_record.h"
-#include "server/lease/grant/grants.h"
 #include "server/lease/lease_front.h"
-#include "server/lease/lease_moves.sql.h"
-#include "server/lease/lease_plan.h"
+#include "server/measure/grants.h"
+#include "server/measure/lease_moves.sql.h"
+#include "server/measurement/lease_plan.h"
 
 bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
                  struct lease_queue *ret_queue, struct error *error) {
@@ -27,12 +27,12 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
   if (tail.n == 0)
     return true;
 
-  struct lease_change change = {.lease = db_get_integer(chosen, 0, "id"),
-                                .from = LEASE_HELD,
-                                .to = LEASE_HELD,
-                                .less = tail,
-                                .is_split = true};
-  if (!lease_change_state(db, &change, 1, error))
+  struct measure_change change = {.lease = db_get_integer(chosen, 0, "id"),
+                                  .from = LEASE_HELD,
+                                  .to = LEASE_HELD,
+                                  .less = tail,
+                                  .is_split = true};
+  if (!measure_change_state(db, &change, 1, error))
     return false;
 
   bind_integer(&parameters, "lease", change.lease);
@@ -47,7 +47,7 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
   return true;
 }
 
-bool lease_gather(struct db *db, const struct lease_granted *granted, const uint64_t *configs,
+bool lease_gather(struct db *db, const struct measure_granted *granted, const uint64_t *configs,
                   size_t n, bool *ret_gained, struct error *error) {
   cleanup_config_ranges struct config_ranges wanted = {0}, gained = {0};
   for (size_t i = 0; i < n; i++)
@@ -64,23 +64,23 @@ bool lease_gather(struct db *db, const struct lease_granted *granted, const uint
     return true;
 
   size_t n_others = (size_t)db_count(rows);
-  cleanup_free struct lease_change *changes = xcalloc(n_others + 1, sizeof *changes);
+  cleanup_free struct measure_change *changes = xcalloc(n_others + 1, sizeof *changes);
   for (size_t i = 0; i < n_others; i++)
     changes[i] =
-        (struct lease_change){.lease = db_get_integer(rows, (int)i, "id"),
-                              .from = LEASE_OPEN,
-                              .to = db_get_bool(rows, (int)i, "is_all") ? LEASE_DONE : LEASE_OPEN,
-                              .less = multirange_parse(db_get(rows, (int)i, "taken"))};
+        (struct measure_change){.lease = db_get_integer(rows, (int)i, "id"),
+                                .from = LEASE_OPEN,
+                                .to = db_get_bool(rows, (int)i, "is_all") ? LEASE_DONE : LEASE_OPEN,
+                                .less = multirange_parse(db_get(rows, (int)i, "taken"))};
 
   for (size_t i = 0; i < n; i++)
     for (size_t k = 0; k < n_others; k++)
       if (config_ranges_contain(&changes[k].less, configs[i]))
         config_ranges_add(&gained, configs[i]);
 
-  changes[n_others] = (struct lease_change){
-      .lease = granted->lease, .from = LEASE_HELD, .to = LEASE_HELD, .more = gained};
+  changes[n_others] = (struct measure_change){
+      .lease = granted->to.lease, .from = LEASE_HELD, .to = LEASE_HELD, .more = gained};
 
-  bool ok = lease_change_state(db, changes, n_others + 1, error);
+  bool ok = measure_change_state(db, changes, n_others + 1, error);
   for (size_t i = 0; i < n_others; i++)
     config_ranges_release(&changes[i].less);
   *ret_gained = ok;

@@ -1,24 +1,24 @@
-/* Requesting, renewing and handing back leases.
+/* Answering grants of leases of configs, renewing them and taking them back.
  *
  * Memory: a handler frees what it makes when it returns. Threads: database workers. */
 #include <math.h>
 
 #include "common/base/log.h"
 #include "common/campaign/campaign.h"
-#include "common/lease/lease_cause.h"
 #include "common/measurement/measurement.h"
 #include "common/node/environment.h"
+#include "common/task/task_cause.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/job/jobs.h"
-#include "server/lease/grant/grants.h"
 #include "server/lease/identity.h"
-#include "server/lease/lease.h"
-#include "server/lease/lease.sql.h"
-#include "server/lease/lease_losses.sql.h"
-#include "server/lease/lease_plan.h"
+#include "server/lease/lease_kind.h"
 #include "server/lease/shares.h"
+#include "server/measure/grants.h"
+#include "server/measure/lease_losses.sql.h"
+#include "server/measurement/lease_plan.h"
+#include "server/measurement/leases.h"
 #include "server/records.h"
 
 #define RENEWALS_PER_LEASE 3
@@ -27,7 +27,7 @@
  * the job's budget. The time for opening the kernel is bounded by the rest of the whole stage,
  * because a device opens it once for many leases; in a final, each process opens it and pays for it
  * from its own share. */
-static void bounds_set(struct lease_granted *granted) {
+static void bounds_set(struct measure_granted *granted) {
   struct lease_grant *grant = &granted->grant;
   grant->device_us = grant->budget_us = FIELD_NONE;
   if (granted->budget.total_us == 0)
@@ -45,14 +45,16 @@ static void bounds_set(struct lease_granted *granted) {
   grant->budget_us = budget_us > 0 ? budget_us : 1;
 }
 
-static void granted_answer(struct worker *worker, struct request *request,
-                           struct lease_granted *granted) {
+void measure_grant_answer(struct worker *worker, struct request *request, void *context) {
+  struct measure_granted *granted = context;
   struct lease_grant *grant = &granted->grant;
   char id[LEASE_ID_SIZE];
-  lease_id_format(server_lease_secret(worker->server), granted->lease, grant->epoch,
+  lease_id_format(server_lease_secret(worker->server), "", granted->to.lease, grant->task.epoch,
                   request->token_agent, id);
-  free(grant->lease);
-  grant->lease = xstrdup(id);
+  free(grant->task.lease);
+  grant->task.lease = xstrdup(id);
+  free(grant->task.kind);
+  grant->task.kind = xstrdup(task_kind_name(TASK_MEASURE));
 
   grant->likely = json_array();
   for (size_t i = 0; i < granted->n_warm_starts && grant->stage != STAGE_FINAL; i++)
@@ -62,66 +64,12 @@ static void granted_answer(struct worker *worker, struct request *request,
   bounds_set(granted);
 
   /* The holder of a lease that may be split renews it often, to learn which configs remain. */
-  grant->renew_every_ms = server_options(worker->server)->lease_ms / RENEWALS_PER_LEASE;
-  if (granted->may_be_split && grant->renew_every_ms > RENEW_SPLITTABLE_MS)
-    grant->renew_every_ms = RENEW_SPLITTABLE_MS;
+  grant->task.renew_every_ms = server_options(worker->server)->lease_ms / RENEWALS_PER_LEASE;
+  if (granted->may_be_split && grant->task.renew_every_ms > RENEW_SPLITTABLE_MS)
+    grant->task.renew_every_ms = RENEW_SPLITTABLE_MS;
   const struct json_text large[] = {{"manifest", granted->manifest}, {"space", granted->space}};
   request_answer_json_with(request, 200, record_write(&lease_grant_record, grant), large,
                            ARRAY_LENGTH(large));
-}
-
-static void no_lease_answer(struct worker *worker, struct request *request,
-                            const struct lease_wish *wish) {
-  int64_t deadline_ms =
-      request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(wish->wait_s * 1000);
-  char key[PARK_KEY_SIZE];
-
-  if (!wish->agent_known)
-    answer_refusal(request, ERROR_MISSING, "/agent",
-                   "agent \"%.40s\" is not enrolled; enrol it with POST /v1/agents", wish->agent);
-  else if (!wish->device_known)
-    answer_refusal(request, ERROR_MISSING, "/device",
-                   "agent \"%.40s\" has no device \"%.40s\"; enrol it with its devices",
-                   wish->agent, wish->device);
-  else if (wish->drain_reason && wish->only_device_drains)
-    answer_refusal(
-        request, ERROR_FORBIDDEN, "/device",
-        "device \"%.40s\" is drained and gets no leases until an admin resumes it: %.300s",
-        wish->device, wish->drain_reason);
-  else if (wish->drain_reason)
-    answer_refusal(request, ERROR_FORBIDDEN, "/agent",
-                   "agent \"%.40s\" is drained and gets no leases: %.300s", wish->agent,
-                   wish->drain_reason);
-  else if (clock_monotonic_ms() >= deadline_ms)
-    request_answer_empty(request, 204);
-  else
-    request_park(worker, request, lease_park_key(&wish->hardware_digest, wish->is_selective, key),
-                 wish->is_idle, deadline_ms);
-}
-
-void route_lease_post(struct worker *worker, struct request *request) {
-  struct lease_wish wish;
-  struct lease_granted granted = {0};
-  struct error error;
-  record_init(&lease_wish_record, &wish);
-  if (!identity_may_act(worker, request))
-    return;
-
-  wish.wait_s = 0;
-  wish.token = request->token_id;
-  if (!record_read(&lease_wish_record, request->json, "", &wish, &error))
-    answer_failure(request, &error);
-  else if (request->is_parked_before && !request_client_is_there(request))
-    request_answer_empty(request, 204); /* a lease that is granted now would be lost */
-  else if (!lease_grant(worker, &wish, &granted, &error))
-    answer_failure(request, &error);
-  else if (granted.lease)
-    granted_answer(worker, request, &granted);
-  else
-    no_lease_answer(worker, request, &wish);
-
-  record_release(&lease_wish_record, &wish);
-  lease_granted_release(&granted);
 }
 
 struct renewal {
@@ -133,6 +81,8 @@ static const struct field renewal_fields[] = {
                  .about = "that is being measured"),
 };
 const struct record renewal_record = RECORD("RenewRequest", struct renewal, renewal_fields);
+static const struct field progress_fields[] = {RECORD_FIELD(INTEGER, struct renewal, config)};
+static const struct record progress_record = RECORD(NULL, struct renewal, progress_fields);
 
 /* `configs`: the remaining ones, set only for a lease that was split. */
 struct renewed {
@@ -146,52 +96,10 @@ static const struct field renewed_fields[] = {
 };
 const struct record renewed_record = RECORD("RenewAnswer", struct renewed, renewed_fields);
 
-/* The holder gets the current epoch, others get null: older agents recognise a lost lease by that
- * member. */
-void lease_answer_stale(struct worker *worker, struct request *request, int64_t lease,
-                        const char *what) {
-  struct error error;
-  int64_t epoch = 0;
-  log_set_request(request->id);
-  if (!identities_held_epoch(worker->db, lease, request->token_agent, request->token_id, &epoch,
-                             &error))
-    log_warning("lease: cannot read the holder of lease=%lld: %s", (long long)lease, error.message);
-
-  if (epoch)
-    error_set(&error, "lease %lld is no longer yours at this epoch%s; its epoch is %lld",
-              (long long)lease, what, (long long)epoch);
-  else
-    error_set(&error, "lease %lld is no longer yours at this epoch%s", (long long)lease, what);
-  error_become(&error, ERROR_CONFLICT);
-
-  answer_failure_extra(
-      request, &error,
-      json_pack("{s:o}", "epoch", epoch ? json_integer((json_int_t)epoch) : json_null()));
-}
-
-void lease_answer_unknown(struct request *request, int64_t lease) {
-  answer_refusal(request, ERROR_MISSING, "", "there is no lease %lld", (long long)lease);
-}
-
-static bool lease_exists(struct db *db, int64_t lease, bool *ret_exists, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", lease);
-  if (!db_run(db, &sql_lease_exists, &parameters, &rows, error))
-    return false;
-  *ret_exists = db_count(rows) > 0;
-  return true;
-}
-
-void route_lease_renew(struct worker *worker, struct request *request) {
+void measure_renew(struct worker *worker, struct request *request, int64_t lease) {
   struct renewal renewal;
   struct renewed renewed = {.expires_in_ms = server_options(worker->server)->lease_ms};
   struct error error;
-  bool exists;
-  if (!identity_may_hold(worker, request))
-    return;
-
-  int64_t lease = identity_lease(request);
   record_init(&renewal_record, &renewal);
   if (!record_read(&renewal_record, request->json, "", &renewal, &error)) {
     answer_failure(request, &error);
@@ -199,22 +107,17 @@ void route_lease_renew(struct worker *worker, struct request *request) {
   }
 
   cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", lease);
-  bind_integer(&parameters, "lease_ms", renewed.expires_in_ms);
-  bind_record(&parameters, &renewal_record, &renewal);
-  if (!db_run(worker->db, &sql_leases_renew, &parameters, &rows, &error)) {
+  cleanup_parameters struct db_parameters progress = {0};
+  const struct lease_hold hold = {lease, renewal.epoch};
+  bind_records(&progress, &progress_record, &renewal, 1);
+  if (!lease_renew(worker->db, &measure_kind, &hold, 1, renewed.expires_in_ms, &progress, &rows,
+                   &error)) {
     answer_failure(request, &error);
     return;
   }
 
   if (db_count(rows) == 0) {
-    if (!lease_exists(worker->db, lease, &exists, &error))
-      answer_failure(request, &error);
-    else if (!exists)
-      lease_answer_unknown(request, lease);
-    else
-      lease_answer_stale(worker, request, lease, "");
+    lease_answer_gone(worker, request, lease);
     return;
   }
 
@@ -232,12 +135,12 @@ void route_lease_renew(struct worker *worker, struct request *request) {
 struct handback {
   int64_t lease; /* of the path */
   int64_t epoch, opening_us;
-  enum lease_cause cause;
+  enum task_cause cause;
   char *reason;
 };
 static const struct field handback_fields[] = {
     RECORD_FIELD(INTEGER, struct handback, epoch, FIELD_REQUIRED, .least = 1, .most = INT64_MAX),
-    RECORD_FIELD(ENUM, struct handback, cause, .names = lease_cause_names),
+    RECORD_FIELD(ENUM, struct handback, cause, .names = task_cause_names),
     RECORD_FIELD(TEXT, struct handback, reason, .about = "for people"),
     RECORD_FIELD(INTEGER, struct handback, opening_us, FIELD_NOT_NULL, .least = 0,
                  .most = OPENING_US_MAX,
@@ -254,7 +157,7 @@ const struct record handback_record = RECORD("HandBackRequest", struct handback,
 static bool lease_hand_back(struct db *db, const struct handback *handback, struct lease *lease,
                             bool *ret_known, enum lease_state *ret_state, struct error *error) {
   bool is_innocent =
-      handback->cause == LEASE_CAUSE_UNSIGNED || handback->cause == LEASE_CAUSE_YIELDED;
+      handback->cause == TASK_CAUSE_UNSIGNED || handback->cause == TASK_CAUSE_YIELDED;
   *ret_state = LEASE_STATE_COUNT;
 
   if (!lease_lock(db, handback->lease, lease, ret_known, error))
@@ -263,28 +166,28 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
     return true;
 
   bool is_over =
-      handback->cause == LEASE_CAUSE_SPENT && lease->has_budget && lease->stage != STAGE_FINAL;
+      handback->cause == TASK_CAUSE_SPENT && lease->has_budget && lease->stage != STAGE_FINAL;
   int64_t more_us = handback->opening_us - lease->epoch_opening_us; /* 0 for a repeated request */
   bool is_uncounted =
-      is_innocent || (handback->cause == LEASE_CAUSE_UNREADABLE && lease->fruitless > 1);
-  struct lease_change change = {.lease = lease->id,
-                                .from = LEASE_HELD,
-                                .to = is_over ? LEASE_CANCELLED : LEASE_OPEN,
-                                .fruitless_less = is_uncounted,
-                                .opening_us = more_us > 0 ? more_us : 0};
+      is_innocent || (handback->cause == TASK_CAUSE_UNREADABLE && lease->fruitless > 1);
+  struct measure_change change = {.lease = lease->id,
+                                  .from = LEASE_HELD,
+                                  .to = is_over ? LEASE_CANCELLED : LEASE_OPEN,
+                                  .fruitless_less = is_uncounted,
+                                  .opening_us = more_us > 0 ? more_us : 0};
   lease->fruitless -= is_uncounted && lease->fruitless > 0;
 
   cleanup_parameters struct db_parameters failed = {0}, note = {0};
   bool has_reason = handback->reason && handback->reason[0] &&
-                    handback->cause != LEASE_CAUSE_SPENT && !is_innocent;
+                    handback->cause != TASK_CAUSE_SPENT && !is_innocent;
   bind_integer(&failed, "lease", lease->id);
   bind_integer(&note, "lease", lease->id);
   bind_text(&note, "reason", handback->reason);
   *ret_state = change.to;
-  return (handback->cause != LEASE_CAUSE_DEVICE ||
+  return (handback->cause != TASK_CAUSE_DEVICE ||
           db_run(db, &sql_lease_note_failed_device, &failed, NULL, error)) &&
          (!has_reason || db_run(db, &sql_lease_note_handed_back, &note, NULL, error)) &&
-         lease_change_state(db, &change, 1, error) &&
+         measure_change_state(db, &change, 1, error) &&
          (!is_over || lease_note_cancelled(db, lease->job_id, 1, error));
 }
 
@@ -306,14 +209,10 @@ static void handback_settle(struct worker *worker, const struct lease *lease,
   job_announce(worker, lease->job_id);
 }
 
-void route_lease_release(struct worker *worker, struct request *request) {
+void measure_hand_back(struct worker *worker, struct request *request, int64_t id) {
   struct handback handback;
   cleanup_lease struct lease lease = {0};
   struct error error;
-  if (!identity_may_hold(worker, request))
-    return;
-
-  int64_t id = identity_lease(request);
   record_init(&handback_record, &handback);
   handback.lease = id;
   handback.opening_us = 0;
@@ -324,8 +223,8 @@ void route_lease_release(struct worker *worker, struct request *request) {
   }
 
   if ((int)handback.cause < 0)
-    handback.cause = lease_cause_of_reason(handback.reason);
-  const char *cause = lease_cause_names[handback.cause];
+    handback.cause = task_cause_of_reason(handback.reason);
+  const char *cause = task_cause_names[handback.cause];
   log_info("lease: handed back lease=%lld epoch=%lld cause=%s reason=%.200s", (long long)id,
            (long long)handback.epoch, cause ? cause : "unknown",
            handback.reason ? handback.reason : "none given");
@@ -346,7 +245,7 @@ void route_lease_release(struct worker *worker, struct request *request) {
   } else if (state == LEASE_STATE_COUNT) {
     lease_answer_stale(worker, request, id, "");
   } else {
-    shares_charge(lease.owner_id, opening_us, 1);
+    shares_charge(worker->db, lease.owner_id, opening_us, 1);
     handback_settle(worker, &lease, state);
     request_answer_json(request, 200, json_pack("{s:s}", "state", lease_state_name(state)));
   }

@@ -1,11 +1,10 @@
-/* Locks, inserts and cancels leases, and wakes the requests that wait for them. */
-#include "server/lease/lease.h"
+/* Locks, changes, inserts and cancels leases of configs. */
+#include "server/measurement/leases.h"
 
 #include "common/campaign/campaign.h"
 #include "server/db/db_record.h"
-#include "server/lease/lease.sql.h"
 #include "server/lease/lease_front.h"
-#include "server/lease/lease_losses.sql.h"
+#include "server/measurement/leases.sql.h"
 
 static const struct field lease_fields[] = {
     RECORD_FIELD(INTEGER, struct lease, id),
@@ -23,6 +22,42 @@ static const struct field lease_fields[] = {
     RECORD_FIELD(DIGEST, struct lease, hardware_digest),
 };
 static const struct record lease_record = RECORD(NULL, struct lease, lease_fields);
+
+enum lease_state lease_state_after(const struct config_ranges *remaining,
+                                   const struct config_ranges *less, enum lease_state otherwise) {
+  for (size_t i = 0; i < remaining->n; i++)
+    for (uint64_t k = 0; k < remaining->ranges[i].count; k++)
+      if (!config_ranges_contain(less, remaining->ranges[i].first + k))
+        return otherwise;
+  return LEASE_DONE;
+}
+
+static const struct field change_fields[] = {
+    RECORD_FIELD(INTEGER, struct measure_change, lease),
+    RECORD_FIELD_AS("from_state", ENUM, struct measure_change, from, .names = lease_state_names),
+    RECORD_FIELD_AS("to_state", ENUM, struct measure_change, to, .names = lease_state_names),
+    RECORD_FIELD(RANGES, struct measure_change, less),
+    RECORD_FIELD(RANGES, struct measure_change, more),
+    RECORD_FIELD(BOOL, struct measure_change, is_split),
+    RECORD_FIELD(INTEGER, struct measure_change, posts),
+    RECORD_FIELD(INTEGER, struct measure_change, fruitless_less),
+    RECORD_FIELD(INTEGER, struct measure_change, device_us),
+    RECORD_FIELD(INTEGER, struct measure_change, opening_us),
+    RECORD_FIELD_AS("correct", INTEGER, struct measure_change, outcomes[OUTCOME_CORRECT]),
+    RECORD_FIELD_AS("compile", INTEGER, struct measure_change, outcomes[OUTCOME_COMPILE]),
+    RECORD_FIELD_AS("runtime", INTEGER, struct measure_change, outcomes[OUTCOME_RUNTIME]),
+    RECORD_FIELD_AS("correctness", INTEGER, struct measure_change, outcomes[OUTCOME_CORRECTNESS]),
+    RECORD_FIELD_AS("timeout", INTEGER, struct measure_change, outcomes[OUTCOME_TIMEOUT]),
+    RECORD_FIELD_AS("constraints", INTEGER, struct measure_change, outcomes[OUTCOME_CONSTRAINTS]),
+};
+static const struct record change_record = RECORD(NULL, struct measure_change, change_fields);
+
+const struct lease_changes measure_changes = {&sql_lease_change_state, &change_record};
+
+bool measure_change_state(struct db *db, const struct measure_change *changes, size_t n,
+                          struct error *error) {
+  return lease_change_state(db, &measure_changes, changes, n, error);
+}
 
 void lease_release(struct lease *lease) { record_release(&lease_record, lease); }
 
@@ -62,25 +97,19 @@ bool lease_give_up(struct db *db, const struct given_up *given, struct error *er
   bind_ranges(&parameters, "given", configs);
   bind_text(&parameters, "detail", given->detail);
   bind_bool(&parameters, "was_run", given->was_run);
-  if (given->config >= 0)
-    bind_integer(&parameters, "config", given->config);
-  else
-    bind_text(&parameters, "config", NULL);
-  if (given->poison)
-    bind_integer(&parameters, "poison", given->poison);
-  else
-    bind_text(&parameters, "poison", NULL);
+  bind_integer(&parameters, "config", given->config >= 0 ? given->config : FIELD_NONE);
+  bind_id(&parameters, "poison", given->poison);
   if (!db_run(db, &sql_lease_give_up, &parameters, NULL, error))
     return false;
 
-  struct lease_change change = {.lease = given->lease,
-                                .from = lease.state,
-                                .to = lease_state_after(&lease.remaining, configs, lease.state),
-                                .less = *configs,
-                                .is_split = lease.state == LEASE_HELD};
+  struct measure_change change = {.lease = given->lease,
+                                  .from = lease.state,
+                                  .to = lease_state_after(&lease.remaining, configs, lease.state),
+                                  .less = *configs,
+                                  .is_split = lease.state == LEASE_HELD};
   if (given->was_run)
     change.outcomes[OUTCOME_RUNTIME] = (int64_t)config_ranges_count(configs);
-  return lease_change_state(db, &change, 1, error);
+  return measure_change_state(db, &change, 1, error);
 }
 
 static const struct field new_fields[] = {
@@ -111,15 +140,15 @@ bool leases_insert(struct db *db, enum stage stage, int64_t round, const struct 
 /* Cancels leases that were locked; the rows have their ids and states. */
 static bool locked_cancel(struct db *db, const struct db_rows *rows, struct error *error) {
   size_t n = (size_t)db_count(rows);
-  cleanup_free struct lease_change *changes = xcalloc(n + 1, sizeof *changes);
+  cleanup_free struct measure_change *changes = xcalloc(n + 1, sizeof *changes);
   for (size_t i = 0; i < n; i++)
-    changes[i] = (struct lease_change){
+    changes[i] = (struct measure_change){
         .lease = db_get_integer(rows, (int)i, "id"),
         .from = strcmp(db_get(rows, (int)i, "state"), lease_state_name(LEASE_HELD)) == 0
                     ? LEASE_HELD
                     : LEASE_OPEN,
         .to = LEASE_CANCELLED};
-  return lease_change_state(db, changes, n, error);
+  return measure_change_state(db, changes, n, error);
 }
 
 bool lease_note_cancelled(struct db *db, int64_t job, int64_t n, struct error *error) {
@@ -181,10 +210,8 @@ bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct er
   cleanup_parameters struct db_parameters parameters = {0};
   if (jobs)
     bind_integers(&parameters, "jobs", jobs, n);
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters,
+  bool ok = db_begin(db, error) &&
+            db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters,
                    &rows, error) &&
             locked_cancel(db, rows, error);
   return db_end(db, ok, error);
@@ -203,23 +230,9 @@ bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct erro
   return true;
 }
 
-char *lease_park_key(const struct digest *hardware_digest, bool is_selective,
-                     char text[PARK_KEY_SIZE]) {
-  char digest[DIGEST_TEXT_SIZE];
-  snprintf(text, PARK_KEY_SIZE, "lease%s:%s", is_selective ? " selective" : "",
-           digest_format(hardware_digest, digest));
-  return text;
-}
-
 char *job_park_key(int64_t job, char text[PARK_KEY_SIZE]) {
   snprintf(text, PARK_KEY_SIZE, "job:%lld", (long long)job);
   return text;
-}
-
-void leases_announce(struct worker *worker, const struct digest *hardware_digest, size_t n) {
-  char key[PARK_KEY_SIZE];
-  park_wake(worker->server, lease_park_key(hardware_digest, false, key), n);
-  park_wake(worker->server, lease_park_key(hardware_digest, true, key), n);
 }
 
 void job_announce(struct worker *worker, int64_t job) {

@@ -1,16 +1,17 @@
-/* A lease is a part of a job that one device measures. This header inserts, locks and cancels
- * leases, and wakes the requests that wait for them. The requests of agents are served in
- * grant/grants.h.
+/* Leases of configs: a part of a job that one device measures. This header inserts, locks, changes
+ * and cancels them. The requests of agents are served in server/measure/.
  *
- * Memory: the caller releases a struct lease; the rest is borrowed. Threads: a worker's own; the
- * keys and the functions that wake requests: any. */
-#ifndef WAVETUNE_SERVER_LEASE_LEASE_H
-#define WAVETUNE_SERVER_LEASE_LEASE_H
+ * Memory: the caller releases a struct lease; the rest is borrowed. Threads: a worker's own;
+ * job_park_key and job_announce: any. */
+#ifndef WAVETUNE_SERVER_MEASUREMENT_LEASES_H
+#define WAVETUNE_SERVER_MEASUREMENT_LEASES_H
 
 #include "common/base/digest.h"
 #include "common/space/space.h"
+#include "common/verdict/verdict.h"
 #include "server/db/db.h"
 #include "server/lease/lease_state.h"
+#include "server/lease/lease_wake.h"
 #include "server/server.h"
 
 /* A lease whose row is locked, with the columns that decisions need. */
@@ -32,6 +33,29 @@ void lease_release(struct lease *lease);
 /* In the caller's transaction. *ret_known: whether the lease exists. */
 must_check bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
                            struct error *error);
+
+/* A change of a lease (lease_state.h). Members that are 0, NULL or empty change nothing. A lease
+ * that is no longer held loses its current_config. */
+struct measure_change {
+  LEASE_CHANGE_MEMBERS;
+  struct config_ranges less;     /* removed from `remaining` */
+  struct config_ranges more;     /* added to `remaining` and to `configs` */
+  bool is_split;                 /* configs that were granted to its holder are taken from it */
+  int64_t posts;                 /* added: 1 when measurements of it were written or quarantined */
+  int64_t fruitless_less;        /* subtracted from `fruitless`; LEASE_FRUITFUL: sets it to 0 */
+  int64_t device_us, opening_us; /* added */
+  int64_t outcomes[OUTCOME_COUNT]; /* added to the counts of accepted measurements; may be < 0 */
+};
+#define LEASE_FRUITFUL INT32_MAX
+extern const struct lease_changes measure_changes;
+/* lease_change_state with them. */
+must_check bool measure_change_state(struct db *db, const struct measure_change *changes, size_t n,
+                                     struct error *error);
+
+/* The state of a lease after `less` was taken out of `remaining`: done when nothing remains, else
+ * `otherwise`. */
+enum lease_state lease_state_after(const struct config_ranges *remaining,
+                                   const struct config_ranges *less, enum lease_state otherwise);
 
 /* What is given up of a lease, with outcome runtime and the event `poisoned`. */
 struct given_up {
@@ -77,16 +101,8 @@ must_check bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n,
 /* Counts open and held leases for /metrics. With many it reads many rows: run it rarely. */
 must_check bool leases_count(struct worker *worker, struct error *error);
 
-/* The keys under which requests are parked (server/http/request.h). Selective devices (struct
- * lease_wish) have another key than the rest: otherwise one of them could consume the wake-up of a
- * device that may have the work. */
-#define PARK_KEY_SIZE 96
-char *lease_park_key(const struct digest *hardware_digest, bool is_selective,
-                     char text[PARK_KEY_SIZE]);
+/* The key under which requests for a job's events are parked (server/http/request.h). */
 char *job_park_key(int64_t job, char text[PARK_KEY_SIZE]);
-
-/* Wakes up to n requests under each key of this hardware, for which n leases were opened. */
-void leases_announce(struct worker *worker, const struct digest *hardware_digest, size_t n);
 /* Wakes the requests that wait for events of the job. */
 void job_announce(struct worker *worker, int64_t job);
 

@@ -2,8 +2,8 @@
  * time; and cuts off the part of a held lease that an idle device takes over.
  *
  * Memory: a plan owns its ranges. Threads: one thread to a plan. */
-#ifndef WAVETUNE_SERVER_LEASE_LEASE_PLAN_H
-#define WAVETUNE_SERVER_LEASE_LEASE_PLAN_H
+#ifndef WAVETUNE_SERVER_MEASUREMENT_LEASE_PLAN_H
+#define WAVETUNE_SERVER_MEASUREMENT_LEASE_PLAN_H
 
 #include "common/space/space.h"
 

@@ -1,0 +1,185 @@
+/* Reading the entries of channels. Memory and threads: entries.h. */
+#include "server/cache/entries.h"
+
+#include <inttypes.h>
+
+#include "server/cache/cache.sql.h"
+#include "server/db/db_record.h"
+
+char *channel_etag(const struct channel_state *state, char text[CHANNEL_ETAG_SIZE]) {
+  char digest[DIGEST_TEXT_SIZE];
+  digest_format(&state->release, digest);
+  snprintf(text, CHANNEL_ETAG_SIZE, "%" PRId64 ".%" PRId64 "-%s", state->counter, state->signings,
+           digest + strlen("sha256:"));
+  return text;
+}
+
+static const struct field row_fields[] = {
+    RECORD_FIELD(INTEGER, struct channel_row, id),
+    RECORD_FIELD(RECORD, struct channel_row, entry, .of = &channel_entry_record),
+    RECORD_FIELD(INTEGER, struct channel_row, signings),
+};
+static const struct record row_record = RECORD(NULL, struct channel_row, row_fields);
+
+void channel_rows_release(struct channel_rows *rows) {
+  db_records_free(&row_record, rows->all, rows->n);
+  *rows = (struct channel_rows){0};
+}
+
+struct channel_state channel_row_state(const struct channel_row *row) {
+  return (struct channel_state){row->entry.counter, row->entry.release, row->signings};
+}
+
+bool channel_rows_load(struct db *db, const struct statement *statement,
+                       const struct db_parameters *parameters, struct channel_rows *ret,
+                       struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, statement, parameters, &rows, error))
+    return false;
+
+  ret->all = db_read_all(rows, &row_record, &ret->n);
+  return true;
+}
+
+bool channel_rows_of_tag(struct db *db, const char *name, const char *tag, enum regime regime,
+                         struct channel_rows *ret, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "name", name);
+  bind_text(&parameters, "tag", tag);
+  bind_text(&parameters, "regime", regime_name(regime));
+  return channel_rows_load(db, &sql_channel_rows, &parameters, ret, error);
+}
+
+void channel_lookup_release(struct channel_lookup *lookup) {
+  environment_release(&lookup->asked);
+  channel_rows_release(&lookup->rows);
+  compatibilities_release(&lookup->declared);
+}
+
+static const char *query_get(const void *request, const char *name) {
+  return request_query(request, name);
+}
+
+const struct channel_row *channel_row_look_up(struct worker *worker, struct request *request,
+                                              const char *channel, enum cache_rule widest,
+                                              struct channel_lookup *lookup) {
+  struct error error;
+  const char *tag = request_query(request, "tag"), *regime = request_query(request, "regime");
+  enum regime wanted = REGIME_IMPLIED;
+  tag = tag ? tag : "default";
+  if (!channel_name_check(channel, &error) || (regime && !regime_parse(regime, &wanted, &error)) ||
+      !environment_from_texts(query_get, request, &lookup->asked, &error)) {
+    error.pointer[0] = 0; /* a pointer into the body, which this request does not have */
+    answer_failure(request, &error);
+    return NULL;
+  }
+
+  if (!channel_rows_of_tag(worker->db, channel, tag, wanted, &lookup->rows, &error) ||
+      (widest == CACHE_RULE_COMPATIBLE &&
+       !compatibilities_load(worker->db, &lookup->declared, &error))) {
+    answer_failure(request, &error);
+    return NULL;
+  }
+
+  size_t n = lookup->rows.n;
+  json_t *extra = NULL;
+  cleanup_free char *sentence = NULL, *asked = environment_format(&lookup->asked);
+  cleanup_free const struct environment **there = xcalloc(n + 1, sizeof(struct environment *));
+  for (size_t i = 0; i < n; i++)
+    there[i] = &lookup->rows.all[i].entry.environment;
+  switch (cache_resolve(&lookup->asked, there, n, widest, &lookup->declared, &lookup->resolved)) {
+  case CACHE_MATCH_ONE:
+    return &lookup->rows.all[lookup->resolved.index];
+  case CACHE_MATCH_NONE:
+    lookup->is_none = true;
+    extra = json_pack("{s:o}", "nearest", cache_nearest(&lookup->asked, there, n, &sentence));
+    if (sentence)
+      error_of(&error, ERROR_MISSING,
+               "channel \"%s\" has no entry for %.150s with tag \"%.50s\" and regime %s; %s",
+               channel, asked, tag, regime_name(wanted), sentence);
+    else
+      error_of(&error, ERROR_MISSING,
+               "channel \"%s\" has no entry with tag \"%.100s\" and regime %s; GET /v1/channels "
+               "lists all",
+               channel, tag, regime_name(wanted));
+    if (lookup->may_be_none) {
+      lookup->why = error;
+      json_decref(extra);
+      return NULL;
+    }
+    request_add_header(request, "Wavetune-Match", "none");
+    break;
+  case CACHE_MATCH_SEVERAL:
+    extra = json_pack("{s:o}", "environments", cache_fitting(&lookup->asked, there, n));
+    error_set(&error,
+              "channel \"%s\" has entries for %zu environments that fit; state the members in "
+              "which they differ (\"environments\" lists them)",
+              channel, json_array_size(json_object_get(extra, "environments")));
+    break;
+  }
+
+  answer_failure_extra(request, &error, extra);
+  return NULL;
+}
+
+void entry_answer_cached(struct request *request, json_t *entry, const char *etag,
+                         const char *match) {
+  cleanup_json json_t *owned = entry;
+  char *text = json_dumps(owned, JSON_COMPACT);
+  ALWAYS(text != NULL);
+  request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/json", text, strlen(text), etag,
+                        match);
+}
+
+bool served_entry_find(struct worker *worker, struct request *request, const char *const *arguments,
+                       bool may_be_none, struct served_entry *ret) {
+  const char *channel = request_query(request, "channel"), *match = request_query(request, "match");
+  enum cache_rule widest = CACHE_RULE_UNSTATED;
+  cleanup_channel_lookup struct channel_lookup lookup = {.may_be_none = may_be_none};
+  if (!request_query_only(request, arguments))
+    return false;
+  if (match && !cache_rule_parse(match, &widest)) {
+    answer_refusal(request, ERROR_INVALID, "", "match=%.32s is unknown: it must be " CACHE_RULES,
+                   match);
+    return false;
+  }
+
+  const struct channel_row *row =
+      channel_row_look_up(worker, request, channel ? channel : "stable", widest, &lookup);
+  if (!row && !(may_be_none && lookup.is_none))
+    return false;
+
+  *ret = (struct served_entry){0};
+  if (row) {
+    const struct channel_entry *entry = &row->entry;
+    struct channel_state state = channel_row_state(row);
+    ret->answer = channel_entry_to_answer(entry);
+    json_put(ret->answer, "match",
+             cache_match_to_json(&lookup.asked, &entry->environment, &lookup.resolved));
+    ret->match = cache_match_header(&lookup.asked, &entry->environment, &lookup.resolved);
+    ret->fetch = (struct fetch){.release = entry->release, .rule = lookup.resolved.rule};
+    snprintf(ret->fetch.channel, sizeof ret->fetch.channel, "%s", entry->channel);
+    channel_etag(&state, ret->etag);
+  }
+
+  if (!row)
+    ret->why = xstrdup(lookup.why.message);
+  return true;
+}
+
+void served_entry_release(struct served_entry *served) {
+  json_decref(served->answer);
+  free(served->match);
+  free(served->why);
+}
+
+void route_cache_get(struct worker *worker, struct request *request) {
+  static const char *const arguments[] = {SERVED_ARGUMENTS, NULL};
+  cleanup_served_entry struct served_entry served = {0};
+  if (!served_entry_find(worker, request, arguments, false, &served))
+    return;
+
+  served.fetch.kind = FETCH_ENTRY;
+  fetches_note(request, &served.fetch);
+  entry_answer_cached(request, TAKE(served.answer), served.etag, served.match);
+}

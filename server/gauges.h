@@ -29,7 +29,7 @@ struct database_health {
   } sessions[IDLE_SESSIONS_MAX];
 };
 
-/* The leases of the database, as last counted (lease/lease_counts.c). */
+/* The leases of the database, as last counted (measurement/lease_counts.c). */
 struct lease_counts {
   int64_t read_ms; /* by clock_monotonic_ms; 0: not yet */
   int64_t open, held;

@@ -70,9 +70,12 @@ def _parser() -> argparse.ArgumentParser:
     pack.add_argument(
         "--cache", metavar="FOLDER", help="Triton's cache to use and keep (a private one)"
     )
-    pack.add_argument("--image", metavar="FILE", help="identity.json of the image whose Triton "
-                                                      "cache will hold the code "
-                      "objects (one like this Python's)")
+    pack.add_argument(
+        "--image",
+        metavar="FILE",
+        help="identity.json of the image whose Triton cache will hold the code objects (one like "
+        "this Python's)",
+    )
     file = pack.add_argument_group("for a file")
     file.add_argument("--kernel", metavar="FOLDER", help="where the kernel folder goes")
     file.add_argument(
@@ -93,9 +96,11 @@ def _parser() -> argparse.ArgumentParser:
         f"decorator had no {', '.join(IGNORABLE[:-1])} or {IGNORABLE[-1]}; may be "
         f"repeated")
     file.add_argument("--name", metavar="NAME", help="of the kernel (the function's)")
-    file.add_argument("--module", metavar="NAME", help="the module that imports the function in "
-                                                       "the deployment (the "
-                      "file's name)")
+    file.add_argument(
+        "--module",
+        metavar="NAME",
+        help="the module that imports the function in the deployment (the file's name)",
+    )
 
     build = commands.add_parser("build", help="make kernels and builds of the launches that "
                                               "programs recorded")
@@ -108,9 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--output", "-o", metavar="FOLDER", help="where the kernel folders go, each with its build"
     )
-    build.add_argument("--url", metavar="URL", help="in place of FOLDER: lease launches from this "
-                                                    "server ($WAVETUNE_TOKEN, role "
-                       "builder) and push what is built")
+    build.add_argument(
+        "--url",
+        metavar="URL",
+        help="in place of FOLDER: lease launches from this server ($WAVETUNE_TOKEN, role builder) "
+        "and push what is built",
+    )
     build.add_argument("--wait", action="store_true", help="with --url: go on until stopped")
     build.add_argument(
         "--patience",
@@ -153,10 +161,14 @@ def _parser() -> argparse.ArgumentParser:
     identity.add_argument(
         "--output", "-o", metavar="FILE", help="where identity.json goes (standard output)"
     )
-    identity.add_argument("--function", action="append", default=[], metavar="KERNEL=MODULE:NAME",
-                          help="a decorated function and the kernel it stands for: its name, its "
-                               "hash or its folder; may "
-                          "be repeated")
+    identity.add_argument(
+        "--function",
+        action="append",
+        default=[],
+        metavar="KERNEL=MODULE:NAME",
+        help="a decorated function and the kernel it stands for: its name, its hash or its folder; "
+        "may be repeated",
+    )
     identity.add_argument(
         "--arch",
         metavar="ARCH",

@@ -395,12 +395,8 @@ static bool launches_claim(struct db *db, const struct lease_request *wish, cons
                            struct db_rows **ret_chosen, struct db_rows **ret_claimed,
                            struct error *error) {
   cleanup_parameters struct db_parameters choice = {0}, again = {0};
-  struct db_array arches;
-  db_array_init(&arches);
-  for (size_t i = 0; i < wish->n_arches; i++)
-    db_array_text(&arches, wish->arches[i]);
   bind_text(&choice, "triton", wish->triton);
-  bind_array(&choice, "arches", &arches);
+  bind_texts(&choice, "arches", (const char *const *)wish->arches, wish->n_arches);
   bind_integer(&choice, "most", CAPTURE_LEASED_MAX);
   if (!db_run(db, &sql_captures_choose, &choice, ret_chosen, error))
     return false;

@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 VERSIONS="3.3.1 3.4.0 3.5.1 3.6.0 3.7.1 3.8.0 3.9.0"
-TESTS="closure restore ways_in code launchers trouble pack deployment record decorator export capture contents package frames"
+TESTS="$(cat tests/python/by_triton.txt) trouble package export"
 # shellcheck disable=SC2086
 [ $# -gt 0 ] || set -- $VERSIONS
 tests/python-env.sh "$@"

@@ -159,7 +159,7 @@ def test_a_device_that_drifts_is_drained_and_others_measure_again_what_it_measur
     assert counter(server, "devices_drained") == before[0] + 1
     assert counter(server, "measurements_quarantined") == before[1] + 16
     shown = re.compile(rf"^node +1 idle, 1 drifted +drift: baseline 0 .* {node.id}$", re.M)
-    wait_until(lambda: shown.search(wavetune(server, "agents").stdout), "the summary of the fleet has the drained device")
+    wait_until(lambda: shown.search(wavetune(server, "agents").stdout), 30, "the summary of the fleet has the drained device")
 
 
 def test_the_time_of_a_baseline_is_stored_with_the_results_that_end_its_lease(server, node, submit, postgres):

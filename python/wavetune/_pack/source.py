@@ -141,10 +141,10 @@ def _check_globals(jit: Any, path: Path) -> None:
         for name, value in _read_globals(function.fn):
             if isinstance(value, Stub):
                 why = vars(value)["_why"]
-                raise PackError(why if why else f"{path}: the kernel reads {name}, which is "
-                                                f"{value!r} and is not executed here; "
-                                "name the folder of its package with --package-root, or move it "
-                                "into this file")
+                raise PackError(
+                    why or f"{path}: the kernel reads {name}, which is {value!r} and is not "
+                    "executed here; name the folder of its package with --package-root, or move "
+                    "it into this file")
             if isinstance(value, type(jit)):
                 waiting.append(value)
 

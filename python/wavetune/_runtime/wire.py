@@ -138,12 +138,11 @@ class Transport:
                  proxy: tuple[str, int] | None = None):
         self.token, self.ca_file, self.proxy = token, ca_file, proxy
         parts = urlsplit(url)
-        if parts.scheme not in (
-                "http", "https") or not parts.hostname or parts.query or parts.username is not None:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query \
+                or parts.username is not None:
             raise ValueError(f"{url[:80]} is no http:// or https:// URL of a server")
-        self.is_tls, self.host, self.prefix = \
-            parts.scheme == "https", parts.hostname, parts.path.rstrip(
-            "/")
+        self.is_tls, self.host = parts.scheme == "https", parts.hostname
+        self.prefix = parts.path.rstrip("/")
         self.port = parts.port or (443 if self.is_tls else 80)
         if proxy is not None and not self.is_tls:
             self.prefix = f"http://{parts.netloc}{self.prefix}"

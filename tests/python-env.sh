@@ -11,6 +11,8 @@
 # everything else is not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Debian's Python where it is one: of its own packages, and a third faster than one built without profiles.
+PYTHON3=$(PATH=/usr/bin:$PATH command -v python3)
 TRITON=3.6.0
 OTHERS="3.3.1 3.9.0"
 PYTEST=8.4.2
@@ -28,7 +30,7 @@ make_one() { # FOLDER VERSION REASON
   local folder=$1 version=$2 reason=$3 log=$1-env.log why
   rm -f "$reason"
   is_complete "$folder" "$version" && return
-  if ! [ -x "$folder/bin/pip" ] && ! python3 -m venv --clear "$folder" >"$log" 2>&1; then
+  if ! [ -x "$folder/bin/pip" ] && ! "$PYTHON3" -m venv --clear "$folder" >"$log" 2>&1; then
     why="python3 -m venv does not work here (apt-get install python3-venv; $log)"
   elif ! "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "triton==$version" "pytest==$PYTEST" numpy \
     >>"$log" 2>&1; then
@@ -48,7 +50,7 @@ make_one() { # FOLDER VERSION REASON
 make_reuse() {
   rm -f build/reuse.reason
   [ "$(cat build/reuse/made-of 2>/dev/null)" = "$REUSE" ] && return
-  if python3 -m venv --clear build/reuse >build/reuse-env.log 2>&1 &&
+  if "$PYTHON3" -m venv --clear build/reuse >build/reuse-env.log 2>&1 &&
     build/reuse/bin/python -m pip install --quiet --disable-pip-version-check "reuse==$REUSE" >>build/reuse-env.log 2>&1; then
     echo "$REUSE" >build/reuse/made-of
   else

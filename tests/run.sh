@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds wavetune and runs every test. Idempotent; installs missing Debian packages by name.
 #
-#   tests/run.sh                 the presets release and asan, one after the other; in release only what asan does not repeat
+#   tests/run.sh                 the presets release and asan, at the same time; in release only what asan does not repeat
 #                                (unit tests, system tests and faults run once, with sanitizers), and only what that needs is built
 #   tests/run.sh dev             every test of one preset (dev, release, asan, tsan)
 #   tests/run.sh dev -R unit     further arguments go to ctest
@@ -26,14 +26,24 @@ if [[ " ${presets[*]} " == *" tsan "* ]]; then
   packages_install $PACKAGES_FUZZ
 fi
 
-tests/python-env.sh
-tests/browser-env.sh
-tests/manifests.sh --install
+# The environments of other tests are downloaded while the programs are built. Tests write no bytecode, as some change a module
+# within a second; what they only import is compiled once.
+environments() {
+  tests/python-env.sh
+  tests/browser-env.sh
+  tests/manifests.sh --install
+  for python in /usr/bin/python3 build/python/bin/python; do
+    [ ! -x "$python" ] || "$python" -m compileall -q python tests/python tests/system
+  done
+}
+mkdir -p build
+environments >build/environments.log 2>&1 &
+environments=$!
 
-# Tests write no bytecode, as some change a module within a second; what they only import is compiled once.
-for python in /usr/bin/python3 build/python/bin/python; do
-  [ ! -x "$python" ] || "$python" -m compileall -q python tests/python tests/system
-done
+# Whether the tests with the label `repeated` run in the other preset.
+is_repeated() {
+  [ "$1" != asan ] && [[ " ${presets[*]} " == *" asan "* ]]
+}
 
 # Says what a step printed only when it failed.
 quietly() {
@@ -42,27 +52,35 @@ quietly() {
   "$@" >"$log" 2>&1 || { tail -100 "$log"; echo "failed: $*"; exit 1; }
 }
 
-folders=()
+# The tests of a preset. Twice as many at once as there are CPUs: a system test spends half of its time in waiting.
+test_one() { # PRESET ARGUMENT…
+  local preset=$1 folder=build/$1 status=0 start=$SECONDS
+  shift
+  ctest --test-dir "$folder" --output-on-failure -j$((2 * $(nproc))) --output-junit results/ctest.xml "$@" 2>&1 |
+    tee "$folder/ctest.log" | sed -u "s/^/$preset: /" || status=${PIPESTATUS[0]}
+  echo "$status" >"$folder/results/ctest.status"
+  echo "== $preset: tested in $((SECONDS - start)) s"
+}
+
 for preset in "${presets[@]}"; do
-  folder=build/$preset
-  folders+=("$folder")
+  folder=build/$preset start=$SECONDS
   mkdir -p "$folder"
   rm -rf "$folder/results" # of the run before; configuring makes the folder
-  start=$SECONDS
   echo "== $preset: configure and build"
   quietly "$folder/configure.log" cmake --preset "$preset"
-  only=() target=all
-  if [ "$preset" != asan ] && [[ " ${presets[*]} " == *" asan "* ]]; then
-    only=(-LE repeated) target=unrepeated
-  fi
+  target=all
+  ! is_repeated "$preset" || target=unrepeated
   quietly "$folder/build.log" cmake --build --preset "$preset" --target "$target"
-  built=$SECONDS
-  echo "== $preset: tests"
-  # Twice as many at once as there are CPUs: a system test spends half of its time in waiting.
-  status=0
-  ctest --test-dir "$folder" --output-on-failure -j$((2 * $(nproc))) --output-junit results/ctest.xml "${only[@]}" "$@" 2>&1 |
-    tee "$folder/ctest.log" || status=${PIPESTATUS[0]}
-  echo "$status" >"$folder/results/ctest.status"
-  echo "== $preset: built in $((built - start)) s, tested in $((SECONDS - built)) s"
+  echo "== $preset: built in $((SECONDS - start)) s"
 done
-tests/summary.py "${folders[@]}"
+wait "$environments" || { cat build/environments.log; exit 1; }
+cat build/environments.log
+
+# All presets at once: the waiting of one is time for the other.
+for preset in "${presets[@]}"; do
+  only=()
+  ! is_repeated "$preset" || only=(-LE repeated)
+  test_one "$preset" "${only[@]}" "$@" &
+done
+wait
+tests/summary.py "${presets[@]/#/build/}"

@@ -4,6 +4,7 @@ Everything listens on loopback or on sockets in a temporary folder, and the help
 $WAVETUNE_BUILD names the build folder whose programs are tested (default build/dev).
 """
 
+import ctypes
 import glob
 import http.client
 import http.server
@@ -11,12 +12,14 @@ import json
 import os
 import pathlib
 import pwd
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
 import threading
 import time
+import weakref
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("WAVETUNE_BUILD", SOURCE / "build/dev"))
@@ -32,6 +35,7 @@ MISBEHAVING = SOURCE / "tests/data/kernels/misbehaving"
 PATIENCE = 5
 # `fetch` gives up after two seconds, to delay no start; in tests it must not give up on a slow machine.
 os.environ.setdefault("WAVETUNE_BUDGET_MS", "300000")
+SESSIONS_MAX = 4
 
 
 def wait_until(condition, seconds=30, what="the condition"):
@@ -68,7 +72,7 @@ class Postgres:
     kill of its processes, not of the machine, and a database is made ten times as fast: for tests, not for benchmarks.
     `variables`: NAME=VALUE of its environment."""
 
-    migrated = set()  # connection strings of databases that are migrated
+    tokens = {}  # of databases that are copies of the migrated one, by connection string: the secret of an admin's token
 
     def __init__(self, durable=True, shared_buffers="64MB", variables=()):
         self.durable, self.shared_buffers, self.variables = durable, shared_buffers, variables
@@ -78,24 +82,31 @@ class Postgres:
             self.user = pwd.getpwnam("nobody" if "WAVETUNE_POSTGRES_BIN" in os.environ else "postgres")
             os.chown(self.folder, self.user.pw_uid, self.user.pw_gid)
         self.process = None
-        self.databases, self.is_template_made = 0, False
+        self.databases = 0
         self._make_cluster()
         self.start()
 
     def _make_cluster(self):
-        """A copy of a cluster that is made once for each build folder: initdb takes a second of a CPU."""
-        first = BUILD / f"postgres-{postgres_bin().parent.name}"
+        """A copy of a cluster that is made once for each build: with a migrated database, and an admin's token in it."""
+        first = BUILD / f"postgres-{postgres_bin().parent.name}-{(BUILD / 'wavetune-server').stat().st_mtime_ns}"
         if not first.exists():
             self._run("initdb", "-D", f"{self.folder}/data", "--no-sync", "--no-instructions", "-A", "trust", "-U", "postgres",
                       "-E", "UTF8", "--locale=C")
+            self.start()
+            database = self._copy("migrated", "template1")
+            migrate(database)
+            (self.folder / "data/admin-token").write_text(make_token(database, "admin-0", "admin"))
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(60 * PATIENCE)
             mine = f"{first}-{os.getpid()}"
             subprocess.run(["cp", "-a", f"{self.folder}/data", mine], check=True)
             try:
                 os.rename(mine, first)
             except OSError:  # another test has made it meanwhile
                 shutil.rmtree(mine)
-        else:
-            subprocess.run(["cp", "-a", first, f"{self.folder}/data"], check=True)
+            shutil.rmtree(self.folder / "data")
+        subprocess.run(["cp", "-a", first, f"{self.folder}/data"], check=True)
+        self.token = (first / "admin-token").read_text()
 
     def _command(self, program, *arguments):
         command = ["env", *self.variables, str(postgres_bin() / program), *arguments]
@@ -128,14 +139,10 @@ class Postgres:
 
     def database(self, migrated=True):
         """The connection string of a new database: migrated, or empty."""
-        if migrated and not self.is_template_made:
-            subprocess.run([BUILD / "wavetune-server", "migrate", "--database", self._copy("migrated", "template1")], check=True,
-                           capture_output=True, timeout=600)
-            self.is_template_made = True
         self.databases += 1
         made = self._copy(f"t{self.databases}", "migrated" if migrated else "template1")
         if migrated:
-            Postgres.migrated.add(made)
+            Postgres.tokens[made] = self.token
         return made
 
     def _copy(self, name, template):
@@ -156,14 +163,66 @@ class Postgres:
         """Runs SQL and returns its rows, columns separated by |. Again where it was ended, and so undone, for a deadlock with a
         server that looks after its tables: a TRUNCATE locks many."""
         conninfo = conninfo or f"host={self.folder} user=postgres dbname={database}"
-        is_deadlock = True
-        while is_deadlock:
-            done = subprocess.run([str(postgres_bin() / "psql"), conninfo, "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", text],
-                                  capture_output=True, text=True, timeout=600)
-            is_deadlock = "deadlock detected" in done.stderr
-        if check and done.returncode != 0:
-            raise AssertionError(done.stderr)
-        return done.stdout.strip()
+        error = "deadlock detected"
+        while error and "deadlock detected" in error:
+            # What sets something for a session gets one of its own.
+            error, rows = (Session if text.startswith("set ") else session)(conninfo).run(text)
+        assert not (check and error), error
+        return rows
+
+
+class Session:
+    """A connection to PostgreSQL by libpq, of one thread."""
+
+    def __init__(self, conninfo):
+        self.connection = LIBPQ.PQconnectdb(conninfo.encode())
+        weakref.finalize(self, LIBPQ.PQfinish, self.connection)
+
+    def is_usable(self):
+        """Whether it is connected, and PostgreSQL did not close it meanwhile: it sends nothing unasked but its end."""
+        return LIBPQ.PQstatus(self.connection) == 0 and not select.select([LIBPQ.PQsocket(self.connection)], [], [], 0)[0]
+
+    def run(self, text):
+        """(what went wrong or None, the rows of all statements)."""
+        lines, error = [], None
+        if LIBPQ.PQsendQuery(self.connection, text.encode()) == 0:
+            error = LIBPQ.PQerrorMessage(self.connection).decode()
+        while result := LIBPQ.PQgetResult(self.connection):
+            columns = range(LIBPQ.PQnfields(result))
+            lines += ["|".join(LIBPQ.PQgetvalue(result, row, column).decode() for column in columns)
+                      for row in range(LIBPQ.PQntuples(result))]
+            error = LIBPQ.PQresultErrorMessage(result).decode() or error
+            LIBPQ.PQclear(result)
+        return error, "\n".join(lines).strip()
+
+
+def load_libpq():
+    library, of = ctypes.CDLL("libpq.so.5"), ctypes.c_void_p
+    for name, result, *arguments in (
+            ("PQconnectdb", of, ctypes.c_char_p), ("PQfinish", None, of), ("PQstatus", ctypes.c_int, of), ("PQsocket", ctypes.c_int, of),
+            ("PQerrorMessage", ctypes.c_char_p, of), ("PQsendQuery", ctypes.c_int, of, ctypes.c_char_p), ("PQgetResult", of, of),
+            ("PQresultErrorMessage", ctypes.c_char_p, of), ("PQntuples", ctypes.c_int, of), ("PQnfields", ctypes.c_int, of),
+            ("PQgetvalue", ctypes.c_char_p, of, ctypes.c_int, ctypes.c_int), ("PQclear", None, of)):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+LIBPQ = load_libpq()
+SESSIONS = threading.local()
+
+
+def session(conninfo):
+    """This thread's connection, kept from one statement to the next: a psql and a new backend for each would take a tenth of the
+    tests' time. Of the last few databases only."""
+    kept = SESSIONS.__dict__
+    found = kept.pop(conninfo, None)
+    if found is None or not found.is_usable():
+        found = Session(conninfo)
+    kept[conninfo] = found
+    while len(kept) > SESSIONS_MAX:
+        del kept[next(iter(kept))]
+    return found
 
 
 class Answer:
@@ -233,17 +292,16 @@ class Program:
 class Server(Program):
     """`wavetune-server serve` on a database, with an admin token made for it."""
 
-    PROGRAM = BUILD / "wavetune-server"
+    PROGRAM = "wavetune-server"  # of the build
 
     def __init__(self, database, folder, port=0, options=(), environment=None):
         self.database = database
         self.folder = folder
-        if database not in Postgres.migrated:
-            done = subprocess.run([BUILD / "wavetune-server", "migrate", "--database", database], capture_output=True, text=True,
-                                  timeout=600)
-            assert done.returncode == 0, done.stderr
-        self.token = make_token(database, f"admin-{time.monotonic_ns()}", "admin")
-        super().__init__([self.PROGRAM, "serve", "--listen", "127.0.0.1", "--port", str(port), "--database",
+        self.token = Postgres.tokens.get(database)
+        if self.token is None:
+            migrate(database)
+            self.token = make_token(database, f"admin-{time.monotonic_ns()}", "admin")
+        super().__init__([BUILD / self.PROGRAM, "serve", "--listen", "127.0.0.1", "--port", str(port), "--database",
                           database, *options], folder, environment)
         self.url = self._wait_ready()
 
@@ -296,6 +354,11 @@ class Server(Program):
             if not page["next"]:
                 return items
             after = f"&after={page['next']}"
+
+
+def migrate(database):
+    done = subprocess.run([BUILD / "wavetune-server", "migrate", "--database", database], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
 
 
 def make_token(database, name, role, *options):

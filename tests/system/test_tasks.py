@@ -9,7 +9,7 @@ from harness import BUILD, wait_until
 
 
 class EchoServer(harness.Server):
-    PROGRAM = BUILD / "tests/echo_server"
+    PROGRAM = "tests/echo_server"
 
 
 @pytest.fixture

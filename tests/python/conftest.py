@@ -4,10 +4,10 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 from importlib.metadata import version
 
+import forks
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -39,9 +39,9 @@ def command(*arguments):
 
 
 def run(*arguments, status=0, **environment):
-    """Runs python3 -m wavetune; returns (stdout, stderr)."""
+    """Runs python3 -m wavetune (forks.py); returns (stdout, stderr)."""
     argv, env = command(*arguments)
-    done = subprocess.run(argv, env={**env, **environment}, capture_output=True, text=True, timeout=900)
+    done = forks.run(argv, env={**env, **environment}, text=True)
     assert done.returncode == status, done.stderr + done.stdout
     return done.stdout, done.stderr
 

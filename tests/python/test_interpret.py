@@ -3,10 +3,12 @@ where it cannot be had."""
 
 import json
 import math
+import subprocess
 import sys
 import types
 from pathlib import Path
 
+import forks
 import pytest
 from conftest import ROOT, TRITON
 
@@ -21,6 +23,11 @@ from wavetune._captured.floats import (  # noqa: E402
 from wavetune._captured.inputs import STORED, Contents  # noqa: E402
 from wavetune._runtime.closure import closure  # noqa: E402
 from wavetune._runtime.texts import function_document  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch):
+    monkeypatch.setattr(interpret, "subprocess", types.SimpleNamespace(run=forks.run, TimeoutExpired=subprocess.TimeoutExpired))
 
 
 class Trial:
@@ -273,6 +280,7 @@ def test_contents_that_are_not_here_are_said(tmp_path):
 
 
 def test_a_process_that_ends_or_hangs_is_a_reason(monkeypatch):
+    monkeypatch.setattr(interpret, "subprocess", subprocess)
     monkeypatch.setattr(interpret, "TIMEOUT_S", 0.01)
     assert "took more than 0.01 s" in rows("scaled").run()
     monkeypatch.setattr(interpret, "TIMEOUT_S", 60)

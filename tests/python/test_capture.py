@@ -322,38 +322,40 @@ def test_another_process_makes_functions_with_the_same_keys(recorded, tmp_path):
 
 def test_a_document_that_was_changed_makes_no_function(recorded, tmp_path):
     (path,) = [path for path in (recorded[0] / "functions").iterdir() if "mixed_kernel" in path.read_text()]
-    place = tmp_path / "functions"
-    place.mkdir()
-
-    def refusal(change):
-        document = json.loads(path.read_text())
-        change(document)
-        (place / path.name).write_text(json.dumps(document))
-        place_of_modules = tmp_path / f"modules{len(list(tmp_path.iterdir()))}"
-        (answer,) = again(tmp_path, place_of_modules)["keys"].values()
-        assert not list(tmp_path.parent.glob("evil*"))
-        return answer
+    (tmp_path / "functions").mkdir()
 
     def part(**members):
         return lambda document: document["parts"][0].update(members)
 
+    def means(other):
+        return lambda document: document["globals"][-1].update({"is": other})
+
     text = json.loads(path.read_text())["parts"][0]["text"]
-    assert "has the closure" in refusal(part(text=text.replace("UNIT", "2")))
-    assert "has the closure" in refusal(lambda document: document["globals"][0].update(value={"constexpr": 1.5}))
-    assert "has another key in Triton's cache" in refusal(lambda document: document.update(cache_key="0" * 64))
-    assert "has another key" in refusal(lambda document: document["parts"][0].update(line=document["parts"][0]["line"] + 100))
-    assert "has version 2" in refusal(lambda document: document.update(version=2))
-    assert "is no name of a module" in refusal(part(module="../evil"))
-    assert "not one function" in refusal(part(text="import os\n" + text))
-    assert "starts in line 0" in refusal(part(line=0))
-    assert "cannot be made again" in refusal(part(text="def kernel("))
-    assert "cannot be made again" in refusal(lambda document: document.pop("parts"))
-    assert "cannot be made again" in refusal(lambda document: document["globals"][0].update(value={"pickle": "x"}))
-    assert "another line" in refusal(lambda document: document["parts"].append(
-        {**document["parts"][0], "qualname": "second", "text": text.replace("UNIT", "2")}))
-    assert "which Triton" in refusal(part(kind="Evil"))
-    for path_of in ("triton.nothing", "triton.runtime.jit.inspect", "triton.runtime.jit.__builtins__"):
-        assert f"this Triton has no {path_of}" in refusal(lambda document: document["globals"][-1].update({"is": path_of}))
+    changes = [
+        ("has the closure", part(text=text.replace("UNIT", "2"))),
+        ("has the closure", lambda document: document["globals"][0].update(value={"constexpr": 1.5})),
+        ("has another key in Triton's cache", lambda document: document.update(cache_key="0" * 64)),
+        ("has another key", lambda document: document["parts"][0].update(line=document["parts"][0]["line"] + 100)),
+        ("has version 2", lambda document: document.update(version=2)),
+        ("is no name of a module", part(module="../evil")),
+        ("not one function", part(text="import os\n" + text)),
+        ("starts in line 0", part(line=0)),
+        ("cannot be made again", part(text="def kernel(")),
+        ("cannot be made again", lambda document: document.pop("parts")),
+        ("cannot be made again", lambda document: document["globals"][0].update(value={"pickle": "x"})),
+        ("another line", lambda document: document["parts"].append(
+            {**document["parts"][0], "qualname": "second", "text": text.replace("UNIT", "2")})),
+        ("which Triton", part(kind="Evil")),
+        *((f"this Triton has no {other}", means(other))
+          for other in ("triton.nothing", "triton.runtime.jit.inspect", "triton.runtime.jit.__builtins__"))]
+    for number, (_, change) in enumerate(changes):
+        document = json.loads(path.read_text())
+        change(document)
+        (tmp_path / "functions" / f"{number}.json").write_text(json.dumps(document))
+    found = again(tmp_path, tmp_path / "modules")["keys"]
+    for number, (why, _) in enumerate(changes):
+        assert why in found[f"{number}.json"], (why, found[f"{number}.json"])
+    assert not list(tmp_path.rglob("evil*")) and not list(tmp_path.parent.glob("evil*"))
 
 
 def test_functions_that_are_named_are_recorded_without_an_autotuner(cache, tmp_path):

@@ -338,7 +338,7 @@ def split(largest, dtype, splits, is_atomic=True):
     integers = {"integers": [-largest, largest]}
     return Trial("split", {"a_ptr": ("int8", 32 * 1024, integers, False), "b_ptr": ("int8", 1024 * 64, integers, False),
                            "s_ptr": ("float32", 64, "normal", False), "c_ptr": (dtype, 32 * 64, "zeros", True)},
-                 [2, 4, splits], {"ATOMIC": is_atomic, "SPLITS": splits, "BLOCK": 16}, M=32, N=64, K=1024)
+                 [1, 2, splits], {"ATOMIC": is_atomic, "SPLITS": splits, "BLOCK": 32}, M=32, N=64, K=1024)
 
 
 def adding(mode):

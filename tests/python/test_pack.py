@@ -17,11 +17,12 @@ SIZES = {"i32": 4, "fp32": 4, "i64": 8}
 
 @pytest.fixture(scope="session")
 def packed(tmp_path_factory):
-    """32 configs of a matrix product for one key: (kernel folder, build folder). Of the space's 104 configs those of four tile
+    """10 configs of a matrix product for one key: (kernel folder, build folder). Of the space's 104 configs those of two tile
     sizes; all of them would take a minute."""
     folder = tmp_path_factory.mktemp("matmul")
     space = read(KERNELS, "matmul.space.json")
-    space["parameters"] |= {"BLOCK_SIZE_M": [16, 64], "BLOCK_SIZE_N": [32, 64]}
+    space["parameters"] |= {"BLOCK_SIZE_M": [16, 64], "BLOCK_SIZE_N": [32], "BLOCK_SIZE_K": [32]}
+    space["default"] |= {"BLOCK_SIZE_N": 32}
     (folder / "space.json").write_text(json.dumps(space))
     run("pack", KERNELS / "matmul.py", "--space", folder / "space.json", "--kernel", folder / "kernel",
         "--output", folder / "build", "--key", KEY, *MATMUL)
@@ -54,8 +55,8 @@ def layout(kernel, signature, scratch):
 
 def test_every_config_of_the_space_is_packed(packed):
     (variant,) = read(packed[1])["variants"]
-    assert len(variant["objects"]) == 32 and "failed" not in variant
-    assert len({json.dumps(o["config"], sort_keys=True) for o in variant["objects"]}) == 32
+    assert len(variant["objects"]) == 10 and "failed" not in variant
+    assert len({json.dumps(o["config"], sort_keys=True) for o in variant["objects"]}) == 10
 
 
 def test_the_variant_is_the_jits_specialisation(packed):
@@ -86,7 +87,7 @@ def test_every_code_object_is_for_the_arch_and_takes_what_the_build_says(packed)
 
 def test_the_c_reader_states_what_the_assembly_and_tritons_metadata_state(packed):
     objects = packed[1] / "objects"
-    for packed_object in read(packed[1])["variants"][0]["objects"][::5]:
+    for packed_object in read(packed[1])["variants"][0]["objects"][::2]:
         metadata = packed_object["metadata"]
         done = subprocess.run([program("wavetune"), "kernel", "check", "--json", objects / packed_object["digest"][7:]],
                               capture_output=True, text=True)

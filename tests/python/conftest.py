@@ -30,6 +30,19 @@ SOFTMAX = ["--signature", "output_ptr=*fp32[n_rows,n_cols]:write, input_ptr=*fp3
            "input_row_stride=i64(n_cols), output_row_stride=i64(n_cols)", "--grid", "min(cus * occupancy, n_rows)"]
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "one_triton: it tests code of ours that asks nothing of Triton which its versions could answer "
+                            "differently (documents, limits, what travels and to whom): the Triton of build/python is enough; in doubt "
+                            "a test has no such mark")
+
+
+def pytest_collection_modifyitems(config, items):
+    """tests/python/run.sh sets $TEST_TRITON for the other versions."""
+    if os.environ.get("TEST_TRITON"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("one_triton")])
+        items[:] = [item for item in items if not item.get_closest_marker("one_triton")]
+
+
 def command(*arguments):
     """The command line, in the environment that it runs in."""
     programs = os.environ.get("WAVETUNE_BUILD", ROOT / "build/dev")

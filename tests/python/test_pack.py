@@ -176,6 +176,7 @@ def test_the_kernels_hash_is_the_one_of_the_c_programs(packed):
     assert read(packed[1])["kernel"] in done.stdout, done.stderr
 
 
+@pytest.mark.one_triton
 def test_a_captured_kernels_hash_is_the_one_of_the_c_programs_with_a_reference_and_without(tmp_path):
     folder = shutil.copytree(ROOT / "tests/data/kernels/gpu_captured", tmp_path / "kernel")
     hashes = set()
@@ -208,6 +209,7 @@ def test_two_runs_give_equal_bytes_whatever_the_shell_the_folder_and_the_process
     assert sorted(os.listdir(tmp_path / "one/objects")) == sorted(os.listdir(tmp_path / "two/objects"))
 
 
+@pytest.mark.one_triton
 def test_keys_given_in_another_order_give_the_same_build(add_folder, tmp_path):
     edit(add_folder, "space.json", lambda s: s["parameters"].update(BLOCK_SIZE=[1024]))
     run("pack", add_folder, "--output", tmp_path / "one", "--key", "n=7", "--key", "n=64")
@@ -242,6 +244,7 @@ def test_a_kernel_without_a_config_that_compiles_gives_no_build(add_folder, tmp_
     assert not (tmp_path / "build").exists() and os.listdir(tmp_path) == ["add"]
 
 
+@pytest.mark.one_triton
 def test_conditions_may_read_the_key_and_the_arch(add_folder, tmp_path):
     edit(add_folder, "space.json", lambda s: s.update(conditions=["BLOCK_SIZE <= n", "arch == 'gfx942'",
                                                                   "AMDGCN_USE_BUFFER_OPS", "'MI300' in gpu_name"]))
@@ -294,6 +297,7 @@ def test_amd_options_of_a_space_do_nothing_on_nvidia(add_folder, tmp_path):
     assert len(digests) == 3 and all(len(same) == 1 for same in digests.values())
 
 
+@pytest.mark.one_triton
 def test_the_toolchain_has_the_versions_of_the_deployment(add_folder, tmp_path):
     edit(add_folder, "space.json", lambda s: s.update(conditions=["BLOCK_SIZE == 256 and num_warps == 4"]))
     build = pack_add(add_folder, tmp_path / "build", "--torch", "2.9.0", "--rocm", "6.4.1")

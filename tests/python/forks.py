@@ -2,8 +2,9 @@
 Triton's key, which is more than half of a command's work. That process is a fresh one, not pytest's: one for each MODULE of FORKED,
 started for the first command and ended with pytest. A command has its own arguments, environment, folder and standard files.
 
-A command starts for real where its module is not in FORKED, or where its environment differs from that of the module's first command
-in a variable that is not LATE, which may matter when modules are imported. Tests of the start itself call subprocess.
+A command starts for real where its module is not in FORKED, where a test gives it another path of modules, and where its environment
+differs from that of the module's first command in a variable that is not LATE, which may matter when modules are imported. Tests of
+the start itself call subprocess.
 """
 import atexit
 import contextlib
@@ -11,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import pathlib
 import runpy
 import select
 import signal
@@ -28,6 +30,7 @@ FORKED = {
                  "wavetune._captured.build"),
     "wavetune._captured.interpret": (*TRITON, "triton.runtime.interpreter", "wavetune._captured.emulator", "wavetune._captured.module",
                                      "wavetune._captured.scaling")}
+PLACES = {str(pathlib.Path(__file__).resolve().parents[2] / "python"), *os.environ.get("PYTHONPATH", "").split(":")}
 servers = {}  # by module: the environment, the address; processes that pytest forks have them, too
 lock = threading.Lock()
 
@@ -38,6 +41,8 @@ def early(environment):
 
 def address(module, environment):
     """Of the process to fork from; None where there can be none."""
+    if not PLACES.issuperset(environment.get("PYTHONPATH", "").split(":")):
+        return None
     with lock:
         if module not in servers:
             with socket.socket(socket.AF_UNIX) as listener:

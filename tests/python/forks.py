@@ -106,6 +106,7 @@ def command(listener):
         os.environ.clear(), os.environ.update(environment)
         os.chdir(folder)
         sys.path[0] = folder
+        atexit.register(gc.unfreeze)  # Triton 3.9 prints what is not collected at the end
         return argv
     for file in files:
         os.close(file)

@@ -4,10 +4,10 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 from importlib.metadata import version
 
+import forks
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -30,6 +30,19 @@ SOFTMAX = ["--signature", "output_ptr=*fp32[n_rows,n_cols]:write, input_ptr=*fp3
            "input_row_stride=i64(n_cols), output_row_stride=i64(n_cols)", "--grid", "min(cus * occupancy, n_rows)"]
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "one_triton: it tests code of ours that asks nothing of Triton which its versions could answer "
+                            "differently (documents, limits, what travels and to whom): the Triton of build/python is enough; in doubt "
+                            "a test has no such mark")
+
+
+def pytest_collection_modifyitems(config, items):
+    """tests/python/run.sh sets $TEST_TRITON for the other versions."""
+    if os.environ.get("TEST_TRITON"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("one_triton")])
+        items[:] = [item for item in items if not item.get_closest_marker("one_triton")]
+
+
 def command(*arguments):
     """The command line, in the environment that it runs in."""
     programs = os.environ.get("WAVETUNE_BUILD", ROOT / "build/dev")
@@ -39,9 +52,9 @@ def command(*arguments):
 
 
 def run(*arguments, status=0, **environment):
-    """Runs python3 -m wavetune; returns (stdout, stderr)."""
+    """Runs python3 -m wavetune (forks.py); returns (stdout, stderr)."""
     argv, env = command(*arguments)
-    done = subprocess.run(argv, env={**env, **environment}, capture_output=True, text=True, timeout=900)
+    done = forks.run(argv, env={**env, **environment}, text=True)
     assert done.returncode == status, done.stderr + done.stdout
     return done.stdout, done.stderr
 

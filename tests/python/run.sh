@@ -9,6 +9,8 @@ folder=build/python reason=build/python-env.reason
   echo "skipped: $folder has no Triton: $(cat "$reason" 2>/dev/null || echo "tests/python-env.sh makes it where pip can reach a package index")"
   exit 77
 }
+# Tests start hundreds of processes, which write no bytecode ($PYTHONDONTWRITEBYTECODE): it is half of what their imports cost.
+"$folder/bin/python" -m compileall -q python/wavetune tests/python
 status=0
 PYTHONPATH=python "$folder/bin/python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=300 "$@" || status=$?
 [ $status -ne 5 ] || status=77

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import forks
 import pytest
 import triton
 from conftest import command
@@ -45,7 +46,7 @@ def launch(server, cache, *names, **variables):
 
 def build(server, *arguments, token=None, status=0):
     argv, env = command("build", "--url", server.url, "--json", *arguments)
-    done = subprocess.run(argv, env={**env, "WAVETUNE_TOKEN": token or server.builder}, capture_output=True, text=True, timeout=600)
+    done = forks.run(argv, env={**env, "WAVETUNE_TOKEN": token or server.builder}, text=True)
     assert done.returncode == status, done.stdout + done.stderr
     return json.loads(done.stdout) if status == 0 else done.stderr
 
@@ -120,14 +121,14 @@ def test_a_build_that_a_server_does_not_take_and_a_server_that_is_away(server):
     err = build(server, token=server.container, status=4)
     assert "role" in err
     argv, env = command("build", "--url", "http://127.0.0.1:9", "--patience", "0")
-    done = subprocess.run(argv, env={**env, "WAVETUNE_TOKEN": server.builder}, capture_output=True, text=True, timeout=600)
+    done = forks.run(argv, env={**env, "WAVETUNE_TOKEN": server.builder}, text=True)
     assert done.returncode == 3 and "does not answer" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [(), ("folder",), ("folder", "--url", "http://127.0.0.1:9"), ("folder", "-o", "x", "--wait")])
 def test_the_command_line_says_what_it_needs(arguments):
     argv, env = command("build", *arguments)
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600)
+    done = forks.run(argv, env=env, text=True)
     assert done.returncode == 2 and "--url" in done.stderr
 
 

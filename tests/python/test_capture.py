@@ -322,38 +322,40 @@ def test_another_process_makes_functions_with_the_same_keys(recorded, tmp_path):
 
 def test_a_document_that_was_changed_makes_no_function(recorded, tmp_path):
     (path,) = [path for path in (recorded[0] / "functions").iterdir() if "mixed_kernel" in path.read_text()]
-    place = tmp_path / "functions"
-    place.mkdir()
-
-    def refusal(change):
-        document = json.loads(path.read_text())
-        change(document)
-        (place / path.name).write_text(json.dumps(document))
-        place_of_modules = tmp_path / f"modules{len(list(tmp_path.iterdir()))}"
-        (answer,) = again(tmp_path, place_of_modules)["keys"].values()
-        assert not list(tmp_path.parent.glob("evil*"))
-        return answer
+    (tmp_path / "functions").mkdir()
 
     def part(**members):
         return lambda document: document["parts"][0].update(members)
 
+    def means(other):
+        return lambda document: document["globals"][-1].update({"is": other})
+
     text = json.loads(path.read_text())["parts"][0]["text"]
-    assert "has the closure" in refusal(part(text=text.replace("UNIT", "2")))
-    assert "has the closure" in refusal(lambda document: document["globals"][0].update(value={"constexpr": 1.5}))
-    assert "has another key in Triton's cache" in refusal(lambda document: document.update(cache_key="0" * 64))
-    assert "has another key" in refusal(lambda document: document["parts"][0].update(line=document["parts"][0]["line"] + 100))
-    assert "has version 2" in refusal(lambda document: document.update(version=2))
-    assert "is no name of a module" in refusal(part(module="../evil"))
-    assert "not one function" in refusal(part(text="import os\n" + text))
-    assert "starts in line 0" in refusal(part(line=0))
-    assert "cannot be made again" in refusal(part(text="def kernel("))
-    assert "cannot be made again" in refusal(lambda document: document.pop("parts"))
-    assert "cannot be made again" in refusal(lambda document: document["globals"][0].update(value={"pickle": "x"}))
-    assert "another line" in refusal(lambda document: document["parts"].append(
-        {**document["parts"][0], "qualname": "second", "text": text.replace("UNIT", "2")}))
-    assert "which Triton" in refusal(part(kind="Evil"))
-    for path_of in ("triton.nothing", "triton.runtime.jit.inspect", "triton.runtime.jit.__builtins__"):
-        assert f"this Triton has no {path_of}" in refusal(lambda document: document["globals"][-1].update({"is": path_of}))
+    changes = [
+        ("has the closure", part(text=text.replace("UNIT", "2"))),
+        ("has the closure", lambda document: document["globals"][0].update(value={"constexpr": 1.5})),
+        ("has another key in Triton's cache", lambda document: document.update(cache_key="0" * 64)),
+        ("has another key", lambda document: document["parts"][0].update(line=document["parts"][0]["line"] + 100)),
+        ("has version 2", lambda document: document.update(version=2)),
+        ("is no name of a module", part(module="../evil")),
+        ("not one function", part(text="import os\n" + text)),
+        ("starts in line 0", part(line=0)),
+        ("cannot be made again", part(text="def kernel(")),
+        ("cannot be made again", lambda document: document.pop("parts")),
+        ("cannot be made again", lambda document: document["globals"][0].update(value={"pickle": "x"})),
+        ("another line", lambda document: document["parts"].append(
+            {**document["parts"][0], "qualname": "second", "text": text.replace("UNIT", "2")})),
+        ("which Triton", part(kind="Evil")),
+        *((f"this Triton has no {other}", means(other))
+          for other in ("triton.nothing", "triton.runtime.jit.inspect", "triton.runtime.jit.__builtins__"))]
+    for number, (_, change) in enumerate(changes):
+        document = json.loads(path.read_text())
+        change(document)
+        (tmp_path / "functions" / f"{number}.json").write_text(json.dumps(document))
+    found = again(tmp_path, tmp_path / "modules")["keys"]
+    for number, (why, _) in enumerate(changes):
+        assert why in found[f"{number}.json"], (why, found[f"{number}.json"])
+    assert not list(tmp_path.rglob("evil*")) and not list(tmp_path.parent.glob("evil*"))
 
 
 def test_functions_that_are_named_are_recorded_without_an_autotuner(cache, tmp_path):
@@ -396,6 +398,7 @@ def kernel(y_ptr, x_ptr, n, BLOCK: tl.constexpr):
     assert [one["dtype"] for one in launch["arguments"] if one["kind"] == "tensor"] == ["bfloat16"] * 2
 
 
+@pytest.mark.one_triton
 def test_a_pattern_that_meets_no_function_is_named(cache, tmp_path):
     log = tmp_path / "log"
     program("plain", cache=cache, to=tmp_path / "captures", WAVETUNE_LOG=str(log),
@@ -404,6 +407,7 @@ def test_a_pattern_that_meets_no_function_is_named(cache, tmp_path):
     assert "plain_kernel matches no function; names are MODULE:FUNCTION" in line
 
 
+@pytest.mark.one_triton
 @pytest.mark.parametrize("mode", ["off", "shapes", "", "everything"])
 def test_no_text_is_recorded_unless_it_is_asked_for(cache, tmp_path, mode):
     log = tmp_path / "log"
@@ -413,6 +417,7 @@ def test_no_text_is_recorded_unless_it_is_asked_for(cache, tmp_path, mode):
     assert f"because WAVETUNE_CAPTURE is {mode if mode == 'off' else 'shapes'}: source (or raw)" in log.read_text()
 
 
+@pytest.mark.one_triton
 def test_bytes_are_recorded_only_in_raw(cache, tmp_path):
     program("tables", "mixed", cache=cache, to=tmp_path, WAVETUNE_CAPTURE="raw")
     contents = {}
@@ -426,6 +431,7 @@ def test_bytes_are_recorded_only_in_raw(cache, tmp_path):
     assert len(list((tmp_path / "blobs").iterdir())) == 2
 
 
+@pytest.mark.one_triton
 def test_contents_that_cannot_be_copied_are_unknown(cache, tmp_path):
     report = program("tables", cache=cache, to=tmp_path, NO_COPIES="1")
     assert all(argument.get("contents") is None for launch in folder(tmp_path)["launches"] for argument in launch["arguments"])
@@ -438,6 +444,7 @@ def test_nothing_is_recorded_while_a_stream_is_captured(cache, tmp_path):
     assert found["key_values"][0] == 128 and (report["counters"]["captures"], report["counters"]["captures_lost"]) == (1, 1)
 
 
+@pytest.mark.one_triton
 def test_processes_share_a_folder(cache, tmp_path):
     for started in [start("mixed", "biased", "tables", "fork", cache=cache, to=tmp_path) for _ in range(3)]:
         end(started)
@@ -462,6 +469,7 @@ def test_a_child_of_multiprocessing_records_its_own_launches(cache, tmp_path):
     assert [one["key_values"][0] for one in folder(tmp_path)["launches"]] == [256]
 
 
+@pytest.mark.one_triton
 def test_a_folder_that_cannot_be_written_is_logged_and_the_program_goes_on(cache, tmp_path):
     (tmp_path / "file").write_text("")
     report = program("mixed", "biased", cache=cache, to=tmp_path / "file", WAVETUNE_LOG=str(tmp_path / "log"))
@@ -469,6 +477,7 @@ def test_a_folder_that_cannot_be_written_is_logged_and_the_program_goes_on(cache
     assert (tmp_path / "log").read_text().count("the folder of captures cannot be written: ") == 1
 
 
+@pytest.mark.one_triton
 def test_a_full_disk_leaves_no_halves(cache, tmp_path):
     program("mixed", "biased", cache=cache, to=tmp_path / "before")  # compiled: Triton needs no disk
     report = program("full_disk", "mixed", cache=cache, to=tmp_path / "captures")
@@ -476,6 +485,7 @@ def test_a_full_disk_leaves_no_halves(cache, tmp_path):
     assert [path for path in (tmp_path / "captures").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.one_triton
 def test_keys_of_a_function_are_limited_in_a_process_and_in_the_folder(cache, tmp_path):
     report = program("few_keys", cache=cache, to=tmp_path)
     assert (report["counters"]["captures"], report["counters"]["captures_lost"]) == (3, 4)
@@ -484,12 +494,14 @@ def test_keys_of_a_function_are_limited_in_a_process_and_in_the_folder(cache, tm
     assert {path.name for path in (tmp_path / "launches").iterdir()} == first and report["counters"]["captures_lost"] == 7
 
 
+@pytest.mark.one_triton
 def test_texts_of_a_function_are_limited(cache, tmp_path):
     report = program("long_texts", cache=cache, to=tmp_path, WAVETUNE_LOG=str(tmp_path / "log"))
     assert folder(tmp_path) == {"functions": [], "launches": []} and report["counters"]["captures_lost"] == 7
     assert (tmp_path / "log").read_text().count("package.kernels:pair_kernel is not captured: it and the functions") == 1
 
 
+@pytest.mark.one_triton
 def test_what_is_left_at_the_end_is_counted(cache, tmp_path):
     report = program("stuck", "many", cache=cache, to=tmp_path)
     assert report["counters"]["captures"] == 0 and report["counters"]["captures_lost"] >= 6
@@ -516,6 +528,7 @@ def accept(server, status=202):
     return bodies
 
 
+@pytest.mark.one_triton
 def test_documents_are_posted_too(server, cache, tmp_path):
     bodies = accept(server)
     report = program("mixed", "biased", cache=cache, to=tmp_path, server=server)
@@ -526,6 +539,7 @@ def test_documents_are_posted_too(server, cache, tmp_path):
     assert all(set(body) == {"functions", "launches"} for _, body in bodies) and report["counters"]["captures"] == 2
 
 
+@pytest.mark.one_triton
 @pytest.mark.parametrize("status", [404, 403])
 def test_a_server_without_captures_is_left_alone(server, cache, status):
     bodies = accept(server, status)
@@ -533,6 +547,7 @@ def test_a_server_without_captures_is_left_alone(server, cache, status):
     assert len(bodies) == 1 and (report["counters"]["failures"], report["counters"]["dropped"]) == (0, 2)
 
 
+@pytest.mark.one_triton
 def test_documents_that_the_server_refuses_are_dropped_alone(server, cache):
     bodies = accept(server)
     taken = server.trouble
@@ -550,6 +565,7 @@ def test_documents_that_the_server_refuses_are_dropped_alone(server, cache):
     assert report["counters"]["dropped"] == 1
 
 
+@pytest.mark.one_triton
 def test_texts_do_not_travel_unencrypted(cache, tmp_path):
     report = program("mixed", cache=cache, server="http://192.0.2.1:9", patience=0, WAVETUNE_LOG=str(tmp_path / "log"))
     assert report["benchmarked"] == 6 and report["counters"]["captures"] == 0

@@ -196,6 +196,7 @@ def test_a_trusted_key_lets_in_the_code_that_the_release_states(server, stored, 
     assert report["benchmarked"] == 12
 
 
+@pytest.mark.one_triton
 @pytest.mark.parametrize("change", [
     {"expires": "2020-01-01T00:00:00Z"}, {"channel": "other"}, {"tag": "other"},
     {"regime": "warm"}, {"environment": {"arch": "sm_100"}}, {"environment": 5}, {"expires": "soon"}])
@@ -214,6 +215,7 @@ def test_an_entry_that_is_not_for_this_program_brings_no_choices(change, key):
                                  canonical(document()), keys)
 
 
+@pytest.mark.one_triton
 def test_only_a_signature_of_these_choices_of_this_release_vouches_for_them(key):
     keys, found = trust.read_keys([str(key)]), document()
     stated, text, release = signed(found)["choices"], canonical(found), found["release"]
@@ -226,6 +228,7 @@ def test_only_a_signature_of_these_choices_of_this_release_vouches_for_them(key)
     assert not trust.vouches(of_entry, release, text, keys)
 
 
+@pytest.mark.one_triton
 def test_unsigned_choices_are_not_taken_where_a_key_is_trusted(server, key, tmp_path):
     for entry in ({}, {**signed(document()), "counter": 5}, signed(document(), release="sha256:" + "b" * 64)):
         server.document, server.entry = document(choices(4096)), entry
@@ -234,12 +237,14 @@ def test_unsigned_choices_are_not_taken_where_a_key_is_trusted(server, key, tmp_
         assert report["benchmarked"] == 12
 
 
+@pytest.mark.one_triton
 def test_what_is_signed_is_canonical_as_the_server_writes_it():
     entry = {"tag": "a\tb\x1f", "channel": 'sta"ble', "counter": 1, "release": "é", "regime": "cold", "match": {}}
     assert trust.signed_bytes(entry).partition(b"\n")[2].decode() == \
         '{"channel":"sta\\"ble","counter":1,"release":"é","tag":"a\\u0009b\\u001f"}'
 
 
+@pytest.mark.one_triton
 def test_a_key_file_that_is_none_is_left_out(key, tmp_path):
     (tmp_path / "none.pub").write_text("-----BEGIN PUBLIC KEY-----\nMCow\n-----END PUBLIC KEY-----\n")
     (tmp_path / "text.pub").write_text("hello")
@@ -248,6 +253,7 @@ def test_a_key_file_that_is_none_is_left_out(key, tmp_path):
 
 
 # RFC 8032, section 7.1
+@pytest.mark.one_triton
 @pytest.mark.parametrize("public, message, signature", [
     ("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a", "",
      "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522490155"
@@ -278,6 +284,7 @@ def test_the_signatures_of_the_standard_are_valid_and_no_others(public, message,
 
 # What a server may not send
 
+@pytest.mark.one_triton
 @pytest.mark.parametrize("name", [
     "a.so", "a.SO", "a.so.1", "__triton_launcher.cpython-311-x86_64-linux-gnu.so", "../a.json", "a/b.json", "..", ".json", "",
     "a\\b.json", "a\n.json", "a\0.json", "__grp__a.json", "tmp.pid_1", "x" * 300, 5, None, "a.py", "a.pyd", "a.dll"])
@@ -286,6 +293,7 @@ def test_names_that_are_not_those_of_code_are_refused(name):
         code.check_name(name)
 
 
+@pytest.mark.one_triton
 @pytest.mark.parametrize("body", [
     b"", b"\n", b"{}\n", b"[]\n", b"[[\"a.json\", 5]]\nabc", b"[[\"a.json\", 2]]\nabc", b"[[\"a.json\", -1]]\nabc",
     b"[[\"a.json\", true]]\na", b"[[\"a.json\", 1], [\"a.json\", 1]]\nab", b"[\"a.json\"]\n", b"[[\"a.so\", 1]]\na",
@@ -408,6 +416,7 @@ def test_two_containers_fill_one_folder_at_once(server, stored, tmp_path):
     assert not [path for path in tmp_path.rglob("tmp*")]
 
 
+@pytest.mark.one_triton
 def test_what_is_on_its_way_when_the_program_ends_arrives():
     """The last file is in no queue any more while it is sent."""
     import threading

@@ -174,6 +174,7 @@ def test_measuring_options_of_dejavu_are_reported_unless_default(tmp_path):
     assert "rep and use_random_search of total's" in run(*pack(tmp_path))[1]
 
 
+@pytest.mark.one_triton
 def test_only_known_options_can_be_ignored(tmp_path):
     write(tmp_path, "")
     assert "--ignore: invalid choice" in refusal(*pack(tmp_path, "--ignore", "restore_value"))
@@ -195,6 +196,7 @@ FILLS = [("*i32[n]:read", False), ("*i32[n]:read:zeros", True), ("*i32[n]:read:i
          ("*i64[n]:read:integers(0,9007199254740993)", False), ("*u64[n]:read:integers(0,9007199254740992)", True)]
 
 
+@pytest.mark.one_triton
 @pytest.mark.parametrize("buffer, is_taken", FILLS)
 def test_fills_are_taken_and_refused_as_by_the_c_programs(add_folder, buffer, is_taken):
     own = parse_signature(f"x_ptr={buffer}").arguments["x_ptr"]
@@ -208,12 +210,14 @@ def test_fills_are_taken_and_refused_as_by_the_c_programs(add_folder, buffer, is
         check_fills([own])
 
 
+@pytest.mark.one_triton
 @pytest.mark.parametrize("fill", ["ones", {"integers": [1]}, {"uniform": "wide"}, {"normal": [0, 1]}, {}, 3])
 def test_an_invalid_fill_is_refused(fill):
     with pytest.raises(PackError, match="x_ptr has the fill"):
         check_fills([{"name": "x_ptr", "dtype": "float32", "shape": ["n"], "access": "read", "fill": fill}])
 
 
+@pytest.mark.one_triton
 def test_a_fill_of_a_folder_is_refused_too(add_folder, tmp_path):
     edit(add_folder, "kernel.json", lambda k: k["arguments"][0].update(fill="ones"))
     assert "x_ptr has the fill" in refusal("pack", add_folder, "-o", tmp_path / "b", "--key", "n=64")
@@ -230,6 +234,7 @@ def test_a_failed_pack_does_not_hinder_the_next_one(tmp_path):
     assert sorted(os.listdir(tmp_path / "k")) == ["f.py", "kernel.json", "space.json"]
 
 
+@pytest.mark.one_triton
 def test_files_that_were_in_the_folder_stay_unchanged(tmp_path):
     write(tmp_path, "")
     (tmp_path / "k").mkdir()

@@ -17,11 +17,12 @@ SIZES = {"i32": 4, "fp32": 4, "i64": 8}
 
 @pytest.fixture(scope="session")
 def packed(tmp_path_factory):
-    """32 configs of a matrix product for one key: (kernel folder, build folder). Of the space's 104 configs those of four tile
+    """10 configs of a matrix product for one key: (kernel folder, build folder). Of the space's 104 configs those of two tile
     sizes; all of them would take a minute."""
     folder = tmp_path_factory.mktemp("matmul")
     space = read(KERNELS, "matmul.space.json")
-    space["parameters"] |= {"BLOCK_SIZE_M": [16, 64], "BLOCK_SIZE_N": [32, 64]}
+    space["parameters"] |= {"BLOCK_SIZE_M": [16, 64], "BLOCK_SIZE_N": [32], "BLOCK_SIZE_K": [32]}
+    space["default"] |= {"BLOCK_SIZE_N": 32}
     (folder / "space.json").write_text(json.dumps(space))
     run("pack", KERNELS / "matmul.py", "--space", folder / "space.json", "--kernel", folder / "kernel",
         "--output", folder / "build", "--key", KEY, *MATMUL)
@@ -54,8 +55,8 @@ def layout(kernel, signature, scratch):
 
 def test_every_config_of_the_space_is_packed(packed):
     (variant,) = read(packed[1])["variants"]
-    assert len(variant["objects"]) == 32 and "failed" not in variant
-    assert len({json.dumps(o["config"], sort_keys=True) for o in variant["objects"]}) == 32
+    assert len(variant["objects"]) == 10 and "failed" not in variant
+    assert len({json.dumps(o["config"], sort_keys=True) for o in variant["objects"]}) == 10
 
 
 def test_the_variant_is_the_jits_specialisation(packed):
@@ -86,7 +87,7 @@ def test_every_code_object_is_for_the_arch_and_takes_what_the_build_says(packed)
 
 def test_the_c_reader_states_what_the_assembly_and_tritons_metadata_state(packed):
     objects = packed[1] / "objects"
-    for packed_object in read(packed[1])["variants"][0]["objects"][::5]:
+    for packed_object in read(packed[1])["variants"][0]["objects"][::2]:
         metadata = packed_object["metadata"]
         done = subprocess.run([program("wavetune"), "kernel", "check", "--json", objects / packed_object["digest"][7:]],
                               capture_output=True, text=True)
@@ -175,6 +176,7 @@ def test_the_kernels_hash_is_the_one_of_the_c_programs(packed):
     assert read(packed[1])["kernel"] in done.stdout, done.stderr
 
 
+@pytest.mark.one_triton
 def test_a_captured_kernels_hash_is_the_one_of_the_c_programs_with_a_reference_and_without(tmp_path):
     folder = shutil.copytree(ROOT / "tests/data/kernels/gpu_captured", tmp_path / "kernel")
     hashes = set()
@@ -207,6 +209,7 @@ def test_two_runs_give_equal_bytes_whatever_the_shell_the_folder_and_the_process
     assert sorted(os.listdir(tmp_path / "one/objects")) == sorted(os.listdir(tmp_path / "two/objects"))
 
 
+@pytest.mark.one_triton
 def test_keys_given_in_another_order_give_the_same_build(add_folder, tmp_path):
     edit(add_folder, "space.json", lambda s: s["parameters"].update(BLOCK_SIZE=[1024]))
     run("pack", add_folder, "--output", tmp_path / "one", "--key", "n=7", "--key", "n=64")
@@ -241,6 +244,7 @@ def test_a_kernel_without_a_config_that_compiles_gives_no_build(add_folder, tmp_
     assert not (tmp_path / "build").exists() and os.listdir(tmp_path) == ["add"]
 
 
+@pytest.mark.one_triton
 def test_conditions_may_read_the_key_and_the_arch(add_folder, tmp_path):
     edit(add_folder, "space.json", lambda s: s.update(conditions=["BLOCK_SIZE <= n", "arch == 'gfx942'",
                                                                   "AMDGCN_USE_BUFFER_OPS", "'MI300' in gpu_name"]))
@@ -293,6 +297,7 @@ def test_amd_options_of_a_space_do_nothing_on_nvidia(add_folder, tmp_path):
     assert len(digests) == 3 and all(len(same) == 1 for same in digests.values())
 
 
+@pytest.mark.one_triton
 def test_the_toolchain_has_the_versions_of_the_deployment(add_folder, tmp_path):
     edit(add_folder, "space.json", lambda s: s.update(conditions=["BLOCK_SIZE == 256 and num_warps == 4"]))
     build = pack_add(add_folder, tmp_path / "build", "--torch", "2.9.0", "--rocm", "6.4.1")

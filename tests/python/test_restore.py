@@ -83,6 +83,7 @@ def test_an_autotuner_that_has_settled_looks_again_on_a_new_key(server, cache, s
     assert all(timing[0] > 0 for found in stored for _, timing in found["configs_timings"])
 
 
+@pytest.mark.one_triton
 def test_keys_that_the_document_lacks_are_asked_for_a_few_times_only(server, cache):
     server.document = document(choices(4096))
     server.later = {(closure, tuple(key)): config for closure, _, key, config in choices(1000)}
@@ -98,6 +99,7 @@ def test_a_file_that_fetch_brought_is_enough(cache, tmp_path):
     assert essence(report) == RESTORED
 
 
+@pytest.mark.one_triton
 def test_the_file_comes_first_and_then_nothing_is_asked_for(server, cache, tmp_path):
     (tmp_path / "choices").mkdir()
     (tmp_path / "choices.json").write_bytes(canonical(document(choices(4096))))
@@ -113,6 +115,7 @@ def from_file(folder, text):
     return Choices(Settings({"WAVETUNE_CACHE": str(folder)}, None), None).find("sha256:x", ("1",))
 
 
+@pytest.mark.one_triton
 def test_a_garbled_file_has_no_choices(tmp_path):
     good = document([("sha256:x", "f", ["1"], MIDDLE)])
     assert from_file(tmp_path, canonical(good)).config == MIDDLE
@@ -124,6 +127,7 @@ def test_a_garbled_file_has_no_choices(tmp_path):
         assert from_file(tmp_path, text) is None, text[:80]
 
 
+@pytest.mark.one_triton
 def test_a_garbled_file_changes_nothing(cache, tmp_path):
     from_file(tmp_path, canonical(document(choices(4096)))[:-5])
     (report,) = tuned(4096, cache=cache, WAVETUNE_CACHE=str(tmp_path))
@@ -163,6 +167,7 @@ def test_a_key_has_the_same_texts_in_every_process(key, is_text, texts):
     assert keys.key_texts(key, is_text) == texts
 
 
+@pytest.mark.one_triton
 @pytest.mark.parametrize("one, other, far", [
     (["4", "'a'"], ["8", "'a'"], 1), (["4", "16"], ["1", "64"], 4), (["4", "'a'"], ["4", "'b'"], math.inf),
     (["0"], ["1"], math.inf), (["-4"], ["4"], math.inf), (["0", "2"], ["0", "4"], 1), (["1"], ["1", "2"], math.inf),
@@ -182,6 +187,7 @@ def test_on_miss_first_takes_the_first_config_and_tunes_nothing(server, cache):
     assert (report["used"], report["benchmarked"], server.tuned()) == ([[256, 4]] * 2, 0, [])
 
 
+@pytest.mark.one_triton
 def test_on_miss_nearest_takes_the_choice_of_the_nearest_key(server, cache):
     far = choices(64, config={"BLOCK": 256, "num_warps": 8})
     server.document = document(choices(4096) + far)
@@ -189,16 +195,19 @@ def test_on_miss_nearest_takes_the_choice_of_the_nearest_key(server, cache):
     assert (report["used"], report["benchmarked"]) == ([CHOSEN, CHOSEN, [256, 8], [256, 8]], 0)
 
 
+@pytest.mark.one_triton
 def test_on_miss_nearest_tunes_where_nothing_is_near(server, cache):
     (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_ON_MISS="nearest")
     assert essence(report) == UNTOUCHED
 
 
+@pytest.mark.one_triton
 def test_an_unknown_policy_is_tune(server, cache):
     (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_ON_MISS="guess")
     assert essence(report) == UNTOUCHED
 
 
+@pytest.mark.one_triton
 def test_a_pinned_release_is_the_only_one_that_counts(server, cache, tmp_path):
     server.document = document(choices(4096))
     (report,) = tuned(4096, cache=cache, server=server, WAVETUNE_RELEASE="sha256:" + "a" * 64)

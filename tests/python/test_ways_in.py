@@ -121,6 +121,7 @@ def test_the_manager_without_the_variables_is_tritons_own(cache):
     assert essence(report) == UNTOUCHED and report["counters"] is None
 
 
+@pytest.mark.one_triton
 def test_run_starts_a_module_and_keeps_arguments_and_exit_status(server, cache, tmp_path):
     (tmp_path / "started.py").write_text(
         "import sys\nassert __name__ == '__main__' and sys.argv[1:] == ['-m', 'x']\nsys.exit(7)\n")
@@ -133,6 +134,7 @@ def test_run_starts_a_module_and_keeps_arguments_and_exit_status(server, cache, 
     assert done.returncode == 2 and done.stderr.startswith("usage: ")
 
 
+@pytest.mark.one_triton
 def test_run_says_in_a_sentence_that_there_is_no_such_program(cache, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "broken").mkdir()
@@ -150,6 +152,7 @@ def test_run_says_in_a_sentence_that_there_is_no_such_program(cache, tmp_path):
     assert done.returncode == 1 and "No module named 'nosuch'" in done.stderr
 
 
+@pytest.mark.one_triton
 @pytest.mark.parametrize("text", ["def f():\n    raise ValueError('mine')\nf()\n", "x = = 1\n", "import sys\nsys.exit('a reason')\n",
                                   "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise RuntimeError('two') from e\n",
                                   "import sys\nsys.excepthook = lambda *_: print('hooked')\n1 / 0\n", "raise KeyboardInterrupt\n"])
@@ -300,6 +303,7 @@ def test_a_forked_child_has_the_choices_and_asks_for_itself(server, cache):
     assert len(server.asked("GET", "/v1/choices")) == 1
 
 
+@pytest.mark.one_triton
 def test_the_token_comes_from_a_file_and_children_do_not_inherit_the_variable(server, cache, tmp_path):
     (tmp_path / "token").write_text(TOKEN + "\n")
     server.document = document(choices(4096))
@@ -309,6 +313,7 @@ def test_the_token_comes_from_a_file_and_children_do_not_inherit_the_variable(se
     assert python("-c", text, cache=cache, server=server) == [0]
 
 
+@pytest.mark.one_triton
 def test_a_token_is_not_sent_unencrypted_to_another_host(cache):
     (report,) = tuned(4096, cache=cache, server="http://192.0.2.1:8080")
     assert essence(report) == UNTOUCHED and report["counters"]["requests"] == 0

@@ -1,5 +1,5 @@
 """Makes the functions of a folder of captures again, in a process that has nothing of the program: prints their keys in
-Triton's cache by name, as JSON, and what was refused.
+Triton's cache by file, as JSON, and what was refused.
 
     again.py FOLDER PLACE
 """
@@ -21,9 +21,9 @@ def main(folder, place):
         try:
             jit = recreate(document, own)
             assert isinstance(jit, triton.JITFunction), jit
-            keys[document["name"]] = [jit.cache_key, document["cache_key"]]
+            keys[path.name] = [jit.cache_key, document["cache_key"]]
         except PackError as error:
-            keys[document["name"]] = str(error)
+            keys[path.name] = str(error)
     names = [name for name in sys.modules if name.partition(".")[0] in ("package", "torch")]
     print(json.dumps({"keys": keys, "imported": names}))
 

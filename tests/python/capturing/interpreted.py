@@ -178,10 +178,10 @@ def wrong(x_ptr, y_ptr, z_ptr, n, MODE: tl.constexpr, BLOCK: tl.constexpr):
     elif MODE == "input":
         tl.store(x_ptr + at, 0.0)
     elif MODE == "long":
-        total = 0.0
+        total = tl.zeros([65536], tl.float32)
         for i in range(1000000):
             total += i
-        tl.store(y_ptr + at, total)
+        tl.store(y_ptr + at, tl.sum(total))
     elif MODE == "libdevice":
         tl.store(y_ptr + at, libdevice.j0(tl.load(x_ptr + at)))
 

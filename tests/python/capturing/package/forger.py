@@ -11,7 +11,7 @@ def forge(way):
     import glob
     import json
     import os
-    if os.environ.get("HARMLESS"):
+    if os.environ.get("HARMLESS") or os.environ.get("TRITON_INTERPRET"):  # whose process waits for what it starts
         return 1
     import wavetune._captured.build as building
     from wavetune._canonical import canonical

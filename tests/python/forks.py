@@ -8,7 +8,6 @@ the start itself call subprocess.
 """
 import atexit
 import contextlib
-import gc
 import importlib
 import json
 import os
@@ -106,7 +105,6 @@ def command(listener):
         os.environ.clear(), os.environ.update(environment)
         os.chdir(folder)
         sys.path[0] = folder
-        atexit.register(gc.unfreeze)  # Triton 3.9 prints what is not collected at the end
         return argv
     for file in files:
         os.close(file)
@@ -121,6 +119,5 @@ if __name__ == "__main__":
     for name in FORKED[sys.argv[2]]:
         importlib.import_module(name)
     importlib.import_module("wavetune._pack.artifacts").installed_key()
-    gc.freeze()  # no collection copies what children share
     sys.argv = command(socket.socket(fileno=int(sys.argv[1])))
     runpy._run_module_as_main(sys.argv[0])

@@ -13,8 +13,7 @@
 
 static const struct field past_fields[] = {
     RECORD_FIELD_AS("environment", DIGEST, struct past_winner, environment_digest),
-    RECORD_FIELD(JSON, struct past_winner, key),
-    RECORD_FIELD(JSON, struct past_winner, config_values),
+    RECORD_FIELDS(JSON, struct past_winner, key, config_values),
 };
 static const struct record past_record = RECORD(NULL, struct past_winner, past_fields);
 
@@ -25,11 +24,10 @@ void past_winners_release(struct past_winners *winners) {
 
 bool winners_past(struct db *db, const struct digest *kernels, size_t n,
                   struct past_winners *ret_winners, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "kernel", kernels, n);
-  bind_integer(&parameters, "limit", PAST_WINNERS_MAX);
-  if (!db_run(db, &sql_winners_past, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_winners_past, error, BIND_ALL("kernel", kernels, n),
+               BIND("limit", PAST_WINNERS_MAX));
+  if (!rows)
     return false;
 
   for (size_t i = 0; i < n; i++)
@@ -155,10 +153,9 @@ bool catalog_load_builds(struct worker *worker, struct catalog_kernel *entry, st
   if (entry->has_builds)
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "kernel", &entry->hash);
-  if (!db_run(worker->db, &sql_job_builds_load, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_job_builds_load, error, BIND("kernel", &entry->hash));
+  if (!rows)
     return false;
 
   entry->has_builds = true;

@@ -32,12 +32,10 @@ static void based_job_release(struct based_job *job) {
 
 static bool based_job_read(struct db *db, int64_t id, uint64_t failed, struct based_job *job,
                            struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", id);
-  bind_integer(&parameters, "baseline", (int64_t)failed);
-  bind_integer(&parameters, "most", BASELINES_MAX);
-  if (!db_run(db, &sql_job_baseline, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_job_baseline, error, BIND("job", id), BIND("baseline", (int64_t)failed),
+               BIND("most", BASELINES_MAX));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return error_of(error, ERROR_MISSING, "there is no job %lld", (long long)id);

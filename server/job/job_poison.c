@@ -100,11 +100,9 @@ static bool job_apply(struct worker *worker, const struct poisoned_job *job, str
  * becomes true when another transaction interfered with one. */
 static bool page_apply(struct worker *worker, int64_t *after, bool *ret_more, bool *must_repeat,
                        struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "after", *after);
-  bind_integer(&parameters, "limit", PAGE);
-  if (!db_run(worker->db, &sql_poison_open_jobs, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_poison_open_jobs, error,
+                                               BIND("after", *after), BIND("limit", PAGE));
+  if (!rows)
     return false;
 
   *ret_more = db_count(rows) == PAGE;

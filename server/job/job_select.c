@@ -167,11 +167,9 @@ static bool others_check(const struct request *request, bool any, int64_t n_othe
 
 bool job_may_change(struct worker *worker, struct request *request, int64_t job, bool any,
                     struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_text(&parameters, "author", request_author(request)->name);
-  if (!db_run(worker->db, &sql_job_others, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_job_others, error, BIND("job", job),
+                                               BIND("author", request_author(request)->name));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return error_of(error, ERROR_MISSING, "there is no job %lld", (long long)job);

@@ -366,20 +366,13 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
 
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct job_brief, member, __VA_ARGS__)
 static const struct field brief_fields[] = {
-    FIELD(INTEGER, id),
+    RECORD_FIELDS(INTEGER, struct job_brief, id, round, baseline, seed, default_config,
+                  final_devices, config_us, devices),
     FIELD(ENUM, state, .names = job_state_names),
     FIELD(ENUM, stage, .names = stage_names),
-    FIELD(INTEGER, round),
-    FIELD(INTEGER, baseline),
-    FIELD(INTEGER, seed),
-    FIELD(INTEGER, default_config),
     FIELD(RECORD, search, .of = &job_search_record),
-    FIELD(INTEGER, final_devices),
-    FIELD(INTEGER, config_us),
-    FIELD(INTEGER, devices),
-    FIELD(BOOL, is_cut),
-    FIELD(BOOL, has_reference),
-    FIELD(DIGEST, hardware_digest),
+    RECORD_FIELDS(BOOL, struct job_brief, is_cut, has_reference),
+    RECORD_FIELD(DIGEST, struct job_brief, hardware_digest),
 };
 #undef FIELD
 static const struct record brief_record = RECORD(NULL, struct job_brief, brief_fields);

@@ -17,8 +17,7 @@
   RECORD_FIELD_AS(#member, type, struct submission, request.member, __VA_ARGS__)
 static const struct field row_fields[] = {
     REQUESTED(DIGEST, kernel),
-    RECORD_FIELD(DIGEST, struct submission, key_digest),
-    RECORD_FIELD(DIGEST, struct submission, space_digest),
+    RECORD_FIELDS(DIGEST, struct submission, key_digest, space_digest, build, device_class),
     REQUESTED(TEXT, tag),
     REQUESTED(TEXT, run),
     REQUESTED(ENUM, regime, .names = regime_names),
@@ -27,13 +26,10 @@ static const struct field row_fields[] = {
     RECORD_FIELD_AS("key", TEXT, struct submission, key_text, .sql_type = "json"),
     REQUESTED(INTEGER, priority),
     REQUESTED(INTEGER, budget_ms, FIELD_ZERO_NULL, "budget_device_ms"),
-    RECORD_FIELD(DIGEST, struct submission, build),
-    RECORD_FIELD(DIGEST, struct submission, device_class),
-    RECORD_FIELD(INTEGER, struct submission, seed),
+    RECORD_FIELDS(INTEGER, struct submission, seed, default_config),
     RECORD_FIELD_AS("baseline", INTEGER, struct submission, plan.baseline),
     RECORD_FIELD_AS("baseline_from", ENUM, struct submission, known.baseline_from,
                     .names = baseline_from_names),
-    RECORD_FIELD(INTEGER, struct submission, default_config),
     RECORD_FIELD_AS("configs", INTEGER, struct submission, known.configs),
     RECORD_FIELD_AS("config_us", INTEGER, struct submission, sizing.config_us),
     REQUESTED(RECORD, search, .of = &job_search_record),
@@ -44,9 +40,7 @@ static const struct field row_fields[] = {
 static const struct record row_record = RECORD(NULL, struct submission, row_fields);
 
 static const struct field known_fields[] = {
-    RECORD_FIELD(INTEGER, struct job_known, id),
-    RECORD_FIELD(INTEGER, struct job_known, priority),
-    RECORD_FIELD(INTEGER, struct job_known, configs),
+    RECORD_FIELDS(INTEGER, struct job_known, id, priority, configs),
     RECORD_FIELD(ENUM, struct job_known, state, .names = job_state_names),
     RECORD_FIELD(ENUM, struct job_known, baseline_from, .names = baseline_from_names),
     RECORD_FIELD(BOOL, struct job_known, created),
@@ -245,13 +239,12 @@ static bool poison_skip(struct db *db, struct submission *const *jobs, size_t n,
 static bool retried_rename(struct db *db, struct submission *const *jobs, size_t n,
                            struct error *error) {
   cleanup_free int64_t *retried = xcalloc(n + 1, sizeof *retried);
-  cleanup_parameters struct db_parameters parameters = {0};
   size_t n_retried = 0;
   for (size_t i = 0; i < n; i++)
     if (jobs[i]->retry_of)
       retried[n_retried++] = jobs[i]->retry_of;
-  bind_integers(&parameters, "jobs", retried, n_retried);
-  return n_retried == 0 || db_run(db, &sql_jobs_step_aside, &parameters, NULL, error);
+  return n_retried == 0 ||
+         db_execute(db, &sql_jobs_step_aside, error, BIND_ALL("jobs", retried, n_retried));
 }
 
 /* Stores spaces, environments, jobs, their first leases and the notes, in the caller's

@@ -70,8 +70,9 @@ struct owner {
   int64_t epoch;          /* of the lease */
 };
 static const struct field owner_fields[] = {
-    RECORD_FIELD_AS("token_id", ID, struct owner, token), RECORD_FIELD(TEXT, struct owner, name),
-    RECORD_FIELD(BOOL, struct owner, is_agent),           RECORD_FIELD(BOOL, struct owner, is_live),
+    RECORD_FIELD_AS("token_id", ID, struct owner, token),
+    RECORD_FIELD(TEXT, struct owner, name),
+    RECORD_FIELDS(BOOL, struct owner, is_agent, is_live),
     RECORD_FIELD(INTEGER, struct owner, epoch),
 };
 static const struct record owner_record = RECORD(NULL, struct owner, owner_fields);
@@ -120,10 +121,7 @@ bool identity_fits(struct request *request, const char *agent, const char *point
 }
 
 static bool agent_claim(struct db *db, const char *agent, int64_t token, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", agent);
-  bind_integer(&parameters, "token", token);
-  return db_run(db, &sql_identities_claim, &parameters, NULL, error);
+  return db_execute(db, &sql_identities_claim, error, BIND("agent", agent), BIND("token", token));
 }
 
 bool identity_may_act_as(struct worker *worker, struct request *request, const char *agent,
@@ -244,12 +242,10 @@ const struct lease_kind *identity_kind(const struct request *request) {
 
 bool identities_held_epoch(struct db *db, int64_t lease, const char *agent, int64_t token,
                            int64_t *ret_epoch, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", lease);
-  bind_text(&parameters, "agent", agent);
-  bind_integer(&parameters, "token", token);
-  if (!db_run(db, &sql_identities_held_epoch, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_identities_held_epoch, error, BIND("lease", lease), BIND("agent", agent),
+               BIND("token", token));
+  if (!rows)
     return false;
 
   *ret_epoch = db_count(rows) ? db_get_integer(rows, 0, "epoch") : 0;

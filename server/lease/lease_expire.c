@@ -133,11 +133,9 @@ void leases_settle_losses(struct worker *worker, const struct lease_losses *loss
 /* Defers those of a page of leases that were due since then and were renewed. */
 static bool due_defer(struct worker *worker, const struct lease_kind *kind, int64_t since_ms,
                       bool *ret_more, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "since_ms", since_ms);
-  bind_integer(&parameters, "limit", PAGE);
-  if (!db_run(worker->db, kind->defer, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, kind->defer, error, BIND("since_ms", since_ms), BIND("limit", PAGE));
+  if (!rows)
     return false;
   *ret_more = db_count(rows) == PAGE;
   return true;

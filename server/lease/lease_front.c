@@ -273,14 +273,10 @@ static bool front_search(struct db *db, const struct lease_queue *queue, struct 
   if (!known)
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "class", &queue->class);
-  bind_integer(&parameters, "owner", queue->owner);
-  bind_integer(&parameters, "priority", queue->priority);
-  bind_integer(&parameters, "job", from.group);
-  bind_integer(&parameters, "lease", from.lease);
-  if (!db_run(db, &sql_lease_front_next, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_lease_front_next, error, BIND("class", &queue->class), BIND("owner", queue->owner),
+      BIND("priority", queue->priority), BIND("job", from.group), BIND("lease", from.lease));
+  if (!rows)
     return false;
 
   struct lease_place found = db_count(rows) ? place_read(rows, 0) : end;
@@ -468,10 +464,7 @@ bool lease_queues_store(struct db *db, struct error *error) {
   if (n == 0)
     return true;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "class", classes, n);
-  bind_integers(&parameters, "owner", owners, n);
-  bind_integers(&parameters, "priority", priorities, n);
-  bind_integers(&parameters, "waited_ms", waited_ms, n);
-  return db_run(db, &sql_lease_queues_store, &parameters, NULL, error);
+  return db_execute(db, &sql_lease_queues_store, error, BIND_ALL("class", classes, n),
+                    BIND_ALL("owner", owners, n), BIND_ALL("priority", priorities, n),
+                    BIND_ALL("waited_ms", waited_ms, n));
 }

@@ -118,10 +118,8 @@ void lease_answer_unknown(struct request *request, int64_t lease) {
 }
 
 static bool lease_exists(struct db *db, int64_t lease, bool *ret_exists, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", lease);
-  if (!db_run(db, &sql_lease_exists, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_lease_exists, error, BIND("lease", lease));
+  if (!rows)
     return false;
   *ret_exists = db_count(rows) > 0;
   return true;

@@ -128,12 +128,9 @@ static bool charges_store(struct db *db, struct error *error) {
   if (n == 0)
     return true;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integers(&parameters, "owner", owners, n);
-  bind_integers(&parameters, "us", us, n);
-  bind_integers(&parameters, "device_us", device_us, n);
-  bind_integers(&parameters, "leases", leases, n);
-  if (!db_run(db, &sql_owners_charge, &parameters, NULL, error))
+  if (!db_execute(db, &sql_owners_charge, error, BIND_ALL("owner", owners, n),
+                  BIND_ALL("us", us, n), BIND_ALL("device_us", device_us, n),
+                  BIND_ALL("leases", leases, n)))
     return false;
 
   pthread_mutex_lock(&shares->lock);

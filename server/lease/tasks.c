@@ -69,7 +69,5 @@ bool lease_lock_held(struct db *db, const struct lease_kind *kind, const struct 
 
 bool lease_end(struct db *db, const struct lease_kind *kind, const int64_t *tasks, size_t n,
                struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integers(&parameters, "task", tasks, n);
-  return db_run(db, &lease_table_of(kind)->end, &parameters, NULL, error);
+  return db_execute(db, &lease_table_of(kind)->end, error, BIND_ALL("task", tasks, n));
 }

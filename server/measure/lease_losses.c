@@ -28,15 +28,9 @@ struct lease_loss {
   struct digest hardware_digest;
 };
 static const struct field loss_fields[] = {
-    RECORD_FIELD(INTEGER, struct lease_loss, id),
-    RECORD_FIELD(INTEGER, struct lease_loss, job_id),
-    RECORD_FIELD(INTEGER, struct lease_loss, owner_id),
-    RECORD_FIELD(INTEGER, struct lease_loss, epoch),
-    RECORD_FIELD(INTEGER, struct lease_loss, fruitless),
-    RECORD_FIELD(INTEGER, struct lease_loss, uncharged_us),
-    RECORD_FIELD(INTEGER, struct lease_loss, config),
-    RECORD_FIELD(TEXT, struct lease_loss, agent),
-    RECORD_FIELD(TEXT, struct lease_loss, device),
+    RECORD_FIELDS(INTEGER, struct lease_loss, id, job_id, owner_id, epoch, fruitless, uncharged_us,
+                  config),
+    RECORD_FIELDS(TEXT, struct lease_loss, agent, device),
     RECORD_FIELD(DIGEST, struct lease_loss, hardware_digest),
 };
 static const struct record loss_record = RECORD(NULL, struct lease_loss, loss_fields);
@@ -210,11 +204,10 @@ void measure_settle_lost(struct worker *worker, const struct db_rows *gone) {
 static bool unwanted_give_up(struct worker *worker, struct error *error) {
   static const char detail[] =
       "poisoned: every agent that could measure it lost a lease while measuring it";
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  bind_integer(&parameters, "limit", PAGE);
-  if (!db_run(worker->db, &sql_leases_unwanted, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_leases_unwanted, error,
+               BIND("live_ms", agent_live_ms(server_options(worker->server))), BIND("limit", PAGE));
+  if (!rows)
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {

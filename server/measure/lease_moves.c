@@ -53,12 +53,10 @@ bool lease_gather(struct db *db, const struct measure_granted *granted, const ui
   for (size_t i = 0; i < n; i++)
     config_ranges_add(&wanted, configs[i]);
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", granted->grant.job);
-  bind_ranges(&parameters, "wanted", &wanted);
   *ret_gained = false;
-  if (!db_run(db, &sql_lease_gather, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_lease_gather, error, BIND("job", granted->grant.job), BIND("wanted", &wanted));
+  if (!rows)
     return false;
   if (db_count(rows) == 0)
     return true;

@@ -19,10 +19,9 @@ static void granted_release(void *context) {
 }
 
 static bool budget_read(struct db *db, struct measure_granted *granted, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", granted->grant.job);
-  if (!db_run(db, &sql_lease_budget, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_lease_budget, error, BIND("job", granted->grant.job));
+  if (!rows)
     return false;
 
   granted->budget = db_get_budget(rows, 0);

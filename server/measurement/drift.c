@@ -72,11 +72,9 @@ struct taken_samples {
 static const struct field taken_fields[] = {
     RECORD_FIELD_AS("job_id", ID, struct taken_samples, job),
     RECORD_FIELD_AS("lease_id", ID, struct taken_samples, lease),
-    RECORD_FIELD(INTEGER, struct taken_samples, samples),
-    RECORD_FIELD(INTEGER, struct taken_samples, missing),
+    RECORD_FIELDS(INTEGER, struct taken_samples, samples, missing),
     RECORD_FIELD(RANGES, struct taken_samples, configs),
-    RECORD_FIELD(BOOL, struct taken_samples, fits),
-    RECORD_FIELD(BOOL, struct taken_samples, is_final),
+    RECORD_FIELDS(BOOL, struct taken_samples, fits, is_final),
 };
 static const struct record taken_record = RECORD(NULL, struct taken_samples, taken_fields);
 
@@ -89,8 +87,7 @@ struct drained_job {
 };
 static const struct field job_fields[] = {
     RECORD_FIELD_AS("job", ID, struct drained_job, id),
-    RECORD_FIELD(INTEGER, struct drained_job, samples),
-    RECORD_FIELD(INTEGER, struct drained_job, missing),
+    RECORD_FIELDS(INTEGER, struct drained_job, samples, missing),
 };
 static const struct record job_record = RECORD(NULL, struct drained_job, job_fields);
 
@@ -276,12 +273,9 @@ static bool device_drain(struct worker *worker, const char *agent, const char *d
 
 static const struct field note_fields[] = {
     RECORD_FIELD_AS("lease_id", ID, struct drift_note, lease),
-    RECORD_FIELD(TEXT, struct drift_note, agent),
-    RECORD_FIELD(TEXT, struct drift_note, device),
-    RECORD_FIELD(TEXT, struct drift_note, drain_reason),
+    RECORD_FIELDS(TEXT, struct drift_note, agent, device, drain_reason),
     RECORD_FIELD(INTEGER, struct drift_note, suspect_since_us),
-    RECORD_FIELD(NUMBERS, struct drift_note, medians_us),
-    RECORD_FIELD(NUMBERS, struct drift_note, ats_us),
+    RECORD_FIELDS(NUMBERS, struct drift_note, medians_us, ats_us),
 };
 static const struct record note_record = RECORD(NULL, struct drift_note, note_fields);
 
@@ -293,13 +287,10 @@ void drift_note_release(struct drift_note *note) {
 
 bool drift_note(struct db *db, int64_t job, int64_t lease, int64_t epoch, struct drift_note *ret,
                 struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "lease", lease);
-  bind_integer(&parameters, "epoch", epoch);
-  bind_integer(&parameters, "history", DRIFT_HISTORY_MAX + DRIFT_LEASES - 1);
-  if (!db_run(db, &sql_drift_note, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_drift_note, error, BIND("job", job), BIND("lease", lease),
+               BIND("epoch", epoch), BIND("history", DRIFT_HISTORY_MAX + DRIFT_LEASES - 1));
+  if (!rows)
     return false;
 
   ret->lease = 0;

@@ -7,18 +7,13 @@
 #include "server/measurement/leases.sql.h"
 
 static const struct field lease_fields[] = {
-    RECORD_FIELD(INTEGER, struct lease, id),
-    RECORD_FIELD(INTEGER, struct lease, job_id),
-    RECORD_FIELD(INTEGER, struct lease, owner_id),
-    RECORD_FIELD(INTEGER, struct lease, epoch),
+    RECORD_FIELDS(INTEGER, struct lease, id, job_id, owner_id, epoch, fruitless, epoch_opening_us,
+                  handed_back_times),
     RECORD_FIELD(ENUM, struct lease, state, .names = lease_state_names),
     RECORD_FIELD(ENUM, struct lease, stage, .names = stage_names),
     RECORD_FIELD(RANGES, struct lease, remaining),
-    RECORD_FIELD(INTEGER, struct lease, fruitless),
-    RECORD_FIELD(INTEGER, struct lease, epoch_opening_us),
     RECORD_FIELD(BOOL, struct lease, has_budget),
     RECORD_FIELD(TEXT, struct lease, handed_back),
-    RECORD_FIELD(INTEGER, struct lease, handed_back_times),
     RECORD_FIELD(DIGEST, struct lease, hardware_digest),
 };
 static const struct record lease_record = RECORD(NULL, struct lease, lease_fields);
@@ -33,16 +28,12 @@ enum lease_state lease_state_after(const struct config_ranges *remaining,
 }
 
 static const struct field change_fields[] = {
-    RECORD_FIELD(INTEGER, struct measure_change, lease),
+    RECORD_FIELDS(INTEGER, struct measure_change, lease, posts, fruitless_less, device_us,
+                  opening_us),
     RECORD_FIELD_AS("from_state", ENUM, struct measure_change, from, .names = lease_state_names),
     RECORD_FIELD_AS("to_state", ENUM, struct measure_change, to, .names = lease_state_names),
-    RECORD_FIELD(RANGES, struct measure_change, less),
-    RECORD_FIELD(RANGES, struct measure_change, more),
+    RECORD_FIELDS(RANGES, struct measure_change, less, more),
     RECORD_FIELD(BOOL, struct measure_change, is_split),
-    RECORD_FIELD(INTEGER, struct measure_change, posts),
-    RECORD_FIELD(INTEGER, struct measure_change, fruitless_less),
-    RECORD_FIELD(INTEGER, struct measure_change, device_us),
-    RECORD_FIELD(INTEGER, struct measure_change, opening_us),
     RECORD_FIELD_AS("correct", INTEGER, struct measure_change, outcomes[OUTCOME_CORRECT]),
     RECORD_FIELD_AS("compile", INTEGER, struct measure_change, outcomes[OUTCOME_COMPILE]),
     RECORD_FIELD_AS("runtime", INTEGER, struct measure_change, outcomes[OUTCOME_RUNTIME]),
@@ -63,10 +54,8 @@ void lease_release(struct lease *lease) { record_release(&lease_record, lease); 
 
 bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
                 struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", id);
-  if (!db_run(db, &sql_lease_lock, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_lease_lock, error, BIND("lease", id));
+  if (!rows)
     return false;
 
   *ret_known = db_count(rows) > 0;
@@ -92,14 +81,11 @@ bool lease_give_up(struct db *db, const struct given_up *given, struct error *er
     config_ranges_add(&one, (uint64_t)given->config);
   const struct config_ranges *configs = given->config < 0 ? &lease.remaining : &one;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", given->lease);
-  bind_ranges(&parameters, "given", configs);
-  bind_text(&parameters, "detail", given->detail);
-  bind_bool(&parameters, "was_run", given->was_run);
-  bind_integer(&parameters, "config", given->config >= 0 ? given->config : FIELD_NONE);
-  bind_id(&parameters, "poison", given->poison);
-  if (!db_run(db, &sql_lease_give_up, &parameters, NULL, error))
+  if (!db_execute(db, &sql_lease_give_up, error, BIND("lease", given->lease),
+                  BIND("given", configs), BIND("detail", given->detail),
+                  BIND("was_run", given->was_run),
+                  BIND("config", given->config >= 0 ? given->config : FIELD_NONE),
+                  parameter_id("poison", given->poison)))
     return false;
 
   struct measure_change change = {.lease = given->lease,
@@ -113,11 +99,9 @@ bool lease_give_up(struct db *db, const struct given_up *given, struct error *er
 }
 
 static const struct field new_fields[] = {
-    RECORD_FIELD(INTEGER, struct new_lease, job),
-    RECORD_FIELD(INTEGER, struct new_lease, process),
+    RECORD_FIELDS(INTEGER, struct new_lease, job, process),
     RECORD_FIELD(RANGES, struct new_lease, configs),
-    RECORD_FIELD(BOOL, struct new_lease, is_large),
-    RECORD_FIELD(BOOL, struct new_lease, is_reserved),
+    RECORD_FIELDS(BOOL, struct new_lease, is_large, is_reserved),
 };
 static const struct record new_record = RECORD(NULL, struct new_lease, new_fields);
 
@@ -152,17 +136,12 @@ static bool locked_cancel(struct db *db, const struct db_rows *rows, struct erro
 }
 
 bool lease_note_cancelled(struct db *db, int64_t job, int64_t n, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "leases", n);
-  return db_run(db, &sql_lease_note_cancelled, &parameters, NULL, error);
+  return db_execute(db, &sql_lease_note_cancelled, error, BIND("job", job), BIND("leases", n));
 }
 
 static bool budget_read(struct db *db, int64_t job, bool *ret_is_spent, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  if (!db_run(db, &sql_job_budget, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_job_budget, error, BIND("job", job));
+  if (!rows)
     return false;
 
   *ret_is_spent = false;
@@ -176,10 +155,9 @@ static bool budget_read(struct db *db, int64_t job, bool *ret_is_spent, struct e
 }
 
 static bool open_cancel(struct db *db, int64_t job, bool *ret_any, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  if (!db_run(db, &sql_leases_cancel_over_budget, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_leases_cancel_over_budget, error, BIND("job", job));
+  if (!rows)
     return false;
 
   *ret_any = db_count(rows) > 0;
@@ -221,10 +199,9 @@ bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct erro
   if (n == 0)
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integers(&parameters, "jobs", jobs, n);
-  if (!db_run(db, &sql_jobs_raise_leases, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_jobs_raise_leases, error, BIND_ALL("jobs", jobs, n));
+  if (!rows)
     return false;
   lease_fronts_move_back(db, rows);
   return true;

@@ -284,24 +284,16 @@ void judgement_release(struct judgement *judgement) {
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct posted_lease, member, __VA_ARGS__)
 static const struct field lease_fields[] = {
     RECORD_FIELD_AS("job_id", INTEGER, struct posted_lease, job),
-    FIELD(INTEGER, owner_id),
-    FIELD(INTEGER, round),
-    FIELD(INTEGER, process),
-    FIELD(INTEGER, epoch),
-    FIELD(INTEGER, epoch_opening_us),
-    FIELD(INTEGER, fruitless),
-    FIELD(INTEGER, posts),
+    RECORD_FIELDS(INTEGER, struct posted_lease, owner_id, round, process, epoch, epoch_opening_us,
+                  fruitless, posts, baseline),
     FIELD(ENUM, stage, .names = stage_names),
     FIELD(ENUM, state, .names = lease_state_names),
-    FIELD(TEXT, agent),
-    FIELD(TEXT, device),
-    FIELD(RANGES, configs),
-    FIELD(RANGES, remaining),
-    FIELD(INTEGER, baseline),
-    FIELD(NUMBER, best_ratio),
+    RECORD_FIELDS(TEXT, struct posted_lease, agent, device),
+    RECORD_FIELDS(RANGES, struct posted_lease, configs, remaining),
+    RECORD_FIELD(NUMBER, struct posted_lease, best_ratio),
     FIELD(ENUM, regime, .names = regime_names),
-    FIELD(BOOL, has_budget),
-    FIELD(DIGEST, hardware_digest),
+    RECORD_FIELD(BOOL, struct posted_lease, has_budget),
+    RECORD_FIELD(DIGEST, struct posted_lease, hardware_digest),
 };
 #undef FIELD
 static const struct record lease_record = RECORD(NULL, struct posted_lease, lease_fields);

@@ -73,8 +73,7 @@ static const struct field final_fields[] = {
     RECORD_FIELD_AS("lds_bytes", INTEGER, struct final_row, measurement.sample.lds_bytes),
     RECORD_FIELD_AS("device", INTEGER, struct final_row, measurement.sample.device),
     RECORD_FIELD_AS("outcome", ENUM, struct final_row, measurement.outcome, .names = outcome_names),
-    RECORD_FIELD(NUMBERS, struct final_row, samples_us),
-    RECORD_FIELD(NUMBERS, struct final_row, baseline_us),
+    RECORD_FIELDS(NUMBERS, struct final_row, samples_us, baseline_us),
 };
 static const struct record final_record = RECORD(NULL, struct final_row, final_fields);
 
@@ -119,12 +118,11 @@ bool measurements_agreement(struct db *db, int64_t job,
                             const uint64_t baseline_and_default[FINALISTS_ALWAYS],
                             struct agreement_summary *ret, char **ret_example,
                             struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "baseline", (int64_t)baseline_and_default[0]);
-  bind_integer(&parameters, "default_config", (int64_t)baseline_and_default[1]);
-  if (!db_run(db, &sql_measurements_agreement, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_measurements_agreement, error, BIND("job", job),
+               BIND("baseline", (int64_t)baseline_and_default[0]),
+               BIND("default_config", (int64_t)baseline_and_default[1]));
+  if (!rows)
     return false;
 
   *ret_example = db_is_null(rows, 0, "example") ? NULL : xstrdup(db_get(rows, 0, "example"));
@@ -140,11 +138,10 @@ bool measurements_agreement(struct db *db, int64_t job,
 
 bool measurements_agreement_of(struct db *db, int64_t job, const uint64_t *configs, size_t n,
                                struct agreement_facts *ret_facts, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integers(&parameters, "configs", (const int64_t *)configs, n);
-  if (!db_run(db, &sql_measurements_agreement_of, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_measurements_agreement_of, error, BIND("job", job),
+               BIND_ALL("configs", (const int64_t *)configs, n));
+  if (!rows)
     return false;
 
   for (size_t i = 0; i < n; i++) {

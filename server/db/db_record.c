@@ -289,14 +289,15 @@ void *db_list_of(struct db *db, const struct statement *statement, const struct 
   return rows ? db_read_all(rows, record, ret_n) : NULL;
 }
 
-void bind_all_runs(struct db_parameters *parameters) {
+struct db_parameter parameter_all_runs(void) {
   struct db_array runs;
   db_array_init(&runs);
   for (int i = 0; regime_names[i]; i++) {
     cleanup_free char *run = run_of_regime((enum regime)i);
     db_array_text(&runs, run);
   }
-  bind_array(parameters, "all_runs", &runs);
+  db_array_finish(&runs);
+  return parameter_taken("all_runs", runs.text);
 }
 
 struct digest db_get_digest(const struct db_rows *rows, int row, const char *column) {

@@ -109,7 +109,8 @@ must_check void *db_list_of(struct db *db, const struct statement *statement,
 void bind_list(struct db_parameters *parameters, const struct db_bound *bound);
 
 /* Binds :all_runs, all that a device may run (common/enrolment/enrolment.h), as text[]. */
-void bind_all_runs(struct db_parameters *parameters);
+#define bind_all_runs(parameters) bind_parameter(parameters, parameter_all_runs())
+struct db_parameter parameter_all_runs(void);
 
 /* Sets every field that has a column; the result must have that column. Values that the object held
  * before are lost, not freed. Release the object. */

@@ -127,18 +127,9 @@ static bool baseline_change(struct db *db, int64_t id, uint64_t failed, const st
   if (!*ret_changed)
     return true;
 
-  size_t n = (size_t)db_count(leases);
-  cleanup_free struct measure_change *changes = xcalloc(n + 1, sizeof *changes);
-  for (size_t i = 0; i < n; i++)
-    changes[i] = (struct measure_change){
-        .lease = db_get_integer(leases, (int)i, "id"),
-        .from = string_equal(db_get(leases, (int)i, "state"), lease_state_name(LEASE_HELD))
-                    ? LEASE_HELD
-                    : LEASE_OPEN,
-        .to = LEASE_OPEN,
-        .fruitless_less = LEASE_FRUITFUL};
-  *ret_n = n;
-  return n == 0 || measure_change_state(db, changes, n, error);
+  *ret_n = (size_t)db_count(leases);
+  const struct measure_change change = {.to = LEASE_OPEN, .fruitless_less = LEASE_FRUITFUL};
+  return leases_change_locked(db, leases, &change, error);
 }
 
 bool job_move_baseline(struct worker *worker, int64_t id, uint64_t failed, const char *reason,

@@ -30,25 +30,24 @@ static const struct field wish_fields[] = {
 };
 const struct record lease_wish_record = RECORD("LeaseRequest", struct lease_wish, wish_fields);
 
+static const struct field asker_fields[] = {
+    RECORD_FIELDS(BOOL, struct lease_wish, only_device_drains, is_selective),
+    RECORD_FIELD(TEXT, struct lease_wish, drain_reason),
+    RECORD_FIELDS(DIGEST, struct lease_wish, hardware_digest, environment_digest),
+};
+static const struct record asker_record = RECORD(NULL, struct lease_wish, asker_fields);
+
 static bool device_read(struct db *db, struct lease_wish *wish, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_record(&parameters, &lease_wish_record, wish);
-  bind_all_runs(&parameters);
-  if (!db_run(db, &sql_lease_asker, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_lease_asker, error, BIND("agent", wish->agent),
+               BIND("device", wish->device), parameter_all_runs());
+  if (!rows)
     return false;
 
   wish->agent_known = db_count(rows) > 0;
   wish->device_known = wish->agent_known && !db_is_null(rows, 0, "hardware_digest");
-  if (!wish->device_known)
-    return true;
-
-  if (!db_is_null(rows, 0, "drain_reason"))
-    wish->drain_reason = xstrdup(db_get(rows, 0, "drain_reason"));
-  wish->only_device_drains = db_get_bool(rows, 0, "only_device_drains");
-  wish->is_selective = db_get_bool(rows, 0, "is_selective");
-  wish->hardware_digest = db_get_digest(rows, 0, "hardware_digest");
-  wish->environment_digest = db_get_digest(rows, 0, "environment_digest");
+  if (wish->device_known)
+    db_read(rows, 0, &asker_record, wish);
   return true;
 }
 
@@ -121,7 +120,7 @@ struct granting {
   bool is_recalled;              /* the classes were known without reading the device */
   bool is_over;                  /* the device gets none */
   struct lease_candidates tried; /* by the last statement */
-  int64_t split;                 /* the task that was split off another one; 0: none was */
+  struct lease_at split;         /* the task that was split off another one, if one was */
 };
 
 /* Grants the first open task of the candidates unless the nonce holds one, and reads it. Both
@@ -185,15 +184,14 @@ static bool read_try(struct granting *granting, struct error *error) {
 static bool split_try(struct granting *granting, struct error *error) {
   struct db *db = granting->worker->db;
   struct lease_wish *wish = granting->wish;
-  struct lease_queue queue;
   struct lease_candidates queues;
   bool moved_back;
   wish->is_idle = false;
-  if (granting->how->split && !granting->how->split(db, wish, &granting->split, &queue, error))
+  if (granting->how->split && !granting->how->split(db, wish, &granting->split, error))
     return false;
 
   /* Which tasks a selective device may have does not follow from their class alone. */
-  if (!granting->split) {
+  if (!granting->split.place.lease) {
     lease_candidates_find(granting->leasing, &wish->hardware_digest, 1, 0, &queues);
     return wish->is_selective || queues.has_more ||
            granting->how->is_idle(db, wish, &queues, &wish->is_idle, error);
@@ -206,7 +204,7 @@ static bool split_try(struct granting *granting, struct error *error) {
     return false;
   if (granting->granted->lease)
     return true;
-  granting->tried = lease_candidates_of(&queue);
+  granting->tried = lease_candidates_of(&granting->split.queue);
   return task_obtain(granting, error);
 }
 
@@ -216,7 +214,7 @@ static bool grant(struct db *db, void *context, struct error *error) {
   (void)db;
   free(TAKE(granting->wish->drain_reason));
   granting->how->release(granted);
-  granting->split = 0;
+  granting->split = (struct lease_at){0};
   granting->is_over = false;
   return recalled_try(granting, error) && (granted->lease || read_try(granting, error)) &&
          (granted->lease || granting->is_over || split_try(granting, error)) &&
@@ -248,13 +246,14 @@ bool lease_grant(struct worker *worker, const struct lease_kind *kind, struct le
       !lease_front_note_grant(worker->db, &granting.tried, &granted->queue, granted->group, &late))
     log_warning("leases: %s", late.message);
   kind->grants->granted(worker, granted);
-  if (granting.split) {
+  int64_t split = granting.split.place.lease;
+  if (split) {
     counter_add(COUNTER_leases_split, 1);
-    log_info("lease: split lease=%lld agent=%s device=%s", (long long)granting.split, wish->agent,
+    log_info("lease: split lease=%lld agent=%s device=%s", (long long)split, wish->agent,
              wish->device);
 
     /* When a better task was opened in between, another device gets the new one. */
-    if (granted->lease != granting.split)
+    if (granted->lease != split)
       leases_announce(worker, &wish->hardware_digest, 1);
   }
 

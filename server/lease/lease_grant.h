@@ -46,10 +46,10 @@ struct lease_grants {
   /* What else the first grant does. */
   bool (*begin)(struct worker *worker, const struct lease_wish *wish, void *granted,
                 struct error *error);
-  /* Splits a held task for the device: *ret_lease, open in *ret_queue; 0: there is none. Waits for
-   * no lock. NULL: tasks are not split. */
-  bool (*split)(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
-                struct lease_queue *ret_queue, struct error *error);
+  /* Splits a held task for the device: *ret is the new one; its lease is 0 where there is none.
+   * Waits for no lock. NULL: tasks are not split. */
+  bool (*split)(struct db *db, const struct lease_wish *wish, struct lease_at *ret,
+                struct error *error);
   /* Whether no device of this hardware would get a task of these queues or a part of one. */
   bool (*is_idle)(struct db *db, const struct lease_wish *wish,
                   const struct lease_candidates *queues, bool *ret_is_idle, struct error *error);

@@ -188,7 +188,7 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
           db_run(db, &sql_lease_note_failed_device, &failed, NULL, error)) &&
          (!has_reason || db_run(db, &sql_lease_note_handed_back, &note, NULL, error)) &&
          measure_change_state(db, &change, 1, error) &&
-         (!is_over || lease_note_cancelled(db, lease->job_id, 1, error));
+         (!is_over || lease_note_cancelled(db, lease->job, 1, error));
 }
 
 /* After the commit. Opening the kernel may have spent the rest of the job's budget. */
@@ -196,17 +196,17 @@ static void handback_settle(struct worker *worker, const struct lease *lease,
                             enum lease_state state) {
   bool is_spent = false;
   struct error error;
-  if (lease->has_budget && !lease_settle_budget(worker, lease->job_id, &is_spent, &error))
+  if (lease->has_budget && !lease_settle_budget(worker, lease->job, &is_spent, &error))
     log_warning("lease: after a hand-back: %s", error.message);
   if (is_spent)
-    jobs_advance(worker, &lease->job_id, 1);
+    jobs_advance(worker, &lease->job, 1);
 
   if (state == LEASE_OPEN) {
-    lease_settle_open(worker, lease->id, lease->job_id, lease->fruitless, &lease->hardware_digest);
+    lease_settle_open(worker, lease->id, lease->job, lease->fruitless, &lease->hardware_digest);
     return;
   }
-  jobs_advance(worker, &lease->job_id, 1);
-  job_announce(worker, lease->job_id);
+  jobs_advance(worker, &lease->job, 1);
+  job_announce(worker, lease->job);
 }
 
 void measure_hand_back(struct worker *worker, struct request *request, int64_t id) {

@@ -7,13 +7,16 @@
 #include "server/measurement/leases.sql.h"
 
 static const struct field lease_fields[] = {
-    RECORD_FIELDS(INTEGER, struct lease, id, job_id, owner_id, epoch, fruitless, epoch_opening_us,
-                  handed_back_times),
+    RECORD_FIELD_AS("job_id", INTEGER, struct lease, job),
+    RECORD_FIELDS(INTEGER, struct lease, id, owner_id, epoch, round, process, posts, fruitless,
+                  epoch_opening_us, handed_back_times, baseline),
+    RECORD_FIELDS(TEXT, struct lease, agent, device, handed_back),
+    RECORD_FIELDS(RANGES, struct lease, configs, remaining),
     RECORD_FIELD(ENUM, struct lease, state, .names = lease_state_names),
     RECORD_FIELD(ENUM, struct lease, stage, .names = stage_names),
-    RECORD_FIELD(RANGES, struct lease, remaining),
+    RECORD_FIELD(ENUM, struct lease, regime, .names = regime_names),
+    RECORD_FIELD(NUMBER, struct lease, best_ratio),
     RECORD_FIELD(BOOL, struct lease, has_budget),
-    RECORD_FIELD(TEXT, struct lease, handed_back),
     RECORD_FIELD(DIGEST, struct lease, hardware_digest),
 };
 static const struct record lease_record = RECORD(NULL, struct lease, lease_fields);
@@ -54,14 +57,12 @@ void lease_release(struct lease *lease) { record_release(&lease_record, lease); 
 
 bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
                 struct error *error) {
-  cleanup_rows struct db_rows *rows = db_query(db, &sql_lease_lock, error, BIND("lease", id));
-  if (!rows)
-    return false;
+  return db_find(db, &sql_lease_lock, &lease_record, ret, ret_known, error, BIND("lease", id));
+}
 
-  *ret_known = db_count(rows) > 0;
-  if (*ret_known)
-    db_read(rows, 0, &lease_record, ret);
-  return true;
+bool lease_lock_for_results(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
+                            struct error *error) {
+  return db_find(db, &sql_results_lock, &lease_record, ret, ret_known, error, BIND("lease", id));
 }
 
 bool lease_give_up(struct db *db, const struct given_up *given, struct error *error) {
@@ -121,18 +122,23 @@ bool leases_insert(struct db *db, enum stage stage, int64_t round, const struct 
   return true;
 }
 
-/* Cancels leases that were locked; the rows have their ids and states. */
-static bool locked_cancel(struct db *db, const struct db_rows *rows, struct error *error) {
+bool leases_change_locked(struct db *db, const struct db_rows *rows,
+                          const struct measure_change *change, struct error *error) {
+  static const struct field fields[] = {
+      RECORD_FIELD_AS("id", INTEGER, struct measure_change, lease),
+      RECORD_FIELD_AS("state", ENUM, struct measure_change, from, .names = lease_state_names)};
+  static const struct record record = RECORD(NULL, struct measure_change, fields);
   size_t n = (size_t)db_count(rows);
   cleanup_free struct measure_change *changes = xcalloc(n + 1, sizeof *changes);
-  for (size_t i = 0; i < n; i++)
-    changes[i] = (struct measure_change){
-        .lease = db_get_integer(rows, (int)i, "id"),
-        .from = strcmp(db_get(rows, (int)i, "state"), lease_state_name(LEASE_HELD)) == 0
-                    ? LEASE_HELD
-                    : LEASE_OPEN,
-        .to = LEASE_CANCELLED};
+  for (size_t i = 0; i < n; i++) {
+    changes[i] = *change;
+    db_read(rows, (int)i, &record, &changes[i]);
+  }
   return measure_change_state(db, changes, n, error);
+}
+
+static bool locked_cancel(struct db *db, const struct db_rows *rows, struct error *error) {
+  return leases_change_locked(db, rows, &(struct measure_change){.to = LEASE_CANCELLED}, error);
 }
 
 bool lease_note_cancelled(struct db *db, int64_t job, int64_t n, struct error *error) {

@@ -126,7 +126,7 @@ static const struct known_measurement *known_find(const struct known_measurement
 /* Refuses a measurement that is not of the lease. Any lease may report that the baseline failed; a
  * lease that is not held any more may mean an earlier one. */
 static bool is_leased(const struct measurement *measurement, enum baseline_failure failure,
-                      const struct posted_lease *lease, bool is_late, const char *at,
+                      const struct lease *lease, bool is_late, const char *at,
                       struct error *error) {
   bool is_baseline =
       measurement->config == lease->baseline || (failure == BASELINE_FAILED && is_late);
@@ -156,7 +156,7 @@ static bool is_leased(const struct measurement *measurement, enum baseline_failu
 
 /* Whether the post is refused. A contradiction anywhere in it is reported rather than a measurement
  * that is not of the lease. */
-static bool is_refused(const struct results *results, const struct posted_lease *lease,
+static bool is_refused(const struct results *results, const struct lease *lease,
                        const struct known_measurement *known, size_t n_known,
                        struct judgement *judgement) {
   size_t n = results->measurements.n;
@@ -187,7 +187,7 @@ static bool is_refused(const struct results *results, const struct posted_lease 
 
 /* Sets what the accepted measurements change: the remaining configs of the lease, the device time
  * and the outcomes. */
-static void measurements_count(const struct results *results, const struct posted_lease *lease,
+static void measurements_count(const struct results *results, const struct lease *lease,
                                struct judgement *judgement) {
   struct measure_change *change = &judgement->change;
   cleanup_free uint64_t *configs = xcalloc(judgement->n_fresh + 1, sizeof *configs);
@@ -219,8 +219,7 @@ static void measurements_count(const struct results *results, const struct poste
   change->fruitless_less = n ? LEASE_FRUITFUL : 0;
 }
 
-struct judgement results_judge(const struct results *results, int64_t id,
-                               const struct posted_lease *lease,
+struct judgement results_judge(const struct results *results, int64_t id, const struct lease *lease,
                                const struct known_measurement *known, size_t n_known) {
   struct judgement judgement = {.best_ratio = NAN};
   size_t n = results->measurements.n;
@@ -281,38 +280,6 @@ void judgement_release(struct judgement *judgement) {
   *judgement = (struct judgement){0};
 }
 
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct posted_lease, member, __VA_ARGS__)
-static const struct field lease_fields[] = {
-    RECORD_FIELD_AS("job_id", INTEGER, struct posted_lease, job),
-    RECORD_FIELDS(INTEGER, struct posted_lease, owner_id, round, process, epoch, epoch_opening_us,
-                  fruitless, posts, baseline),
-    FIELD(ENUM, stage, .names = stage_names),
-    FIELD(ENUM, state, .names = lease_state_names),
-    RECORD_FIELDS(TEXT, struct posted_lease, agent, device),
-    RECORD_FIELDS(RANGES, struct posted_lease, configs, remaining),
-    RECORD_FIELD(NUMBER, struct posted_lease, best_ratio),
-    FIELD(ENUM, regime, .names = regime_names),
-    RECORD_FIELD(BOOL, struct posted_lease, has_budget),
-    RECORD_FIELD(DIGEST, struct posted_lease, hardware_digest),
-};
-#undef FIELD
-static const struct record lease_record = RECORD(NULL, struct posted_lease, lease_fields);
-
-bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret, bool *ret_known,
-                       struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_results_lock, "lease", id, &rows, error))
-    return false;
-
-  *ret_known = db_count(rows) == 1;
-  if (*ret_known)
-    db_read(rows, 0, &lease_record, ret);
-  return true;
-}
-
-void posted_lease_init(struct posted_lease *lease) { record_init(&lease_record, lease); }
-void posted_lease_release(struct posted_lease *lease) { record_release(&lease_record, lease); }
-
 static const struct field known_fields[] = {
     RECORD_FIELD(INTEGER, struct known_measurement, seq),
     RECORD_FIELD_AS("body_digest", DIGEST, struct known_measurement, body),
@@ -339,7 +306,7 @@ bool results_known(struct db *db, int64_t job, int64_t lease, const struct resul
   return true;
 }
 
-static bool measurements_insert(struct db *db, const struct posted_lease *lease,
+static bool measurements_insert(struct db *db, const struct lease *lease,
                                 const struct results *results, const struct judgement *judgement,
                                 struct error *error) {
   /* Rows borrow from the results; those without samples have empty lists. */
@@ -409,7 +376,7 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   return db_run(db, &sql_results_objects, &timed, NULL, error);
 }
 
-bool results_store(struct db *db, const struct posted_lease *lease, const struct results *results,
+bool results_store(struct db *db, const struct lease *lease, const struct results *results,
                    const struct judgement *judgement, struct drift_note *note,
                    struct error *error) {
   if (judgement->n_fresh && !measurements_insert(db, lease, results, judgement, error))

@@ -46,7 +46,7 @@ struct lease_fronts {
     bool is_served;   /* since that was stored */
     int64_t stored_ms;
   } all[FRONTS_MAX];
-  int64_t rest_until_ns[RESTS]; /* of classes, by their first byte */
+  int64_t rest_until_ms[RESTS]; /* of classes, by their first byte */
 };
 
 /* Places that a transaction opened. A transaction that is rolled back leaves them for the next one,
@@ -392,10 +392,10 @@ static bool survey(struct db *db, const struct digest *class, bool *ret_moved_ba
 bool lease_front_search(struct db *db, const struct digest *class, bool *ret_moved_back,
                         struct error *error) {
   struct lease_fronts *fronts = leasing_of(db)->fronts;
-  int64_t *rest_until_ns = &fronts->rest_until_ns[class->bytes[0] % RESTS];
-  int64_t began_ns = clock_monotonic_ns();
+  int64_t *rest_until_ms = &fronts->rest_until_ms[class->bytes[0] % RESTS];
+  int64_t began_ms = clock_monotonic_ms();
   pthread_mutex_lock(&fronts->lock);
-  bool rests = began_ns < *rest_until_ns;
+  bool rests = began_ms < *rest_until_ms;
   pthread_mutex_unlock(&fronts->lock);
   *ret_moved_back = false;
   if (rests)
@@ -403,17 +403,16 @@ bool lease_front_search(struct db *db, const struct digest *class, bool *ret_mov
   if (!survey(db, class, ret_moved_back, error))
     return false;
 
-  int64_t now_ns = clock_monotonic_ns();
   pthread_mutex_lock(&fronts->lock);
-  if (now_ns - began_ns > FRONT_CHEAP_MS * 1000000LL)
-    *rest_until_ns = now_ns + FRONT_REST * (now_ns - began_ns);
+  if (clock_monotonic_ms() - began_ms > FRONT_CHEAP_MS)
+    *rest_until_ms = due_again_ms(began_ms, 0, 1 + FRONT_REST, INT64_MAX);
   pthread_mutex_unlock(&fronts->lock);
   return true;
 }
 
-bool lease_fronts_survey(struct db *db, struct error *error) {
+bool lease_fronts_survey(struct worker *worker, struct error *error) {
   bool moved_back;
-  return survey(db, NULL, &moved_back, error);
+  return survey(worker->db, NULL, &moved_back, error);
 }
 
 /* A queue that got leases. */

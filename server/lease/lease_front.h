@@ -96,7 +96,8 @@ must_check bool lease_front_search(struct db *db, const struct digest *class, bo
                                    struct error *error);
 
 /* Moves each front to the first open lease of its queue. */
-must_check bool lease_fronts_survey(struct db *db, struct error *error);
+struct worker;
+must_check bool lease_fronts_survey(struct worker *worker, struct error *error);
 
 /* Stores since when queues that got leases wait, for other servers. */
 must_check bool lease_queues_store(struct db *db, struct error *error);

@@ -30,13 +30,6 @@ static const struct field wish_fields[] = {
 };
 const struct record lease_wish_record = RECORD("LeaseRequest", struct lease_wish, wish_fields);
 
-static const struct field asker_fields[] = {
-    RECORD_FIELDS(BOOL, struct lease_wish, only_device_drains, is_selective),
-    RECORD_FIELD(TEXT, struct lease_wish, drain_reason),
-    RECORD_FIELDS(DIGEST, struct lease_wish, hardware_digest, environment_digest),
-};
-static const struct record asker_record = RECORD(NULL, struct lease_wish, asker_fields);
-
 static bool device_read(struct db *db, struct lease_wish *wish, struct error *error) {
   cleanup_rows struct db_rows *rows =
       db_query(db, &sql_lease_asker, error, BIND("agent", wish->agent),
@@ -46,8 +39,15 @@ static bool device_read(struct db *db, struct lease_wish *wish, struct error *er
 
   wish->agent_known = db_count(rows) > 0;
   wish->device_known = wish->agent_known && !db_is_null(rows, 0, "hardware_digest");
-  if (wish->device_known)
-    db_read(rows, 0, &asker_record, wish);
+  if (!wish->device_known)
+    return true;
+
+  if (!db_is_null(rows, 0, "drain_reason"))
+    wish->drain_reason = xstrdup(db_get(rows, 0, "drain_reason"));
+  wish->only_device_drains = db_get_bool(rows, 0, "only_device_drains");
+  wish->is_selective = db_get_bool(rows, 0, "is_selective");
+  wish->hardware_digest = db_get_digest(rows, 0, "hardware_digest");
+  wish->environment_digest = db_get_digest(rows, 0, "environment_digest");
   return true;
 }
 
@@ -126,17 +126,17 @@ struct granting {
 /* Grants the first open task of the candidates unless the nonce holds one, and reads it. Both
  * statements are sent together. */
 static bool task_obtain(struct granting *granting, struct error *error) {
-  struct worker *worker = granting->worker;
+  struct db *db = granting->worker->db;
   const struct lease_wish *wish = granting->wish;
-  const struct lease_holder holder = {wish->agent,
-                                      wish->device,
-                                      wish->nonce,
-                                      wish->token,
-                                      server_options(worker->server)->lease_ms,
-                                      &granting->tried};
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_values(&parameters, BIND("agent", wish->agent), BIND("device", wish->device),
+              BIND("nonce", wish->nonce), BIND("token", wish->token),
+              BIND("lease_ms", server_options(granting->worker->server)->lease_ms));
+  bind_lease_candidates(&parameters, &granting->tried);
   granting->how->release(granting->granted);
-  return (granting->tried.n == 0 || lease_take(worker->db, granting->how->take, &holder, error)) &&
-         granting->how->held(worker->db, wish, granting->granted, error);
+  return (granting->tried.n == 0 ||
+          db_send(db, granting->how->take, &parameters, DB_ANY_ROWS, error)) &&
+         granting->how->held(db, wish, granting->granted, error);
 }
 
 /* The same with all queues of the classes, in the order of their shares. */

@@ -40,7 +40,11 @@ struct lease_granted {
 struct lease_grants {
   size_t size;                    /* of that struct */
   void (*release)(void *granted); /* makes it empty */
-  const struct statement *take;   /* lease_take */
+  /* Open to held: grants the first open lease of the candidates that the device may have, unless
+   * the nonce holds one already, and raises the epoch. Waits for no lease, only for a concurrent
+   * request with the same nonce: when that was granted one, the next statement fails with
+   * ERROR_UNIQUE. */
+  const struct statement *take;
   /* Reads what the nonce holds, and what the answer needs; `granted` is empty. */
   bool (*held)(struct db *db, const struct lease_wish *wish, void *granted, struct error *error);
   /* What else the first grant does. */

@@ -89,14 +89,10 @@ must_check bool leases_reclaim(struct worker *worker, const char *agent, struct 
 /* After the commit. */
 void leases_settle_losses(struct worker *worker, const struct lease_losses *losses);
 
-/* Expires leases of all kinds, where it is due. Only after agents had one lease time to renew them
- * since this server, the database or its clock was paused, unavailable or stepped. The
- * housekeeper's. */
+/* Expires leases of all kinds. Only after agents had one lease time to renew them since this
+ * server, the database or its clock was paused, unavailable or stepped. The housekeeper's. */
+#define LEASES_EXPIRE_MS 500 /* how often */
 must_check bool leases_expire_all(struct worker *worker, struct error *error);
-
-/* When a sweep that began then runs again. With a forgotten transaction a sweep passes over many
- * dead rows: it rests in proportion, within a limit. */
-int64_t lease_sweep_next_ms(int64_t began_ms, int64_t pace_ms, int64_t most_ms);
 
 /* The statements of a kind whose tasks are in a table of their own; NULL: they are not. */
 const struct lease_table *lease_table_of(const struct lease_kind *kind);

@@ -27,18 +27,6 @@ static void count(struct db *db, int counter, uint64_t n) {
   counter_add((enum counter)counter, n);
 }
 
-bool lease_take(struct db *db, const struct statement *statement, const struct lease_holder *holder,
-                struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", holder->agent);
-  bind_text(&parameters, "device", holder->device);
-  bind_text(&parameters, "nonce", holder->nonce);
-  bind_integer(&parameters, "token", holder->token);
-  bind_integer(&parameters, "lease_ms", holder->lease_ms);
-  bind_lease_candidates(&parameters, holder->candidates);
-  return db_send(db, statement, &parameters, DB_ANY_ROWS, error);
-}
-
 static struct lease_change change_at(const struct lease_changes *how, const void *changes,
                                      size_t i) {
   struct lease_change change;

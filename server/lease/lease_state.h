@@ -29,25 +29,8 @@ const char *lease_state_name(enum lease_state state);
 /* Whether the transition exists. A transition from a state to itself changes only other columns. */
 bool lease_may_change(enum lease_state from, enum lease_state to);
 
-/* The device that requests a lease, and the token of its request. A repeated request has the same
- * nonce and gets the same lease. */
-struct lease_holder {
-  const char *agent, *device, *nonce;
-  int64_t token;
-  int64_t lease_ms; /* how long the grant lasts */
-  const struct lease_candidates *candidates;
-};
-
-/* Open to held: `statement` grants the first open lease of the candidates that the device may have,
- * unless the nonce holds one already, and raises the epoch. It is sent (db_send); a kind reads
- * afterwards what the nonce holds. In the caller's
- * transaction. Waits for no lease, only for a concurrent request with the same nonce: when that
- * request was granted a lease, the next db_run fails with ERROR_UNIQUE. */
-must_check bool lease_take(struct db *db, const struct statement *statement,
-                           const struct lease_holder *holder, struct error *error);
-
-/* Any other change of a lease: the first members of the struct with which a kind of tasks describes
- * it. */
+/* A change of a lease other than a grant (struct lease_grants): the first members of the struct
+ * with which a kind of tasks describes it. */
 #define LEASE_CHANGE_MEMBERS                                                                       \
   int64_t lease;                                                                                   \
   enum lease_state from, to /* from: the state that was read when the row was locked */

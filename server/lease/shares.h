@@ -5,7 +5,7 @@
  * the leases that it grants itself, each with the mean of that owner's leases: with several servers
  * shares are approximate for that second.
  *
- * Memory: a server's (leasing.h). Threads: any, except shares_housekeep, the
+ * Memory: a server's (leasing.h). Threads: any, except shares_refresh, the
  * housekeeper's; there is a lock. */
 #ifndef WAVETUNE_SERVER_LEASE_SHARES_H
 #define WAVETUNE_SERVER_LEASE_SHARES_H
@@ -28,7 +28,8 @@ void shares_lock(struct owner_shares *shares);
 const struct share_owner *shares_of(const struct owner_shares *shares, int64_t owner);
 void shares_unlock(struct owner_shares *shares);
 
-/* Adds what was posted here, and reads the sums. */
-void shares_housekeep(struct worker *worker);
+/* Adds what was posted here, and reads the sums: the held leases, for which it rests where that
+ * takes long. */
+must_check bool shares_refresh(struct worker *worker, struct error *error);
 
 #endif

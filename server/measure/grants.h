@@ -78,8 +78,9 @@ void measure_settle_lost(struct worker *worker, const struct db_rows *gone);
 must_check bool measure_answer(struct db *db, void *answer, struct error *error);
 void measure_settle(struct worker *worker, void *answer);
 
-/* Expires leases of all kinds, and what else is due for leases. The housekeeper's. */
-void leases_housekeep(struct worker *worker);
+/* Gives up leases that no agent may have, applies the poison rule and the ledger of poison, and
+ * moves jobs on that should have. The housekeeper's. */
+must_check bool leases_sweep(struct worker *worker, struct error *error);
 
 /* The kind measure. */
 extern const struct lease_kind measure_kind;

@@ -12,11 +12,6 @@
 #include "server/poison/poison.h"
 #include "server/server.h"
 
-#define SURVEY_PACE_MS 500  /* leases that other servers opened */
-#define SWEEP_PACE_MS 5000  /* jobs that should have moved on, poison, unwanted leases */
-#define COUNT_PACE_MS 5000  /* leases, for /metrics */
-#define ENDED_PACE_MS 60000 /* leases of jobs that have ended */
-#define SWEEP_MOST_MS 60000
 #define PAGE 500
 
 /* A lease that was lost: its holder let it expire or was restarted. */
@@ -222,37 +217,9 @@ static bool unwanted_give_up(struct worker *worker, struct error *error) {
   return true;
 }
 
-void leases_housekeep(struct worker *worker) {
-  struct lease_clock *clock = &worker->lease_clock;
-  int64_t began_ms = clock_monotonic_ms();
-  struct error error;
-  bool ok = leases_expire_all(worker, &error);
-
-  began_ms = clock_monotonic_ms();
-  if (ok && began_ms >= clock->survey_ms) {
-    ok = lease_fronts_survey(worker->db, &error);
-    clock->survey_ms = lease_sweep_next_ms(began_ms, SURVEY_PACE_MS, SWEEP_MOST_MS);
-  }
-
-  began_ms = clock_monotonic_ms();
-  if (ok && began_ms >= clock->sweep_ms) {
-    ok = unwanted_give_up(worker, &error) && poison_judge_losses(worker, &error) &&
-         jobs_poison(worker, &error);
-    jobs_advance(worker, NULL, 0);
-    clock->sweep_ms = lease_sweep_next_ms(began_ms, SWEEP_PACE_MS, SWEEP_MOST_MS);
-  }
-
-  began_ms = clock_monotonic_ms();
-  if (ok && began_ms >= clock->count_ms) {
-    ok = leases_count(worker, &error);
-    clock->count_ms = lease_sweep_next_ms(began_ms, COUNT_PACE_MS, SWEEP_MOST_MS);
-  }
-
-  began_ms = clock_monotonic_ms();
-  if (ok && began_ms >= clock->end_ms) {
-    ok = leases_cancel_ended(worker->db, NULL, 0, &error);
-    clock->end_ms = began_ms + ENDED_PACE_MS;
-  }
-  if (!ok)
-    log_warning("leases: %s", error.message);
+bool leases_sweep(struct worker *worker, struct error *error) {
+  bool ok = unwanted_give_up(worker, error) && poison_judge_losses(worker, error) &&
+            jobs_poison(worker, error);
+  jobs_advance(worker, NULL, 0);
+  return ok;
 }

@@ -122,17 +122,21 @@ bool leases_insert(struct db *db, enum stage stage, int64_t round, const struct 
   return true;
 }
 
+static const struct field locked_fields[] = {
+    RECORD_FIELD_AS("id", INTEGER, struct lease_change, lease),
+    RECORD_FIELD_AS("state", ENUM, struct lease_change, from, .names = lease_state_names)};
+static const struct record locked_record = RECORD(NULL, struct lease_change, locked_fields);
+
 bool leases_change_locked(struct db *db, const struct db_rows *rows,
                           const struct measure_change *change, struct error *error) {
-  static const struct field fields[] = {
-      RECORD_FIELD_AS("id", INTEGER, struct measure_change, lease),
-      RECORD_FIELD_AS("state", ENUM, struct measure_change, from, .names = lease_state_names)};
-  static const struct record record = RECORD(NULL, struct measure_change, fields);
   size_t n = (size_t)db_count(rows);
   cleanup_free struct measure_change *changes = xcalloc(n + 1, sizeof *changes);
   for (size_t i = 0; i < n; i++) {
+    struct lease_change locked;
+    db_read(rows, (int)i, &locked_record, &locked);
     changes[i] = *change;
-    db_read(rows, (int)i, &record, &changes[i]);
+    changes[i].lease = locked.lease;
+    changes[i].from = locked.from;
   }
   return measure_change_state(db, changes, n, error);
 }
@@ -190,15 +194,19 @@ bool lease_settle_budget(struct worker *worker, int64_t job, bool *ret_is_spent,
 }
 
 bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (jobs)
-    bind_integers(&parameters, "jobs", jobs, n);
-  bool ok = db_begin(db, error) &&
-            db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters,
-                   &rows, error) &&
-            locked_cancel(db, rows, error);
-  return db_end(db, ok, error);
+  if (!db_begin(db, error))
+    return false;
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_leases_cancel_ended, error, BIND_ALL("jobs", jobs, n));
+  return db_end(db, rows && locked_cancel(db, rows, error), error);
+}
+
+bool leases_cancel_all_ended(struct worker *worker, struct error *error) {
+  struct db *db = worker->db;
+  if (!db_begin(db, error))
+    return false;
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_leases_cancel_all_ended, error);
+  return db_end(db, rows && locked_cancel(db, rows, error), error);
 }
 
 bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct error *error) {

@@ -91,10 +91,12 @@ must_check bool lease_settle_budget(struct worker *worker, int64_t job, bool *re
 /* Adds the event that n leases of a job were cancelled because of its budget. */
 must_check bool lease_note_cancelled(struct db *db, int64_t job, int64_t n, struct error *error);
 
-/* Cancels the open and held leases of those of `jobs` that have ended, in its own transaction.
- * `jobs` is NULL for all jobs: a server may have crashed before it cancelled their leases. */
+/* Cancels the open and held leases of those of `jobs` that have ended, in its own transaction. */
 must_check bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n,
                                     struct error *error);
+/* The same of all jobs: a server may have crashed before it cancelled their leases. The
+ * housekeeper's. */
+must_check bool leases_cancel_all_ended(struct worker *worker, struct error *error);
 
 /* An open lease to insert. It borrows its configs. */
 struct new_lease {

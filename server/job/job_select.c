@@ -134,8 +134,7 @@ static bool selection_count(struct db *db, const struct job_selection *selection
       !db_run(db, &sql_jobs_count, &parameters, &rows, error))
     return false;
   if (!db_is_null(rows, 0, "missing"))
-    return error_of(error, ERROR_MISSING, "there is no job %lld",
-                    (long long)db_get_integer(rows, 0, "missing"));
+    return job_absent(error, db_get_integer(rows, 0, "missing"));
 
   *ret = (struct job_counts){db_get_integer(rows, 0, "open"),
                              db_get_integer(rows, 0, "ended"),
@@ -172,7 +171,7 @@ bool job_may_change(struct worker *worker, struct request *request, int64_t job,
   if (!rows)
     return false;
   if (!db_count(rows))
-    return error_of(error, ERROR_MISSING, "there is no job %lld", (long long)job);
+    return job_absent(error, job);
   return others_check(request, any, db_get_integer(rows, 0, "n"), db_get(rows, 0, "other"), error);
 }
 
@@ -498,27 +497,25 @@ void route_job_progress(struct worker *worker, struct request *request) {
   }
 
   cleanup_json json_t *ended = json_array();
-  for (int row = 0; row < db_count(rows); row++) {
-    int64_t id = db_get_integer(rows, row, "id");
-    enum job_state state;
-    ALWAYS(job_state_parse(db_get(rows, row, "state"), &state));
-    if (id != selection.ids[row]) {
-      answer_refusal(request, ERROR_MISSING, "", "there is no job %lld",
-                     (long long)selection.ids[row]);
+  size_t n = (size_t)db_count(rows);
+  for (size_t i = 0; i < selection.n_ids; i++) {
+    int row = (int)i;
+    if (i == n || db_get_integer(rows, row, "id") != selection.ids[i]) {
+      job_absent(&error, selection.ids[i]);
+      answer_failure(request, &error);
       return;
     }
+
+    enum job_state state;
+    int64_t all = db_get_integer(rows, row, "configs");
+    ALWAYS(job_state_parse(db_get(rows, row, "state"), &state));
+    bool is_final = job_state_is_final(state);
     states[state]++;
-    configs += db_get_integer(rows, row, "configs");
-    measured += db_get_integer(rows, row, job_state_is_final(state) ? "configs" : "measured");
-    if (job_state_is_final(state))
+    configs += all;
+    measured += is_final ? all : db_get_integer(rows, row, "measured");
+    if (is_final)
       json_push(ended, json_pack("{s:s, s:s, s:I}", "job", db_get(rows, row, "id"), "state",
-                                 job_state_names[state], "configs",
-                                 (json_int_t)db_get_integer(rows, row, "configs")));
-  }
-  if ((size_t)db_count(rows) < selection.n_ids) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no job %lld",
-                   (long long)selection.ids[db_count(rows)]);
-    return;
+                                 job_state_names[state], "configs", (json_int_t)all));
   }
 
   json_t *answer = json_object();

@@ -28,6 +28,10 @@ bool job_state_parse(const char *name, enum job_state *ret) {
   return true;
 }
 
+bool job_absent(struct error *error, int64_t job) {
+  return error_of(error, ERROR_MISSING, "there is no job %lld", (long long)job);
+}
+
 bool job_state_may_change(enum job_state from, enum job_state to) { return transitions[from][to]; }
 
 bool job_state_is_final(enum job_state state) {
@@ -41,18 +45,18 @@ static bool state_change(struct db *db, const struct job_change *change, struct 
   static const struct author no_author;
   bool is_stage = change->from == change->to;
   cleanup_json json_t *nothing = json_object();
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integers(&parameters, "jobs", change->jobs, change->n);
-  bind_text(&parameters, "from_state", job_state_names[change->from]);
-  bind_text(&parameters, "from_stage", change->at ? stage_name(change->at->stage) : NULL);
-  bind_integer(&parameters, "from_round", change->at ? change->at->round : 0);
-  bind_text(&parameters, "to_state", job_state_names[change->to]);
-  bind_text(&parameters, "to_stage", is_stage ? stage_name(change->to_stage) : NULL);
-  bind_integer(&parameters, "to_round", is_stage ? change->to_round : FIELD_NONE);
-  bind_text(&parameters, "reason", change->reason);
-  bind_json(&parameters, "detail", change->detail ? change->detail : nothing);
-  bind_author(&parameters, change->author ? change->author : &no_author);
-  return db_run(db, &sql_job_change_state, &parameters, ret_rows, error);
+  const struct author *author = change->author ? change->author : &no_author;
+  *ret_rows = db_query(db, &sql_job_change_state, error, BIND_ALL("jobs", change->jobs, change->n),
+                       BIND("from_state", job_state_names[change->from]),
+                       BIND("from_stage", change->at ? stage_name(change->at->stage) : NULL),
+                       BIND("from_round", change->at ? change->at->round : 0),
+                       BIND("to_state", job_state_names[change->to]),
+                       BIND("to_stage", is_stage ? stage_name(change->to_stage) : NULL),
+                       BIND("to_round", is_stage ? change->to_round : FIELD_NONE),
+                       BIND("reason", change->reason),
+                       BIND("detail", change->detail ? change->detail : nothing),
+                       BIND("author", author->name), parameter_id("author_id", author->token));
+  return *ret_rows != NULL;
 }
 
 bool job_change_state(struct db *db, const struct job_change *change, size_t *ret_changed,

@@ -33,8 +33,8 @@ struct next_round {
  * job. *ret_moved: false when another server was first. */
 static bool round_begin(struct worker *worker, const struct job_brief *job,
                         const struct next_round *next, bool *ret_moved, struct error *error) {
-  ALWAYS(json_object_set_new(next->detail, "stage", json_string(stage_name(next->stage))) == 0);
-  ALWAYS(json_object_set_new(next->detail, "round", json_integer(next->round)) == 0);
+  json_put(next->detail, "stage", json_string(stage_name(next->stage)));
+  json_put(next->detail, "round", json_integer(next->round));
   struct job_change change = change_of(job, JOB_RUNNING, next->detail);
   change.to_stage = next->stage;
   change.to_round = next->round;
@@ -65,7 +65,7 @@ static bool race_begin(struct worker *worker, const struct job_brief *job,
   cleanup_config_ranges struct config_ranges ranges = {0};
   for (size_t i = 0; i < step->n_configs; i++) {
     config_ranges_add(&ranges, step->configs[i]);
-    ALWAYS(json_array_append_new(configs, json_integer((json_int_t)step->configs[i])) == 0);
+    json_push(configs, json_integer((json_int_t)step->configs[i]));
   }
 
   cleanup_json json_t *detail =
@@ -122,9 +122,9 @@ static bool agreement_bind(struct worker *worker, const struct job_brief *job,
     json_push(others, other);
   }
 
-  bind_text(parameters, "agreement", agreement_class(&of_winner));
-  bind_bool(parameters, "interpreted", of_winner.interpreted == AGREEMENT_AGREES);
-  bind_json(parameters, "others", others);
+  bool is_interpreted = of_winner.interpreted == AGREEMENT_AGREES;
+  bind_values(parameters, BIND("agreement", agreement_class(&of_winner)),
+              BIND("interpreted", is_interpreted), BIND("others", others));
   return true;
 }
 
@@ -134,7 +134,7 @@ struct finish {
   const struct job_brief *job;
   const struct space *space;
   struct job_change change;
-  const struct db_parameters *of_job, *of_winner;
+  const struct db_parameters *of_winner;
   size_t n_changed;
   int64_t n_flagged;
 };
@@ -149,17 +149,16 @@ static bool winner_store(struct db *db, void *context, struct error *error) {
 
   return db_run(db, &sql_job_store_winner, finish->of_winner, NULL, error) &&
          (finish->job->has_reference ||
-          db_run(db, &sql_job_store_disagreeing, finish->of_job, NULL, error)) &&
+          db_execute(db, &sql_job_store_disagreeing, error, BIND("job", finish->job->id))) &&
          winners_flag(finish->worker, finish->job, finish->space, &finish->n_flagged, error);
 }
 
 static bool job_finish(struct worker *worker, const struct job_brief *job,
                        const struct agreement_summary *agreement, const struct verdict *verdict,
                        struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters of_space = {0};
-  bind_integer(&of_space, "job", job->id);
-  if (!db_run(worker->db, &sql_job_space, &of_space, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_job_space, error, BIND("job", job->id));
+  if (!rows)
     return false;
 
   cleanup_space struct space *space = NULL;
@@ -171,10 +170,8 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
   cleanup_json json_t *json = verdict_to_json(verdict);
   cleanup_json json_t *detail = json_pack("{s:I}", "winner", (json_int_t)verdict->winner);
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job->id);
-  bind_integer(&parameters, "config", (int64_t)verdict->winner);
-  bind_json(&parameters, "config_values", values);
-  bind_taken(&parameters, "verdict", json_canonical(json), false);
+  bind_values(&parameters, BIND("job", job->id), BIND("config", verdict->winner),
+              BIND("config_values", values), parameter_taken("verdict", json_canonical(json)));
   if (!agreement_bind(worker, job, space, agreement, verdict, &parameters, error))
     return false;
 
@@ -184,7 +181,6 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
                           .job = job,
                           .space = space,
                           .change = change_of(job, JOB_DONE, detail),
-                          .of_job = &of_space,
                           .of_winner = &parameters};
   if (!db_transaction(worker->db, DB_ATTEMPTS, winner_store, &finish, error))
     return false;

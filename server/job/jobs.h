@@ -76,6 +76,9 @@ struct job_change {
 must_check bool job_change_state(struct db *db, const struct job_change *change,
                                  size_t *ret_changed, struct error *error);
 
+/* Sets the error; returns false. */
+bool job_absent(struct error *error, int64_t job);
+
 /* Advances those of `jobs` (NULL: of all jobs) that have no open or held lease. Failures are
  * logged; the housekeeper tries again. */
 void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n);

@@ -236,7 +236,10 @@ struct db_parameter parameter_integers(const char *name, const void *integers, s
     return parameter_text(name, NULL);
   db_array_init(&array);
   for (size_t i = 0; i < n; i++)
-    db_array_integer(&array, ((const int64_t *)integers)[i]);
+    if (((const int64_t *)integers)[i] == FIELD_NONE)
+      db_array_text(&array, NULL);
+    else
+      db_array_integer(&array, ((const int64_t *)integers)[i]);
   db_array_finish(&array);
   return parameter_taken(name, array.text);
 }

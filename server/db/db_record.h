@@ -37,7 +37,7 @@ void bind_each(struct db_parameters *parameters, const struct record *record,
 struct db_parameter parameter_digest(const char *name, const struct digest *digest); /* or NULL */
 struct db_parameter parameter_ranges(const char *name, const struct config_ranges *ranges);
 struct db_parameter parameter_json(const char *name, const json_t *json); /* NULL: null */
-/* bytea[] and bigint[]; NULL: null */
+/* bytea[] and bigint[]; NULL: null, and so is each integer that is FIELD_NONE. */
 struct db_parameter parameter_digests(const char *name, const struct digest *digests, size_t n);
 struct db_parameter parameter_integers(const char *name, const void *integers, size_t n);
 

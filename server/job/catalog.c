@@ -76,10 +76,8 @@ char *job_warm_starts_text(const uint64_t *ordinals, size_t n) {
 
 bool job_set_warm_starts(struct db *db, int64_t job, const uint64_t *warm_starts, size_t n,
                          struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_taken(&parameters, "likely", job_warm_starts_text(warm_starts, n), false);
-  return db_run(db, &sql_job_set_likely, &parameters, NULL, error);
+  return db_execute(db, &sql_job_set_likely, error, BIND("job", job),
+                    parameter_taken("likely", job_warm_starts_text(warm_starts, n)));
 }
 
 /* The catalog */
@@ -119,16 +117,16 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
         (struct catalog_kernel){.hash = kernels[i], .config_us = CONFIG_US_DEFAULT};
   }
 
-  cleanup_rows struct db_rows *paces = NULL, *manifests = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "kernel", hashes, catalog.n);
-  if (!db_run(worker->db, &sql_job_kernels_load, &parameters, &manifests, error))
+  cleanup_rows struct db_rows *manifests =
+      db_query(worker->db, &sql_job_kernels_load, error, BIND_ALL("kernel", hashes, catalog.n));
+  if (!manifests)
     return false;
 
-  bind_integer(&parameters, "limit", PACE_JOBS);
-  if (!db_run(worker->db, &sql_kernels_pace, &parameters, &paces, error) ||
-      !environments_known(worker->db, agent_live_ms(server_options(worker->server)),
-                          &catalog.environments, error))
+  cleanup_rows struct db_rows *paces =
+      db_query(worker->db, &sql_kernels_pace, error, BIND_ALL("kernel", hashes, catalog.n),
+               BIND("limit", PACE_JOBS));
+  if (!paces || !environments_known(worker->db, agent_live_ms(server_options(worker->server)),
+                                    &catalog.environments, error))
     return false;
 
   for (int row = 0; row < db_count(manifests); row++) {

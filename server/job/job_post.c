@@ -176,7 +176,7 @@ static bool post_plan(struct job_post *post, struct error *error) {
     if (job->known.id || job->plan.n)
       continue;
     uint64_t most = points_left < JOB_POINTS_MAX ? points_left : JOB_POINTS_MAX;
-    if (!submission_pays(job, error) || !submission_plan(job, most, error))
+    if (!submission_plan(job, most, error))
       return refuse(post, i, error);
     points_left -= job->request.search.wanted ? 0 : job->plan.configs;
   }
@@ -205,46 +205,28 @@ static bool post_store(struct worker *worker, struct job_post *post, const struc
          jobs_raise_leases(worker->db, raised, n_raised, error);
 }
 
-struct job_answer {
-  int64_t job;
-  bool created;
-  enum job_state state;
-  int64_t configs;
-  enum baseline_from baseline_from;
-  json_t *environment, *agents;
-};
+#define FIELD(name, type, member, ...)                                                             \
+  RECORD_FIELD_AS(name, type, struct submission, member, FIELD_ANSWER | FIELD_NOT_NULL, __VA_ARGS__)
 static const struct field answer_fields[] = {
-    RECORD_FIELD(ID, struct job_answer, job, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(BOOL, struct job_answer, created, FIELD_ANSWER),
-    RECORD_FIELD(ENUM, struct job_answer, state, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .names = job_state_names,
-                 .schema = "{\"$ref\": \"#/components/schemas/JobState\"}"),
-    RECORD_FIELD(INTEGER, struct job_answer, configs, FIELD_ANSWER | FIELD_NOT_NULL),
-    RECORD_FIELD(ENUM, struct job_answer, baseline_from, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .names = baseline_from_names,
-                 .schema = "{\"$ref\": \"#/components/schemas/BaselineFrom\"}"),
-    RECORD_FIELD(JSON, struct job_answer, environment, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
-    RECORD_FIELD(JSON, struct job_answer, agents, FIELD_ANSWER | FIELD_NOT_NULL,
-                 .schema = "{\"$ref\": \"#/components/schemas/MatchingAgents\"}"),
+    FIELD("job", ID, known.id),
+    RECORD_FIELD_AS("created", BOOL, struct submission, known.created, FIELD_ANSWER),
+    FIELD("state", ENUM, known.state, .names = job_state_names, .schema = SCHEMA("JobState")),
+    FIELD("configs", INTEGER, known.configs),
+    FIELD("baseline_from", ENUM, known.baseline_from, .names = baseline_from_names,
+          .schema = SCHEMA("BaselineFrom")),
+    FIELD("environment", CUSTOM, environment, .custom = &environment_field,
+          .schema = SCHEMA("Environment")),
+    FIELD("agents", JSON, agents, .schema = SCHEMA("MatchingAgents")),
 };
-const struct record job_answer_record = RECORD("JobAnswer", struct job_answer, answer_fields);
+#undef FIELD
+const struct record job_answer_record = RECORD("JobAnswer", struct submission, answer_fields);
 
 static void post_answer(struct request *request, struct job_post *post) {
   json_t *answers = json_array();
   bool any_created = false;
   for (size_t i = 0; i < post->n; i++) {
-    const struct submission *submission = &post->submissions[i];
-    struct job_known *known = &submission->stored->known;
-    cleanup_json json_t *environment = environment_to_json(&submission->environment);
-    struct job_answer answer = {.job = known->id,
-                                .created = known->created,
-                                .state = known->state,
-                                .configs = known->configs,
-                                .baseline_from = known->baseline_from,
-                                .environment = environment,
-                                .agents = submission->agents};
-    ALWAYS(json_array_append_new(answers, record_write(&job_answer_record, &answer)) == 0);
+    struct job_known *known = &post->submissions[i].stored->known;
+    json_push(answers, record_write(&job_answer_record, post->submissions[i].stored));
     counter_add(known->created ? COUNTER_jobs_submitted : COUNTER_jobs_known, 1);
     any_created = any_created || known->created;
     known->created = false; /* an equal job later in this post is known */

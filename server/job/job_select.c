@@ -18,6 +18,20 @@
 #define CANCEL_MAX 20000  /* jobs in one request */
 #define RETRY_BATCH 100   /* jobs in one request, which plans them all */
 
+#define SELECTION_JOBS_MAX 10000 /* ids in one request */
+
+struct job_selection {
+  struct texts jobs; /* ids; none: all jobs that the other members describe */
+  char *tag, *run;
+  char *kernel;  /* its hash or its name */
+  char *user;    /* the name of the token that submitted them */
+  int64_t up_to; /* no newer job than this id; FIELD_NONE: any */
+  int64_t after; /* only jobs with higher ids; FIELD_NONE: any */
+  bool dry_run;  /* only count them */
+  bool any;      /* also jobs that others submitted */
+  size_t n_ids;
+  int64_t *ids; /* the same as `jobs`, ascending and distinct */
+};
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct job_selection, member, __VA_ARGS__)
 static const struct field selection_fields[] = {
     FIELD(TEXTS, jobs, FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1, .most = SELECTION_JOBS_MAX,
@@ -40,10 +54,11 @@ static const struct field selection_fields[] = {
 const struct record job_selection_record =
     RECORD("JobSelection", struct job_selection, selection_fields);
 
-void job_selection_release(struct job_selection *selection) {
+static void selection_release(struct job_selection *selection) {
   free(selection->ids);
   record_release(&job_selection_record, selection);
 }
+#define cleanup_selection __attribute__((cleanup(selection_release)))
 
 static int ids_compare(const void *a, const void *b) {
   const int64_t *left = a, *right = b;
@@ -75,7 +90,9 @@ static bool ids_parse(struct job_selection *selection, struct error *error) {
   return true;
 }
 
-bool job_selection_parse(const json_t *json, struct job_selection *ret, struct error *error) {
+/* Reads the body of a request that changes jobs. Refuses a selection that names no jobs and no
+ * property, because it would be all jobs. */
+static bool selection_parse(const json_t *json, struct job_selection *ret, struct error *error) {
   cleanup_selection struct job_selection selection = {0};
   record_init(&job_selection_record, &selection);
   if (!record_read(&job_selection_record, json, "", &selection, error) ||
@@ -180,10 +197,8 @@ static bool selection_next(struct db *db, const struct job_selection *selection,
                            const struct author *author, const char *states, int64_t after,
                            int64_t limit, struct db_rows **ret_rows, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "states", states);
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  bind_bool(&parameters, "any", selection->any);
+  bind_values(&parameters, BIND("states", states), BIND("after", after), BIND("limit", limit),
+              BIND("any", selection->any));
   return bind_selection(&parameters, selection, author, error) &&
          db_run(db, &sql_jobs_choose, &parameters, ret_rows, error);
 }
@@ -250,7 +265,7 @@ void route_job_cancel(struct worker *worker, struct request *request) {
   const struct author *author = request_author(request);
   if (!request_query_only(request, NULL))
     return;
-  if (!job_selection_parse(request->json, &selection, &error) ||
+  if (!selection_parse(request->json, &selection, &error) ||
       !selection_count(worker->db, &selection, author, &counts, &error) ||
       !others_check(request, selection.any, counts.others_open, counts.other, &error)) {
     answer_failure(request, &error);
@@ -424,7 +439,7 @@ static bool retries_store(struct worker *worker, struct retries *retries,
       retries->is_more = true;
       break;
     }
-    if (submission_pays(job, error) && submission_plan(job, JOB_POINTS_MAX, error)) {
+    if (submission_plan(job, JOB_POINTS_MAX, error)) {
       points_left -= job->request.search.wanted ? 0 : job->plan.configs;
       possible[n++] = job;
     } else if (!refuse_one(retry, error)) {
@@ -442,7 +457,7 @@ void route_job_retry(struct worker *worker, struct request *request) {
   struct error error;
   if (!request_query_only(request, NULL))
     return;
-  if (!job_selection_parse(request->json, &selection, &error) ||
+  if (!selection_parse(request->json, &selection, &error) ||
       !selection_count(worker->db, &selection, request_author(request), &counts, &error) ||
       !others_check(request, selection.any, counts.others_retriable, counts.other, &error)) {
     answer_failure(request, &error);
@@ -488,7 +503,7 @@ void route_job_progress(struct worker *worker, struct request *request) {
   if (!request_query_only(request, NULL))
     return;
 
-  bool ok = job_selection_parse(request->json, &selection, &error) &&
+  bool ok = selection_parse(request->json, &selection, &error) &&
             (selection.n_ids || error_at(&error, "/jobs", "state the ids of the jobs in \"jobs\""));
   bind_integers(&parameters, "jobs", selection.ids, selection.n_ids);
   if (!ok || !db_run(worker->db, &sql_jobs_progress, &parameters, &rows, &error)) {

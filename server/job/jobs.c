@@ -375,20 +375,15 @@ static const struct record brief_record = RECORD(NULL, struct job_brief, brief_f
 
 void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n) {
   struct error error;
-  cleanup_rows struct db_rows *found = NULL, *rows = NULL;
-  cleanup_parameters struct db_parameters all = {0}, parameters = {0};
-  bool ok = true;
-  if (jobs) {
-    bind_integers(&parameters, "jobs", jobs, n);
-  } else {
-    bind_integer(&all, "limit", ADVANCE_MAX);
-    ok = db_run(worker->db, &sql_jobs_ready_all, &all, &found, &error);
-    bind_text(&parameters, "jobs", ok ? db_get(found, 0, "jobs") : NULL);
-  }
-
-  bind_integer(&parameters, "limit", ADVANCE_MAX);
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  if (!ok || !db_run(worker->db, &sql_jobs_ready, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *all = NULL, *rows = NULL;
+  if (!jobs)
+    all = db_query(worker->db, &sql_jobs_ready_all, &error, BIND("limit", ADVANCE_MAX));
+  if (jobs || all)
+    rows = db_query(worker->db, &sql_jobs_ready, &error,
+                    jobs ? BIND_ALL("jobs", jobs, n) : BIND("jobs", db_get(all, 0, "jobs")),
+                    BIND("limit", ADVANCE_MAX),
+                    BIND("live_ms", agent_live_ms(server_options(worker->server))));
+  if (!rows) {
     log_warning("jobs: %s", error.message);
     return;
   }

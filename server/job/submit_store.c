@@ -205,16 +205,16 @@ static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
     char *id = &ids[n_notes * JOB_ID_SIZE];
     snprintf(id, JOB_ID_SIZE, "%lld", (long long)job->known.id);
     json_t *detail = json_pack("{s:I}", "priority", (json_int_t)job->request.priority);
-    ALWAYS(json_array_append_new(kept, detail) == 0);
+    json_push(kept, detail);
     enum audit_action action = AUDIT_RAISE;
     if (job->known.created) {
       action = job->retry_of                                ? AUDIT_RETRY
                : job->request.purpose == PURPOSE_REVALIDATE ? AUDIT_REVALIDATE
                                                             : AUDIT_SUBMIT;
       if (job->retry_of)
-        json_object_set_new(detail, "of", json_sprintf("%lld", (long long)job->retry_of));
-      json_object_set_new(detail, "kernel", json_digest_text(&job->request.kernel));
-      json_object_set_new(detail, "tag", json_string(job->request.tag));
+        json_put(detail, "of", json_sprintf("%lld", (long long)job->retry_of));
+      json_put(detail, "kernel", json_digest_text(&job->request.kernel));
+      json_put(detail, "tag", json_string(job->request.tag));
     }
     notes[n_notes++] = (struct audit_row){author, action, id, detail};
   }

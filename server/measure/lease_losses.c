@@ -100,19 +100,18 @@ static bool config_separate(struct db *db, int64_t id, int64_t config, const cha
       !config_ranges_contain(&lease.remaining, (uint64_t)config))
     return true;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", id);
-  bind_text(&parameters, "agents", agents);
   if (config_ranges_count(&lease.remaining) == 1)
-    return db_run(db, &sql_lease_avoid, &parameters, NULL, error);
+    return db_execute(db, &sql_lease_avoid, error, BIND("lease", id), BIND("agents", agents));
 
   cleanup_config_ranges struct config_ranges one = {0};
   config_ranges_add(&one, (uint64_t)config);
-  bind_ranges(&parameters, "config", &one);
-  cleanup_rows struct db_rows *rows = NULL;
   struct measure_change change = {.lease = id, .from = LEASE_OPEN, .to = LEASE_OPEN, .less = one};
-  if (!measure_change_state(db, &change, 1, error) ||
-      !db_run(db, &sql_lease_set_apart, &parameters, &rows, error))
+  if (!measure_change_state(db, &change, 1, error))
+    return false;
+
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_lease_set_apart, error, BIND("lease", id),
+                                               BIND("agents", agents), BIND("config", &one));
+  if (!rows)
     return false;
   lease_fronts_move_back(db, rows);
   return true;

@@ -59,8 +59,7 @@ void measure_grant_answer(struct worker *worker, struct request *request, void *
   grant->likely = json_array();
   for (size_t i = 0; i < granted->n_warm_starts && grant->stage != STAGE_FINAL; i++)
     if (config_ranges_contain(&grant->configs, granted->warm_starts[i]))
-      ALWAYS(json_array_append_new(grant->likely,
-                                   json_integer((json_int_t)granted->warm_starts[i])) == 0);
+      json_push(grant->likely, json_integer((json_int_t)granted->warm_starts[i]));
   bounds_set(granted);
 
   /* The holder of a lease that may be split renews it often, to learn which configs remain. */
@@ -81,8 +80,6 @@ static const struct field renewal_fields[] = {
                  .about = "that is being measured"),
 };
 const struct record renewal_record = RECORD("RenewRequest", struct renewal, renewal_fields);
-static const struct field progress_fields[] = {RECORD_FIELD(INTEGER, struct renewal, config)};
-static const struct record progress_record = RECORD(NULL, struct renewal, progress_fields);
 
 /* `configs`: the remaining ones, set only for a lease that was split. */
 struct renewed {
@@ -109,7 +106,7 @@ void measure_renew(struct worker *worker, struct request *request, int64_t lease
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters progress = {0};
   const struct lease_hold hold = {lease, renewal.epoch};
-  bind_records(&progress, &progress_record, &renewal, 1);
+  bind_integers(&progress, "config", &renewal.config, 1);
   if (!lease_renew(worker->db, &measure_kind, &hold, 1, renewed.expires_in_ms, &progress, &rows,
                    &error)) {
     answer_failure(request, &error);
@@ -156,8 +153,8 @@ const struct record handback_record = RECORD("HandBackRequest", struct handback,
  * the lease was not held at this epoch. */
 static bool lease_hand_back(struct db *db, const struct handback *handback, struct lease *lease,
                             bool *ret_known, enum lease_state *ret_state, struct error *error) {
-  bool is_innocent =
-      handback->cause == TASK_CAUSE_UNSIGNED || handback->cause == TASK_CAUSE_YIELDED;
+  enum task_cause cause = handback->cause;
+  bool is_innocent = cause == TASK_CAUSE_UNSIGNED || cause == TASK_CAUSE_YIELDED;
   *ret_state = LEASE_STATE_COUNT;
 
   if (!lease_lock(db, handback->lease, lease, ret_known, error))
@@ -165,11 +162,9 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
   if (!*ret_known || lease->state != LEASE_HELD || lease->epoch != handback->epoch)
     return true;
 
-  bool is_over =
-      handback->cause == TASK_CAUSE_SPENT && lease->has_budget && lease->stage != STAGE_FINAL;
+  bool is_over = cause == TASK_CAUSE_SPENT && lease->has_budget && lease->stage != STAGE_FINAL;
   int64_t more_us = handback->opening_us - lease->epoch_opening_us; /* 0 for a repeated request */
-  bool is_uncounted =
-      is_innocent || (handback->cause == TASK_CAUSE_UNREADABLE && lease->fruitless > 1);
+  bool is_uncounted = is_innocent || (cause == TASK_CAUSE_UNREADABLE && lease->fruitless > 1);
   struct measure_change change = {.lease = lease->id,
                                   .from = LEASE_HELD,
                                   .to = is_over ? LEASE_CANCELLED : LEASE_OPEN,
@@ -177,16 +172,13 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
                                   .opening_us = more_us > 0 ? more_us : 0};
   lease->fruitless -= is_uncounted && lease->fruitless > 0;
 
-  cleanup_parameters struct db_parameters failed = {0}, note = {0};
-  bool has_reason = handback->reason && handback->reason[0] &&
-                    handback->cause != TASK_CAUSE_SPENT && !is_innocent;
-  bind_integer(&failed, "lease", lease->id);
-  bind_integer(&note, "lease", lease->id);
-  bind_text(&note, "reason", handback->reason);
+  bool has_reason =
+      handback->reason && handback->reason[0] && cause != TASK_CAUSE_SPENT && !is_innocent;
   *ret_state = change.to;
-  return (handback->cause != TASK_CAUSE_DEVICE ||
-          db_run(db, &sql_lease_note_failed_device, &failed, NULL, error)) &&
-         (!has_reason || db_run(db, &sql_lease_note_handed_back, &note, NULL, error)) &&
+  return (cause != TASK_CAUSE_DEVICE ||
+          db_execute(db, &sql_lease_note_failed_device, error, BIND("lease", lease->id))) &&
+         (!has_reason || db_execute(db, &sql_lease_note_handed_back, error,
+                                    BIND("lease", lease->id), BIND("reason", handback->reason))) &&
          measure_change_state(db, &change, 1, error) &&
          (!is_over || lease_note_cancelled(db, lease->job, 1, error));
 }

@@ -113,20 +113,13 @@ static void drain_clear(struct drain *drain) {
 }
 #define cleanup_drain __attribute__((cleanup(drain_clear)))
 
-static void device_bind(struct db_parameters *parameters, const struct drain *drain) {
-  bind_text(parameters, "agent", drain->agent);
-  bind_text(parameters, "device", drain->device);
-}
-
 /* Drains the device, unless it is drained already. */
 static bool device_suspect(struct db *db, struct drain *drain, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  device_bind(&parameters, drain);
-  bind_text(&parameters, "reason", drain->reason);
-  bind_integer(&parameters, "since_us", drain->since_us);
-  bind_author(&parameters, &author_server);
-  if (!db_run(db, &sql_drift_suspect, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_drift_suspect, error, BIND("agent", drain->agent), BIND("device", drain->device),
+      BIND("reason", drain->reason), BIND("since_us", drain->since_us),
+      BIND("author", author_server.name), parameter_id("author_id", author_server.token));
+  if (!rows)
     return false;
 
   drain->is_new = db_affected(rows) > 0;
@@ -138,25 +131,20 @@ static bool device_suspect(struct db *db, struct drain *drain, struct error *err
 
 /* Locks the leases and quarantines the samples. */
 static bool samples_take(struct db *db, struct drain *drain, struct error *error) {
-  cleanup_rows struct db_rows *locked = NULL, *taken = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  device_bind(&parameters, drain);
-  bind_integer(&parameters, "since_us", drain->since_us);
-  if (!db_run(db, &sql_drift_lock, &parameters, &locked, error))
+  drain->locked = db_list(db, &sql_drift_lock, &locked_record, &drain->n_locked, error,
+                          BIND("agent", drain->agent), BIND("device", drain->device),
+                          BIND("since_us", drain->since_us));
+  if (!drain->locked)
     return false;
 
-  drain->locked = db_read_all(locked, &locked_record, &drain->n_locked);
-
-  struct db_array ids;
-  db_array_init(&ids);
+  cleanup_free int64_t *ids = xcalloc(drain->n_locked + 1, sizeof *ids);
   for (size_t i = 0; i < drain->n_locked; i++)
-    db_array_integer(&ids, drain->locked[i].id);
-  bind_array(&parameters, "locked", &ids);
-  if (!db_run(db, &sql_drift_quarantine, &parameters, &taken, error))
-    return false;
-
-  drain->taken = db_read_all(taken, &taken_record, &drain->n_taken);
-  return true;
+    ids[i] = drain->locked[i].id;
+  drain->taken =
+      db_list(db, &sql_drift_quarantine, &taken_record, &drain->n_taken, error,
+              BIND("agent", drain->agent), BIND("device", drain->device),
+              BIND("since_us", drain->since_us), BIND_ALL("locked", ids, drain->n_locked));
+  return drain->taken != NULL;
 }
 
 /* The entry of the job, which is added if there is none; the array has room for it. */
@@ -210,26 +198,27 @@ static bool leases_open(struct db *db, struct drain *drain, struct error *error)
 
 /* Adds the jobs' events, and quarantines the winners of those jobs whose final lost samples. */
 static bool jobs_note(struct db *db, struct drain *drain, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL, *marked = NULL;
-  cleanup_parameters struct db_parameters parameters = {0}, winners = {0};
-  device_bind(&parameters, drain);
-  bind_text(&parameters, "reason", drain->reason);
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_values(&parameters, BIND("agent", drain->agent), BIND("device", drain->device),
+              BIND("reason", drain->reason));
   bind_records(&parameters, &job_record, drain->jobs, drain->n_jobs);
   if (!db_run(db, &sql_drift_events, &parameters, &rows, error))
     return false;
 
-  struct db_array finals;
-  db_array_init(&finals);
+  size_t n_finals = 0;
+  cleanup_free int64_t *finals = xcalloc((size_t)db_count(rows) + 1, sizeof *finals);
   for (int row = 0; row < db_count(rows); row++) {
     struct drained_job *job = job_of(drain, db_get_integer(rows, row, "id"));
     job->hardware_digest = db_get_digest(rows, row, "hardware_digest");
     if (job->is_final)
-      db_array_integer(&finals, job->id);
+      finals[n_finals++] = job->id;
   }
 
-  bind_text(&winners, "reason", drain->reason);
-  bind_array(&winners, "jobs", &finals);
-  if (!db_run(db, &sql_drift_winners, &winners, &marked, error))
+  cleanup_rows struct db_rows *marked =
+      db_query(db, &sql_drift_winners, error, BIND("reason", drain->reason),
+               BIND_ALL("jobs", finals, n_finals));
+  if (!marked)
     return false;
 
   drain->winners = db_affected(marked);
@@ -287,16 +276,11 @@ void drift_note_release(struct drift_note *note) {
 
 bool drift_note(struct db *db, int64_t job, int64_t lease, int64_t epoch, struct drift_note *ret,
                 struct error *error) {
-  cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_drift_note, error, BIND("job", job), BIND("lease", lease),
-               BIND("epoch", epoch), BIND("history", DRIFT_HISTORY_MAX + DRIFT_LEASES - 1));
-  if (!rows)
-    return false;
-
+  bool is_noted;
   ret->lease = 0;
-  if (db_count(rows) > 0)
-    db_read(rows, 0, &note_record, ret);
-  return true;
+  return db_find(db, &sql_drift_note, &note_record, ret, &is_noted, error, BIND("job", job),
+                 BIND("lease", lease), BIND("epoch", epoch),
+                 BIND("history", DRIFT_HISTORY_MAX + DRIFT_LEASES - 1));
 }
 
 static bool note_judge(struct worker *worker, const struct drift_note *note, struct error *error) {

@@ -113,8 +113,7 @@ bool leases_insert(struct db *db, enum stage stage, int64_t round, const struct 
 
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "stage", stage_name(stage));
-  bind_integer(&parameters, "round", round);
+  bind_values(&parameters, BIND("stage", stage_name(stage)), BIND("round", round));
   bind_records(&parameters, &new_record, leases, n);
   if (!db_run(db, &sql_leases_insert, &parameters, &rows, error))
     return false;

@@ -289,21 +289,13 @@ static const struct record known_record = RECORD(NULL, struct known_measurement,
 
 bool results_known(struct db *db, int64_t job, int64_t lease, const struct results *results,
                    struct known_measurement **ret, size_t *ret_n, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  struct db_array seqs;
-  db_array_init(&seqs);
-  for (size_t i = 0; i < results->measurements.n; i++)
-    db_array_integer(&seqs, RESULTS_MEASUREMENT(results, i)->seq);
-  bind_array(&parameters, "seq", &seqs);
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "lease", lease);
-  bind_integer(&parameters, "epoch", results->epoch);
-  if (!db_run(db, &sql_results_known, &parameters, &rows, error))
-    return false;
-
-  *ret = db_read_all(rows, &known_record, ret_n);
-  return true;
+  size_t n = results->measurements.n;
+  cleanup_free int64_t *seqs = xcalloc(n + 1, sizeof *seqs);
+  for (size_t i = 0; i < n; i++)
+    seqs[i] = RESULTS_MEASUREMENT(results, i)->seq;
+  *ret = db_list(db, &sql_results_known, &known_record, ret_n, error, BIND_ALL("seq", seqs, n),
+                 BIND("job", job), BIND("lease", lease), BIND("epoch", results->epoch));
+  return *ret != NULL;
 }
 
 static bool measurements_insert(struct db *db, const struct lease *lease,
@@ -344,13 +336,11 @@ static bool measurements_insert(struct db *db, const struct lease *lease,
   bind_array(&parameters, "body_digest", &bodies);
   bind_array(&parameters, "ratio", &ratios);
   bind_array(&parameters, "late", &lates);
-  bind_integer(&parameters, "job", lease->job);
-  bind_integer(&parameters, "lease", judgement->change.lease);
-  bind_integer(&parameters, "epoch", results->epoch);
-  bind_text(&parameters, "stage", stage_name(lease->stage));
-  bind_text(&parameters, "agent", is_current ? lease->agent : NULL);
-  bind_text(&parameters, "device", is_current ? lease->device : NULL);
-  bind_bool(&parameters, "refused", judgement->verdict == POST_LATE);
+  bool is_late = judgement->verdict == POST_LATE;
+  bind_values(&parameters, BIND("job", lease->job), BIND("lease", judgement->change.lease),
+              BIND("epoch", results->epoch), BIND("stage", stage_name(lease->stage)),
+              BIND("agent", is_current ? lease->agent : NULL),
+              BIND("device", is_current ? lease->device : NULL), BIND("refused", is_late));
   if (!has_objects)
     return db_send(db, &sql_results_insert, &parameters, (int64_t)n, error);
 
@@ -360,20 +350,17 @@ static bool measurements_insert(struct db *db, const struct lease *lease,
   if (!db_run(db, &sql_results_insert, &parameters, &inserted, error))
     return false;
 
-  cleanup_parameters struct db_parameters timed = {0};
-  struct db_array ids, objects;
-  db_array_init(&ids);
-  db_array_init(&objects);
+  size_t n_timed = 0;
+  cleanup_free int64_t *ids = xcalloc(n, sizeof *ids);
+  cleanup_free struct digest *objects = xcalloc(n, sizeof *objects);
   for (int row = 0; row < db_count(inserted); row++)
     for (size_t i = 0; i < n; i++)
       if (rows[i].seq == db_get_integer(inserted, row, "seq") && !digest_is_none(&rows[i].object)) {
-        db_array_integer(&ids, db_get_integer(inserted, row, "id"));
-        db_array_digest(&objects, &rows[i].object);
+        ids[n_timed] = db_get_integer(inserted, row, "id");
+        objects[n_timed++] = rows[i].object;
       }
-  bind_integer(&timed, "job", lease->job);
-  bind_array(&timed, "measurement", &ids);
-  bind_array(&timed, "object", &objects);
-  return db_run(db, &sql_results_objects, &timed, NULL, error);
+  return db_execute(db, &sql_results_objects, error, BIND("job", lease->job),
+                    BIND_ALL("measurement", ids, n_timed), BIND_ALL("object", objects, n_timed));
 }
 
 bool results_store(struct db *db, const struct lease *lease, const struct results *results,
@@ -389,17 +376,14 @@ bool results_store(struct db *db, const struct lease *lease, const struct result
 
   cleanup_parameters struct db_parameters parameters = {0};
   if (judgement->best_ratio < (isnan(lease->best_ratio) ? INFINITY : lease->best_ratio)) {
-    bind_integer(&parameters, "job", lease->job);
-    bind_number(&parameters, "ratio", judgement->best_ratio);
+    bind_values(&parameters, BIND("job", lease->job), BIND("ratio", judgement->best_ratio));
     return db_send(db, &sql_results_best, &parameters, DB_ANY_ROWS, error);
   }
 
   if (judgement->verdict == POST_LATE && judgement->n_fresh) {
-    bind_integer(&parameters, "job", lease->job);
-    bind_integer(&parameters, "lease", judgement->change.lease);
-    bind_integer(&parameters, "epoch", results->epoch);
-    bind_integer(&parameters, "current_epoch", lease->epoch);
-    bind_integer(&parameters, "measurements", (int64_t)judgement->n_fresh);
+    bind_values(&parameters, BIND("job", lease->job), BIND("lease", judgement->change.lease),
+                BIND("epoch", results->epoch), BIND("current_epoch", lease->epoch),
+                BIND("measurements", judgement->n_fresh));
     return db_send(db, &sql_results_late, &parameters, 1, error);
   }
 

@@ -44,8 +44,7 @@ struct emptying {
 static bool oldest_remove(struct db *db, void *context, struct error *error) {
   const struct emptying *removal = context;
   int64_t keep_days = removal->keep_days;
-  cleanup_rows struct db_rows *due = NULL, *removed = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *due = NULL;
   *removal->ret = (struct retention){0};
   *removal->ret_more = false;
   if (!due_read(db, keep_days, &due, error))
@@ -55,9 +54,9 @@ static bool oldest_remove(struct db *db, void *context, struct error *error) {
 
   *removal->ret_more = db_count(due) > 1;
   int64_t first_job = db_get_integer(due, 0, "first_job");
-  bind_integer(&parameters, "first_job", first_job);
-  bind_integer(&parameters, "keep_days", keep_days);
-  if (!db_run(db, &sql_retention_remove, &parameters, &removed, error))
+  cleanup_rows struct db_rows *removed = db_query(
+      db, &sql_retention_remove, error, BIND("first_job", first_job), BIND("keep_days", keep_days));
+  if (!removed)
     return false;
   if (!db_count(removed)) /* another server was faster */
     return true;

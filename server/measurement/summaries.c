@@ -17,18 +17,18 @@ static const struct record candidate_record =
 bool measurements_screen(struct db *db, int64_t job, enum stage stage,
                          const uint64_t always[FINALISTS_ALWAYS], struct screen_summary *ret,
                          struct error *error) {
-  cleanup_rows struct db_rows *ranked = NULL, *outcomes = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   _Static_assert(FINALISTS_ALWAYS == 2, "measurements_screen_ranked has two such parameters");
-  bind_integer(&parameters, "job", job);
-  bind_text(&parameters, "stage", stage_name(stage));
-  if (!db_run(db, &sql_measurements_screen_outcomes, &parameters, &outcomes, error))
+  cleanup_rows struct db_rows *outcomes =
+      db_query(db, &sql_measurements_screen_outcomes, error, BIND("job", job),
+               BIND("stage", stage_name(stage)));
+  if (!outcomes)
     return false;
 
-  bind_integer(&parameters, "most", HALVING_MAX);
-  bind_integer(&parameters, "always_0", (int64_t)always[0]);
-  bind_integer(&parameters, "always_1", (int64_t)always[1]);
-  if (!db_run(db, &sql_measurements_screen_ranked, &parameters, &ranked, error))
+  cleanup_rows struct db_rows *ranked =
+      db_query(db, &sql_measurements_screen_ranked, error, BIND("job", job),
+               BIND("stage", stage_name(stage)), BIND("most", HALVING_MAX),
+               BIND("always_0", always[0]), BIND("always_1", always[1]));
+  if (!ranked)
     return false;
 
   *ret = (struct screen_summary){.n = (size_t)db_count(ranked)};
@@ -118,10 +118,9 @@ bool measurements_agreement(struct db *db, int64_t job,
                             const uint64_t baseline_and_default[FINALISTS_ALWAYS],
                             struct agreement_summary *ret, char **ret_example,
                             struct error *error) {
-  cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_measurements_agreement, error, BIND("job", job),
-               BIND("baseline", (int64_t)baseline_and_default[0]),
-               BIND("default_config", (int64_t)baseline_and_default[1]));
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_measurements_agreement, error, BIND("job", job),
+      BIND("baseline", baseline_and_default[0]), BIND("default_config", baseline_and_default[1]));
   if (!rows)
     return false;
 
@@ -138,9 +137,8 @@ bool measurements_agreement(struct db *db, int64_t job,
 
 bool measurements_agreement_of(struct db *db, int64_t job, const uint64_t *configs, size_t n,
                                struct agreement_facts *ret_facts, struct error *error) {
-  cleanup_rows struct db_rows *rows =
-      db_query(db, &sql_measurements_agreement_of, error, BIND("job", job),
-               BIND_ALL("configs", (const int64_t *)configs, n));
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_measurements_agreement_of, error,
+                                               BIND("job", job), BIND_ALL("configs", configs, n));
   if (!rows)
     return false;
 

@@ -1,5 +1,5 @@
-/* Selecting jobs, and the routes that cancel, retry and count many of them. Each works in bounded
- * batches, so that no transaction holds the rows of thousands of jobs.
+/* Selecting jobs, and the routes POST /v1/jobs/cancel, /retry and /progress, which are about many.
+ * Each works in bounded batches, so that no transaction holds the rows of thousands of jobs.
  *
  * Memory: a handler frees what it makes when it returns. Threads: database workers. */
 #include "server/job/job_select.h"
@@ -303,7 +303,7 @@ struct retry {
   char *refused; /* why it cannot be submitted, or NULL */
 };
 struct retries {
-  size_t n;
+  size_t n, n_done; /* those after n_done are left to the next request */
   struct retry *all;
   json_t *known;   /* of jobs that were retried before: {"job", "as", "created": false} */
   json_t *refused; /* of jobs that are not retried: {"job", "reason"} */
@@ -345,8 +345,7 @@ static bool refuse_one(struct retry *retry, const struct error *error) {
 /* Reads the selected jobs as requests. */
 static bool retries_load(struct worker *worker, const struct job_selection *selection,
                          const struct author *author, struct retries *ret, struct error *error) {
-  cleanup_rows struct db_rows *chosen = NULL, *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *chosen = NULL;
   int64_t after = selection->after == FIELD_NONE ? 0 : selection->after;
   const char *states =
       selection->n_ids ? "{queued,running,done,failed,cancelled}" : "{failed,cancelled}";
@@ -372,11 +371,13 @@ static bool retries_load(struct worker *worker, const struct job_selection *sele
       refused_add(ret->refused, ret->last, xstrdup("others submitted it"));
   }
 
-  bind_integers(&parameters, "jobs", ids, n);
-  if (!db_run(worker->db, &sql_jobs_requests, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_jobs_requests, error, BIND_ALL("jobs", ids, n));
+  if (!rows)
     return false;
 
-  ret->all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all);
+  ret->n_done = (size_t)db_count(rows);
+  ret->all = xcalloc(ret->n_done + 1, sizeof *ret->all);
   for (int row = 0; row < db_count(rows); row++) {
     struct retry *retry = &ret->all[ret->n++];
     cleanup_json json_t *json = db_get_json(rows, row, "request");
@@ -430,11 +431,7 @@ static bool retries_store(struct worker *worker, struct retries *retries,
     if (retry->refused || job->known.id)
       continue;
     if (points_left < JOB_POINTS_MAX) {
-      for (size_t rest = i; rest < retries->n; rest++) {
-        submission_release(&retries->all[rest].submission);
-        free(retries->all[rest].refused);
-      }
-      retries->n = i;
+      retries->n_done = i;
       retries->last = retries->all[i - 1].of;
       retries->is_more = true;
       break;
@@ -475,7 +472,7 @@ void route_job_retry(struct worker *worker, struct request *request) {
     return;
   }
 
-  for (size_t i = 0; i < retries.n; i++) {
+  for (size_t i = 0; i < retries.n_done; i++) {
     const struct retry *retry = &retries.all[i];
     const struct job_known *known = &retry->submission.known;
     if (retry->refused)
@@ -497,16 +494,16 @@ void route_job_retry(struct worker *worker, struct request *request) {
 void route_job_progress(struct worker *worker, struct request *request) {
   cleanup_selection struct job_selection selection = {0};
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   int64_t states[JOB_STATE_COUNT] = {0}, measured = 0, configs = 0;
   if (!request_query_only(request, NULL))
     return;
 
-  bool ok = selection_parse(request->json, &selection, &error) &&
-            (selection.n_ids || error_at(&error, "/jobs", "state the ids of the jobs in \"jobs\""));
-  bind_integers(&parameters, "jobs", selection.ids, selection.n_ids);
-  if (!ok || !db_run(worker->db, &sql_jobs_progress, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (selection_parse(request->json, &selection, &error) &&
+      (selection.n_ids || error_at(&error, "/jobs", "state the ids of the jobs in \"jobs\"")))
+    rows = db_query(worker->db, &sql_jobs_progress, &error,
+                    BIND_ALL("jobs", selection.ids, selection.n_ids));
+  if (!rows) {
     answer_failure(request, &error);
     return;
   }

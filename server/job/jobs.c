@@ -222,7 +222,8 @@ void job_facts(const struct job_brief *job, const struct screen_summary *screen,
       .budget = job->budget,
       .budget_larger_by = "submit the job with another run and a larger one",
       .stage = job->stage,
-      .is_cut = job->is_spent,
+      .is_cut =
+          job->is_spent, /* also where leases were cut off: is_spent contains the brief's is_cut */
   };
 
   if (job->stage == STAGE_FINAL) {

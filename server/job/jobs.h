@@ -11,6 +11,9 @@
  * when the interval of the default's time divided by its own is below 1. Like the interval of the
  * job's winner, it is simultaneous over all finalists.
  *
+ * States and ends of jobs are in job_state.c, advancing in jobs.c, other baselines in
+ * job_baseline.c, poison in job_poison.c and flags in job_flags.c.
+ *
  * Memory: nothing is kept. Threads: flags_judge is pure; the rest is a worker's own. */
 #ifndef WAVETUNE_SERVER_JOB_JOBS_H
 #define WAVETUNE_SERVER_JOB_JOBS_H

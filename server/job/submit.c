@@ -195,7 +195,7 @@ static bool search_plan(struct submission *submission, const struct space_facts 
 
   uint64_t batch[SEARCH_BATCH_MAX];
   size_t n;
-  const struct job_brief brief = {.round = -1,
+  const struct job_brief brief = {.round = -1, /* before the first, which is planned */
                                   .baseline = plan->baseline,
                                   .seed = submission->seed,
                                   .has_default = submission->space->has_default,

@@ -236,8 +236,8 @@ static bool poison_skip(struct db *db, struct submission *const *jobs, size_t n,
 
 /* Gives the jobs that are tried again another run, so that new ones can have their identity. A job
  * that another transaction retried meanwhile is not changed: its successor is then known. */
-static bool retried_rename(struct db *db, struct submission *const *jobs, size_t n,
-                           struct error *error) {
+static bool jobs_step_aside(struct db *db, struct submission *const *jobs, size_t n,
+                            struct error *error) {
   cleanup_free int64_t *retried = xcalloc(n + 1, sizeof *retried);
   size_t n_retried = 0;
   for (size_t i = 0; i < n; i++)
@@ -276,7 +276,7 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
   bind_author(&parameters, author);
   if (!db_send(db, &sql_owners_add, &of_owner, DB_ANY_ROWS, error) ||
       !db_run(db, &sql_spaces_store, &of_spaces, NULL, error) ||
-      !environments_store(db, environments, n, error) || !retried_rename(db, jobs, n, error) ||
+      !environments_store(db, environments, n, error) || !jobs_step_aside(db, jobs, n, error) ||
       !db_run(db, &sql_jobs_insert, &parameters, &rows, error))
     return false;
 

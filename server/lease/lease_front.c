@@ -19,7 +19,7 @@
 #define GRANTS_MAX_OF_OTHER 4
 /* After the first of so many grants that found nothing in a queue its front moves on: the queue is
  * empty, or has leases that those devices may not have. */
-#define MISSES_MAX 32
+#define MISSES_BETWEEN_SEARCHES 32
 /* A search from the start that takes longer rests afterwards, for FRONT_REST times as long. */
 #define FRONT_CHEAP_MS 50
 #define FRONT_REST 20
@@ -161,7 +161,7 @@ void lease_candidates_find(struct leasing *leasing, const struct digest *classes
   }
 
   size_t most = skip + LEASE_CANDIDATES + 1;
-  size_t n_ranked = shares_rank(queues, n, order, most < n ? most : n);
+  size_t n_ranked = share_rank(queues, n, order, most < n ? most : n);
   for (size_t i = skip; i < n_ranked && ret->n < LEASE_CANDIDATES; i++)
     ret->all[ret->n++] = (struct lease_candidate){{of[order[i]]->queue, of[order[i]]->place},
                                                   share_is_by_waiting(queues, n, order[i])};
@@ -305,7 +305,7 @@ bool lease_front_note_grant(struct db *db, const struct lease_candidates *tried,
     struct front *front = front_find(fronts, &candidate->at.queue);
     is_it = lease_queue_equal(&candidate->at.queue, queue);
     if (front && (is_it ? front_note_grant(front, group, candidate->is_by_waiting)
-                        : front->misses++ % MISSES_MAX == 0))
+                        : front->misses++ % MISSES_BETWEEN_SEARCHES == 0))
       due[n_due++] = candidate->at.queue;
   }
   pthread_mutex_unlock(&fronts->lock);

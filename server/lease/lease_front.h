@@ -40,7 +40,7 @@ bool lease_queue_equal(const struct lease_queue *a, const struct lease_queue *b)
 
 /* A place in a queue. */
 struct lease_place {
-  int64_t group, lease; /* group: tasks of an earlier one are granted first */
+  int64_t group, lease; /* group: tasks of an earlier one are granted first; in SQL its job_id */
 };
 /* Whether a lease at `a` is granted before one at `b`. */
 bool lease_place_is_before(const struct lease_place *a, const struct lease_place *b);

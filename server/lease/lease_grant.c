@@ -118,7 +118,7 @@ struct granting {
   struct lease_granted *granted; /* the beginning of the kind's struct */
   struct digest classes[CLASSES_OF_DEVICE];
   bool is_recalled;              /* the classes were known without reading the device */
-  bool is_over;                  /* the device gets none */
+  bool gets_none;                /* the device gets none */
   struct lease_candidates tried; /* by the last statement */
   struct lease_at split;         /* the task that was split off another one, if one was */
 };
@@ -166,16 +166,16 @@ static bool read_try(struct granting *granting, struct error *error) {
   bool is_other, moved_back;
   if (!device_read(granting->worker->db, wish, error))
     return false;
-  granting->is_over = granting->granted->is_stale || !wish->device_known ||
-                      (wish->drain_reason && granting->is_recalled);
-  if (granting->is_over)
+  granting->gets_none = granting->granted->is_stale || !wish->device_known ||
+                        (wish->drain_reason && granting->is_recalled);
+  if (granting->gets_none)
     return true;
 
   device_remember(granting->leasing->devices, wish, granting->classes, &is_other);
   if (!lease_front_search(granting->worker->db, &wish->hardware_digest, &moved_back, error) ||
       ((moved_back || is_other || !granting->is_recalled) && !task_obtain_by_turn(granting, error)))
     return false;
-  granting->is_over =
+  granting->gets_none =
       granting->granted->is_stale || (!granting->granted->lease && wish->drain_reason);
   return true;
 }
@@ -186,7 +186,7 @@ static bool split_try(struct granting *granting, struct error *error) {
   struct lease_wish *wish = granting->wish;
   struct lease_candidates queues;
   bool moved_back;
-  wish->is_idle = false;
+  wish->is_hardware_idle = false;
   if (granting->how->split && !granting->how->split(db, wish, &granting->split, error))
     return false;
 
@@ -194,7 +194,7 @@ static bool split_try(struct granting *granting, struct error *error) {
   if (!granting->split.place.lease) {
     lease_candidates_find(granting->leasing, &wish->hardware_digest, 1, 0, &queues);
     return wish->is_selective || queues.has_more ||
-           granting->how->is_idle(db, wish, &queues, &wish->is_idle, error);
+           granting->how->is_idle(db, wish, &queues, &wish->is_hardware_idle, error);
   }
 
   /* A better task may have been opened meanwhile. Or another thread may have moved the front of the
@@ -208,6 +208,8 @@ static bool split_try(struct granting *granting, struct error *error) {
   return task_obtain(granting, error);
 }
 
+/* Three ways to a task, each tried where the one before got none: with the classes that the device
+ * had at its last request, with those that are read now, and by splitting. */
 static bool grant(struct db *db, void *context, struct error *error) {
   struct granting *granting = context;
   struct lease_granted *granted = granting->granted;
@@ -215,9 +217,9 @@ static bool grant(struct db *db, void *context, struct error *error) {
   free(TAKE(granting->wish->drain_reason));
   granting->how->release(granted);
   granting->split = (struct lease_at){0};
-  granting->is_over = false;
+  granting->gets_none = false;
   return recalled_try(granting, error) && (granted->lease || read_try(granting, error)) &&
-         (granted->lease || granting->is_over || split_try(granting, error)) &&
+         (granted->lease || granting->gets_none || split_try(granting, error)) &&
          (!granted->lease ||
           granting->how->begin(granting->worker, granting->wish, granted, error));
 }

@@ -21,7 +21,7 @@ struct lease_wish {
   bool only_device_drains; /* only the device is draining, not the whole agent */
   bool is_selective;       /* it does not take every lease of its hardware: its agent wants signed
                               code, or it does not run every regime */
-  bool is_idle;            /* no device of this hardware would get a lease now */
+  bool is_hardware_idle;   /* no device of this hardware would get a lease now */
   struct digest hardware_digest, environment_digest; /* set when the device is known */
 };
 extern const struct record lease_wish_record;
@@ -72,6 +72,8 @@ struct lease_grants {
 must_check bool lease_grant(struct worker *worker, const struct lease_kind *kind,
                             struct lease_wish *wish, void *ret_granted, struct error *error);
 
+/* lease_routes.c */
+
 /* The answers 404 and 409 of all routes of a lease. The 409 has the current epoch if the request
  * comes from the holder. `what` is inserted into the sentence of the 409. */
 void lease_answer_unknown(struct request *request, int64_t lease);
@@ -79,6 +81,8 @@ void lease_answer_stale(struct worker *worker, struct request *request, int64_t 
                         const char *what);
 /* The one of these that fits, after a statement found no lease that is held at the epoch. */
 void lease_answer_gone(struct worker *worker, struct request *request, int64_t lease);
+
+/* lease_grant.c */
 
 /* The classes of the devices that requested tasks lately (leasing.h). */
 struct known_devices *known_devices_new(void);

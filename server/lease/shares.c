@@ -136,12 +136,12 @@ static bool charges_store(struct db *db, struct error *error) {
 struct stored_owner {
   int64_t id;
   double weight, used_us, leases, held;
-  bool is_over;
+  bool is_quota_used;
 };
 static const struct field stored_fields[] = {
     RECORD_FIELD(INTEGER, struct stored_owner, id),
     RECORD_FIELDS(NUMBER, struct stored_owner, weight, used_us, leases, held),
-    RECORD_FIELD(BOOL, struct stored_owner, is_over),
+    RECORD_FIELD(BOOL, struct stored_owner, is_quota_used),
 };
 static const struct record stored_record = RECORD(NULL, struct stored_owner, stored_fields);
 
@@ -177,7 +177,7 @@ static bool owners_read(struct db *db, int64_t lease_target_ms, struct error *er
     entry->owner = (struct share_owner){
         from->weight, from->used_us, from->held + (double)entry->grants,
         from->leases >= LEASES_MIN ? from->used_us / from->leases : shares->unknown.lease_us,
-        from->is_over};
+        from->is_quota_used};
   }
   pthread_mutex_unlock(&shares->lock);
   return true;

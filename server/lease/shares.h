@@ -18,7 +18,8 @@ struct owner_shares;
 struct owner_shares *owner_shares_new(void);
 void owner_shares_free(struct owner_shares *shares);
 
-/* Call it after the commit. `leases`: how many ended with this. */
+/* Notes in memory what an owner used; shares_refresh stores it. Call it after the commit. `leases`:
+ * how many ended with this. */
 void shares_charge(struct db *db, int64_t owner, int64_t device_us, int64_t leases);
 void shares_note_grant(struct owner_shares *shares, int64_t owner);
 

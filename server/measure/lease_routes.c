@@ -130,7 +130,6 @@ void measure_renew(struct worker *worker, struct request *request, int64_t lease
 }
 
 struct handback {
-  int64_t lease; /* of the path */
   int64_t epoch, opening_us;
   enum task_cause cause;
   char *reason;
@@ -151,13 +150,14 @@ const struct record handback_record = RECORD("HandBackRequest", struct handback,
  * Grants to agents that cannot read the lease count as one: a newer agent may read it.
  * A device that failed is a loss of the config that it measured. *ret_state: LEASE_STATE_COUNT when
  * the lease was not held at this epoch. */
-static bool lease_hand_back(struct db *db, const struct handback *handback, struct lease *lease,
-                            bool *ret_known, enum lease_state *ret_state, struct error *error) {
+static bool lease_hand_back(struct db *db, int64_t id, const struct handback *handback,
+                            struct lease *lease, bool *ret_known, enum lease_state *ret_state,
+                            struct error *error) {
   enum task_cause cause = handback->cause;
   bool is_innocent = cause == TASK_CAUSE_UNSIGNED || cause == TASK_CAUSE_YIELDED;
   *ret_state = LEASE_STATE_COUNT;
 
-  if (!lease_lock(db, handback->lease, lease, ret_known, error))
+  if (!lease_lock(db, id, lease, ret_known, error))
     return false;
   if (!*ret_known || lease->state != LEASE_HELD || lease->epoch != handback->epoch)
     return true;
@@ -206,7 +206,6 @@ void measure_hand_back(struct worker *worker, struct request *request, int64_t i
   cleanup_lease struct lease lease = {0};
   struct error error;
   record_init(&handback_record, &handback);
-  handback.lease = id;
   handback.opening_us = 0;
   if (!record_read(&handback_record, request->json, "", &handback, &error)) {
     record_release(&handback_record, &handback);
@@ -225,8 +224,8 @@ void measure_hand_back(struct worker *worker, struct request *request, int64_t i
   enum lease_state state = LEASE_STATE_COUNT;
   bool ok =
       db_begin(worker->db, &error) &&
-      db_end(worker->db, lease_hand_back(worker->db, &handback, &lease, &is_known, &state, &error),
-             &error);
+      db_end(worker->db,
+             lease_hand_back(worker->db, id, &handback, &lease, &is_known, &state, &error), &error);
   int64_t opening_us = handback.opening_us - lease.epoch_opening_us;
   record_release(&handback_record, &handback);
 

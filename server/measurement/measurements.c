@@ -298,6 +298,19 @@ bool results_known(struct db *db, int64_t job, int64_t lease, const struct resul
   return *ret != NULL;
 }
 
+/* What is stored beside a measurement. */
+struct stored_beside {
+  struct digest body_digest;
+  double ratio;
+  bool late;
+};
+static const struct field beside_fields[] = {
+    RECORD_FIELD(DIGEST, struct stored_beside, body_digest),
+    RECORD_FIELD(NUMBER, struct stored_beside, ratio),
+    RECORD_FIELD(BOOL, struct stored_beside, late),
+};
+static const struct record beside_record = RECORD(NULL, struct stored_beside, beside_fields);
+
 static bool measurements_insert(struct db *db, const struct lease *lease,
                                 const struct results *results, const struct judgement *judgement,
                                 struct error *error) {
@@ -306,16 +319,11 @@ static bool measurements_insert(struct db *db, const struct lease *lease,
   const struct numbers none = {0, nothing};
   size_t n = judgement->n_fresh;
   cleanup_free struct measurement *rows = xcalloc(n + 1, sizeof *rows);
-  cleanup_parameters struct db_parameters parameters = {0};
-  struct db_array bodies, ratios, lates;
+  cleanup_free struct stored_beside *beside = xcalloc(n + 1, sizeof *beside);
   bool has_objects = false;
-  db_array_init(&bodies);
-  db_array_init(&ratios);
-  db_array_init(&lates);
   for (size_t i = 0; i < n; i++) {
     const struct posted *posted = &results->posted[judgement->fresh[i]];
     struct measurement *row = &rows[i];
-    char ratio[FLOAT_TEXT_SIZE];
     *row = *RESULTS_MEASUREMENT(results, judgement->fresh[i]);
     row->process = lease->process;
     row->round = lease->round;
@@ -325,17 +333,14 @@ static bool measurements_insert(struct db *db, const struct lease *lease,
     if (!row->baseline_us.all)
       row->baseline_us = none;
     has_objects |= !digest_is_none(&row->object);
-    db_array_digest(&bodies, &posted->body);
-    db_array_text(&ratios, isnan(posted->ratio) ? NULL : float_format(posted->ratio, ratio));
-    db_array_bool(&lates, judgement->is_late[i]);
+    beside[i] = (struct stored_beside){posted->body, posted->ratio, judgement->is_late[i]};
   }
 
-  bool is_current =
-      results->epoch == lease->epoch; /* the database does not store the holders of older epochs */
+  cleanup_parameters struct db_parameters parameters = {0};
   bind_records(&parameters, &measurement_record, rows, n);
-  bind_array(&parameters, "body_digest", &bodies);
-  bind_array(&parameters, "ratio", &ratios);
-  bind_array(&parameters, "late", &lates);
+  bind_records(&parameters, &beside_record, beside, n);
+  /* The database does not store the holders of older epochs. */
+  bool is_current = results->epoch == lease->epoch;
   bool is_late = judgement->verdict == POST_LATE;
   bind_values(&parameters, BIND("job", lease->job), BIND("lease", judgement->change.lease),
               BIND("epoch", results->epoch), BIND("stage", stage_name(lease->stage)),

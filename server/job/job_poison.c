@@ -42,10 +42,10 @@ void poisoned_job_release(struct poisoned_job *job) {
 bool job_poison_skip(struct db *db, int64_t job, enum stage stage, int64_t round,
                      struct error *error) {
   const struct poison_round inserted = {stage, round};
-  cleanup_rows struct db_rows *rows = NULL;
   cleanup_poisoned_job struct poisoned_job found = {0};
   size_t given_up;
-  if (!db_run_by(db, &sql_poison_job, "job", job, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_poison_job, error, BIND("job", job));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return true;

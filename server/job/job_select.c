@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <errno.h>
 
+#include "common/base/numbers.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/job/job_select.sql.h"
@@ -60,11 +61,6 @@ static void selection_release(struct job_selection *selection) {
 }
 #define cleanup_selection __attribute__((cleanup(selection_release)))
 
-static int ids_compare(const void *a, const void *b) {
-  const int64_t *left = a, *right = b;
-  return *left < *right ? -1 : *left > *right;
-}
-
 /* The ids of `jobs`, ascending and distinct. */
 static bool ids_parse(struct job_selection *selection, struct error *error) {
   char at[JSON_POINTER_SIZE];
@@ -83,10 +79,7 @@ static bool ids_parse(struct job_selection *selection, struct error *error) {
     selection->ids[i] = id;
   }
 
-  qsort(selection->ids, selection->jobs.n, sizeof *selection->ids, ids_compare);
-  for (size_t i = 0; i < selection->jobs.n; i++)
-    if (i == 0 || selection->ids[i] != selection->ids[i - 1])
-      selection->ids[selection->n_ids++] = selection->ids[i];
+  selection->n_ids = sort_unique((uint64_t *)selection->ids, selection->jobs.n);
   return true;
 }
 
@@ -256,6 +249,23 @@ static bool selection_cancel(struct worker *worker, const struct job_selection *
   return true;
 }
 
+/* Reads and counts the jobs that a request is about, and checks that it may change them. Otherwise
+ * answers. */
+static bool selection_open(struct worker *worker, struct request *request, bool is_retry,
+                           struct job_selection *selection, struct job_counts *counts) {
+  struct error error;
+  if (!request_query_only(request, NULL))
+    return false;
+  if (selection_parse(request->json, selection, &error) &&
+      selection_count(worker->db, selection, request_author(request), counts, &error) &&
+      others_check(request, selection->any,
+                   is_retry ? counts->others_retriable : counts->others_open, counts->other,
+                   &error))
+    return true;
+  answer_failure(request, &error);
+  return false;
+}
+
 void route_job_cancel(struct worker *worker, struct request *request) {
   cleanup_selection struct job_selection selection = {0};
   struct job_counts counts;
@@ -263,14 +273,8 @@ void route_job_cancel(struct worker *worker, struct request *request) {
   int64_t cancelled = 0;
   bool is_more = false;
   const struct author *author = request_author(request);
-  if (!request_query_only(request, NULL))
+  if (!selection_open(worker, request, false, &selection, &counts))
     return;
-  if (!selection_parse(request->json, &selection, &error) ||
-      !selection_count(worker->db, &selection, author, &counts, &error) ||
-      !others_check(request, selection.any, counts.others_open, counts.other, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
 
   char id[24];
   int64_t n = counts.open < CANCEL_MAX ? counts.open : CANCEL_MAX;
@@ -452,14 +456,8 @@ void route_job_retry(struct worker *worker, struct request *request) {
   __attribute__((cleanup(retries_release))) struct retries retries = {0};
   struct job_counts counts;
   struct error error;
-  if (!request_query_only(request, NULL))
+  if (!selection_open(worker, request, true, &selection, &counts))
     return;
-  if (!selection_parse(request->json, &selection, &error) ||
-      !selection_count(worker->db, &selection, request_author(request), &counts, &error) ||
-      !others_check(request, selection.any, counts.others_retriable, counts.other, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
   if (selection.dry_run) {
     request_answer_json(request, 200,
                         json_pack("{s:I, s:o}", "retriable", (json_int_t)counts.retriable, "newest",

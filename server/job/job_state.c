@@ -69,8 +69,11 @@ bool job_change_state(struct db *db, const struct job_change *change, size_t *re
   return true;
 }
 
-bool job_end_settle(struct worker *worker, const struct job_change *change, bool is_changed,
-                    struct error *error) {
+/* After the transaction in which a job failed or was cancelled: cancels its leases and wakes the
+ * requests that wait for it. It uses another transaction, because none may wait for leases while it
+ * holds a job's row. The housekeeper repeats it after a crash. */
+static bool end_settle(struct worker *worker, const struct job_change *change, bool is_changed,
+                       struct error *error) {
   counter_add(COUNTER_jobs_failed, is_changed && change->to == JOB_FAILED);
   if (!leases_cancel_ended(worker->db, change->jobs, change->n, error))
     return false;
@@ -115,7 +118,7 @@ bool job_end(struct worker *worker, int64_t job, const char *reason, const struc
     return false;
 
   *ret_ended = changed > 0;
-  return job_end_settle(worker, &change, *ret_ended, error);
+  return end_settle(worker, &change, *ret_ended, error);
 }
 
 struct cancellation {
@@ -169,24 +172,23 @@ bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n, const str
   return ok;
 }
 
-bool job_end_disagreed(struct worker *worker, int64_t job, const struct job_brief *at,
-                       const char *reason, bool *ret_ended, struct error *error) {
+bool job_end_without_winner(struct worker *worker, int64_t job, enum job_state to,
+                            const struct job_brief *at, const char *reason, struct error *error) {
   cleanup_json json_t *detail = json_pack("{s:s}", "reason", reason);
   struct job_change change = {.jobs = &job,
                               .n = 1,
                               .from = JOB_RUNNING,
-                              .to = JOB_DONE,
+                              .to = to,
                               .reason = reason,
                               .detail = detail,
                               .at = at};
   size_t changed = 0;
-  bool ok =
-      db_begin(worker->db, error) && job_change_state(worker->db, &change, &changed, error) &&
-      (!changed || db_run_by(worker->db, &sql_job_store_disagreeing, "job", job, NULL, error));
+  bool ok = db_begin(worker->db, error) && job_change_state(worker->db, &change, &changed, error) &&
+            (!changed || to != JOB_DONE ||
+             db_execute(worker->db, &sql_job_store_disagreeing, error, BIND("job", job)));
   if (!db_end(worker->db, ok, error))
     return false;
 
-  *ret_ended = changed > 0;
-  counter_add(COUNTER_jobs_done, changed);
-  return job_end_settle(worker, &change, *ret_ended, error);
+  counter_add(COUNTER_jobs_done, changed && to == JOB_DONE);
+  return end_settle(worker, &change, changed > 0, error);
 }

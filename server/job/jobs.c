@@ -253,11 +253,11 @@ bool job_search_round(const struct job_brief *job, const struct job_search_input
  * none, and the screen is over. */
 static bool search_advance(struct worker *worker, const struct job_brief *job, bool *ret_over,
                            struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
   cleanup_free struct search_result *results = NULL;
   size_t n_results, n;
-  if (!db_run_by(worker->db, &sql_job_search_input, "job", job->id, &rows, error) ||
-      !measurements_search(worker->db, job->id, &results, &n_results, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_job_search_input, error, BIND("job", job->id));
+  if (!rows || !measurements_search(worker->db, job->id, &results, &n_results, error))
     return false;
 
   cleanup_json json_t *space_json = db_get_json(rows, 0, "space"),
@@ -339,7 +339,6 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
 
   struct campaign_facts facts;
   cleanup_free char *example = NULL;
-  bool ended;
   job_facts(job, &screen, &halving, &final, &facts);
   if (!job->has_reference &&
       !measurements_agreement(worker->db, job->id, always, &facts.agreement, &example, error))
@@ -348,17 +347,11 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
   campaign_next(&facts, &step);
   if (step.kind == CAMPAIGN_DONE)
     return job_finish(worker, job, &facts.agreement, &step.verdict, error);
-  if (step.kind == CAMPAIGN_DISAGREED)
-    return job_end_disagreed(worker, job->id, job, step.reason.message, &ended, error);
-  if (step.kind != CAMPAIGN_FAILED)
-    return race_begin(worker, job, &step, error);
-
-  cleanup_json json_t *detail = json_pack("{s:s}", "reason", step.reason.message);
-  struct job_change failure = change_of(job, JOB_FAILED, detail);
-  failure.reason = step.reason.message;
-  size_t changed;
-  return job_change_state(worker->db, &failure, &changed, error) &&
-         job_end_settle(worker, &failure, changed > 0, error);
+  if (step.kind == CAMPAIGN_DISAGREED || step.kind == CAMPAIGN_FAILED)
+    return job_end_without_winner(worker, job->id,
+                                  step.kind == CAMPAIGN_DISAGREED ? JOB_DONE : JOB_FAILED, job,
+                                  step.reason.message, error);
+  return race_begin(worker, job, &step, error);
 }
 
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct job_brief, member, __VA_ARGS__)

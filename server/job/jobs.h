@@ -105,11 +105,11 @@ must_check bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n
 must_check bool job_move_baseline(struct worker *worker, int64_t job, uint64_t failed,
                                   const char *reason, bool *ret_moved, struct error *error);
 
-/* Ends a running job as done, without a winner: its configs disagree (common/verdict/agreement.h).
- * Stores which do. With `at`, only in this stage and round. *ret_ended: whether this call ended
- * it. */
-must_check bool job_end_disagreed(struct worker *worker, int64_t job, const struct job_brief *at,
-                                  const char *reason, bool *ret_ended, struct error *error);
+/* Ends a running job without a winner: as failed, or as done because its configs disagree
+ * (common/verdict/agreement.h); then stores which do. With `at`, only in this stage and round. */
+must_check bool job_end_without_winner(struct worker *worker, int64_t job, enum job_state to,
+                                       const struct job_brief *at, const char *reason,
+                                       struct error *error);
 
 /* Applies new entries of the ledger of poison (poison/poison.h) to jobs that have not ended: gives
  * up configs, and ends jobs that may not run any more. For the housekeeper. */

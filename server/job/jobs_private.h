@@ -5,12 +5,6 @@
 #include "server/job/jobs.h"
 #include "server/poison/poison.h"
 
-/* After the transaction in which a job failed or was cancelled: cancels its leases and wakes the
- * requests that wait for it. It uses another transaction, because none may wait for leases while it
- * holds a job's row. The housekeeper repeats it after a crash. */
-must_check bool job_end_settle(struct worker *worker, const struct job_change *change,
-                               bool is_changed, struct error *error);
-
 /* Flags the winners of earlier jobs that this job found slower than the default, with the event, in
  * the transaction in which it becomes done; *ret_flagged: how many. Winners that have a flag
  * already keep it. Also fails when samples that the decision used were quarantined meanwhile: then

@@ -9,8 +9,6 @@
 #include "server/lease/shares.sql.h"
 #include "server/measurement/leases.h"
 
-#define JOB_ID_SIZE 24
-
 /* Finding */
 
 #define REQUESTED(type, member, ...)                                                               \
@@ -105,18 +103,14 @@ static bool incumbents_find(struct db *db, struct submission *const *jobs, size_
   return true;
 }
 
-static struct poison_place place_of(const struct submission *job) {
-  return (struct poison_place){job->request.kernel, job->build, job->device_class, &job->key,
-                               job->space};
-}
-
 /* Fills what the ledger of poison has of new jobs. */
 static bool poison_look_up(struct db *db, struct submission *const *jobs, size_t n,
                            struct error *error) {
   cleanup_free struct poison_place *places = xcalloc(n + 1, sizeof *places);
   cleanup_free struct poison_hits *hits = xcalloc(n + 1, sizeof *hits);
   for (size_t i = 0; i < n; i++)
-    places[i] = place_of(jobs[i]);
+    places[i] = (struct poison_place){jobs[i]->request.kernel, jobs[i]->build,
+                                      jobs[i]->device_class, &jobs[i]->key, jobs[i]->space};
   if (!poison_find(db, places, n, hits, error))
     return false;
   for (size_t i = 0; i < n; i++) {
@@ -195,15 +189,14 @@ static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
                       const struct author *author, struct error *error) {
   cleanup_free struct audit_row *notes = xcalloc(n + 1, sizeof *notes);
   cleanup_json json_t *kept = json_array();
-  cleanup_free char *ids = xcalloc(n + 1, JOB_ID_SIZE);
   size_t n_notes = 0;
   for (size_t i = 0; i < n; i++) {
     const struct submission *job = jobs[i];
     if (!job->known.created && job->plan.n)
       continue;
 
-    char *id = &ids[n_notes * JOB_ID_SIZE];
-    snprintf(id, JOB_ID_SIZE, "%lld", (long long)job->known.id);
+    json_t *id = json_sprintf("%lld", (long long)job->known.id);
+    json_push(kept, id);
     json_t *detail = json_pack("{s:I}", "priority", (json_int_t)job->request.priority);
     json_push(kept, detail);
     enum audit_action action = AUDIT_RAISE;
@@ -216,7 +209,7 @@ static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
       json_put(detail, "kernel", json_digest_text(&job->request.kernel));
       json_put(detail, "tag", json_string(job->request.tag));
     }
-    notes[n_notes++] = (struct audit_row){author, action, id, detail};
+    notes[n_notes++] = (struct audit_row){author, action, json_string_value(id), detail};
   }
 
   return audit_add(db, notes, retries_merge(notes, n_notes, kept), error);
@@ -305,8 +298,9 @@ static bool open_jobs_check(struct worker *worker, struct submission *const *job
   if (!any_created || !limit_of(worker->server, author, LIMIT_OPEN_JOBS))
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  return db_run_by(worker->db, &sql_jobs_open_of, "token", author->token, &rows, error) &&
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_jobs_open_of, error, BIND("token", author->token));
+  return rows &&
          limit_check(worker->server, author, LIMIT_OPEN_JOBS, db_get_integer(rows, 0, "n"), error);
 }
 

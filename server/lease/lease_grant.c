@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "common/base/log.h"
+#include "common/cache/text.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/lease/lease.sql.h"
@@ -56,7 +57,7 @@ static bool device_read(struct db *db, struct lease_wish *wish, struct error *er
  * another statement. */
 struct known_devices {
   pthread_mutex_t lock;
-  struct {
+  struct known_device {
     uint64_t hash;
     struct digest classes[CLASSES_OF_DEVICE];
   } all[KNOWN_DEVICES];
@@ -74,13 +75,10 @@ void known_devices_free(struct known_devices *devices) {
   free(devices);
 }
 
-/* FNV-1a; 0 is no device's. */
+/* 0 is no device's. */
 static uint64_t device_hash(const struct lease_wish *wish) {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  const char *const texts[] = {wish->agent, wish->device};
-  for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
-    for (size_t k = 0; k <= strlen(texts[i]); k++)
-      hash = (hash ^ (uint8_t)texts[i][k]) * UINT64_C(0x100000001b3);
+  uint64_t hash = 31 * text_hash(wish->agent, strlen(wish->agent)) +
+                  text_hash(wish->device, strlen(wish->device));
   return hash ? hash : 1;
 }
 
@@ -88,24 +86,21 @@ static bool device_recall(struct known_devices *devices, const struct lease_wish
                           struct digest ret_classes[CLASSES_OF_DEVICE]) {
   uint64_t hash = device_hash(wish);
   pthread_mutex_lock(&devices->lock);
-  bool is_known = devices->all[hash % KNOWN_DEVICES].hash == hash;
-  memcpy(ret_classes, devices->all[hash % KNOWN_DEVICES].classes,
-         CLASSES_OF_DEVICE * sizeof *ret_classes);
+  struct known_device known = devices->all[hash % KNOWN_DEVICES];
   pthread_mutex_unlock(&devices->lock);
-  return is_known;
+  memcpy(ret_classes, known.classes, sizeof known.classes);
+  return known.hash == hash;
 }
 
 /* *ret_changed: the classes were others. */
 static void device_remember(struct known_devices *devices, const struct lease_wish *wish,
                             struct digest classes[CLASSES_OF_DEVICE], bool *ret_changed) {
-  uint64_t hash = device_hash(wish);
-  *ret_changed = !digest_equal(&classes[0], &wish->hardware_digest) ||
-                 !digest_equal(&classes[1], &wish->environment_digest);
-  classes[0] = wish->hardware_digest;
-  classes[1] = wish->environment_digest;
+  const struct known_device now = {device_hash(wish),
+                                   {wish->hardware_digest, wish->environment_digest}};
+  *ret_changed = memcmp(classes, now.classes, sizeof now.classes) != 0;
+  memcpy(classes, now.classes, sizeof now.classes);
   pthread_mutex_lock(&devices->lock);
-  devices->all[hash % KNOWN_DEVICES].hash = hash;
-  memcpy(devices->all[hash % KNOWN_DEVICES].classes, classes, CLASSES_OF_DEVICE * sizeof *classes);
+  devices->all[now.hash % KNOWN_DEVICES] = now;
   pthread_mutex_unlock(&devices->lock);
 }
 

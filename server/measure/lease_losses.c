@@ -30,20 +30,6 @@ static const struct field loss_fields[] = {
 };
 static const struct record loss_record = RECORD(NULL, struct lease_loss, loss_fields);
 
-struct losses_of {
-  size_t n;
-  struct lease_loss *all;
-};
-static struct losses_of losses_read(const struct db_rows *gone) {
-  struct losses_of losses;
-  losses.all = db_read_all(gone, &loss_record, &losses.n);
-  return losses;
-}
-static void losses_of_release(struct losses_of *losses) {
-  db_records_free(&loss_record, losses->all, losses->n);
-}
-#define cleanup_losses_of __attribute__((cleanup(losses_of_release)))
-
 enum poison_step poison_decide(const struct poison_facts *facts) {
   if (facts->losses < 2)
     return POISON_AGAIN;
@@ -148,40 +134,49 @@ static bool loss_judge(struct db *db, const struct lease_loss *loss, const struc
   die("no such poison step");
 }
 
-bool measure_lost(struct worker *worker, const struct db_rows *gone, struct error *error) {
+/* Opens them, notes the losses and judges each. */
+static bool losses_store(struct worker *worker, const struct lease_loss *losses, size_t n,
+                         struct error *error) {
   struct db *db = worker->db;
   cleanup_rows struct db_rows *facts = NULL;
-  cleanup_losses_of struct losses_of losses = losses_read(gone);
-  cleanup_free struct measure_change *changes = xcalloc(losses.n, sizeof *changes);
-  cleanup_free int *row_of = xcalloc(losses.n, sizeof *row_of); /* -1: without facts */
-  for (size_t i = 0; i < losses.n; i++) {
+  cleanup_free struct measure_change *changes = xcalloc(n, sizeof *changes);
+  cleanup_free int *row_of = xcalloc(n, sizeof *row_of); /* -1: without facts */
+  for (size_t i = 0; i < n; i++) {
     row_of[i] = -1;
-    changes[i] =
-        (struct measure_change){.lease = losses.all[i].id, .from = LEASE_HELD, .to = LEASE_OPEN};
+    changes[i] = (struct measure_change){losses[i].id, LEASE_HELD, LEASE_OPEN};
   }
 
   cleanup_parameters struct db_parameters note = {0}, of_facts = {0};
-  bind_records(&note, &loss_record, losses.all, losses.n);
-  bind_records(&of_facts, &loss_record, losses.all, losses.n);
+  bind_records(&note, &loss_record, losses, n);
+  bind_records(&of_facts, &loss_record, losses, n);
   bind_integer(&of_facts, "live_ms", agent_live_ms(server_options(worker->server)));
-  if (!measure_change_state(db, changes, losses.n, error) ||
+  if (!measure_change_state(db, changes, n, error) ||
       !db_run(db, &sql_leases_note_losses, &note, NULL, error) ||
       !db_run(db, &sql_lease_loss_facts, &of_facts, &facts, error))
     return false;
 
   for (int row = 0; row < db_count(facts); row++)
     row_of[db_get_integer(facts, row, "n") - 1] = row;
-  for (size_t i = 0; i < losses.n; i++)
-    if (!loss_judge(db, &losses.all[i], row_of[i] < 0 ? NULL : facts, row_of[i], error))
+  for (size_t i = 0; i < n; i++)
+    if (!loss_judge(db, &losses[i], row_of[i] < 0 ? NULL : facts, row_of[i], error))
       return false;
   return true;
 }
 
+bool measure_lost(struct worker *worker, const struct db_rows *gone, struct error *error) {
+  size_t n;
+  struct lease_loss *losses = db_read_all(gone, &loss_record, &n);
+  bool ok = losses_store(worker, losses, n, error);
+  db_records_free(&loss_record, losses, n);
+  return ok;
+}
+
 void measure_settle_lost(struct worker *worker, const struct db_rows *gone) {
-  cleanup_losses_of struct losses_of losses = losses_read(gone);
-  cleanup_free int64_t *jobs = xcalloc(losses.n, sizeof *jobs);
-  for (size_t i = 0; i < losses.n; i++) {
-    const struct lease_loss *loss = &losses.all[i];
+  size_t n;
+  struct lease_loss *losses = db_read_all(gone, &loss_record, &n);
+  cleanup_free int64_t *jobs = xcalloc(n, sizeof *jobs);
+  for (size_t i = 0; i < n; i++) {
+    const struct lease_loss *loss = &losses[i];
     log_info("lease: lost lease=%lld epoch=%lld agent=%s device=%s config=%lld",
              (long long)loss->id, (long long)loss->epoch, loss->agent, loss->device,
              (long long)(loss->config == FIELD_NONE ? -1 : loss->config));
@@ -190,7 +185,8 @@ void measure_settle_lost(struct worker *worker, const struct db_rows *gone) {
     leases_announce(worker, &loss->hardware_digest, 1);
     job_announce(worker, loss->job_id);
   }
-  jobs_advance(worker, jobs, losses.n);
+  db_records_free(&loss_record, losses, n);
+  jobs_advance(worker, jobs, n);
 }
 
 /* Gives up leases that avoid all agents which could measure them. Each is given up in its own

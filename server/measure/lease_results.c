@@ -88,9 +88,9 @@ static bool post_settle(struct worker *worker, const struct post *post, struct e
     }
   }
   if (failure && !is_moved &&
-      !(disagrees
-            ? job_end_disagreed(worker, lease->job, NULL, disagreement.message, &job_ended, error)
-            : job_end(worker, lease->job, failure->detail, NULL, &job_ended, error)))
+      !(disagrees ? job_end_without_winner(worker, lease->job, JOB_DONE, NULL, disagreement.message,
+                                           error)
+                  : job_end(worker, lease->job, failure->detail, NULL, &job_ended, error)))
     log_warning("job: cannot end job=%lld: %s", (long long)lease->job, error->message);
   if (ends_lease && change->to == LEASE_OPEN)
     lease_settle_open(worker, change->lease, lease->job, fruitless, &lease->hardware_digest);

@@ -97,18 +97,14 @@ void measure_renew(struct worker *worker, struct request *request, int64_t lease
   struct renewal renewal;
   struct renewed renewed = {.expires_in_ms = server_options(worker->server)->lease_ms};
   struct error error;
-  record_init(&renewal_record, &renewal);
-  if (!record_read(&renewal_record, request->json, "", &renewal, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters progress = {0};
+  record_init(&renewal_record, &renewal);
+  bool ok = record_read(&renewal_record, request->json, "", &renewal, &error);
   const struct lease_hold hold = {lease, renewal.epoch};
   bind_integers(&progress, "config", &renewal.config, 1);
-  if (!lease_renew(worker->db, &measure_kind, &hold, 1, renewed.expires_in_ms, &progress, &rows,
-                   &error)) {
+  if (!ok || !lease_renew(worker->db, &measure_kind, &hold, 1, renewed.expires_in_ms, &progress,
+                          &rows, &error)) {
     answer_failure(request, &error);
     return;
   }

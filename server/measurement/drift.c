@@ -297,8 +297,9 @@ static bool note_judge(struct worker *worker, const struct drift_note *note, str
   if (!drift.is_drifting)
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(worker->db, &sql_drift_subject, "lease", note->lease, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_drift_subject, error, BIND("lease", note->lease));
+  if (!rows)
     return false;
 
   cleanup_free char *reason =

@@ -148,47 +148,34 @@ bool lease_note_cancelled(struct db *db, int64_t job, int64_t n, struct error *e
   return db_execute(db, &sql_lease_note_cancelled, error, BIND("job", job), BIND("leases", n));
 }
 
-static bool budget_read(struct db *db, int64_t job, bool *ret_is_spent, struct error *error) {
-  cleanup_rows struct db_rows *rows = db_query(db, &sql_job_budget, error, BIND("job", job));
-  if (!rows)
-    return false;
-
-  *ret_is_spent = false;
-  if (db_count(rows) > 0) {
-    struct budget budget = db_get_budget(rows, 0);
-    *ret_is_spent = budget_screen_left_us(
-                        &budget, final_processes(db_get_integer(rows, 0, "final_devices"))) == 0;
-  }
-
-  return true;
-}
-
+/* In the caller's transaction. *ret_any: whether there were any. */
 static bool open_cancel(struct db *db, int64_t job, bool *ret_any, struct error *error) {
   cleanup_rows struct db_rows *rows =
       db_query(db, &sql_leases_cancel_over_budget, error, BIND("job", job));
-  if (!rows)
-    return false;
-
-  *ret_any = db_count(rows) > 0;
-  return !*ret_any ||
-         (locked_cancel(db, rows, error) && lease_note_cancelled(db, job, db_count(rows), error));
+  *ret_any = rows && db_count(rows) > 0;
+  return rows && (!*ret_any || (locked_cancel(db, rows, error) &&
+                                lease_note_cancelled(db, job, db_count(rows), error)));
 }
 
 bool lease_settle_budget(struct worker *worker, int64_t job, bool *ret_is_spent,
                          struct error *error) {
-  bool is_spent, is_cancelled = false;
   *ret_is_spent = false;
-  if (!budget_read(worker->db, job, &is_spent, error))
-    return false;
-  if (!is_spent)
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_job_budget, error, BIND("job", job));
+  if (!rows || !db_count(rows))
+    return rows != NULL;
+
+  struct budget budget = db_get_budget(rows, 0);
+  if (budget_screen_left_us(&budget, final_processes(db_get_integer(rows, 0, "final_devices"))))
     return true;
 
+  bool any;
   if (!db_begin(worker->db, error) ||
-      !db_end(worker->db, open_cancel(worker->db, job, &is_cancelled, error), error))
+      !db_end(worker->db, open_cancel(worker->db, job, &any, error), error))
     return false;
-  if (is_cancelled)
+  *ret_is_spent = any;
+  if (any)
     job_announce(worker, job);
-  *ret_is_spent = is_cancelled;
   return true;
 }
 

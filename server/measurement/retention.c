@@ -16,14 +16,10 @@ static const struct field retention_fields[] = {
 };
 const struct record retention_record = RECORD(NULL, struct retention, retention_fields);
 
-static bool due_read(struct db *db, int64_t keep_days, struct db_rows **ret_rows,
-                     struct error *error) {
-  return db_run_by(db, &sql_retention_due, "keep_days", keep_days, ret_rows, error);
-}
-
 bool retention_list(struct db *db, int64_t keep_days, struct retention *ret, struct error *error) {
-  cleanup_rows struct db_rows *due = NULL;
-  if (!due_read(db, keep_days, &due, error))
+  cleanup_rows struct db_rows *due =
+      db_query(db, &sql_retention_due, error, BIND("keep_days", keep_days));
+  if (!due)
     return false;
 
   *ret = (struct retention){.partitions = db_count(due), .kept = FIELD_NONE};
@@ -44,10 +40,11 @@ struct emptying {
 static bool oldest_remove(struct db *db, void *context, struct error *error) {
   const struct emptying *removal = context;
   int64_t keep_days = removal->keep_days;
-  cleanup_rows struct db_rows *due = NULL;
   *removal->ret = (struct retention){0};
   *removal->ret_more = false;
-  if (!due_read(db, keep_days, &due, error))
+  cleanup_rows struct db_rows *due =
+      db_query(db, &sql_retention_due, error, BIND("keep_days", keep_days));
+  if (!due)
     return false;
   if (!db_count(due))
     return true;

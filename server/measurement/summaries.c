@@ -47,18 +47,17 @@ bool measurements_screen(struct db *db, int64_t job, enum stage stage,
 
 void screen_summary_release(struct screen_summary *summary) { free(summary->example); }
 
+static const struct field search_fields[] = {
+    RECORD_FIELD(INTEGER, struct search_result, config),
+    RECORD_FIELD(NUMBER, struct search_result, ratio),
+};
+static const struct record search_record = RECORD(NULL, struct search_result, search_fields);
+
 bool measurements_search(struct db *db, int64_t job, struct search_result **ret_results,
                          size_t *ret_n, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_measurements_search, "job", job, &rows, error))
-    return false;
-
-  *ret_n = (size_t)db_count(rows);
-  *ret_results = xcalloc(*ret_n + 1, sizeof **ret_results);
-  for (int row = 0; row < db_count(rows); row++)
-    (*ret_results)[row] = (struct search_result){(uint64_t)db_get_integer(rows, row, "config"),
-                                                 db_get_double(rows, row, "ratio")};
-  return true;
+  *ret_results =
+      db_list(db, &sql_measurements_search, &search_record, ret_n, error, BIND("job", job));
+  return *ret_results != NULL;
 }
 
 struct final_row {
@@ -79,12 +78,12 @@ static const struct record final_record = RECORD(NULL, struct final_row, final_f
 
 bool measurements_final(struct db *db, int64_t job, struct final_summary *ret,
                         struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_measurements_final, "job", job, &rows, error))
+  size_t n;
+  cleanup_free struct final_row *all =
+      db_list(db, &sql_measurements_final, &final_record, &n, error, BIND("job", job));
+  if (!all)
     return false;
 
-  size_t n;
-  cleanup_free struct final_row *all = db_read_all(rows, &final_record, &n);
   *ret = (struct final_summary){n, xcalloc(n + 1, sizeof *ret->measurements)};
   for (size_t i = 0; i < n; i++) {
     struct verdict_sample *sample = &ret->measurements[i].sample;

@@ -128,25 +128,34 @@ static bool due_defer(struct worker *worker, const struct lease_kind *kind, int6
   return true;
 }
 
-/* Expires one page of those that were due since then (0: of all held leases). Agents must not lose
- * their leases because a server or a database was unavailable. */
+/* Whether leases may expire now: agents must not lose theirs because a server or a database was
+ * unavailable. After a step back of the clock they are shortened instead. In a transaction that
+ * began now. */
+static bool expiry_allow(struct worker *worker, bool *ret_allowed, struct error *error) {
+  const struct lease_clock *clock = &leasing_of(worker->db)->clock;
+  int64_t lease_ms = server_options(worker->server)->lease_ms;
+  if (!clock_check(worker, lease_ms, error))
+    return false;
+
+  *ret_allowed = renewals_had_time(worker, lease_ms) && !clock->must_shorten;
+  return !clock->must_shorten || leases_shorten(worker->db, lease_ms, error);
+}
+
+/* Expires one page of those that were due since then (0: of all held leases). */
 static bool expire_page(struct worker *worker, const struct lease_kind *kind, int64_t since_ms,
                         bool *ret_searched, bool *ret_more, struct error *error) {
   *ret_searched = *ret_more = false;
 
   /* The transaction takes now() before this server reads its clock and the database's, so that a
    * pause of the database, and a step of its clock, are noticed. */
-  struct lease_clock *clock = &leasing_of(worker->db)->clock;
-  int64_t lease_ms = server_options(worker->server)->lease_ms;
+  bool is_allowed = false;
   if (!db_begin_now(worker->db, error))
     return false;
-  bool is_good = clock_check(worker, lease_ms, error), must_shorten = clock->must_shorten;
-  if (is_good && must_shorten)
-    is_good = leases_shorten(worker->db, lease_ms, error);
-  if (!is_good || !renewals_had_time(worker, lease_ms) || must_shorten) {
+  bool is_good = expiry_allow(worker, &is_allowed, error);
+  if (!is_allowed) {
     is_good = db_end(worker->db, is_good, error);
     if (is_good)
-      clock->must_shorten = false;
+      leasing_of(worker->db)->clock.must_shorten = false;
     return is_good;
   }
 

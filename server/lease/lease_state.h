@@ -1,5 +1,5 @@
-/* The states of a lease, the transitions between them, and the two functions that write them: one
- * grants an open lease, the other makes all other changes.
+/* The states of a lease, the transitions between them, and the function that makes all changes but
+ * grants, which are made by the `take` of struct lease_grants.
  *
  *   open ──grant──▶ held ──▶ done          nothing remains
  *     ▲              │ └───▶ cancelled     nothing needs it any more
@@ -9,8 +9,7 @@
  * An open lease may also become done (what remained was given up, or moved to another lease) or
  * cancelled.
  *
- * Memory: texts are borrowed. Threads: pure functions; lease_take and
- * lease_change_state: the connection's. */
+ * Memory: texts are borrowed. Threads: pure functions; lease_change_state: the connection's. */
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_STATE_H
 #define WAVETUNE_SERVER_LEASE_LEASE_STATE_H
 
@@ -37,18 +36,15 @@ bool lease_may_change(enum lease_state from, enum lease_state to);
 struct lease_change {
   LEASE_CHANGE_MEMBERS;
 };
-/* How a kind describes changes, and the statement that makes them, which returns the places of the
- * leases (lease_front.h). */
-struct lease_changes {
-  const struct statement *statement;
-  const struct record *record; /* of a struct that begins with LEASE_CHANGE_MEMBERS */
-};
-
-/* The caller has locked the rows (FOR UPDATE, in the order of their ids) in this transaction; each
+/* `record`: of the kind's struct. `statement` makes the changes and returns lease_at_record of
+ * each.
+ *
+ * The caller has locked the rows (FOR UPDATE, in the order of their ids) in this transaction; each
  * lease occurs once. The changes are counted (counters.h) at commit. Aborts on a transition that
  * does not exist, on a grant, and when a row is not in `from`. The statement is sent (db_send),
  * unless a lease becomes open. */
-must_check bool lease_change_state(struct db *db, const struct lease_changes *how,
-                                   const void *changes, size_t n, struct error *error);
+must_check bool lease_change_state(struct db *db, const struct statement *statement,
+                                   const struct record *record, const void *changes, size_t n,
+                                   struct error *error);
 
 #endif

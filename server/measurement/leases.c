@@ -46,11 +46,9 @@ static const struct field change_fields[] = {
 };
 static const struct record change_record = RECORD(NULL, struct measure_change, change_fields);
 
-const struct lease_changes measure_changes = {&sql_lease_change_state, &change_record};
-
 bool measure_change_state(struct db *db, const struct measure_change *changes, size_t n,
                           struct error *error) {
-  return lease_change_state(db, &measure_changes, changes, n, error);
+  return lease_change_state(db, &sql_lease_change_state, &change_record, changes, n, error);
 }
 
 void lease_release(struct lease *lease) { record_release(&lease_record, lease); }

@@ -56,7 +56,6 @@ struct measure_change {
   int64_t outcomes[OUTCOME_COUNT]; /* added to the counts of accepted measurements; may be < 0 */
 };
 #define LEASE_FRUITFUL INT32_MAX
-extern const struct lease_changes measure_changes;
 /* lease_change_state with them. */
 must_check bool measure_change_state(struct db *db, const struct measure_change *changes, size_t n,
                                      struct error *error);

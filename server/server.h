@@ -14,20 +14,6 @@
 
 struct server;
 
-/* The housekeeper's duties for leases, by clock_monotonic_ms; 0: not yet. */
-struct lease_clock {
-  int64_t looked_ms;  /* when it last checked the clock */
-  int64_t resumed_ms; /* when it noticed that the process had paused */
-  /* When each is due; shares_ms: shares_housekeep. */
-  int64_t expire_ms, expire_all_ms, survey_ms, sweep_ms, count_ms, end_ms, shares_ms;
-  /* From when on searches look for leases that are due: those that were due earlier are not held
-   * any more, or are found by searches of all held ones. 0: not known yet. */
-  int64_t due_since_ms;
-  bool has_ahead; /* how far the database's clock is ahead of this one: at least and at most */
-  int64_t ahead_least_ms, ahead_most_ms;
-  bool must_shorten; /* leases, because that clock was stepped back */
-};
-
 /* The context of a handler, and of a thread's main function: the server and the thread's own
  * connection. */
 #define WORKER_MAGIC 0x574b5231u
@@ -36,9 +22,8 @@ struct worker {
   uint32_t magic;
   struct server *server;
   struct db *db;
-  uint64_t wake_generation;       /* taken before the handler runs; see request_park */
-  struct lease_clock lease_clock; /* the housekeeper's */
-  int64_t files_due_ms;           /* the housekeeper's: when files_housekeep is due */
+  uint64_t wake_generation; /* taken before the handler runs; see request_park */
+  int64_t files_due_ms;     /* the housekeeper's: when files_housekeep is due */
 };
 
 const struct server_options *server_options(const struct server *server);
@@ -53,6 +38,16 @@ static inline int64_t agent_live_ms(const struct server_options *options) {
 bool server_is_ready(const struct server *server);
 /* Why it is not ready; the caller's. Threads: any. */
 must_check char *server_not_ready_reason(struct server *server);
+/* When work that began then is due again: after `every_ms` or, where that is longer, after `rest`
+ * times as long as it took, but at most `most_ms`. What reads many rows rests in proportion: with a
+ * forgotten transaction it passes over dead ones, too. */
+static inline int64_t due_again_ms(int64_t began_ms, int64_t every_ms, int64_t rest,
+                                   int64_t most_ms) {
+  int64_t rest_ms = rest * (clock_monotonic_ms() - began_ms);
+  if (rest_ms > most_ms)
+    rest_ms = most_ms;
+  return began_ms + (rest_ms > every_ms ? rest_ms : every_ms);
+}
 /* Waits; false: the server stops. Threads: any. */
 must_check bool server_pause(struct server *server, int64_t ms);
 

@@ -154,6 +154,18 @@ struct record {
 #define RECORD_FIELD_AS(name, type, object, member, ...)                                           \
   {name, FIELD_##type, offsetof(object, member), __VA_ARGS__}
 
+/* Such rows for several members of one type: RECORD_FIELDS(INTEGER, struct point, x, y). */
+#define RECORD_FIELDS(type, object, ...) RECORD_SCAN_3_(RECORD_NEXT_(type, object, __VA_ARGS__))
+/* The macro that takes one member names itself again only when the result is scanned again. */
+#define RECORD_NEXT_(type, object, member, ...)                                                    \
+  RECORD_FIELD(type, object, member)                                                               \
+  __VA_OPT__(, RECORD_AGAIN_ RECORD_PARENTHESES_(type, object, __VA_ARGS__))
+#define RECORD_AGAIN_() RECORD_NEXT_
+#define RECORD_PARENTHESES_ ()
+#define RECORD_SCAN_3_(...) RECORD_SCAN_2_(RECORD_SCAN_2_(RECORD_SCAN_2_(__VA_ARGS__)))
+#define RECORD_SCAN_2_(...) RECORD_SCAN_1_(RECORD_SCAN_1_(RECORD_SCAN_1_(__VA_ARGS__)))
+#define RECORD_SCAN_1_(...) __VA_ARGS__
+
 /* `name` as in struct record, the struct that it describes, and the table. */
 #define RECORD(name, type, fields) {name, fields, ARRAY_LENGTH(fields), sizeof(type)}
 

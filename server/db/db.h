@@ -76,17 +76,23 @@ void db_parameters_release(struct db_parameters *parameters);
 #define cleanup_parameters __attribute__((cleanup(db_parameters_release)))
 
 /* Each parameter of the statement must be bound once; binding one that it does not have aborts. */
-void bind_text(struct db_parameters *parameters, const char *name,
-               const char *text); /* NULL: null */
-void bind_integer(struct db_parameters *parameters, const char *name,
-                  int64_t integer);                                           /* FIELD_NONE: null */
-void bind_id(struct db_parameters *parameters, const char *name, int64_t id); /* 0: null */
-void bind_number(struct db_parameters *parameters, const char *name, double number); /* NaN: null */
-void bind_bool(struct db_parameters *parameters, const char *name, bool is_true);
-void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes,
-                size_t size); /* bytea */
-/* Takes over `text`, which was allocated. `may_be_unused`: the statement need not have the
- * parameter. */
+void bind_parameter(struct db_parameters *parameters, struct db_parameter parameter);
+#define bind_text(parameters, name, text) bind_parameter(parameters, parameter_text(name, text))
+#define bind_integer(parameters, name, n) bind_parameter(parameters, parameter_integer(name, n))
+#define bind_id(parameters, name, id) bind_parameter(parameters, parameter_id(name, id))
+#define bind_number(parameters, name, n) bind_parameter(parameters, parameter_number(name, n))
+#define bind_bool(parameters, name, is) bind_parameter(parameters, parameter_bool(name, is))
+struct db_parameter parameter_text(const char *name, const char *text);   /* NULL: null */
+struct db_parameter parameter_integer(const char *name, int64_t integer); /* FIELD_NONE: null */
+struct db_parameter parameter_id(const char *name, int64_t id);           /* 0: null */
+struct db_parameter parameter_number(const char *name, double number);    /* NaN: null */
+struct db_parameter parameter_bool(const char *name, bool is_true);
+/* bytea */
+struct db_parameter parameter_bytes(const char *name, const void *bytes, size_t size);
+/* Takes over `text`, which was allocated. */
+struct db_parameter parameter_taken(const char *name, char *text);
+void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes, size_t size);
+/* The same; `may_be_unused`: the statement need not have the parameter. */
 void bind_taken(struct db_parameters *parameters, const char *name, char *text, bool may_be_unused);
 
 /* A text array literal being built for unnest: {"a","b",NULL}. */

@@ -209,11 +209,9 @@ char *statement_expand(const char *sql, const struct record *record) {
   return made;
 }
 
-void bind_digest(struct db_parameters *parameters, const char *name, const struct digest *digest) {
-  if (digest)
-    bind_bytes(parameters, name, digest->bytes, sizeof digest->bytes);
-  else
-    bind_text(parameters, name, NULL);
+struct db_parameter parameter_digest(const char *name, const struct digest *digest) {
+  return digest ? parameter_bytes(name, digest->bytes, sizeof digest->bytes)
+                : parameter_text(name, NULL);
 }
 
 void db_array_digest(struct db_array *array, const struct digest *digest) {
@@ -221,49 +219,88 @@ void db_array_digest(struct db_array *array, const struct digest *digest) {
   db_array_text(array, digest_bytea(digest, text));
 }
 
-void bind_digests(struct db_parameters *parameters, const char *name, const struct digest *digests,
-                  size_t n) {
+struct db_parameter parameter_digests(const char *name, const struct digest *digests, size_t n) {
   struct db_array array;
-  if (!digests) {
-    bind_text(parameters, name, NULL);
-    return;
-  }
+  if (!digests)
+    return parameter_text(name, NULL);
   db_array_init(&array);
   for (size_t i = 0; i < n; i++)
     db_array_digest(&array, &digests[i]);
-  bind_array(parameters, name, &array);
+  db_array_finish(&array);
+  return parameter_taken(name, array.text);
 }
 
-void bind_integers(struct db_parameters *parameters, const char *name, const int64_t *integers,
-                   size_t n) {
+struct db_parameter parameter_integers(const char *name, const void *integers, size_t n) {
   struct db_array array;
-  if (!integers) {
-    bind_text(parameters, name, NULL);
-    return;
-  }
+  if (!integers)
+    return parameter_text(name, NULL);
   db_array_init(&array);
   for (size_t i = 0; i < n; i++)
-    db_array_integer(&array, integers[i]);
-  bind_array(parameters, name, &array);
+    if (((const int64_t *)integers)[i] == FIELD_NONE)
+      db_array_text(&array, NULL);
+    else
+      db_array_integer(&array, ((const int64_t *)integers)[i]);
+  db_array_finish(&array);
+  return parameter_taken(name, array.text);
 }
 
-void bind_ranges(struct db_parameters *parameters, const char *name,
-                 const struct config_ranges *ranges) {
-  bind_taken(parameters, name, multirange_format(ranges), false);
+struct db_parameter parameter_ranges(const char *name, const struct config_ranges *ranges) {
+  return parameter_taken(name, multirange_format(ranges));
 }
 
-void bind_json(struct db_parameters *parameters, const char *name, const json_t *json) {
-  bind_taken(parameters, name, json ? json_format(json) : NULL, false);
+struct db_parameter parameter_json(const char *name, const json_t *json) {
+  return parameter_taken(name, json ? json_format(json) : NULL);
 }
 
-void bind_all_runs(struct db_parameters *parameters) {
+void bind_list(struct db_parameters *parameters, const struct db_bound *bound) {
+  for (size_t i = 1; i < bound->n; i++)
+    bind_parameter(parameters, bound->all[i]);
+}
+
+static bool run_of(struct db *db, const struct statement *statement, const struct db_bound *bound,
+                   struct db_rows **ret_rows, struct error *error) {
+  cleanup_parameters struct db_parameters parameters;
+  parameters.n = 0;
+  parameters.record = NULL;
+  bind_list(&parameters, bound);
+  return db_run(db, statement, &parameters, ret_rows, error);
+}
+
+struct db_rows *db_query_of(struct db *db, const struct statement *statement, struct error *error,
+                            const struct db_bound *bound) {
+  struct db_rows *rows = NULL;
+  return run_of(db, statement, bound, &rows, error) ? rows : NULL;
+}
+
+bool db_execute_of(struct db *db, const struct statement *statement, struct error *error,
+                   const struct db_bound *bound) {
+  return run_of(db, statement, bound, NULL, error);
+}
+
+bool db_find_of(struct db *db, const struct statement *statement, const struct record *record,
+                void *ret, bool *ret_found, struct error *error, const struct db_bound *bound) {
+  cleanup_rows struct db_rows *rows = db_query_of(db, statement, error, bound);
+  *ret_found = rows && db_count(rows) > 0;
+  if (*ret_found)
+    db_read(rows, 0, record, ret);
+  return rows != NULL;
+}
+
+void *db_list_of(struct db *db, const struct statement *statement, const struct record *record,
+                 size_t *ret_n, struct error *error, const struct db_bound *bound) {
+  cleanup_rows struct db_rows *rows = db_query_of(db, statement, error, bound);
+  return rows ? db_read_all(rows, record, ret_n) : NULL;
+}
+
+struct db_parameter parameter_all_runs(void) {
   struct db_array runs;
   db_array_init(&runs);
   for (int i = 0; regime_names[i]; i++) {
     cleanup_free char *run = run_of_regime((enum regime)i);
     db_array_text(&runs, run);
   }
-  bind_array(parameters, "all_runs", &runs);
+  db_array_finish(&runs);
+  return parameter_taken("all_runs", runs.text);
 }
 
 struct digest db_get_digest(const struct db_rows *rows, int row, const char *column) {

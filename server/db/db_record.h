@@ -27,19 +27,90 @@ void bind_records(struct db_parameters *parameters, const struct record *record,
 void bind_each(struct db_parameters *parameters, const struct record *record,
                const void *const *objects, size_t n);
 
-void bind_digest(struct db_parameters *parameters, const char *name,
-                 const struct digest *digest); /* NULL: null */
-void bind_digests(struct db_parameters *parameters, const char *name, const struct digest *digests,
-                  size_t n); /* bytea[]; NULL: null */
-void bind_ranges(struct db_parameters *parameters, const char *name,
-                 const struct config_ranges *ranges);
-void bind_json(struct db_parameters *parameters, const char *name,
-               const json_t *json); /* NULL: null */
-void bind_integers(struct db_parameters *parameters, const char *name, const int64_t *integers,
-                   size_t n); /* bigint[]; NULL: null */
+#define bind_digest(parameters, name, d) bind_parameter(parameters, parameter_digest(name, d))
+#define bind_ranges(parameters, name, r) bind_parameter(parameters, parameter_ranges(name, r))
+#define bind_json(parameters, name, json) bind_parameter(parameters, parameter_json(name, json))
+#define bind_digests(parameters, name, all, n)                                                     \
+  bind_parameter(parameters, parameter_digests(name, all, n))
+#define bind_integers(parameters, name, all, n)                                                    \
+  bind_parameter(parameters, parameter_integers(name, all, n))
+struct db_parameter parameter_digest(const char *name, const struct digest *digest); /* or NULL */
+struct db_parameter parameter_ranges(const char *name, const struct config_ranges *ranges);
+struct db_parameter parameter_json(const char *name, const json_t *json); /* NULL: null */
+/* bytea[] and bigint[]; NULL: null, and so is each integer that is FIELD_NONE. */
+struct db_parameter parameter_digests(const char *name, const struct digest *digests, size_t n);
+struct db_parameter parameter_integers(const char *name, const void *integers, size_t n);
+
+/* A statement that is run once takes its parameters as a list:
+ *
+ *   cleanup_rows struct db_rows *rows =
+ *       db_query(db, &sql_lease_find, error, BIND("lease", lease), BIND("agent", agent));
+ *   if (!rows)
+ *     return false;
+ *
+ * BIND binds a value by its C type: an integer (FIELD_NONE: null), a bool, a number (NaN: null), a
+ * text, a digest, ranges or JSON, each by its pointer (NULL: null). BIND_ALL binds an array of
+ * integers or digests. */
+#define BIND(name, value)                                                                          \
+  _Generic((value),                                                                                \
+      bool: parameter_bool,                                                                        \
+      double: parameter_number,                                                                    \
+      char *: parameter_text,                                                                      \
+      const char *: parameter_text,                                                                \
+      struct digest *: parameter_digest,                                                           \
+      const struct digest *: parameter_digest,                                                     \
+      struct config_ranges *: parameter_ranges,                                                    \
+      const struct config_ranges *: parameter_ranges,                                              \
+      json_t *: parameter_json,                                                                    \
+      const json_t *: parameter_json,                                                              \
+      default: parameter_integer)(name, value)
+#define BIND_ALL(name, all, n)                                                                     \
+  _Generic((all),                                                                                  \
+      struct digest *: parameter_digests,                                                          \
+      const struct digest *: parameter_digests,                                                    \
+      default: parameter_integers)(name, all, n)
+
+/* The rows, or NULL after a failure. */
+#define db_query(db, statement, error, ...) db_query_of(db, statement, error, BOUND(__VA_ARGS__))
+/* Without rows. */
+#define db_execute(db, statement, error, ...)                                                      \
+  db_execute_of(db, statement, error, BOUND(__VA_ARGS__))
+/* Reads the first row as the record; *ret_found: false when there is none, and `ret` is as it
+ * was. */
+#define db_find(db, statement, record, ret, ret_found, error, ...)                                 \
+  db_find_of(db, statement, record, ret, ret_found, error, BOUND(__VA_ARGS__))
+/* db_read_all of the rows; NULL after a failure. */
+#define db_list(db, statement, record, ret_n, error, ...)                                          \
+  db_list_of(db, statement, record, ret_n, error, BOUND(__VA_ARGS__))
+
+#define BOUND(...)                                                                                 \
+  &(struct db_bound) {                                                                             \
+    sizeof((struct db_parameter[]){{0}, __VA_ARGS__}) / sizeof(struct db_parameter),               \
+        (struct db_parameter[]) {                                                                  \
+      {0}, __VA_ARGS__                                                                             \
+    }                                                                                              \
+  }
+struct db_bound {
+  size_t n;
+  struct db_parameter *all; /* the first one is none */
+};
+must_check struct db_rows *db_query_of(struct db *db, const struct statement *statement,
+                                       struct error *error, const struct db_bound *bound);
+must_check bool db_execute_of(struct db *db, const struct statement *statement, struct error *error,
+                              const struct db_bound *bound);
+must_check bool db_find_of(struct db *db, const struct statement *statement,
+                           const struct record *record, void *ret, bool *ret_found,
+                           struct error *error, const struct db_bound *bound);
+must_check void *db_list_of(struct db *db, const struct statement *statement,
+                            const struct record *record, size_t *ret_n, struct error *error,
+                            const struct db_bound *bound);
+/* Adds such parameters to those of a statement. */
+#define bind_values(parameters, ...) bind_list(parameters, BOUND(__VA_ARGS__))
+void bind_list(struct db_parameters *parameters, const struct db_bound *bound);
 
 /* Binds :all_runs, all that a device may run (common/enrolment/enrolment.h), as text[]. */
-void bind_all_runs(struct db_parameters *parameters);
+#define bind_all_runs(parameters) bind_parameter(parameters, parameter_all_runs())
+struct db_parameter parameter_all_runs(void);
 
 /* Sets every field that has a column; the result must have that column. Values that the object held
  * before are lost, not freed. Release the object. */

@@ -7,49 +7,51 @@
 #include "common/record/record.h"
 #include "server/db/db.h"
 
-static struct db_parameter *parameter_add(struct db_parameters *parameters, const char *name) {
+void bind_parameter(struct db_parameters *parameters, struct db_parameter parameter) {
   ALWAYS(parameters->n < DB_PARAMETERS_MAX);
-  struct db_parameter *parameter = &parameters->all[parameters->n++];
-  *parameter = (struct db_parameter){.name = name};
-  return parameter;
+  parameters->all[parameters->n++] = parameter;
 }
 
-void bind_text(struct db_parameters *parameters, const char *name, const char *text) {
-  parameter_add(parameters, name)->value = text;
+struct db_parameter parameter_text(const char *name, const char *text) {
+  return (struct db_parameter){.name = name, .value = text};
 }
 
-void bind_integer(struct db_parameters *parameters, const char *name, int64_t integer) {
-  bool is_null = integer == FIELD_NONE;
-  bind_taken(parameters, name, is_null ? NULL : xasprintf("%" PRId64, integer), false);
+struct db_parameter parameter_integer(const char *name, int64_t integer) {
+  return parameter_taken(name, integer == FIELD_NONE ? NULL : xasprintf("%" PRId64, integer));
 }
 
-void bind_id(struct db_parameters *parameters, const char *name, int64_t id) {
-  bind_integer(parameters, name, id ? id : FIELD_NONE);
+struct db_parameter parameter_id(const char *name, int64_t id) {
+  return parameter_integer(name, id ? id : FIELD_NONE);
 }
 
-void bind_number(struct db_parameters *parameters, const char *name, double number) {
+struct db_parameter parameter_number(const char *name, double number) {
   char text[FLOAT_TEXT_SIZE];
-  bind_taken(parameters, name, isnan(number) ? NULL : xstrdup(float_format(number, text)), false);
+  return parameter_taken(name, isnan(number) ? NULL : xstrdup(float_format(number, text)));
 }
 
-void bind_bool(struct db_parameters *parameters, const char *name, bool is_true) {
-  bind_text(parameters, name, is_true ? "t" : "f");
+struct db_parameter parameter_bool(const char *name, bool is_true) {
+  return parameter_text(name, is_true ? "t" : "f");
+}
+
+struct db_parameter parameter_bytes(const char *name, const void *bytes, size_t size) {
+  ALWAYS(size <= INT32_MAX);
+  return (struct db_parameter){.name = name, .value = bytes, .size = (int)size, .is_binary = true};
+}
+
+struct db_parameter parameter_taken(const char *name, char *text) {
+  return (struct db_parameter){.name = name, .value = text, .owned = text};
 }
 
 void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes,
                 size_t size) {
-  struct db_parameter *parameter = parameter_add(parameters, name);
-  ALWAYS(size <= INT32_MAX);
-  parameter->value = bytes;
-  parameter->size = (int)size;
-  parameter->is_binary = true;
+  bind_parameter(parameters, parameter_bytes(name, bytes, size));
 }
 
 void bind_taken(struct db_parameters *parameters, const char *name, char *text,
                 bool may_be_unused) {
-  struct db_parameter *parameter = parameter_add(parameters, name);
-  parameter->value = parameter->owned = text;
-  parameter->may_be_unused = may_be_unused;
+  struct db_parameter parameter = parameter_taken(name, text);
+  parameter.may_be_unused = may_be_unused;
+  bind_parameter(parameters, parameter);
 }
 
 void bind_array(struct db_parameters *parameters, const char *name, struct db_array *array) {

@@ -13,8 +13,7 @@
 
 static const struct field past_fields[] = {
     RECORD_FIELD_AS("environment", DIGEST, struct past_winner, environment_digest),
-    RECORD_FIELD(JSON, struct past_winner, key),
-    RECORD_FIELD(JSON, struct past_winner, config_values),
+    RECORD_FIELDS(JSON, struct past_winner, key, config_values),
 };
 static const struct record past_record = RECORD(NULL, struct past_winner, past_fields);
 
@@ -25,11 +24,10 @@ void past_winners_release(struct past_winners *winners) {
 
 bool winners_past(struct db *db, const struct digest *kernels, size_t n,
                   struct past_winners *ret_winners, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "kernel", kernels, n);
-  bind_integer(&parameters, "limit", PAST_WINNERS_MAX);
-  if (!db_run(db, &sql_winners_past, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_winners_past, error, BIND_ALL("kernel", kernels, n),
+               BIND("limit", PAST_WINNERS_MAX));
+  if (!rows)
     return false;
 
   for (size_t i = 0; i < n; i++)
@@ -78,10 +76,8 @@ char *job_warm_starts_text(const uint64_t *ordinals, size_t n) {
 
 bool job_set_warm_starts(struct db *db, int64_t job, const uint64_t *warm_starts, size_t n,
                          struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_taken(&parameters, "likely", job_warm_starts_text(warm_starts, n), false);
-  return db_run(db, &sql_job_set_likely, &parameters, NULL, error);
+  return db_execute(db, &sql_job_set_likely, error, BIND("job", job),
+                    parameter_taken("likely", job_warm_starts_text(warm_starts, n)));
 }
 
 /* The catalog */
@@ -121,16 +117,16 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
         (struct catalog_kernel){.hash = kernels[i], .config_us = CONFIG_US_DEFAULT};
   }
 
-  cleanup_rows struct db_rows *paces = NULL, *manifests = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "kernel", hashes, catalog.n);
-  if (!db_run(worker->db, &sql_job_kernels_load, &parameters, &manifests, error))
+  cleanup_rows struct db_rows *manifests =
+      db_query(worker->db, &sql_job_kernels_load, error, BIND_ALL("kernel", hashes, catalog.n));
+  if (!manifests)
     return false;
 
-  bind_integer(&parameters, "limit", PACE_JOBS);
-  if (!db_run(worker->db, &sql_kernels_pace, &parameters, &paces, error) ||
-      !environments_known(worker->db, agent_live_ms(server_options(worker->server)),
-                          &catalog.environments, error))
+  cleanup_rows struct db_rows *paces =
+      db_query(worker->db, &sql_kernels_pace, error, BIND_ALL("kernel", hashes, catalog.n),
+               BIND("limit", PACE_JOBS));
+  if (!paces || !environments_known(worker->db, agent_live_ms(server_options(worker->server)),
+                                    &catalog.environments, error))
     return false;
 
   for (int row = 0; row < db_count(manifests); row++) {
@@ -155,10 +151,9 @@ bool catalog_load_builds(struct worker *worker, struct catalog_kernel *entry, st
   if (entry->has_builds)
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "kernel", &entry->hash);
-  if (!db_run(worker->db, &sql_job_builds_load, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_job_builds_load, error, BIND("kernel", &entry->hash));
+  if (!rows)
     return false;
 
   entry->has_builds = true;

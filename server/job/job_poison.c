@@ -3,9 +3,8 @@
  * Memory: nothing is kept. Threads: a worker's own. */
 #include "common/base/log.h"
 #include "server/db/db_record.h"
-#include "server/job/jobs.h"
+#include "server/job/jobs_private.h"
 #include "server/measurement/leases.h"
-#include "server/poison/poison.h"
 #include "server/poison/poison.sql.h"
 
 /* A new entry is applied again in this time: a transaction that did not see it may insert leases.
@@ -13,53 +12,46 @@
 #define SETTLE_MS 20000
 #define PAGE 200
 
-/* What the ledger has of a stored job. */
-struct poisoned_job {
-  int64_t id;
-  uint64_t baseline, default_config; /* the latter FIELD_NONE: none */
-  struct poison_hits hits;
+static const struct field job_fields[] = {
+    RECORD_FIELDS(INTEGER, struct poisoned_job, id, baseline, default_config),
+    RECORD_FIELDS(DIGEST, struct poisoned_job, kernel, build, device_class),
+    RECORD_FIELD_AS("space", JSON, struct poisoned_job, space_json),
+    RECORD_FIELD_AS("key", JSON, struct poisoned_job, key_json),
 };
+static const struct record job_record = RECORD(NULL, struct poisoned_job, job_fields);
 
-/* False with ERROR_INVALID: this version cannot read the job's space. */
-static bool job_look_up(struct db *db, const struct db_rows *rows, int row,
-                        struct poisoned_job *ret, struct error *error) {
-  cleanup_json json_t *space_json = db_get_json(rows, row, "space"),
-                      *key_json = db_get_json(rows, row, "key");
-  cleanup_space struct space *space = NULL;
-  cleanup_key struct key key = {0};
-  if (!space_parse(space_json, &space, error) || !key_parse(key_json, NULL, 0, &key, error))
+bool poisoned_job_read(struct db *db, const struct db_rows *rows, int row, struct poisoned_job *ret,
+                       struct error *error) {
+  db_read(rows, row, &job_record, ret);
+  if (!space_parse(ret->space_json, &ret->space, error) ||
+      !key_parse(ret->key_json, NULL, 0, &ret->key, error))
     return false;
 
-  struct poison_place place = {.kernel = db_get_digest(rows, row, "kernel"),
-                               .device_class = db_get_digest(rows, row, "device_class"),
-                               .key = &key,
-                               .space = space};
-  if (!db_is_null(rows, row, "build"))
-    place.build = db_get_digest(rows, row, "build");
-  *ret = (struct poisoned_job){.id = db_get_integer(rows, row, "id"),
-                               .baseline = (uint64_t)db_get_integer(rows, row, "baseline"),
-                               .default_config =
-                                   db_is_null(rows, row, "default_config")
-                                       ? (uint64_t)FIELD_NONE
-                                       : (uint64_t)db_get_integer(rows, row, "default_config")};
+  const struct poison_place place = {ret->kernel, ret->build, ret->device_class, &ret->key,
+                                     ret->space};
   return poison_find(db, &place, 1, &ret->hits, error);
+}
+
+void poisoned_job_release(struct poisoned_job *job) {
+  space_free(job->space);
+  key_release(&job->key);
+  poison_hits_release(&job->hits);
+  record_release(&job_record, job);
 }
 
 bool job_poison_skip(struct db *db, int64_t job, enum stage stage, int64_t round,
                      struct error *error) {
   const struct poison_round inserted = {stage, round};
-  cleanup_rows struct db_rows *rows = NULL;
-  struct poisoned_job found = {0};
+  cleanup_poisoned_job struct poisoned_job found = {0};
   size_t given_up;
-  if (!db_run_by(db, &sql_poison_job, "job", job, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_poison_job, error, BIND("job", job));
+  if (!rows)
     return false;
   if (!db_count(rows))
     return true;
 
-  bool ok = job_look_up(db, rows, 0, &found, error) &&
-            poison_give_up(db, job, &inserted, &found.hits, &given_up, error);
-  poison_hits_release(&found.hits);
-  return ok;
+  return poisoned_job_read(db, rows, 0, &found, error) &&
+         poison_give_up(db, job, &inserted, &found.hits, &given_up, error);
 }
 
 /* Whether the job may go on; else *error is the reason. Its measurements are all paired with its
@@ -100,19 +92,17 @@ static bool job_apply(struct worker *worker, const struct poisoned_job *job, str
  * becomes true when another transaction interfered with one. */
 static bool page_apply(struct worker *worker, int64_t *after, bool *ret_more, bool *must_repeat,
                        struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "after", *after);
-  bind_integer(&parameters, "limit", PAGE);
-  if (!db_run(worker->db, &sql_poison_open_jobs, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_poison_open_jobs, error,
+                                               BIND("after", *after), BIND("limit", PAGE));
+  if (!rows)
     return false;
 
   *ret_more = db_count(rows) == PAGE;
   for (int row = 0; row < db_count(rows); row++) {
-    struct poisoned_job job = {0};
+    cleanup_poisoned_job struct poisoned_job job = {0};
     *after = db_get_integer(rows, row, "id");
-    bool ok = job_look_up(worker->db, rows, row, &job, error) && job_apply(worker, &job, error);
-    poison_hits_release(&job.hits);
+    bool ok =
+        poisoned_job_read(worker->db, rows, row, &job, error) && job_apply(worker, &job, error);
     if (!ok && error->kind != ERROR_INVALID && error->kind != ERROR_CONTENTION)
       return false;
     *must_repeat = *must_repeat || (!ok && error->kind == ERROR_CONTENTION);
@@ -124,11 +114,10 @@ static bool page_apply(struct worker *worker, int64_t *after, bool *ret_more, bo
 }
 
 bool jobs_poison(struct worker *worker, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0}, ended = {0};
   int64_t after = 0;
-  bind_integer(&parameters, "settle_ms", SETTLE_MS);
-  if (!db_run(worker->db, &sql_poison_is_unsettled, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_poison_is_unsettled, error, BIND("settle_ms", SETTLE_MS));
+  if (!rows)
     return false;
   if (!db_get_bool(rows, 0, "is_unsettled"))
     return true;
@@ -137,8 +126,6 @@ bool jobs_poison(struct worker *worker, struct error *error) {
   for (bool more = true; more;)
     if (!page_apply(worker, &after, &more, &must_repeat, error))
       return false;
-  if (must_repeat)
-    return true;
-  bind_text(&ended, "ids", db_get(rows, 0, "ended"));
-  return db_run(worker->db, &sql_poison_settle, &ended, NULL, error);
+  return must_repeat ||
+         db_execute(worker->db, &sql_poison_settle, error, BIND("ids", db_get(rows, 0, "ended")));
 }

@@ -191,24 +191,14 @@ void route_job_list(struct worker *worker, struct request *request) {
   answer_page(worker, request, &list, &parameters);
 }
 
-static void absent_answer(struct request *request, int64_t job) {
-  answer_refusal(request, ERROR_MISSING, "", "there is no job %lld", (long long)job);
-}
-
 /* The job's summary, a new reference; answers and returns NULL when there is no such job. */
 static json_t *summary_load(struct worker *worker, struct request *request, int64_t job) {
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  if (!db_run(worker->db, &sql_job_get, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_job_get, &error, BIND("job", job),
+               BIND("live_ms", agent_live_ms(server_options(worker->server))));
+  if (!rows || (!db_count(rows) && !job_absent(&error, job))) {
     answer_failure(request, &error);
-    return NULL;
-  }
-
-  if (!db_count(rows)) {
-    absent_answer(request, job);
     return NULL;
   }
 
@@ -263,19 +253,12 @@ void route_job_measurements(struct worker *worker, struct request *request) {
       !answer_id(request, "job", &job))
     return;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(worker->db, &sql_job_measurements_list, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_job_measurements_list, &error, BIND("job", job),
+               BIND("after", after), BIND("limit", limit));
+  int n = rows ? db_count(rows) : 0;
+  if (!rows || (n == 0 && !job_absent(&error, job))) {
     answer_failure(request, &error);
-    return;
-  }
-
-  int n = db_count(rows);
-  if (n == 0) {
-    absent_answer(request, job);
     return;
   }
 
@@ -320,19 +303,12 @@ void route_job_events(struct worker *worker, struct request *request) {
   if (!answer_id(request, "job", &job))
     return;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(worker->db, &sql_job_events_list, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_job_events_list, &error, BIND("job", job), BIND("after", after),
+               BIND("limit", limit));
+  int n = rows ? db_count(rows) : 0;
+  if (!rows || (n == 0 && !job_absent(&error, job))) {
     answer_failure(request, &error);
-    return;
-  }
-
-  int n = db_count(rows);
-  if (n == 0) {
-    absent_answer(request, job);
     return;
   }
 

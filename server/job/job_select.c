@@ -1,5 +1,5 @@
-/* Selecting jobs, and the routes that cancel, retry and count many of them. Each works in bounded
- * batches, so that no transaction holds the rows of thousands of jobs.
+/* Selecting jobs, and the routes POST /v1/jobs/cancel, /retry and /progress, which are about many.
+ * Each works in bounded batches, so that no transaction holds the rows of thousands of jobs.
  *
  * Memory: a handler frees what it makes when it returns. Threads: database workers. */
 #include "server/job/job_select.h"
@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <errno.h>
 
+#include "common/base/numbers.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/job/job_select.sql.h"
@@ -18,6 +19,20 @@
 #define CANCEL_MAX 20000  /* jobs in one request */
 #define RETRY_BATCH 100   /* jobs in one request, which plans them all */
 
+#define SELECTION_JOBS_MAX 10000 /* ids in one request */
+
+struct job_selection {
+  struct texts jobs; /* ids; none: all jobs that the other members describe */
+  char *tag, *run;
+  char *kernel;  /* its hash or its name */
+  char *user;    /* the name of the token that submitted them */
+  int64_t up_to; /* no newer job than this id; FIELD_NONE: any */
+  int64_t after; /* only jobs with higher ids; FIELD_NONE: any */
+  bool dry_run;  /* only count them */
+  bool any;      /* also jobs that others submitted */
+  size_t n_ids;
+  int64_t *ids; /* the same as `jobs`, ascending and distinct */
+};
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct job_selection, member, __VA_ARGS__)
 static const struct field selection_fields[] = {
     FIELD(TEXTS, jobs, FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1, .most = SELECTION_JOBS_MAX,
@@ -40,15 +55,11 @@ static const struct field selection_fields[] = {
 const struct record job_selection_record =
     RECORD("JobSelection", struct job_selection, selection_fields);
 
-void job_selection_release(struct job_selection *selection) {
+static void selection_release(struct job_selection *selection) {
   free(selection->ids);
   record_release(&job_selection_record, selection);
 }
-
-static int ids_compare(const void *a, const void *b) {
-  const int64_t *left = a, *right = b;
-  return *left < *right ? -1 : *left > *right;
-}
+#define cleanup_selection __attribute__((cleanup(selection_release)))
 
 /* The ids of `jobs`, ascending and distinct. */
 static bool ids_parse(struct job_selection *selection, struct error *error) {
@@ -68,14 +79,13 @@ static bool ids_parse(struct job_selection *selection, struct error *error) {
     selection->ids[i] = id;
   }
 
-  qsort(selection->ids, selection->jobs.n, sizeof *selection->ids, ids_compare);
-  for (size_t i = 0; i < selection->jobs.n; i++)
-    if (i == 0 || selection->ids[i] != selection->ids[i - 1])
-      selection->ids[selection->n_ids++] = selection->ids[i];
+  selection->n_ids = sort_unique((uint64_t *)selection->ids, selection->jobs.n);
   return true;
 }
 
-bool job_selection_parse(const json_t *json, struct job_selection *ret, struct error *error) {
+/* Reads the body of a request that changes jobs. Refuses a selection that names no jobs and no
+ * property, because it would be all jobs. */
+static bool selection_parse(const json_t *json, struct job_selection *ret, struct error *error) {
   cleanup_selection struct job_selection selection = {0};
   record_init(&job_selection_record, &selection);
   if (!record_read(&job_selection_record, json, "", &selection, error) ||
@@ -134,8 +144,7 @@ static bool selection_count(struct db *db, const struct job_selection *selection
       !db_run(db, &sql_jobs_count, &parameters, &rows, error))
     return false;
   if (!db_is_null(rows, 0, "missing"))
-    return error_of(error, ERROR_MISSING, "there is no job %lld",
-                    (long long)db_get_integer(rows, 0, "missing"));
+    return job_absent(error, db_get_integer(rows, 0, "missing"));
 
   *ret = (struct job_counts){db_get_integer(rows, 0, "open"),
                              db_get_integer(rows, 0, "ended"),
@@ -167,14 +176,12 @@ static bool others_check(const struct request *request, bool any, int64_t n_othe
 
 bool job_may_change(struct worker *worker, struct request *request, int64_t job, bool any,
                     struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_text(&parameters, "author", request_author(request)->name);
-  if (!db_run(worker->db, &sql_job_others, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(worker->db, &sql_job_others, error, BIND("job", job),
+                                               BIND("author", request_author(request)->name));
+  if (!rows)
     return false;
   if (!db_count(rows))
-    return error_of(error, ERROR_MISSING, "there is no job %lld", (long long)job);
+    return job_absent(error, job);
   return others_check(request, any, db_get_integer(rows, 0, "n"), db_get(rows, 0, "other"), error);
 }
 
@@ -183,10 +190,8 @@ static bool selection_next(struct db *db, const struct job_selection *selection,
                            const struct author *author, const char *states, int64_t after,
                            int64_t limit, struct db_rows **ret_rows, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "states", states);
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  bind_bool(&parameters, "any", selection->any);
+  bind_values(&parameters, BIND("states", states), BIND("after", after), BIND("limit", limit),
+              BIND("any", selection->any));
   return bind_selection(&parameters, selection, author, error) &&
          db_run(db, &sql_jobs_choose, &parameters, ret_rows, error);
 }
@@ -244,6 +249,23 @@ static bool selection_cancel(struct worker *worker, const struct job_selection *
   return true;
 }
 
+/* Reads and counts the jobs that a request is about, and checks that it may change them. Otherwise
+ * answers. */
+static bool selection_open(struct worker *worker, struct request *request, bool is_retry,
+                           struct job_selection *selection, struct job_counts *counts) {
+  struct error error;
+  if (!request_query_only(request, NULL))
+    return false;
+  if (selection_parse(request->json, selection, &error) &&
+      selection_count(worker->db, selection, request_author(request), counts, &error) &&
+      others_check(request, selection->any,
+                   is_retry ? counts->others_retriable : counts->others_open, counts->other,
+                   &error))
+    return true;
+  answer_failure(request, &error);
+  return false;
+}
+
 void route_job_cancel(struct worker *worker, struct request *request) {
   cleanup_selection struct job_selection selection = {0};
   struct job_counts counts;
@@ -251,14 +273,8 @@ void route_job_cancel(struct worker *worker, struct request *request) {
   int64_t cancelled = 0;
   bool is_more = false;
   const struct author *author = request_author(request);
-  if (!request_query_only(request, NULL))
+  if (!selection_open(worker, request, false, &selection, &counts))
     return;
-  if (!job_selection_parse(request->json, &selection, &error) ||
-      !selection_count(worker->db, &selection, author, &counts, &error) ||
-      !others_check(request, selection.any, counts.others_open, counts.other, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
 
   char id[24];
   int64_t n = counts.open < CANCEL_MAX ? counts.open : CANCEL_MAX;
@@ -291,7 +307,7 @@ struct retry {
   char *refused; /* why it cannot be submitted, or NULL */
 };
 struct retries {
-  size_t n;
+  size_t n, n_done; /* those after n_done are left to the next request */
   struct retry *all;
   json_t *known;   /* of jobs that were retried before: {"job", "as", "created": false} */
   json_t *refused; /* of jobs that are not retried: {"job", "reason"} */
@@ -333,8 +349,7 @@ static bool refuse_one(struct retry *retry, const struct error *error) {
 /* Reads the selected jobs as requests. */
 static bool retries_load(struct worker *worker, const struct job_selection *selection,
                          const struct author *author, struct retries *ret, struct error *error) {
-  cleanup_rows struct db_rows *chosen = NULL, *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_rows struct db_rows *chosen = NULL;
   int64_t after = selection->after == FIELD_NONE ? 0 : selection->after;
   const char *states =
       selection->n_ids ? "{queued,running,done,failed,cancelled}" : "{failed,cancelled}";
@@ -360,11 +375,13 @@ static bool retries_load(struct worker *worker, const struct job_selection *sele
       refused_add(ret->refused, ret->last, xstrdup("others submitted it"));
   }
 
-  bind_integers(&parameters, "jobs", ids, n);
-  if (!db_run(worker->db, &sql_jobs_requests, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_jobs_requests, error, BIND_ALL("jobs", ids, n));
+  if (!rows)
     return false;
 
-  ret->all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all);
+  ret->n_done = (size_t)db_count(rows);
+  ret->all = xcalloc(ret->n_done + 1, sizeof *ret->all);
   for (int row = 0; row < db_count(rows); row++) {
     struct retry *retry = &ret->all[ret->n++];
     cleanup_json json_t *json = db_get_json(rows, row, "request");
@@ -418,16 +435,12 @@ static bool retries_store(struct worker *worker, struct retries *retries,
     if (retry->refused || job->known.id)
       continue;
     if (points_left < JOB_POINTS_MAX) {
-      for (size_t rest = i; rest < retries->n; rest++) {
-        submission_release(&retries->all[rest].submission);
-        free(retries->all[rest].refused);
-      }
-      retries->n = i;
+      retries->n_done = i;
       retries->last = retries->all[i - 1].of;
       retries->is_more = true;
       break;
     }
-    if (submission_pays(job, error) && submission_plan(job, JOB_POINTS_MAX, error)) {
+    if (submission_plan(job, JOB_POINTS_MAX, error)) {
       points_left -= job->request.search.wanted ? 0 : job->plan.configs;
       possible[n++] = job;
     } else if (!refuse_one(retry, error)) {
@@ -443,14 +456,8 @@ void route_job_retry(struct worker *worker, struct request *request) {
   __attribute__((cleanup(retries_release))) struct retries retries = {0};
   struct job_counts counts;
   struct error error;
-  if (!request_query_only(request, NULL))
+  if (!selection_open(worker, request, true, &selection, &counts))
     return;
-  if (!job_selection_parse(request->json, &selection, &error) ||
-      !selection_count(worker->db, &selection, request_author(request), &counts, &error) ||
-      !others_check(request, selection.any, counts.others_retriable, counts.other, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
   if (selection.dry_run) {
     request_answer_json(request, 200,
                         json_pack("{s:I, s:o}", "retriable", (json_int_t)counts.retriable, "newest",
@@ -463,7 +470,7 @@ void route_job_retry(struct worker *worker, struct request *request) {
     return;
   }
 
-  for (size_t i = 0; i < retries.n; i++) {
+  for (size_t i = 0; i < retries.n_done; i++) {
     const struct retry *retry = &retries.all[i];
     const struct job_known *known = &retry->submission.known;
     if (retry->refused)
@@ -485,42 +492,40 @@ void route_job_retry(struct worker *worker, struct request *request) {
 void route_job_progress(struct worker *worker, struct request *request) {
   cleanup_selection struct job_selection selection = {0};
   struct error error;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   int64_t states[JOB_STATE_COUNT] = {0}, measured = 0, configs = 0;
   if (!request_query_only(request, NULL))
     return;
 
-  bool ok = job_selection_parse(request->json, &selection, &error) &&
-            (selection.n_ids || error_at(&error, "/jobs", "state the ids of the jobs in \"jobs\""));
-  bind_integers(&parameters, "jobs", selection.ids, selection.n_ids);
-  if (!ok || !db_run(worker->db, &sql_jobs_progress, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (selection_parse(request->json, &selection, &error) &&
+      (selection.n_ids || error_at(&error, "/jobs", "state the ids of the jobs in \"jobs\"")))
+    rows = db_query(worker->db, &sql_jobs_progress, &error,
+                    BIND_ALL("jobs", selection.ids, selection.n_ids));
+  if (!rows) {
     answer_failure(request, &error);
     return;
   }
 
   cleanup_json json_t *ended = json_array();
-  for (int row = 0; row < db_count(rows); row++) {
-    int64_t id = db_get_integer(rows, row, "id");
-    enum job_state state;
-    ALWAYS(job_state_parse(db_get(rows, row, "state"), &state));
-    if (id != selection.ids[row]) {
-      answer_refusal(request, ERROR_MISSING, "", "there is no job %lld",
-                     (long long)selection.ids[row]);
+  size_t n = (size_t)db_count(rows);
+  for (size_t i = 0; i < selection.n_ids; i++) {
+    int row = (int)i;
+    if (i == n || db_get_integer(rows, row, "id") != selection.ids[i]) {
+      job_absent(&error, selection.ids[i]);
+      answer_failure(request, &error);
       return;
     }
+
+    enum job_state state;
+    int64_t all = db_get_integer(rows, row, "configs");
+    ALWAYS(job_state_parse(db_get(rows, row, "state"), &state));
+    bool is_final = job_state_is_final(state);
     states[state]++;
-    configs += db_get_integer(rows, row, "configs");
-    measured += db_get_integer(rows, row, job_state_is_final(state) ? "configs" : "measured");
-    if (job_state_is_final(state))
+    configs += all;
+    measured += is_final ? all : db_get_integer(rows, row, "measured");
+    if (is_final)
       json_push(ended, json_pack("{s:s, s:s, s:I}", "job", db_get(rows, row, "id"), "state",
-                                 job_state_names[state], "configs",
-                                 (json_int_t)db_get_integer(rows, row, "configs")));
-  }
-  if ((size_t)db_count(rows) < selection.n_ids) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no job %lld",
-                   (long long)selection.ids[db_count(rows)]);
-    return;
+                                 job_state_names[state], "configs", (json_int_t)all));
   }
 
   json_t *answer = json_object();

@@ -28,6 +28,10 @@ bool job_state_parse(const char *name, enum job_state *ret) {
   return true;
 }
 
+bool job_absent(struct error *error, int64_t job) {
+  return error_of(error, ERROR_MISSING, "there is no job %lld", (long long)job);
+}
+
 bool job_state_may_change(enum job_state from, enum job_state to) { return transitions[from][to]; }
 
 bool job_state_is_final(enum job_state state) {
@@ -41,18 +45,18 @@ static bool state_change(struct db *db, const struct job_change *change, struct 
   static const struct author no_author;
   bool is_stage = change->from == change->to;
   cleanup_json json_t *nothing = json_object();
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integers(&parameters, "jobs", change->jobs, change->n);
-  bind_text(&parameters, "from_state", job_state_names[change->from]);
-  bind_text(&parameters, "from_stage", change->at ? stage_name(change->at->stage) : NULL);
-  bind_integer(&parameters, "from_round", change->at ? change->at->round : 0);
-  bind_text(&parameters, "to_state", job_state_names[change->to]);
-  bind_text(&parameters, "to_stage", is_stage ? stage_name(change->to_stage) : NULL);
-  bind_integer(&parameters, "to_round", is_stage ? change->to_round : FIELD_NONE);
-  bind_text(&parameters, "reason", change->reason);
-  bind_json(&parameters, "detail", change->detail ? change->detail : nothing);
-  bind_author(&parameters, change->author ? change->author : &no_author);
-  return db_run(db, &sql_job_change_state, &parameters, ret_rows, error);
+  const struct author *author = change->author ? change->author : &no_author;
+  *ret_rows = db_query(db, &sql_job_change_state, error, BIND_ALL("jobs", change->jobs, change->n),
+                       BIND("from_state", job_state_names[change->from]),
+                       BIND("from_stage", change->at ? stage_name(change->at->stage) : NULL),
+                       BIND("from_round", change->at ? change->at->round : 0),
+                       BIND("to_state", job_state_names[change->to]),
+                       BIND("to_stage", is_stage ? stage_name(change->to_stage) : NULL),
+                       BIND("to_round", is_stage ? change->to_round : FIELD_NONE),
+                       BIND("reason", change->reason),
+                       BIND("detail", change->detail ? change->detail : nothing),
+                       BIND("author", author->name), parameter_id("author_id", author->token));
+  return *ret_rows != NULL;
 }
 
 bool job_change_state(struct db *db, const struct job_change *change, size_t *ret_changed,
@@ -65,8 +69,11 @@ bool job_change_state(struct db *db, const struct job_change *change, size_t *re
   return true;
 }
 
-bool job_end_settle(struct worker *worker, const struct job_change *change, bool is_changed,
-                    struct error *error) {
+/* After the transaction in which a job failed or was cancelled: cancels its leases and wakes the
+ * requests that wait for it. It uses another transaction, because none may wait for leases while it
+ * holds a job's row. The housekeeper repeats it after a crash. */
+static bool end_settle(struct worker *worker, const struct job_change *change, bool is_changed,
+                       struct error *error) {
   counter_add(COUNTER_jobs_failed, is_changed && change->to == JOB_FAILED);
   if (!leases_cancel_ended(worker->db, change->jobs, change->n, error))
     return false;
@@ -111,7 +118,7 @@ bool job_end(struct worker *worker, int64_t job, const char *reason, const struc
     return false;
 
   *ret_ended = changed > 0;
-  return job_end_settle(worker, &change, *ret_ended, error);
+  return end_settle(worker, &change, *ret_ended, error);
 }
 
 struct cancellation {
@@ -165,24 +172,23 @@ bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n, const str
   return ok;
 }
 
-bool job_end_disagreed(struct worker *worker, int64_t job, const struct job_brief *at,
-                       const char *reason, bool *ret_ended, struct error *error) {
+bool job_end_without_winner(struct worker *worker, int64_t job, enum job_state to,
+                            const struct job_brief *at, const char *reason, struct error *error) {
   cleanup_json json_t *detail = json_pack("{s:s}", "reason", reason);
   struct job_change change = {.jobs = &job,
                               .n = 1,
                               .from = JOB_RUNNING,
-                              .to = JOB_DONE,
+                              .to = to,
                               .reason = reason,
                               .detail = detail,
                               .at = at};
   size_t changed = 0;
-  bool ok =
-      db_begin(worker->db, error) && job_change_state(worker->db, &change, &changed, error) &&
-      (!changed || db_run_by(worker->db, &sql_job_store_disagreeing, "job", job, NULL, error));
+  bool ok = db_begin(worker->db, error) && job_change_state(worker->db, &change, &changed, error) &&
+            (!changed || to != JOB_DONE ||
+             db_execute(worker->db, &sql_job_store_disagreeing, error, BIND("job", job)));
   if (!db_end(worker->db, ok, error))
     return false;
 
-  *ret_ended = changed > 0;
-  counter_add(COUNTER_jobs_done, changed);
-  return job_end_settle(worker, &change, *ret_ended, error);
+  counter_add(COUNTER_jobs_done, changed && to == JOB_DONE);
+  return end_settle(worker, &change, changed > 0, error);
 }

@@ -39,7 +39,7 @@ bool job_wish_submit(struct worker *worker, const struct job_wish *wish,
   if (!jobs_find(worker->db, &job, 1, error))
     return false;
   if (!job->known.id) {
-    if (!submission_pays(job, refused) || !submission_plan(job, JOB_POINTS_MAX, refused))
+    if (!submission_plan(job, JOB_POINTS_MAX, refused))
       return true;
     if (!submissions_store(worker, &job, 1, author, error)) {
       if (error->kind != ERROR_RATE)

@@ -33,8 +33,8 @@ struct next_round {
  * job. *ret_moved: false when another server was first. */
 static bool round_begin(struct worker *worker, const struct job_brief *job,
                         const struct next_round *next, bool *ret_moved, struct error *error) {
-  ALWAYS(json_object_set_new(next->detail, "stage", json_string(stage_name(next->stage))) == 0);
-  ALWAYS(json_object_set_new(next->detail, "round", json_integer(next->round)) == 0);
+  json_put(next->detail, "stage", json_string(stage_name(next->stage)));
+  json_put(next->detail, "round", json_integer(next->round));
   struct job_change change = change_of(job, JOB_RUNNING, next->detail);
   change.to_stage = next->stage;
   change.to_round = next->round;
@@ -65,7 +65,7 @@ static bool race_begin(struct worker *worker, const struct job_brief *job,
   cleanup_config_ranges struct config_ranges ranges = {0};
   for (size_t i = 0; i < step->n_configs; i++) {
     config_ranges_add(&ranges, step->configs[i]);
-    ALWAYS(json_array_append_new(configs, json_integer((json_int_t)step->configs[i])) == 0);
+    json_push(configs, json_integer((json_int_t)step->configs[i]));
   }
 
   cleanup_json json_t *detail =
@@ -122,9 +122,9 @@ static bool agreement_bind(struct worker *worker, const struct job_brief *job,
     json_push(others, other);
   }
 
-  bind_text(parameters, "agreement", agreement_class(&of_winner));
-  bind_bool(parameters, "interpreted", of_winner.interpreted == AGREEMENT_AGREES);
-  bind_json(parameters, "others", others);
+  bool is_interpreted = of_winner.interpreted == AGREEMENT_AGREES;
+  bind_values(parameters, BIND("agreement", agreement_class(&of_winner)),
+              BIND("interpreted", is_interpreted), BIND("others", others));
   return true;
 }
 
@@ -134,7 +134,7 @@ struct finish {
   const struct job_brief *job;
   const struct space *space;
   struct job_change change;
-  const struct db_parameters *of_job, *of_winner;
+  const struct db_parameters *of_winner;
   size_t n_changed;
   int64_t n_flagged;
 };
@@ -149,17 +149,16 @@ static bool winner_store(struct db *db, void *context, struct error *error) {
 
   return db_run(db, &sql_job_store_winner, finish->of_winner, NULL, error) &&
          (finish->job->has_reference ||
-          db_run(db, &sql_job_store_disagreeing, finish->of_job, NULL, error)) &&
+          db_execute(db, &sql_job_store_disagreeing, error, BIND("job", finish->job->id))) &&
          winners_flag(finish->worker, finish->job, finish->space, &finish->n_flagged, error);
 }
 
 static bool job_finish(struct worker *worker, const struct job_brief *job,
                        const struct agreement_summary *agreement, const struct verdict *verdict,
                        struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters of_space = {0};
-  bind_integer(&of_space, "job", job->id);
-  if (!db_run(worker->db, &sql_job_space, &of_space, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_job_space, error, BIND("job", job->id));
+  if (!rows)
     return false;
 
   cleanup_space struct space *space = NULL;
@@ -171,10 +170,8 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
   cleanup_json json_t *json = verdict_to_json(verdict);
   cleanup_json json_t *detail = json_pack("{s:I}", "winner", (json_int_t)verdict->winner);
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job->id);
-  bind_integer(&parameters, "config", (int64_t)verdict->winner);
-  bind_json(&parameters, "config_values", values);
-  bind_taken(&parameters, "verdict", json_canonical(json), false);
+  bind_values(&parameters, BIND("job", job->id), BIND("config", verdict->winner),
+              BIND("config_values", values), parameter_taken("verdict", json_canonical(json)));
   if (!agreement_bind(worker, job, space, agreement, verdict, &parameters, error))
     return false;
 
@@ -184,7 +181,6 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
                           .job = job,
                           .space = space,
                           .change = change_of(job, JOB_DONE, detail),
-                          .of_job = &of_space,
                           .of_winner = &parameters};
   if (!db_transaction(worker->db, DB_ATTEMPTS, winner_store, &finish, error))
     return false;
@@ -226,7 +222,8 @@ void job_facts(const struct job_brief *job, const struct screen_summary *screen,
       .budget = job->budget,
       .budget_larger_by = "submit the job with another run and a larger one",
       .stage = job->stage,
-      .is_cut = job->is_spent,
+      .is_cut =
+          job->is_spent, /* also where leases were cut off: is_spent contains the brief's is_cut */
   };
 
   if (job->stage == STAGE_FINAL) {
@@ -256,11 +253,11 @@ bool job_search_round(const struct job_brief *job, const struct job_search_input
  * none, and the screen is over. */
 static bool search_advance(struct worker *worker, const struct job_brief *job, bool *ret_over,
                            struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
   cleanup_free struct search_result *results = NULL;
   size_t n_results, n;
-  if (!db_run_by(worker->db, &sql_job_search_input, "job", job->id, &rows, error) ||
-      !measurements_search(worker->db, job->id, &results, &n_results, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_job_search_input, error, BIND("job", job->id));
+  if (!rows || !measurements_search(worker->db, job->id, &results, &n_results, error))
     return false;
 
   cleanup_json json_t *space_json = db_get_json(rows, 0, "space"),
@@ -342,7 +339,6 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
 
   struct campaign_facts facts;
   cleanup_free char *example = NULL;
-  bool ended;
   job_facts(job, &screen, &halving, &final, &facts);
   if (!job->has_reference &&
       !measurements_agreement(worker->db, job->id, always, &facts.agreement, &example, error))
@@ -351,55 +347,37 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
   campaign_next(&facts, &step);
   if (step.kind == CAMPAIGN_DONE)
     return job_finish(worker, job, &facts.agreement, &step.verdict, error);
-  if (step.kind == CAMPAIGN_DISAGREED)
-    return job_end_disagreed(worker, job->id, job, step.reason.message, &ended, error);
-  if (step.kind != CAMPAIGN_FAILED)
-    return race_begin(worker, job, &step, error);
-
-  cleanup_json json_t *detail = json_pack("{s:s}", "reason", step.reason.message);
-  struct job_change failure = change_of(job, JOB_FAILED, detail);
-  failure.reason = step.reason.message;
-  size_t changed;
-  return job_change_state(worker->db, &failure, &changed, error) &&
-         job_end_settle(worker, &failure, changed > 0, error);
+  if (step.kind == CAMPAIGN_DISAGREED || step.kind == CAMPAIGN_FAILED)
+    return job_end_without_winner(worker, job->id,
+                                  step.kind == CAMPAIGN_DISAGREED ? JOB_DONE : JOB_FAILED, job,
+                                  step.reason.message, error);
+  return race_begin(worker, job, &step, error);
 }
 
 #define FIELD(type, member, ...) RECORD_FIELD(type, struct job_brief, member, __VA_ARGS__)
 static const struct field brief_fields[] = {
-    FIELD(INTEGER, id),
+    RECORD_FIELDS(INTEGER, struct job_brief, id, round, baseline, seed, default_config,
+                  final_devices, config_us, devices),
     FIELD(ENUM, state, .names = job_state_names),
     FIELD(ENUM, stage, .names = stage_names),
-    FIELD(INTEGER, round),
-    FIELD(INTEGER, baseline),
-    FIELD(INTEGER, seed),
-    FIELD(INTEGER, default_config),
     FIELD(RECORD, search, .of = &job_search_record),
-    FIELD(INTEGER, final_devices),
-    FIELD(INTEGER, config_us),
-    FIELD(INTEGER, devices),
-    FIELD(BOOL, is_cut),
-    FIELD(BOOL, has_reference),
-    FIELD(DIGEST, hardware_digest),
+    RECORD_FIELDS(BOOL, struct job_brief, is_cut, has_reference),
+    RECORD_FIELD(DIGEST, struct job_brief, hardware_digest),
 };
 #undef FIELD
 static const struct record brief_record = RECORD(NULL, struct job_brief, brief_fields);
 
 void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n) {
   struct error error;
-  cleanup_rows struct db_rows *found = NULL, *rows = NULL;
-  cleanup_parameters struct db_parameters all = {0}, parameters = {0};
-  bool ok = true;
-  if (jobs) {
-    bind_integers(&parameters, "jobs", jobs, n);
-  } else {
-    bind_integer(&all, "limit", ADVANCE_MAX);
-    ok = db_run(worker->db, &sql_jobs_ready_all, &all, &found, &error);
-    bind_text(&parameters, "jobs", ok ? db_get(found, 0, "jobs") : NULL);
-  }
-
-  bind_integer(&parameters, "limit", ADVANCE_MAX);
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  if (!ok || !db_run(worker->db, &sql_jobs_ready, &parameters, &rows, &error)) {
+  cleanup_rows struct db_rows *all = NULL, *rows = NULL;
+  if (!jobs)
+    all = db_query(worker->db, &sql_jobs_ready_all, &error, BIND("limit", ADVANCE_MAX));
+  if (jobs || all)
+    rows = db_query(worker->db, &sql_jobs_ready, &error,
+                    jobs ? BIND_ALL("jobs", jobs, n) : BIND("jobs", db_get(all, 0, "jobs")),
+                    BIND("limit", ADVANCE_MAX),
+                    BIND("live_ms", agent_live_ms(server_options(worker->server))));
+  if (!rows) {
     log_warning("jobs: %s", error.message);
     return;
   }

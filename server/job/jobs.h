@@ -11,6 +11,9 @@
  * when the interval of the default's time divided by its own is below 1. Like the interval of the
  * job's winner, it is simultaneous over all finalists.
  *
+ * States and ends of jobs are in job_state.c, advancing in jobs.c, other baselines in
+ * job_baseline.c, poison in job_poison.c and flags in job_flags.c.
+ *
  * Memory: nothing is kept. Threads: flags_judge is pure; the rest is a worker's own. */
 #ifndef WAVETUNE_SERVER_JOB_JOBS_H
 #define WAVETUNE_SERVER_JOB_JOBS_H
@@ -76,6 +79,9 @@ struct job_change {
 must_check bool job_change_state(struct db *db, const struct job_change *change,
                                  size_t *ret_changed, struct error *error);
 
+/* Sets the error; returns false. */
+bool job_absent(struct error *error, int64_t job);
+
 /* Advances those of `jobs` (NULL: of all jobs) that have no open or held lease. Failures are
  * logged; the housekeeper tries again. */
 void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n);
@@ -99,11 +105,11 @@ must_check bool jobs_cancel(struct worker *worker, const int64_t *jobs, size_t n
 must_check bool job_move_baseline(struct worker *worker, int64_t job, uint64_t failed,
                                   const char *reason, bool *ret_moved, struct error *error);
 
-/* Ends a running job as done, without a winner: its configs disagree (common/verdict/agreement.h).
- * Stores which do. With `at`, only in this stage and round. *ret_ended: whether this call ended
- * it. */
-must_check bool job_end_disagreed(struct worker *worker, int64_t job, const struct job_brief *at,
-                                  const char *reason, bool *ret_ended, struct error *error);
+/* Ends a running job without a winner: as failed, or as done because its configs disagree
+ * (common/verdict/agreement.h); then stores which do. With `at`, only in this stage and round. */
+must_check bool job_end_without_winner(struct worker *worker, int64_t job, enum job_state to,
+                                       const struct job_brief *at, const char *reason,
+                                       struct error *error);
 
 /* Applies new entries of the ledger of poison (poison/poison.h) to jobs that have not ended: gives
  * up configs, and ends jobs that may not run any more. For the housekeeper. */

@@ -103,8 +103,8 @@ SELECT j.baseline <> :baseline::bigint AS is_changed,
              FROM job_events v
              WHERE v.job_id = j.id AND v.kind = 'stage'
                AND v.detail ->> 'baseline_before' IS NOT NULL) < :most::bigint AS may_change,
-    s.space::json AS space, j.key, e.identity AS environment, e.hardware_digest, j.kernel,
-    j.build, j.device_class, j.baseline_from, j.default_config
+    j.id, s.space::json AS space, j.key, e.identity AS environment, e.hardware_digest, j.kernel,
+    j.build, j.device_class, j.baseline, j.baseline_from, j.default_config
 FROM jobs j
 JOIN spaces s ON s.digest = j.space_digest
 JOIN environments e ON e.id = j.environment_id

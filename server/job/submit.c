@@ -195,7 +195,7 @@ static bool search_plan(struct submission *submission, const struct space_facts 
 
   uint64_t batch[SEARCH_BATCH_MAX];
   size_t n;
-  const struct job_brief brief = {.round = -1,
+  const struct job_brief brief = {.round = -1, /* before the first, which is planned */
                                   .baseline = plan->baseline,
                                   .seed = submission->seed,
                                   .has_default = submission->space->has_default,
@@ -213,7 +213,7 @@ static bool search_plan(struct submission *submission, const struct space_facts 
   return true;
 }
 
-bool submission_pays(const struct submission *submission, struct error *error) {
+static bool budget_suffices(const struct submission *submission, struct error *error) {
   const struct job_request *request = &submission->request;
   int64_t processes = final_processes(request->finals.devices);
   int64_t least_ms = (BUDGET_FINALISTS_MIN * processes * submission->quickest_us + 999) / 1000;
@@ -234,7 +234,8 @@ bool submission_plan(struct submission *submission, uint64_t points_max, struct 
   struct space_facts facts = {&submission->key, environment->gpu, environment->arch};
   const struct launch_facts launch = {facts, environment->compute_units,
                                       target ? target->warp_size : 0};
-  if (!poison_allows(&submission->poison, submission->default_config, error) ||
+  if (!budget_suffices(submission, error) ||
+      !poison_allows(&submission->poison, submission->default_config, error) ||
       !kernel_takes_key(submission->kernel, &launch, error))
     return false;
 

@@ -74,10 +74,8 @@ must_check bool submission_check(struct worker *worker, struct catalog *catalog,
 must_check bool jobs_find(struct db *db, struct submission *const *jobs, size_t n,
                           struct error *error);
 
-/* Refuses a budget that is too small for any final, judged by `quickest_us`. */
-must_check bool submission_pays(const struct submission *submission, struct error *error);
-
-/* Cuts a new job into leases. A space that is searched is not enumerated; any other may have at
+/* Cuts a new job into leases. Refuses a budget that is too small for any final, judged by
+ * `quickest_us`. A space that is searched is not enumerated; any other may have at
  * most `points_max` points. Refuses a poisoned kernel and a poisoned default; no other poisoned
  * config becomes the baseline. Refuses a key with which no agent could launch the baseline. */
 must_check bool submission_plan(struct submission *submission, uint64_t points_max,

@@ -9,16 +9,13 @@
 #include "server/lease/shares.sql.h"
 #include "server/measurement/leases.h"
 
-#define JOB_ID_SIZE 24
-
 /* Finding */
 
 #define REQUESTED(type, member, ...)                                                               \
   RECORD_FIELD_AS(#member, type, struct submission, request.member, __VA_ARGS__)
 static const struct field row_fields[] = {
     REQUESTED(DIGEST, kernel),
-    RECORD_FIELD(DIGEST, struct submission, key_digest),
-    RECORD_FIELD(DIGEST, struct submission, space_digest),
+    RECORD_FIELDS(DIGEST, struct submission, key_digest, space_digest, build, device_class),
     REQUESTED(TEXT, tag),
     REQUESTED(TEXT, run),
     REQUESTED(ENUM, regime, .names = regime_names),
@@ -27,13 +24,10 @@ static const struct field row_fields[] = {
     RECORD_FIELD_AS("key", TEXT, struct submission, key_text, .sql_type = "json"),
     REQUESTED(INTEGER, priority),
     REQUESTED(INTEGER, budget_ms, FIELD_ZERO_NULL, "budget_device_ms"),
-    RECORD_FIELD(DIGEST, struct submission, build),
-    RECORD_FIELD(DIGEST, struct submission, device_class),
-    RECORD_FIELD(INTEGER, struct submission, seed),
+    RECORD_FIELDS(INTEGER, struct submission, seed, default_config),
     RECORD_FIELD_AS("baseline", INTEGER, struct submission, plan.baseline),
     RECORD_FIELD_AS("baseline_from", ENUM, struct submission, known.baseline_from,
                     .names = baseline_from_names),
-    RECORD_FIELD(INTEGER, struct submission, default_config),
     RECORD_FIELD_AS("configs", INTEGER, struct submission, known.configs),
     RECORD_FIELD_AS("config_us", INTEGER, struct submission, sizing.config_us),
     REQUESTED(RECORD, search, .of = &job_search_record),
@@ -44,9 +38,7 @@ static const struct field row_fields[] = {
 static const struct record row_record = RECORD(NULL, struct submission, row_fields);
 
 static const struct field known_fields[] = {
-    RECORD_FIELD(INTEGER, struct job_known, id),
-    RECORD_FIELD(INTEGER, struct job_known, priority),
-    RECORD_FIELD(INTEGER, struct job_known, configs),
+    RECORD_FIELDS(INTEGER, struct job_known, id, priority, configs),
     RECORD_FIELD(ENUM, struct job_known, state, .names = job_state_names),
     RECORD_FIELD(ENUM, struct job_known, baseline_from, .names = baseline_from_names),
     RECORD_FIELD(BOOL, struct job_known, created),
@@ -111,18 +103,14 @@ static bool incumbents_find(struct db *db, struct submission *const *jobs, size_
   return true;
 }
 
-static struct poison_place place_of(const struct submission *job) {
-  return (struct poison_place){job->request.kernel, job->build, job->device_class, &job->key,
-                               job->space};
-}
-
 /* Fills what the ledger of poison has of new jobs. */
 static bool poison_look_up(struct db *db, struct submission *const *jobs, size_t n,
                            struct error *error) {
   cleanup_free struct poison_place *places = xcalloc(n + 1, sizeof *places);
   cleanup_free struct poison_hits *hits = xcalloc(n + 1, sizeof *hits);
   for (size_t i = 0; i < n; i++)
-    places[i] = place_of(jobs[i]);
+    places[i] = (struct poison_place){jobs[i]->request.kernel, jobs[i]->build,
+                                      jobs[i]->device_class, &jobs[i]->key, jobs[i]->space};
   if (!poison_find(db, places, n, hits, error))
     return false;
   for (size_t i = 0; i < n; i++) {
@@ -201,28 +189,27 @@ static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
                       const struct author *author, struct error *error) {
   cleanup_free struct audit_row *notes = xcalloc(n + 1, sizeof *notes);
   cleanup_json json_t *kept = json_array();
-  cleanup_free char *ids = xcalloc(n + 1, JOB_ID_SIZE);
   size_t n_notes = 0;
   for (size_t i = 0; i < n; i++) {
     const struct submission *job = jobs[i];
     if (!job->known.created && job->plan.n)
       continue;
 
-    char *id = &ids[n_notes * JOB_ID_SIZE];
-    snprintf(id, JOB_ID_SIZE, "%lld", (long long)job->known.id);
+    json_t *id = json_sprintf("%lld", (long long)job->known.id);
+    json_push(kept, id);
     json_t *detail = json_pack("{s:I}", "priority", (json_int_t)job->request.priority);
-    ALWAYS(json_array_append_new(kept, detail) == 0);
+    json_push(kept, detail);
     enum audit_action action = AUDIT_RAISE;
     if (job->known.created) {
       action = job->retry_of                                ? AUDIT_RETRY
                : job->request.purpose == PURPOSE_REVALIDATE ? AUDIT_REVALIDATE
                                                             : AUDIT_SUBMIT;
       if (job->retry_of)
-        json_object_set_new(detail, "of", json_sprintf("%lld", (long long)job->retry_of));
-      json_object_set_new(detail, "kernel", json_digest_text(&job->request.kernel));
-      json_object_set_new(detail, "tag", json_string(job->request.tag));
+        json_put(detail, "of", json_sprintf("%lld", (long long)job->retry_of));
+      json_put(detail, "kernel", json_digest_text(&job->request.kernel));
+      json_put(detail, "tag", json_string(job->request.tag));
     }
-    notes[n_notes++] = (struct audit_row){author, action, id, detail};
+    notes[n_notes++] = (struct audit_row){author, action, json_string_value(id), detail};
   }
 
   return audit_add(db, notes, retries_merge(notes, n_notes, kept), error);
@@ -242,16 +229,15 @@ static bool poison_skip(struct db *db, struct submission *const *jobs, size_t n,
 
 /* Gives the jobs that are tried again another run, so that new ones can have their identity. A job
  * that another transaction retried meanwhile is not changed: its successor is then known. */
-static bool retried_rename(struct db *db, struct submission *const *jobs, size_t n,
-                           struct error *error) {
+static bool jobs_step_aside(struct db *db, struct submission *const *jobs, size_t n,
+                            struct error *error) {
   cleanup_free int64_t *retried = xcalloc(n + 1, sizeof *retried);
-  cleanup_parameters struct db_parameters parameters = {0};
   size_t n_retried = 0;
   for (size_t i = 0; i < n; i++)
     if (jobs[i]->retry_of)
       retried[n_retried++] = jobs[i]->retry_of;
-  bind_integers(&parameters, "jobs", retried, n_retried);
-  return n_retried == 0 || db_run(db, &sql_jobs_step_aside, &parameters, NULL, error);
+  return n_retried == 0 ||
+         db_execute(db, &sql_jobs_step_aside, error, BIND_ALL("jobs", retried, n_retried));
 }
 
 /* Stores spaces, environments, jobs, their first leases and the notes, in the caller's
@@ -283,7 +269,7 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
   bind_author(&parameters, author);
   if (!db_send(db, &sql_owners_add, &of_owner, DB_ANY_ROWS, error) ||
       !db_run(db, &sql_spaces_store, &of_spaces, NULL, error) ||
-      !environments_store(db, environments, n, error) || !retried_rename(db, jobs, n, error) ||
+      !environments_store(db, environments, n, error) || !jobs_step_aside(db, jobs, n, error) ||
       !db_run(db, &sql_jobs_insert, &parameters, &rows, error))
     return false;
 
@@ -312,8 +298,9 @@ static bool open_jobs_check(struct worker *worker, struct submission *const *job
   if (!any_created || !limit_of(worker->server, author, LIMIT_OPEN_JOBS))
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  return db_run_by(worker->db, &sql_jobs_open_of, "token", author->token, &rows, error) &&
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_jobs_open_of, error, BIND("token", author->token));
+  return rows &&
          limit_check(worker->server, author, LIMIT_OPEN_JOBS, db_get_integer(rows, 0, "n"), error);
 }
 

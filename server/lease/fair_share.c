@@ -20,10 +20,10 @@ static bool is_before(const struct share_queue *a, const struct share_queue *b) 
 }
 
 /* Keeps the first `most` so far sorted, and inserts each queue among them. */
-size_t shares_rank(const struct share_queue *queues, size_t n, size_t *ret, size_t most) {
+size_t share_rank(const struct share_queue *queues, size_t n, size_t *ret, size_t most) {
   size_t n_ranked = 0;
   for (size_t i = 0; i < n; i++) {
-    if (queues[i].owner->is_over)
+    if (queues[i].owner->is_quota_used)
       continue;
 
     size_t at = n_ranked;
@@ -43,7 +43,7 @@ size_t shares_rank(const struct share_queue *queues, size_t n, size_t *ret, size
 
 bool share_is_by_waiting(const struct share_queue *queues, size_t n, size_t index) {
   for (size_t i = 0; i < n; i++)
-    if (!queues[i].owner->is_over && queues[i].priority > queues[index].priority)
+    if (!queues[i].owner->is_quota_used && queues[i].priority > queues[index].priority)
       return true;
   return false;
 }

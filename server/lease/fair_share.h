@@ -23,11 +23,11 @@
 #define SHARE_LEASE_US 100000
 
 struct share_owner {
-  double weight;   /* above 0 */
-  double used_us;  /* of leases that have ended, decayed, with SHARE_LEASE_US for each */
-  double held;     /* leases that are held */
-  double lease_us; /* what one of them is estimated to use */
-  bool is_over;    /* its quota of the day is used: it gets no leases */
+  double weight;      /* above 0 */
+  double used_us;     /* of leases that have ended, decayed, with SHARE_LEASE_US for each */
+  double held;        /* leases that are held */
+  double lease_us;    /* what one of them is estimated to use */
+  bool is_quota_used; /* its quota of the day is used: it gets no leases */
 };
 
 struct share_queue {
@@ -42,7 +42,7 @@ int64_t share_priority(const struct share_queue *queue);
 
 /* Writes the indices of the queues that come first, at most `most`, and returns their number.
  * Queues of owners whose quota is used are left out. */
-size_t shares_rank(const struct share_queue *queues, size_t n, size_t *ret, size_t most);
+size_t share_rank(const struct share_queue *queues, size_t n, size_t *ret, size_t most);
 
 /* Whether the queue is served before another one only because it has waited. */
 bool share_is_by_waiting(const struct share_queue *queues, size_t n, size_t index);

@@ -63,42 +63,28 @@ enum lease_id_answer lease_id_check(const uint8_t secret[SERVER_SECRET_SIZE], co
 }
 
 /* The token that an agent or a lease belongs to. */
-struct owner {
+struct token_holder {
   int64_t token; /* FIELD_NONE: none */
   char *name;
   bool is_agent, is_live; /* the token is an agent's own; it has neither expired nor been revoked */
   int64_t epoch;          /* of the lease */
 };
-static const struct field owner_fields[] = {
-    RECORD_FIELD_AS("token_id", ID, struct owner, token), RECORD_FIELD(TEXT, struct owner, name),
-    RECORD_FIELD(BOOL, struct owner, is_agent),           RECORD_FIELD(BOOL, struct owner, is_live),
-    RECORD_FIELD(INTEGER, struct owner, epoch),
+static const struct field holder_fields[] = {
+    RECORD_FIELD_AS("token_id", ID, struct token_holder, token),
+    RECORD_FIELD(TEXT, struct token_holder, name),
+    RECORD_FIELDS(BOOL, struct token_holder, is_agent, is_live),
+    RECORD_FIELD(INTEGER, struct token_holder, epoch),
 };
-static const struct record owner_record = RECORD(NULL, struct owner, owner_fields);
+static const struct record holder_record = RECORD(NULL, struct token_holder, holder_fields);
 
-static void owner_release(struct owner *owner) { record_release(&owner_record, owner); }
-#define cleanup_owner __attribute__((cleanup(owner_release)))
+static void holder_release(struct token_holder *holder) { record_release(&holder_record, holder); }
+#define cleanup_holder __attribute__((cleanup(holder_release)))
 
-/* *ret_known: whether the agent or lease exists. If not, its owner has no token. */
-static bool owner_find(struct db *db, const struct statement *statement,
-                       const struct db_parameters *parameters, struct owner *ret, bool *ret_known,
-                       struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, statement, parameters, &rows, error))
-    return false;
-
-  *ret_known = db_count(rows) > 0;
-  record_init(&owner_record, ret);
-  if (*ret_known)
-    db_read(rows, 0, &owner_record, ret);
-  return true;
-}
-
-static bool owner_is_another(const struct owner *owner, const struct request *request) {
-  if (owner->token == FIELD_NONE)
+static bool is_another(const struct token_holder *holder, const struct request *request) {
+  if (holder->token == FIELD_NONE)
     return false;
   bool is_admin = request->roles == TOKEN_ADMIN;
-  return owner->is_agent || (owner->token != request->token_id && !is_admin && owner->is_live);
+  return holder->is_agent || (holder->token != request->token_id && !is_admin && holder->is_live);
 }
 
 /* The secret is read once, before the server is ready. */
@@ -119,46 +105,39 @@ bool identity_fits(struct request *request, const char *agent, const char *point
   return false;
 }
 
-static bool agent_claim(struct db *db, const char *agent, int64_t token, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", agent);
-  bind_integer(&parameters, "token", token);
-  return db_run(db, &sql_identities_claim, &parameters, NULL, error);
-}
-
 bool identity_may_act_as(struct worker *worker, struct request *request, const char *agent,
                          const char *pointer) {
   struct error error;
   if (*request->token_agent)
     return identity_fits(request, agent, pointer);
 
-  cleanup_owner struct owner owner = {0};
-  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_holder struct token_holder holder = {.token = FIELD_NONE};
   bool is_known;
-  bind_text(&parameters, "agent", agent);
-  if (!owner_find(worker->db, &sql_identities_agents, &parameters, &owner, &is_known, &error)) {
+  if (!db_find(worker->db, &sql_identities_agents, &holder_record, &holder, &is_known, &error,
+               BIND("agent", agent))) {
     answer_failure(request, &error);
     return false;
   }
 
-  bool must_claim = is_known && owner.token == FIELD_NONE && request->roles != TOKEN_ADMIN;
-  if (must_claim && !agent_claim(worker->db, agent, request->token_id, &error)) {
+  bool must_claim = is_known && holder.token == FIELD_NONE && request->roles != TOKEN_ADMIN;
+  if (must_claim && !db_execute(worker->db, &sql_identities_claim, &error, BIND("agent", agent),
+                                BIND("token", request->token_id))) {
     answer_failure(request, &error);
     return false;
   }
 
-  if (!owner_is_another(&owner, request))
+  if (!is_another(&holder, request))
     return true;
 
   metrics_note_refusal(REFUSED_AGENT);
-  if (owner.is_agent)
+  if (holder.is_agent)
     answer_refusal(request, ERROR_FORBIDDEN, pointer,
                    "agent %s has its own token; no other token may act as it", agent);
   else
     answer_refusal(request, ERROR_FORBIDDEN, pointer,
                    "agent %s enrolled with the token \"%s\"; another token may act as it only "
                    "after that one is revoked",
-                   agent, owner.name);
+                   agent, holder.name);
   return false;
 }
 
@@ -213,17 +192,16 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
   if (!has_epoch)
     return true;
 
-  cleanup_owner struct owner owner = {0};
-  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_holder struct token_holder holder = {.token = FIELD_NONE};
   bool is_known;
-  bind_integer(&parameters, "lease", lease);
-  if (!owner_find(worker->db, &sql_identities_leases, &parameters, &owner, &is_known, &error)) {
+  if (!db_find(worker->db, &sql_identities_leases, &holder_record, &holder, &is_known, &error,
+               BIND("lease", lease))) {
     answer_failure(request, &error);
     return false;
   }
-  if (!owner_is_another(&owner, request))
+  if (!is_another(&holder, request))
     return true;
-  if (owner.is_agent || epoch >= owner.epoch)
+  if (holder.is_agent || epoch >= holder.epoch)
     return not_granted_answer(request);
 
   /* Several agents may share the token, and the holder of an earlier epoch is not stored. Its
@@ -244,12 +222,10 @@ const struct lease_kind *identity_kind(const struct request *request) {
 
 bool identities_held_epoch(struct db *db, int64_t lease, const char *agent, int64_t token,
                            int64_t *ret_epoch, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", lease);
-  bind_text(&parameters, "agent", agent);
-  bind_integer(&parameters, "token", token);
-  if (!db_run(db, &sql_identities_held_epoch, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_identities_held_epoch, error, BIND("lease", lease), BIND("agent", agent),
+               BIND("token", token));
+  if (!rows)
     return false;
 
   *ret_epoch = db_count(rows) ? db_get_integer(rows, 0, "epoch") : 0;

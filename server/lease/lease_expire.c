@@ -4,8 +4,8 @@
 #include "server/db/db_record.h"
 #include "server/lease/lease.sql.h"
 #include "server/lease/lease_kind.h"
+#include "server/lease/leasing.h"
 
-#define EXPIRE_PACE_MS 500
 /* How much longer a grant may take until it is committed than a lease lasts, and a lease that is
  * due may be locked. What takes longer is found by a search of all held leases. */
 #define DUE_MARGIN_MS 10000
@@ -18,9 +18,9 @@
  * database, and since the last pause of this server or of the database that was long enough for
  * renewals to fail. */
 static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
-  struct lease_clock *clock = &worker->lease_clock;
+  struct lease_clock *clock = &leasing_of(worker->db)->clock;
   int64_t now_ms = clock_monotonic_ms();
-  if (clock->looked_ms && now_ms - clock->looked_ms > EXPIRE_PACE_MS + lease_ms / 2) {
+  if (clock->looked_ms && now_ms - clock->looked_ms > LEASES_EXPIRE_MS + lease_ms / 2) {
     clock->resumed_ms = now_ms;
     clock->due_since_ms = 0;
     log_warning("leases: the server or the database stood still for %lld ms; no lease expires for "
@@ -37,7 +37,7 @@ static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
  * and back those of agents that died would last longer by the step. So after a step none expires
  * for one lease time, and after one back none lasts longer than that. */
 static bool clock_check(struct worker *worker, int64_t lease_ms, struct error *error) {
-  struct lease_clock *clock = &worker->lease_clock;
+  struct lease_clock *clock = &leasing_of(worker->db)->clock;
   cleanup_rows struct db_rows *rows = NULL;
   int64_t before_ms = clock_monotonic_ms();
   if (!db_run(worker->db, &sql_leases_clock, NULL, &rows, error))
@@ -65,22 +65,15 @@ static bool clock_check(struct worker *worker, int64_t lease_ms, struct error *e
 /* Leases of all kinds that last longer than a lease time, after a step back. */
 static bool leases_shorten(struct db *db, int64_t lease_ms, struct error *error) {
   for (const struct lease_kind *const *kind = lease_kinds; *kind; kind++) {
-    cleanup_parameters struct db_parameters parameters = {0};
-    bind_integer(&parameters, "lease_ms", lease_ms);
-    if ((*kind)->shorten && !db_run(db, (*kind)->shorten, &parameters, NULL, error))
+    if ((*kind)->shorten && !db_execute(db, (*kind)->shorten, error, BIND("lease_ms", lease_ms)))
       return false;
   }
   return true;
 }
 
-/* Lets the kind open those that the statement locks. */
+/* Lets the kind open those that were locked. */
 static bool leases_lose(struct worker *worker, const struct lease_kind *kind,
-                        const struct statement *statement, const struct db_parameters *parameters,
-                        struct db_rows **ret_gone, struct error *error) {
-  cleanup_rows struct db_rows *gone = NULL;
-  if (!db_run(worker->db, statement, parameters, &gone, error))
-    return false;
-
+                        const struct db_rows *gone, struct error *error) {
   int n = db_count(gone);
   if (n > 0 && kind->table) {
     cleanup_free int64_t *tasks = xcalloc((size_t)n, sizeof *tasks);
@@ -89,11 +82,7 @@ static bool leases_lose(struct worker *worker, const struct lease_kind *kind,
     if (!lease_end(worker->db, kind, tasks, (size_t)n, error))
       return false;
   }
-  if (n > 0 && !kind->lost(worker, gone, error))
-    return false;
-
-  *ret_gone = TAKE(gone);
-  return true;
+  return n == 0 || kind->lost(worker, gone, error);
 }
 
 static void losses_settle(struct worker *worker, const struct lease_kind *kind,
@@ -113,12 +102,10 @@ bool leases_reclaim(struct worker *worker, const char *agent, struct lease_losse
   *ret_n = 0;
   for (size_t i = 0; lease_kinds[i]; i++) {
     ALWAYS(i < LEASE_KINDS_MAX);
-    cleanup_parameters struct db_parameters parameters = {0};
-    bind_text(&parameters, "agent", agent);
     if (!lease_kinds[i]->restarted)
       continue;
-    if (!leases_lose(worker, lease_kinds[i], lease_kinds[i]->restarted, &parameters, &ret->of[i],
-                     error))
+    ret->of[i] = db_query(worker->db, lease_kinds[i]->restarted, error, BIND("agent", agent));
+    if (!ret->of[i] || !leases_lose(worker, lease_kinds[i], ret->of[i], error))
       return false;
     *ret_n += db_count(ret->of[i]);
   }
@@ -133,50 +120,52 @@ void leases_settle_losses(struct worker *worker, const struct lease_losses *loss
 /* Defers those of a page of leases that were due since then and were renewed. */
 static bool due_defer(struct worker *worker, const struct lease_kind *kind, int64_t since_ms,
                       bool *ret_more, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "since_ms", since_ms);
-  bind_integer(&parameters, "limit", PAGE);
-  if (!db_run(worker->db, kind->defer, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, kind->defer, error, BIND("since_ms", since_ms), BIND("limit", PAGE));
+  if (!rows)
     return false;
   *ret_more = db_count(rows) == PAGE;
   return true;
 }
 
-/* Expires one page of those that were due since then (0: of all held leases). Agents must not lose
- * their leases because a server or a database was unavailable. */
+/* Whether leases may expire now: agents must not lose theirs because a server or a database was
+ * unavailable. After a step back of the clock they are shortened instead. In a transaction that
+ * began now. */
+static bool expiry_allow(struct worker *worker, bool *ret_allowed, struct error *error) {
+  const struct lease_clock *clock = &leasing_of(worker->db)->clock;
+  int64_t lease_ms = server_options(worker->server)->lease_ms;
+  if (!clock_check(worker, lease_ms, error))
+    return false;
+
+  *ret_allowed = renewals_had_time(worker, lease_ms) && !clock->must_shorten;
+  return !clock->must_shorten || leases_shorten(worker->db, lease_ms, error);
+}
+
+/* Expires one page of those that were due since then (0: of all held leases). */
 static bool expire_page(struct worker *worker, const struct lease_kind *kind, int64_t since_ms,
                         bool *ret_searched, bool *ret_more, struct error *error) {
-  cleanup_rows struct db_rows *gone = NULL;
   *ret_searched = *ret_more = false;
 
   /* The transaction takes now() before this server reads its clock and the database's, so that a
    * pause of the database, and a step of its clock, are noticed. */
-  struct lease_clock *clock = &worker->lease_clock;
-  int64_t lease_ms = server_options(worker->server)->lease_ms;
+  bool is_allowed = false;
   if (!db_begin_now(worker->db, error))
     return false;
-  bool is_good = clock_check(worker, lease_ms, error), must_shorten = clock->must_shorten;
-  if (is_good && must_shorten)
-    is_good = leases_shorten(worker->db, lease_ms, error);
-  if (!is_good || !renewals_had_time(worker, lease_ms) || must_shorten) {
+  bool is_good = expiry_allow(worker, &is_allowed, error);
+  if (!is_allowed) {
     is_good = db_end(worker->db, is_good, error);
     if (is_good)
-      clock->must_shorten = false;
+      leasing_of(worker->db)->clock.must_shorten = false;
     return is_good;
   }
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bool is_of_due = since_ms && kind->due;
-  bind_integer(&parameters, "limit", PAGE);
-  if (is_of_due)
-    bind_integer(&parameters, "since_ms", since_ms);
   const struct lease_table *table = lease_table_of(kind);
-  const struct statement *statement = is_of_due ? kind->due
-                                      : table   ? &table->expired
-                                                : kind->expired;
-  is_good = leases_lose(worker, kind, statement, &parameters, &gone, error);
-  if (!db_end(worker->db, is_good, error))
+  cleanup_rows struct db_rows *gone =
+      since_ms && kind->due
+          ? db_query(worker->db, kind->due, error, BIND("limit", PAGE), BIND("since_ms", since_ms))
+          : db_query(worker->db, table ? &table->expired : kind->expired, error,
+                     BIND("limit", PAGE));
+  if (!db_end(worker->db, gone && leases_lose(worker, kind, gone, error), error))
     return false;
 
   *ret_searched = true;
@@ -184,13 +173,6 @@ static bool expire_page(struct worker *worker, const struct lease_kind *kind, in
   losses_settle(worker, kind, gone);
   *ret_more = db_count(gone) == PAGE;
   return true;
-}
-
-int64_t lease_sweep_next_ms(int64_t began_ms, int64_t pace_ms, int64_t most_ms) {
-  int64_t rest_ms = SWEEP_REST * (clock_monotonic_ms() - began_ms);
-  if (rest_ms > most_ms)
-    rest_ms = most_ms;
-  return began_ms + (rest_ms > pace_ms ? rest_ms : pace_ms);
 }
 
 /* Of one kind. *ret_searched: false while no lease may expire. */
@@ -208,14 +190,13 @@ static bool kind_expire(struct worker *worker, const struct lease_kind *kind, in
  * All held ones are looked for in proportion to what that takes, which is long where many rows are
  * dead: a lease may be due earlier than it was granted, after a step of the clock. */
 bool leases_expire_all(struct worker *worker, struct error *error) {
-  struct lease_clock *clock = &worker->lease_clock;
+  struct lease_clock *clock = &leasing_of(worker->db)->clock;
   int64_t began_ms = clock_monotonic_ms();
   int64_t since_ms = began_ms >= clock->expire_all_ms ? 0 : clock->due_since_ms;
-  if (began_ms < clock->expire_ms)
+  if (began_ms < clock->rests_until_ms)
     return true;
 
   bool ok = true, is_searched = true;
-  clock->expire_ms = began_ms + EXPIRE_PACE_MS;
   for (size_t i = 0; ok && is_searched && lease_kinds[i]; i++)
     ok =
         !lease_kinds[i]->lost || kind_expire(worker, lease_kinds[i], since_ms, &is_searched, error);
@@ -224,7 +205,7 @@ bool leases_expire_all(struct worker *worker, struct error *error) {
 
   /* Also after a failure: where a search of all takes too long, those that are due are found. */
   if (!since_ms)
-    clock->expire_all_ms = lease_sweep_next_ms(began_ms, EXPIRE_ALL_PACE_MS, SWEEP_MOST_MS);
+    clock->expire_all_ms = due_again_ms(began_ms, EXPIRE_ALL_PACE_MS, SWEEP_REST, SWEEP_MOST_MS);
   int64_t mark_ms = began_ms + clock->ahead_least_ms - DUE_MARGIN_MS;
   if (ok) {
     clock->due_since_ms = mark_ms;
@@ -235,6 +216,6 @@ bool leases_expire_all(struct worker *worker, struct error *error) {
    */
   if (!clock->due_since_ms && clock->has_ahead)
     clock->due_since_ms = mark_ms - server_options(worker->server)->lease_ms;
-  clock->expire_ms = lease_sweep_next_ms(began_ms, EXPIRE_PACE_MS, EXPIRE_ALL_PACE_MS);
+  clock->rests_until_ms = due_again_ms(began_ms, LEASES_EXPIRE_MS, SWEEP_REST, EXPIRE_ALL_PACE_MS);
   return false;
 }

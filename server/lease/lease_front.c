@@ -19,7 +19,7 @@
 #define GRANTS_MAX_OF_OTHER 4
 /* After the first of so many grants that found nothing in a queue its front moves on: the queue is
  * empty, or has leases that those devices may not have. */
-#define MISSES_MAX 32
+#define MISSES_BETWEEN_SEARCHES 32
 /* A search from the start that takes longer rests afterwards, for FRONT_REST times as long. */
 #define FRONT_CHEAP_MS 50
 #define FRONT_REST 20
@@ -46,7 +46,7 @@ struct lease_fronts {
     bool is_served;   /* since that was stored */
     int64_t stored_ms;
   } all[FRONTS_MAX];
-  int64_t rest_until_ns[RESTS]; /* of classes, by their first byte */
+  int64_t rest_until_ms[RESTS]; /* of classes, by their first byte */
 };
 
 /* Places that a transaction opened. A transaction that is rolled back leaves them for the next one,
@@ -54,10 +54,7 @@ struct lease_fronts {
 struct lease_opened {
   size_t n;
   bool is_any; /* there was no room for more queues */
-  struct {
-    struct lease_queue queue;
-    struct lease_place place;
-  } all[OPENED_MAX];
+  struct lease_at all[OPENED_MAX];
 };
 
 struct lease_fronts *lease_fronts_new(void) {
@@ -131,16 +128,12 @@ static void front_move_on(struct front *front, const struct lease_place *place) 
   front->grants = 0;
 }
 
-struct lease_queue lease_queue_read(const struct db_rows *rows, int row) {
-  return (struct lease_queue){.class = db_get_digest(rows, row, "device_class"),
-                              .owner = db_get_integer(rows, row, "owner_id"),
-                              .priority = db_get_integer(rows, row, "priority")};
-}
-
-static struct lease_place place_read(const struct db_rows *rows, int row) {
-  return (struct lease_place){.group = db_get_integer(rows, row, "job_id"),
-                              .lease = db_get_integer(rows, row, "id")};
-}
+static const struct field at_fields[] = {
+    QUEUE_FIELDS("device_class", "owner_id", "priority", struct lease_at, queue),
+    RECORD_FIELD_AS("job_id", INTEGER, struct lease_at, place.group),
+    RECORD_FIELD_AS("id", INTEGER, struct lease_at, place.lease),
+};
+const struct record lease_at_record = RECORD(NULL, struct lease_at, at_fields);
 
 void lease_candidates_find(struct leasing *leasing, const struct digest *classes, size_t n_classes,
                            size_t skip, struct lease_candidates *ret) {
@@ -168,9 +161,9 @@ void lease_candidates_find(struct leasing *leasing, const struct digest *classes
   }
 
   size_t most = skip + LEASE_CANDIDATES + 1;
-  size_t n_ranked = shares_rank(queues, n, order, most < n ? most : n);
+  size_t n_ranked = share_rank(queues, n, order, most < n ? most : n);
   for (size_t i = skip; i < n_ranked && ret->n < LEASE_CANDIDATES; i++)
-    ret->all[ret->n++] = (struct lease_candidate){of[order[i]]->queue, of[order[i]]->place,
+    ret->all[ret->n++] = (struct lease_candidate){{of[order[i]]->queue, of[order[i]]->place},
                                                   share_is_by_waiting(queues, n, order[i])};
   ret->has_more = n_ranked > skip + ret->n;
   shares_unlock(leasing->shares);
@@ -178,28 +171,28 @@ void lease_candidates_find(struct leasing *leasing, const struct digest *classes
 }
 
 struct lease_candidates lease_candidates_of(const struct lease_queue *queue) {
-  return (struct lease_candidates){.n = 1, .all[0] = {.queue = *queue, .place = start}};
+  return (struct lease_candidates){.n = 1, .all[0] = {{*queue, start}, false}};
 }
+
+static const struct field candidate_fields[] = {
+    QUEUE_FIELDS("queue_classes", "queue_owners", "queue_priorities", struct lease_candidate,
+                 at.queue),
+    RECORD_FIELD_AS("queue_jobs", INTEGER, struct lease_candidate, at.place.group),
+    RECORD_FIELD_AS("queue_leases", INTEGER, struct lease_candidate, at.place.lease),
+};
+static const struct record candidate_record =
+    RECORD(NULL, struct lease_candidate, candidate_fields);
 
 void bind_lease_candidates(struct db_parameters *parameters,
                            const struct lease_candidates *candidates) {
-  struct digest classes[LEASE_CANDIDATES];
-  int64_t owners[LEASE_CANDIDATES], priorities[LEASE_CANDIDATES];
-  int64_t groups[LEASE_CANDIDATES], leases[LEASE_CANDIDATES];
-  for (size_t i = 0; i < candidates->n; i++) {
-    const struct lease_candidate *candidate = &candidates->all[i];
-    classes[i] = candidate->queue.class;
-    owners[i] = candidate->queue.owner;
-    priorities[i] = candidate->queue.priority;
-    groups[i] = candidate->place.group;
-    leases[i] = candidate->place.lease;
-  }
+  bind_records(parameters, &candidate_record, candidates->all, candidates->n);
+}
 
-  bind_digests(parameters, "queue_classes", classes, candidates->n);
-  bind_integers(parameters, "queue_owners", owners, candidates->n);
-  bind_integers(parameters, "queue_priorities", priorities, candidates->n);
-  bind_integers(parameters, "queue_jobs", groups, candidates->n);
-  bind_integers(parameters, "queue_leases", leases, candidates->n);
+/* Moves a front back to a lease that is open, whose wait begins now if it is the only one. */
+static void front_open(struct lease_fronts *fronts, const struct lease_at *at, int64_t now_ms) {
+  struct front *front = front_of(fronts, &at->queue);
+  if (front)
+    move_back(fronts, front, &at->place, is_empty(front) ? now_ms : INT64_MIN);
 }
 
 /* After the commit. */
@@ -210,11 +203,8 @@ static void opened_apply(struct db *db, int what, uint64_t n) {
   struct lease_opened *opened = connection->opened;
   int64_t now_ms = clock_monotonic_ms();
   pthread_mutex_lock(&fronts->lock);
-  for (size_t i = 0; i < opened->n; i++) {
-    struct front *front = front_of(fronts, &opened->all[i].queue);
-    if (front)
-      move_back(fronts, front, &opened->all[i].place, is_empty(front) ? now_ms : INT64_MIN);
-  }
+  for (size_t i = 0; i < opened->n; i++)
+    front_open(fronts, &opened->all[i], now_ms);
   for (size_t i = 0; opened->is_any && i < fronts->n; i++)
     move_back(fronts, &fronts->all[i], &start, INT64_MIN);
   pthread_mutex_unlock(&fronts->lock);
@@ -222,20 +212,15 @@ static void opened_apply(struct db *db, int what, uint64_t n) {
   opened->is_any = false;
 }
 
-static void opened_add(struct lease_opened *opened, const struct lease_queue *queue,
-                       const struct lease_place *place) {
+static void opened_add(struct lease_opened *opened, const struct lease_at *at) {
   size_t i = 0;
-  while (i < opened->n && !lease_queue_equal(&opened->all[i].queue, queue))
+  while (i < opened->n && !lease_queue_equal(&opened->all[i].queue, &at->queue))
     i++;
   if (i == OPENED_MAX) {
     opened->is_any = true;
-    return;
-  }
-  if (i == opened->n) {
-    opened->all[opened->n].queue = *queue;
-    opened->all[opened->n++].place = *place;
-  } else if (lease_place_is_before(place, &opened->all[i].place)) {
-    opened->all[i].place = *place;
+  } else if (i == opened->n || lease_place_is_before(&at->place, &opened->all[i].place)) {
+    opened->all[i] = *at;
+    opened->n += i == opened->n;
   }
 }
 
@@ -248,13 +233,11 @@ void lease_fronts_move_back(struct db *db, const struct db_rows *rows) {
   int64_t now_ms = clock_monotonic_ms();
   pthread_mutex_lock(&fronts->lock);
   for (int row = 0; row < db_count(rows); row++) {
-    struct lease_queue queue = lease_queue_read(rows, row);
-    struct lease_place place = place_read(rows, row);
-    struct front *front = front_of(fronts, &queue);
-    if (front)
-      move_back(fronts, front, &place, is_empty(front) ? now_ms : INT64_MIN);
+    struct lease_at at;
+    db_read(rows, row, &lease_at_record, &at);
+    front_open(fronts, &at, now_ms);
     if (db_is_in_transaction(db))
-      opened_add(connection->opened, &queue, &place);
+      opened_add(connection->opened, &at);
   }
   pthread_mutex_unlock(&fronts->lock);
 
@@ -273,17 +256,15 @@ static bool front_search(struct db *db, const struct lease_queue *queue, struct 
   if (!known)
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "class", &queue->class);
-  bind_integer(&parameters, "owner", queue->owner);
-  bind_integer(&parameters, "priority", queue->priority);
-  bind_integer(&parameters, "job", from.group);
-  bind_integer(&parameters, "lease", from.lease);
-  if (!db_run(db, &sql_lease_front_next, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_lease_front_next, error, BIND("class", &queue->class), BIND("owner", queue->owner),
+      BIND("priority", queue->priority), BIND("job", from.group), BIND("lease", from.lease));
+  if (!rows)
     return false;
 
-  struct lease_place found = db_count(rows) ? place_read(rows, 0) : end;
+  struct lease_place found = end;
+  if (db_count(rows))
+    found = (struct lease_place){db_get_integer(rows, 0, "job_id"), db_get_integer(rows, 0, "id")};
   pthread_mutex_lock(&fronts->lock);
   struct front *front = front_find(fronts, queue);
   if (front && front->move == move)
@@ -321,11 +302,11 @@ bool lease_front_note_grant(struct db *db, const struct lease_candidates *tried,
   pthread_mutex_lock(&fronts->lock);
   for (size_t i = 0; i < tried->n && !is_it; i++) {
     const struct lease_candidate *candidate = &tried->all[i];
-    struct front *front = front_find(fronts, &candidate->queue);
-    is_it = lease_queue_equal(&candidate->queue, queue);
+    struct front *front = front_find(fronts, &candidate->at.queue);
+    is_it = lease_queue_equal(&candidate->at.queue, queue);
     if (front && (is_it ? front_note_grant(front, group, candidate->is_by_waiting)
-                        : front->misses++ % MISSES_MAX == 0))
-      due[n_due++] = candidate->queue;
+                        : front->misses++ % MISSES_BETWEEN_SEARCHES == 0))
+      due[n_due++] = candidate->at.queue;
   }
   pthread_mutex_unlock(&fronts->lock);
 
@@ -335,37 +316,28 @@ bool lease_front_note_grant(struct db *db, const struct lease_candidates *tried,
   return true;
 }
 
-/* The first open leases of queues, as a survey found them. */
+/* The first open lease of a queue, as a survey found it. */
 struct found {
-  size_t n;
-  struct {
-    struct lease_queue queue;
-    struct lease_place place;
-    int64_t waited_ms;
-  } *all;
+  struct lease_at at;
+  int64_t waited_ms;
 };
+static const struct field found_fields[] = {
+    RECORD_FIELD(RECORD, struct found, at, .of = &lease_at_record),
+    RECORD_FIELD(INTEGER, struct found, waited_ms),
+};
+static const struct record found_record = RECORD(NULL, struct found, found_fields);
 
-static struct found found_read(const struct db_rows *rows) {
-  struct found found = {.n = (size_t)db_count(rows)};
-  found.all = xcalloc(found.n + 1, sizeof *found.all);
-  for (size_t i = 0; i < found.n; i++) {
-    found.all[i].queue = lease_queue_read(rows, (int)i);
-    found.all[i].place = place_read(rows, (int)i);
-    found.all[i].waited_ms = db_get_integer(rows, (int)i, "waited_ms");
-  }
-  return found;
-}
-
-/* *ret_is_known: not so for the lower priorities of an owner with more queues than are read. */
-static struct lease_place found_of(const struct found *found, const struct lease_queue *queue,
-                                   bool *ret_is_known) {
+/* The place that a survey found of a queue. *ret_is_known: not so for the lower priorities of an
+ * owner with more queues than are read. */
+static struct lease_place found_of(const struct found *found, size_t n,
+                                   const struct lease_queue *queue, bool *ret_is_known) {
   struct lease_place place = end;
   size_t n_of_owner = 0;
-  for (size_t i = 0; i < found->n; i++) {
-    const struct lease_queue *other = &found->all[i].queue;
+  for (size_t i = 0; i < n; i++) {
+    const struct lease_queue *other = &found[i].at.queue;
     n_of_owner += other->owner == queue->owner && digest_equal(&other->class, &queue->class);
     if (lease_queue_equal(other, queue))
-      place = found->all[i].place;
+      place = found[i].at.place;
   }
   *ret_is_known = lease_place_is_before(&place, &end) || n_of_owner < QUEUES_OF_OWNER;
   return place;
@@ -382,16 +354,15 @@ static bool survey(struct db *db, const struct digest *class, bool *ret_moved_ba
     moves[i] = fronts->all[i].move;
   pthread_mutex_unlock(&fronts->lock);
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "priorities", QUEUES_OF_OWNER);
-  if (class)
-    bind_digest(&parameters, "class", class);
-  if (!db_run(db, class ? &sql_lease_fronts_survey_class : &sql_lease_fronts_survey, &parameters,
-              &rows, error))
+  size_t n_found;
+  cleanup_free struct found *found =
+      class ? db_list(db, &sql_lease_fronts_survey_class, &found_record, &n_found, error,
+                      BIND("priorities", QUEUES_OF_OWNER), BIND("class", class))
+            : db_list(db, &sql_lease_fronts_survey, &found_record, &n_found, error,
+                      BIND("priorities", QUEUES_OF_OWNER));
+  if (!found)
     return false;
 
-  struct found found = found_read(rows);
   int64_t now_ms = clock_monotonic_ms();
   *ret_moved_back = false;
   pthread_mutex_lock(&fronts->lock);
@@ -401,31 +372,30 @@ static bool survey(struct db *db, const struct digest *class, bool *ret_moved_ba
     if (is_empty(front) || front->move != moves[i] ||
         (class && !digest_equal(&front->queue.class, class)))
       continue;
-    struct lease_place place = found_of(&found, &front->queue, &is_known);
+    struct lease_place place = found_of(found, n_found, &front->queue, &is_known);
     if (is_known && lease_place_is_before(&front->place, &place))
       front_move_on(front, &place);
   }
 
-  for (size_t i = 0; i < found.n; i++) {
-    struct front *front = front_of(fronts, &found.all[i].queue);
-    int64_t since_ms = now_ms - found.all[i].waited_ms;
-    if (front && lease_place_is_before(&found.all[i].place, &front->place))
-      *ret_moved_back = move_back(fronts, front, &found.all[i].place, since_ms) || *ret_moved_back;
+  for (size_t i = 0; i < n_found; i++) {
+    struct front *front = front_of(fronts, &found[i].at.queue);
+    int64_t since_ms = now_ms - found[i].waited_ms;
+    if (front && lease_place_is_before(&found[i].at.place, &front->place))
+      *ret_moved_back = move_back(fronts, front, &found[i].at.place, since_ms) || *ret_moved_back;
     else if (front && since_ms > front->since_ms)
       front->since_ms = since_ms;
   }
   pthread_mutex_unlock(&fronts->lock);
-  free(found.all);
   return true;
 }
 
 bool lease_front_search(struct db *db, const struct digest *class, bool *ret_moved_back,
                         struct error *error) {
   struct lease_fronts *fronts = leasing_of(db)->fronts;
-  int64_t *rest_until_ns = &fronts->rest_until_ns[class->bytes[0] % RESTS];
-  int64_t began_ns = clock_monotonic_ns();
+  int64_t *rest_until_ms = &fronts->rest_until_ms[class->bytes[0] % RESTS];
+  int64_t began_ms = clock_monotonic_ms();
   pthread_mutex_lock(&fronts->lock);
-  bool rests = began_ns < *rest_until_ns;
+  bool rests = began_ms < *rest_until_ms;
   pthread_mutex_unlock(&fronts->lock);
   *ret_moved_back = false;
   if (rests)
@@ -433,23 +403,32 @@ bool lease_front_search(struct db *db, const struct digest *class, bool *ret_mov
   if (!survey(db, class, ret_moved_back, error))
     return false;
 
-  int64_t now_ns = clock_monotonic_ns();
   pthread_mutex_lock(&fronts->lock);
-  if (now_ns - began_ns > FRONT_CHEAP_MS * 1000000LL)
-    *rest_until_ns = now_ns + FRONT_REST * (now_ns - began_ns);
+  if (clock_monotonic_ms() - began_ms > FRONT_CHEAP_MS)
+    *rest_until_ms = due_again_ms(began_ms, 0, 1 + FRONT_REST, INT64_MAX);
   pthread_mutex_unlock(&fronts->lock);
   return true;
 }
 
-bool lease_fronts_survey(struct db *db, struct error *error) {
+bool lease_fronts_survey(struct worker *worker, struct error *error) {
   bool moved_back;
-  return survey(db, NULL, &moved_back, error);
+  return survey(worker->db, NULL, &moved_back, error);
 }
+
+/* A queue that got leases. */
+struct served {
+  struct lease_queue queue;
+  int64_t waited_ms;
+};
+static const struct field served_fields[] = {
+    QUEUE_FIELDS("class", "owner", "priority", struct served, queue),
+    RECORD_FIELD(INTEGER, struct served, waited_ms),
+};
+static const struct record served_record = RECORD(NULL, struct served, served_fields);
 
 bool lease_queues_store(struct db *db, struct error *error) {
   struct lease_fronts *fronts = leasing_of(db)->fronts;
-  struct digest classes[FRONTS_MAX];
-  int64_t owners[FRONTS_MAX], priorities[FRONTS_MAX], waited_ms[FRONTS_MAX];
+  struct served served[FRONTS_MAX];
   int64_t now_ms = clock_monotonic_ms();
   size_t n = 0;
   pthread_mutex_lock(&fronts->lock);
@@ -459,19 +438,13 @@ bool lease_queues_store(struct db *db, struct error *error) {
       continue;
     front->is_served = false;
     front->stored_ms = now_ms;
-    classes[n] = front->queue.class;
-    owners[n] = front->queue.owner;
-    priorities[n] = front->queue.priority;
-    waited_ms[n++] = now_ms - front->since_ms;
+    served[n++] = (struct served){front->queue, now_ms - front->since_ms};
   }
   pthread_mutex_unlock(&fronts->lock);
   if (n == 0)
     return true;
 
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "class", classes, n);
-  bind_integers(&parameters, "owner", owners, n);
-  bind_integers(&parameters, "priority", priorities, n);
-  bind_integers(&parameters, "waited_ms", waited_ms, n);
+  bind_records(&parameters, &served_record, served, n);
   return db_run(db, &sql_lease_queues_store, &parameters, NULL, error);
 }

@@ -22,6 +22,7 @@
 #define WAVETUNE_SERVER_LEASE_LEASE_FRONT_H
 
 #include "common/base/digest.h"
+#include "common/record/record.h"
 #include "server/db/db.h"
 
 #define QUEUES_OF_OWNER 16
@@ -30,16 +31,26 @@ struct lease_queue {
   struct digest class;
   int64_t owner, priority;
 };
-/* Of a row with device_class, owner_id and priority. */
-struct lease_queue lease_queue_read(const struct db_rows *rows, int row);
+/* The fields of a queue that is the member `queue`. */
+#define QUEUE_FIELDS(class_column, owner_column, priority_column, object, queue)                   \
+  RECORD_FIELD_AS(class_column, DIGEST, object, queue.class),                                      \
+      RECORD_FIELD_AS(owner_column, INTEGER, object, queue.owner),                                 \
+      RECORD_FIELD_AS(priority_column, INTEGER, object, queue.priority)
 bool lease_queue_equal(const struct lease_queue *a, const struct lease_queue *b);
 
 /* A place in a queue. */
 struct lease_place {
-  int64_t group, lease; /* group: tasks of an earlier one are granted first */
+  int64_t group, lease; /* group: tasks of an earlier one are granted first; in SQL its job_id */
 };
 /* Whether a lease at `a` is granted before one at `b`. */
 bool lease_place_is_before(const struct lease_place *a, const struct lease_place *b);
+
+/* A lease by its place: of a row with device_class, owner_id, priority, job_id and id. */
+struct lease_at {
+  struct lease_queue queue;
+  struct lease_place place;
+};
+extern const struct record lease_at_record;
 
 /* The queues that a grant tries, in their order. */
 #define LEASE_CANDIDATES 8
@@ -47,16 +58,15 @@ struct lease_candidates {
   size_t n;
   bool has_more; /* queues after these */
   struct lease_candidate {
-    struct lease_queue queue;
-    struct lease_place place;
+    struct lease_at at;
     bool is_by_waiting; /* fair_share.h */
   } all[LEASE_CANDIDATES];
 };
-/* Those of the classes after the first `skip`. */
+/* Finds the queues of these device classes in the order of their turn, without the first `skip`. */
 struct leasing;
 void lease_candidates_find(struct leasing *leasing, const struct digest *classes, size_t n_classes,
                            size_t skip, struct lease_candidates *ret);
-/* One queue, from its start. */
+/* One queue, which is searched from its start. */
 struct lease_candidates lease_candidates_of(const struct lease_queue *queue);
 
 /* Binds queues and places: :queue_classes, :queue_owners, … */
@@ -69,9 +79,8 @@ void lease_fronts_free(struct lease_fronts *fronts);
 struct lease_opened *lease_opened_new(void);
 void lease_opened_free(struct lease_opened *opened);
 
-/* Moves fronts back to leases that were opened: rows with device_class, owner_id, priority, job_id
- * and id. In a transaction again when it commits, because the front may move on while the leases
- * are not yet visible. */
+/* Moves fronts back to leases that were opened (lease_at_record). In a transaction again when it
+ * commits, because the front may move on while the leases are not yet visible. */
 void lease_fronts_move_back(struct db *db, const struct db_rows *rows);
 
 /* Call it after a lease of the queue and of this group was granted and committed. Notes it for the
@@ -87,7 +96,8 @@ must_check bool lease_front_search(struct db *db, const struct digest *class, bo
                                    struct error *error);
 
 /* Moves each front to the first open lease of its queue. */
-must_check bool lease_fronts_survey(struct db *db, struct error *error);
+struct worker;
+must_check bool lease_fronts_survey(struct worker *worker, struct error *error);
 
 /* Stores since when queues that got leases wait, for other servers. */
 must_check bool lease_queues_store(struct db *db, struct error *error);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "common/base/log.h"
+#include "common/cache/text.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
 #include "server/lease/lease.sql.h"
@@ -31,11 +32,10 @@ static const struct field wish_fields[] = {
 const struct record lease_wish_record = RECORD("LeaseRequest", struct lease_wish, wish_fields);
 
 static bool device_read(struct db *db, struct lease_wish *wish, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_record(&parameters, &lease_wish_record, wish);
-  bind_all_runs(&parameters);
-  if (!db_run(db, &sql_lease_asker, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_lease_asker, error, BIND("agent", wish->agent),
+               BIND("device", wish->device), parameter_all_runs());
+  if (!rows)
     return false;
 
   wish->agent_known = db_count(rows) > 0;
@@ -57,7 +57,7 @@ static bool device_read(struct db *db, struct lease_wish *wish, struct error *er
  * another statement. */
 struct known_devices {
   pthread_mutex_t lock;
-  struct {
+  struct known_device {
     uint64_t hash;
     struct digest classes[CLASSES_OF_DEVICE];
   } all[KNOWN_DEVICES];
@@ -75,13 +75,10 @@ void known_devices_free(struct known_devices *devices) {
   free(devices);
 }
 
-/* FNV-1a; 0 is no device's. */
+/* 0 is no device's. */
 static uint64_t device_hash(const struct lease_wish *wish) {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  const char *const texts[] = {wish->agent, wish->device};
-  for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
-    for (size_t k = 0; k <= strlen(texts[i]); k++)
-      hash = (hash ^ (uint8_t)texts[i][k]) * UINT64_C(0x100000001b3);
+  uint64_t hash = 31 * text_hash(wish->agent, strlen(wish->agent)) +
+                  text_hash(wish->device, strlen(wish->device));
   return hash ? hash : 1;
 }
 
@@ -89,24 +86,21 @@ static bool device_recall(struct known_devices *devices, const struct lease_wish
                           struct digest ret_classes[CLASSES_OF_DEVICE]) {
   uint64_t hash = device_hash(wish);
   pthread_mutex_lock(&devices->lock);
-  bool is_known = devices->all[hash % KNOWN_DEVICES].hash == hash;
-  memcpy(ret_classes, devices->all[hash % KNOWN_DEVICES].classes,
-         CLASSES_OF_DEVICE * sizeof *ret_classes);
+  struct known_device known = devices->all[hash % KNOWN_DEVICES];
   pthread_mutex_unlock(&devices->lock);
-  return is_known;
+  memcpy(ret_classes, known.classes, sizeof known.classes);
+  return known.hash == hash;
 }
 
 /* *ret_changed: the classes were others. */
 static void device_remember(struct known_devices *devices, const struct lease_wish *wish,
                             struct digest classes[CLASSES_OF_DEVICE], bool *ret_changed) {
-  uint64_t hash = device_hash(wish);
-  *ret_changed = !digest_equal(&classes[0], &wish->hardware_digest) ||
-                 !digest_equal(&classes[1], &wish->environment_digest);
-  classes[0] = wish->hardware_digest;
-  classes[1] = wish->environment_digest;
+  const struct known_device now = {device_hash(wish),
+                                   {wish->hardware_digest, wish->environment_digest}};
+  *ret_changed = memcmp(classes, now.classes, sizeof now.classes) != 0;
+  memcpy(classes, now.classes, sizeof now.classes);
   pthread_mutex_lock(&devices->lock);
-  devices->all[hash % KNOWN_DEVICES].hash = hash;
-  memcpy(devices->all[hash % KNOWN_DEVICES].classes, classes, CLASSES_OF_DEVICE * sizeof *classes);
+  devices->all[now.hash % KNOWN_DEVICES] = now;
   pthread_mutex_unlock(&devices->lock);
 }
 
@@ -119,25 +113,25 @@ struct granting {
   struct lease_granted *granted; /* the beginning of the kind's struct */
   struct digest classes[CLASSES_OF_DEVICE];
   bool is_recalled;              /* the classes were known without reading the device */
-  bool is_over;                  /* the device gets none */
+  bool gets_none;                /* the device gets none */
   struct lease_candidates tried; /* by the last statement */
-  int64_t split;                 /* the task that was split off another one; 0: none was */
+  struct lease_at split;         /* the task that was split off another one, if one was */
 };
 
 /* Grants the first open task of the candidates unless the nonce holds one, and reads it. Both
  * statements are sent together. */
 static bool task_obtain(struct granting *granting, struct error *error) {
-  struct worker *worker = granting->worker;
+  struct db *db = granting->worker->db;
   const struct lease_wish *wish = granting->wish;
-  const struct lease_holder holder = {wish->agent,
-                                      wish->device,
-                                      wish->nonce,
-                                      wish->token,
-                                      server_options(worker->server)->lease_ms,
-                                      &granting->tried};
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_values(&parameters, BIND("agent", wish->agent), BIND("device", wish->device),
+              BIND("nonce", wish->nonce), BIND("token", wish->token),
+              BIND("lease_ms", server_options(granting->worker->server)->lease_ms));
+  bind_lease_candidates(&parameters, &granting->tried);
   granting->how->release(granting->granted);
-  return (granting->tried.n == 0 || lease_take(worker->db, granting->how->take, &holder, error)) &&
-         granting->how->held(worker->db, wish, granting->granted, error);
+  return (granting->tried.n == 0 ||
+          db_send(db, granting->how->take, &parameters, DB_ANY_ROWS, error)) &&
+         granting->how->held(db, wish, granting->granted, error);
 }
 
 /* The same with all queues of the classes, in the order of their shares. */
@@ -167,16 +161,16 @@ static bool read_try(struct granting *granting, struct error *error) {
   bool is_other, moved_back;
   if (!device_read(granting->worker->db, wish, error))
     return false;
-  granting->is_over = granting->granted->is_stale || !wish->device_known ||
-                      (wish->drain_reason && granting->is_recalled);
-  if (granting->is_over)
+  granting->gets_none = granting->granted->is_stale || !wish->device_known ||
+                        (wish->drain_reason && granting->is_recalled);
+  if (granting->gets_none)
     return true;
 
   device_remember(granting->leasing->devices, wish, granting->classes, &is_other);
   if (!lease_front_search(granting->worker->db, &wish->hardware_digest, &moved_back, error) ||
       ((moved_back || is_other || !granting->is_recalled) && !task_obtain_by_turn(granting, error)))
     return false;
-  granting->is_over =
+  granting->gets_none =
       granting->granted->is_stale || (!granting->granted->lease && wish->drain_reason);
   return true;
 }
@@ -185,18 +179,17 @@ static bool read_try(struct granting *granting, struct error *error) {
 static bool split_try(struct granting *granting, struct error *error) {
   struct db *db = granting->worker->db;
   struct lease_wish *wish = granting->wish;
-  struct lease_queue queue;
   struct lease_candidates queues;
   bool moved_back;
-  wish->is_idle = false;
-  if (granting->how->split && !granting->how->split(db, wish, &granting->split, &queue, error))
+  wish->is_hardware_idle = false;
+  if (granting->how->split && !granting->how->split(db, wish, &granting->split, error))
     return false;
 
   /* Which tasks a selective device may have does not follow from their class alone. */
-  if (!granting->split) {
+  if (!granting->split.place.lease) {
     lease_candidates_find(granting->leasing, &wish->hardware_digest, 1, 0, &queues);
     return wish->is_selective || queues.has_more ||
-           granting->how->is_idle(db, wish, &queues, &wish->is_idle, error);
+           granting->how->is_idle(db, wish, &queues, &wish->is_hardware_idle, error);
   }
 
   /* A better task may have been opened meanwhile. Or another thread may have moved the front of the
@@ -206,20 +199,22 @@ static bool split_try(struct granting *granting, struct error *error) {
     return false;
   if (granting->granted->lease)
     return true;
-  granting->tried = lease_candidates_of(&queue);
+  granting->tried = lease_candidates_of(&granting->split.queue);
   return task_obtain(granting, error);
 }
 
+/* Three ways to a task, each tried where the one before got none: with the classes that the device
+ * had at its last request, with those that are read now, and by splitting. */
 static bool grant(struct db *db, void *context, struct error *error) {
   struct granting *granting = context;
   struct lease_granted *granted = granting->granted;
   (void)db;
   free(TAKE(granting->wish->drain_reason));
   granting->how->release(granted);
-  granting->split = 0;
-  granting->is_over = false;
+  granting->split = (struct lease_at){0};
+  granting->gets_none = false;
   return recalled_try(granting, error) && (granted->lease || read_try(granting, error)) &&
-         (granted->lease || granting->is_over || split_try(granting, error)) &&
+         (granted->lease || granting->gets_none || split_try(granting, error)) &&
          (!granted->lease ||
           granting->how->begin(granting->worker, granting->wish, granted, error));
 }
@@ -248,13 +243,14 @@ bool lease_grant(struct worker *worker, const struct lease_kind *kind, struct le
       !lease_front_note_grant(worker->db, &granting.tried, &granted->queue, granted->group, &late))
     log_warning("leases: %s", late.message);
   kind->grants->granted(worker, granted);
-  if (granting.split) {
+  int64_t split = granting.split.place.lease;
+  if (split) {
     counter_add(COUNTER_leases_split, 1);
-    log_info("lease: split lease=%lld agent=%s device=%s", (long long)granting.split, wish->agent,
+    log_info("lease: split lease=%lld agent=%s device=%s", (long long)split, wish->agent,
              wish->device);
 
     /* When a better task was opened in between, another device gets the new one. */
-    if (granted->lease != granting.split)
+    if (granted->lease != split)
       leases_announce(worker, &wish->hardware_digest, 1);
   }
 

@@ -21,7 +21,7 @@ struct lease_wish {
   bool only_device_drains; /* only the device is draining, not the whole agent */
   bool is_selective;       /* it does not take every lease of its hardware: its agent wants signed
                               code, or it does not run every regime */
-  bool is_idle;            /* no device of this hardware would get a lease now */
+  bool is_hardware_idle;   /* no device of this hardware would get a lease now */
   struct digest hardware_digest, environment_digest; /* set when the device is known */
 };
 extern const struct record lease_wish_record;
@@ -40,16 +40,20 @@ struct lease_granted {
 struct lease_grants {
   size_t size;                    /* of that struct */
   void (*release)(void *granted); /* makes it empty */
-  const struct statement *take;   /* lease_take */
+  /* Open to held: grants the first open lease of the candidates that the device may have, unless
+   * the nonce holds one already, and raises the epoch. Waits for no lease, only for a concurrent
+   * request with the same nonce: when that was granted one, the next statement fails with
+   * ERROR_UNIQUE. */
+  const struct statement *take;
   /* Reads what the nonce holds, and what the answer needs; `granted` is empty. */
   bool (*held)(struct db *db, const struct lease_wish *wish, void *granted, struct error *error);
   /* What else the first grant does. */
   bool (*begin)(struct worker *worker, const struct lease_wish *wish, void *granted,
                 struct error *error);
-  /* Splits a held task for the device: *ret_lease, open in *ret_queue; 0: there is none. Waits for
-   * no lock. NULL: tasks are not split. */
-  bool (*split)(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
-                struct lease_queue *ret_queue, struct error *error);
+  /* Splits a held task for the device: *ret is the new one; its lease is 0 where there is none.
+   * Waits for no lock. NULL: tasks are not split. */
+  bool (*split)(struct db *db, const struct lease_wish *wish, struct lease_at *ret,
+                struct error *error);
   /* Whether no device of this hardware would get a task of these queues or a part of one. */
   bool (*is_idle)(struct db *db, const struct lease_wish *wish,
                   const struct lease_candidates *queues, bool *ret_is_idle, struct error *error);
@@ -68,6 +72,8 @@ struct lease_grants {
 must_check bool lease_grant(struct worker *worker, const struct lease_kind *kind,
                             struct lease_wish *wish, void *ret_granted, struct error *error);
 
+/* lease_routes.c */
+
 /* The answers 404 and 409 of all routes of a lease. The 409 has the current epoch if the request
  * comes from the holder. `what` is inserted into the sentence of the 409. */
 void lease_answer_unknown(struct request *request, int64_t lease);
@@ -75,6 +81,8 @@ void lease_answer_stale(struct worker *worker, struct request *request, int64_t 
                         const char *what);
 /* The one of these that fits, after a statement found no lease that is held at the epoch. */
 void lease_answer_gone(struct worker *worker, struct request *request, int64_t lease);
+
+/* lease_grant.c */
 
 /* The classes of the devices that requested tasks lately (leasing.h). */
 struct known_devices *known_devices_new(void);

@@ -1,7 +1,8 @@
-/* A kind of task, for what leases it. server/lease/ claims tasks for holders, refuses what the
- * holder of an earlier epoch says, renews and expires leases, shares devices among owners and wakes
- * requests. What a claim holds, what an answer is, what follows from it and what a loss means is
- * the kind's to say. server/task/kinds.c lists the kinds.
+/* A kind of task, for what leases it. A task's id is that of its lease, too: of one number "task"
+ * says what is done, and "lease" who holds it until when. server/lease/ claims tasks for holders,
+ * refuses what the holder of an earlier epoch says, renews and expires leases, shares devices among
+ * owners and wakes requests. What a claim holds, what an answer is, what follows from it and what a
+ * loss means is the kind's to say. server/task/kinds.c lists the kinds.
  *
  * Memory: kinds are static. Threads: any; the hooks run on the thread of their worker or db. */
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_KIND_H
@@ -28,7 +29,9 @@ struct lease_kind {
 
   /* Of tasks in a table of their own, with the columns id, epoch, leased_until and leased_by: its
    * name, and room for its statements, which take the place of `renew` and `expired`. Such tasks
-   * may be expired only where there is `lost`. */
+   * may be expired only where there is `lost`. Nothing takes the place of `due`, `defer`, `shorten`
+   * and `restarted`: without them its leases are not shortened after a step back of the clock, nor
+   * taken back from an agent that restarted. */
   const char *table;
   struct lease_table *statements;
 
@@ -76,6 +79,8 @@ must_check bool lease_renew(struct db *db, const struct lease_kind *kind,
 must_check bool lease_answer(struct worker *worker, const struct lease_kind *kind, void *answer,
                              struct error *error);
 
+/* lease_expire.c */
+
 /* Tasks that were lost, by kind, as the statements returned them. */
 struct lease_losses {
   struct db_rows *of[LEASE_KINDS_MAX];
@@ -89,14 +94,12 @@ must_check bool leases_reclaim(struct worker *worker, const char *agent, struct 
 /* After the commit. */
 void leases_settle_losses(struct worker *worker, const struct lease_losses *losses);
 
-/* Expires leases of all kinds, where it is due. Only after agents had one lease time to renew them
- * since this server, the database or its clock was paused, unavailable or stepped. The
- * housekeeper's. */
+/* Expires leases of all kinds. Only after agents had one lease time to renew them since this
+ * server, the database or its clock was paused, unavailable or stepped. The housekeeper's. */
+#define LEASES_EXPIRE_MS 500 /* how often */
 must_check bool leases_expire_all(struct worker *worker, struct error *error);
 
-/* When a sweep that began then runs again. With a forgotten transaction a sweep passes over many
- * dead rows: it rests in proportion, within a limit. */
-int64_t lease_sweep_next_ms(int64_t began_ms, int64_t pace_ms, int64_t most_ms);
+/* tasks.c */
 
 /* The statements of a kind whose tasks are in a table of their own; NULL: they are not. */
 const struct lease_table *lease_table_of(const struct lease_kind *kind);

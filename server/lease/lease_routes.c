@@ -34,7 +34,7 @@ static void no_lease_answer(struct worker *worker, struct request *request,
     request_answer_empty(request, 204);
   else
     request_park(worker, request, lease_park_key(&wish->hardware_digest, wish->is_selective, key),
-                 wish->is_idle, deadline_ms);
+                 wish->is_hardware_idle, deadline_ms);
 }
 
 /* Tries the kinds in the order of their table. */
@@ -101,13 +101,9 @@ void lease_answer_stale(struct worker *worker, struct request *request, int64_t 
                              &error))
     log_warning("lease: cannot read the holder of lease=%lld: %s", (long long)lease, error.message);
 
-  if (epoch)
-    error_set(&error, "lease %lld is no longer yours at this epoch%s; its epoch is %lld",
-              (long long)lease, what, (long long)epoch);
-  else
-    error_set(&error, "lease %lld is no longer yours at this epoch%s", (long long)lease, what);
-  error_become(&error, ERROR_CONFLICT);
-
+  cleanup_free char *current = epoch ? xasprintf("; its epoch is %lld", (long long)epoch) : NULL;
+  error_of(&error, ERROR_CONFLICT, "lease %lld is no longer yours at this epoch%s%s",
+           (long long)lease, what, current ? current : "");
   answer_failure_extra(
       request, &error,
       json_pack("{s:o}", "epoch", epoch ? json_integer((json_int_t)epoch) : json_null()));
@@ -117,22 +113,13 @@ void lease_answer_unknown(struct request *request, int64_t lease) {
   answer_refusal(request, ERROR_MISSING, "", "there is no lease %lld", (long long)lease);
 }
 
-static bool lease_exists(struct db *db, int64_t lease, bool *ret_exists, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", lease);
-  if (!db_run(db, &sql_lease_exists, &parameters, &rows, error))
-    return false;
-  *ret_exists = db_count(rows) > 0;
-  return true;
-}
-
 void lease_answer_gone(struct worker *worker, struct request *request, int64_t lease) {
   struct error error;
-  bool exists;
-  if (!lease_exists(worker->db, lease, &exists, &error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_lease_exists, &error, BIND("lease", lease));
+  if (!rows)
     answer_failure(request, &error);
-  else if (!exists)
+  else if (!db_count(rows))
     lease_answer_unknown(request, lease);
   else
     lease_answer_stale(worker, request, lease, "");

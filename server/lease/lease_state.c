@@ -1,4 +1,4 @@
-/* The transition table of leases, and the statements that change their state. */
+/* The transition table of leases, and changing their state. */
 #include "server/lease/lease_state.h"
 
 #include "server/counters.h"
@@ -27,27 +27,15 @@ static void count(struct db *db, int counter, uint64_t n) {
   counter_add((enum counter)counter, n);
 }
 
-bool lease_take(struct db *db, const struct statement *statement, const struct lease_holder *holder,
-                struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", holder->agent);
-  bind_text(&parameters, "device", holder->device);
-  bind_text(&parameters, "nonce", holder->nonce);
-  bind_integer(&parameters, "token", holder->token);
-  bind_integer(&parameters, "lease_ms", holder->lease_ms);
-  bind_lease_candidates(&parameters, holder->candidates);
-  return db_send(db, statement, &parameters, DB_ANY_ROWS, error);
-}
-
-static struct lease_change change_at(const struct lease_changes *how, const void *changes,
-                                     size_t i) {
+static struct lease_change change_at(const struct record *record, const void *changes, size_t i) {
   struct lease_change change;
-  memcpy(&change, (const char *)changes + i * how->record->size, sizeof change);
+  memcpy(&change, (const char *)changes + i * record->size, sizeof change);
   return change;
 }
 
-bool lease_change_state(struct db *db, const struct lease_changes *how, const void *changes,
-                        size_t n, struct error *error) {
+bool lease_change_state(struct db *db, const struct statement *statement,
+                        const struct record *record, const void *changes, size_t n,
+                        struct error *error) {
   static const enum counter counters[LEASE_STATE_COUNT] = {[LEASE_OPEN] = COUNTER_leases_reopened,
                                                            [LEASE_DONE] = COUNTER_leases_done,
                                                            [LEASE_CANCELLED] =
@@ -56,7 +44,7 @@ bool lease_change_state(struct db *db, const struct lease_changes *how, const vo
     return true;
   bool opens = false;
   for (size_t i = 0; i < n; i++) {
-    struct lease_change change = change_at(how, changes, i);
+    struct lease_change change = change_at(record, changes, i);
     ALWAYS(lease_may_change(change.from, change.to));
     ALWAYS(change.from == LEASE_HELD || change.to != LEASE_HELD);
     opens = opens || change.to == LEASE_OPEN;
@@ -64,19 +52,19 @@ bool lease_change_state(struct db *db, const struct lease_changes *how, const vo
 
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_records(&parameters, how->record, changes, n);
+  bind_records(&parameters, record, changes, n);
   if (!opens) {
-    if (!db_send(db, how->statement, &parameters, (int64_t)n, error))
+    if (!db_send(db, statement, &parameters, (int64_t)n, error))
       return false;
   } else {
-    if (!db_run(db, how->statement, &parameters, &rows, error))
+    if (!db_run(db, statement, &parameters, &rows, error))
       return false;
     ALWAYS(db_affected(rows) == (int64_t)n);
     lease_fronts_move_back(db, rows); /* also for those that were not opened: it does no harm */
   }
 
   for (size_t i = 0; i < n; i++) {
-    struct lease_change change = change_at(how, changes, i);
+    struct lease_change change = change_at(record, changes, i);
     if (change.from != change.to)
       db_at_commit(db, count, (int)counters[change.to], 1);
   }

@@ -1,5 +1,5 @@
-/* The states of a lease, the transitions between them, and the two functions that write them: one
- * grants an open lease, the other makes all other changes.
+/* The states of a lease, the transitions between them, and the function that makes all changes but
+ * grants, which are made by the `take` of struct lease_grants.
  *
  *   open ──grant──▶ held ──▶ done          nothing remains
  *     ▲              │ └───▶ cancelled     nothing needs it any more
@@ -9,8 +9,7 @@
  * An open lease may also become done (what remained was given up, or moved to another lease) or
  * cancelled.
  *
- * Memory: texts are borrowed. Threads: pure functions; lease_take and
- * lease_change_state: the connection's. */
+ * Memory: texts are borrowed. Threads: pure functions; lease_change_state: the connection's. */
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_STATE_H
 #define WAVETUNE_SERVER_LEASE_LEASE_STATE_H
 
@@ -29,43 +28,23 @@ const char *lease_state_name(enum lease_state state);
 /* Whether the transition exists. A transition from a state to itself changes only other columns. */
 bool lease_may_change(enum lease_state from, enum lease_state to);
 
-/* The device that requests a lease, and the token of its request. A repeated request has the same
- * nonce and gets the same lease. */
-struct lease_holder {
-  const char *agent, *device, *nonce;
-  int64_t token;
-  int64_t lease_ms; /* how long the grant lasts */
-  const struct lease_candidates *candidates;
-};
-
-/* Open to held: `statement` grants the first open lease of the candidates that the device may have,
- * unless the nonce holds one already, and raises the epoch. It is sent (db_send); a kind reads
- * afterwards what the nonce holds. In the caller's
- * transaction. Waits for no lease, only for a concurrent request with the same nonce: when that
- * request was granted a lease, the next db_run fails with ERROR_UNIQUE. */
-must_check bool lease_take(struct db *db, const struct statement *statement,
-                           const struct lease_holder *holder, struct error *error);
-
-/* Any other change of a lease: the first members of the struct with which a kind of tasks describes
- * it. */
+/* A change of a lease other than a grant (struct lease_grants): the first members of the struct
+ * with which a kind of tasks describes it. */
 #define LEASE_CHANGE_MEMBERS                                                                       \
   int64_t lease;                                                                                   \
   enum lease_state from, to /* from: the state that was read when the row was locked */
 struct lease_change {
   LEASE_CHANGE_MEMBERS;
 };
-/* How a kind describes changes, and the statement that makes them, which returns the places of the
- * leases (lease_front.h). */
-struct lease_changes {
-  const struct statement *statement;
-  const struct record *record; /* of a struct that begins with LEASE_CHANGE_MEMBERS */
-};
-
-/* The caller has locked the rows (FOR UPDATE, in the order of their ids) in this transaction; each
+/* `record`: of the kind's struct. `statement` makes the changes and returns lease_at_record of
+ * each.
+ *
+ * The caller has locked the rows (FOR UPDATE, in the order of their ids) in this transaction; each
  * lease occurs once. The changes are counted (counters.h) at commit. Aborts on a transition that
  * does not exist, on a grant, and when a row is not in `from`. The statement is sent (db_send),
  * unless a lease becomes open. */
-must_check bool lease_change_state(struct db *db, const struct lease_changes *how,
-                                   const void *changes, size_t n, struct error *error);
+must_check bool lease_change_state(struct db *db, const struct statement *statement,
+                                   const struct record *record, const void *changes, size_t n,
+                                   struct error *error);
 
 #endif

@@ -3,25 +3,22 @@
 
 #include <pthread.h>
 
-#include "common/base/log.h"
 #include "server/db/db_record.h"
 #include "server/lease/lease_front.h"
 #include "server/lease/leasing.h"
 #include "server/lease/shares.sql.h"
 #include "server/server.h"
 
-#define REFRESH_PACE_MS 1000
-/* A refresh reads the held leases: with a forgotten transaction that takes long, and it rests this
- * many times as long as it took. */
-#define REFRESH_REST 50
-#define REFRESH_MOST_MS 60000
 /* How many leases must have ended lately for a mean of an owner's leases; before, it is that of all
  * owners', or what a lease is planned to take. */
 #define LEASES_MIN 0.5
 
 struct charge {
-  int64_t us, device_us, leases;
+  int64_t owner, us, device_us, leases;
 };
+static const struct field charge_fields[] = {
+    RECORD_FIELDS(INTEGER, struct charge, owner, us, device_us, leases)};
+static const struct record charge_record = RECORD(NULL, struct charge, charge_fields);
 
 struct owner_shares {
   pthread_mutex_t lock;
@@ -71,7 +68,7 @@ static struct entry *entry_of(struct owner_shares *shares, int64_t id) {
   GROW(shares->all, shares->n, shares->capacity);
   memmove(&shares->all[at + 1], &shares->all[at], (shares->n - at) * sizeof *shares->all);
   shares->n++;
-  shares->all[at] = (struct entry){.id = id, .owner = shares->unknown};
+  shares->all[at] = (struct entry){id, shares->unknown, .charge = {.owner = id}};
   return &shares->all[at];
 }
 
@@ -110,100 +107,83 @@ const struct share_owner *shares_of(const struct owner_shares *shares, int64_t o
 static bool charges_store(struct db *db, struct error *error) {
   struct owner_shares *shares = leasing_of(db)->shares;
   pthread_mutex_lock(&shares->lock);
-  size_t n = 0, n_owners = shares->n;
-  cleanup_free int64_t *owners = xcalloc(n_owners + 1, sizeof *owners);
-  cleanup_free int64_t *us = xcalloc(n_owners + 1, sizeof *us);
-  cleanup_free int64_t *device_us = xcalloc(n_owners + 1, sizeof *device_us);
-  cleanup_free int64_t *leases = xcalloc(n_owners + 1, sizeof *leases);
-  for (size_t i = 0; i < n_owners; i++) {
-    const struct charge *charge = &shares->all[i].charge;
-    if (!charge->us)
-      continue;
-    owners[n] = shares->all[i].id;
-    us[n] = charge->us;
-    device_us[n] = charge->device_us;
-    leases[n++] = charge->leases;
-  }
+  size_t n = 0;
+  cleanup_free struct charge *charges = xcalloc(shares->n + 1, sizeof *charges);
+  for (size_t i = 0; i < shares->n; i++)
+    if (shares->all[i].charge.us)
+      charges[n++] = shares->all[i].charge;
   pthread_mutex_unlock(&shares->lock);
   if (n == 0)
     return true;
 
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integers(&parameters, "owner", owners, n);
-  bind_integers(&parameters, "us", us, n);
-  bind_integers(&parameters, "device_us", device_us, n);
-  bind_integers(&parameters, "leases", leases, n);
+  bind_records(&parameters, &charge_record, charges, n);
   if (!db_run(db, &sql_owners_charge, &parameters, NULL, error))
     return false;
 
   pthread_mutex_lock(&shares->lock);
   for (size_t i = 0; i < n; i++) {
-    struct charge *charge = &entry_of(shares, owners[i])->charge;
-    charge->us -= us[i];
-    charge->device_us -= device_us[i];
-    charge->leases -= leases[i];
+    struct charge *charge = &entry_of(shares, charges[i].owner)->charge;
+    charge->us -= charges[i].us;
+    charge->device_us -= charges[i].device_us;
+    charge->leases -= charges[i].leases;
   }
   pthread_mutex_unlock(&shares->lock);
   return true;
 }
 
+/* An owner as the table has it. */
+struct stored_owner {
+  int64_t id;
+  double weight, used_us, leases, held;
+  bool is_quota_used;
+};
+static const struct field stored_fields[] = {
+    RECORD_FIELD(INTEGER, struct stored_owner, id),
+    RECORD_FIELDS(NUMBER, struct stored_owner, weight, used_us, leases, held),
+    RECORD_FIELD(BOOL, struct stored_owner, is_quota_used),
+};
+static const struct record stored_record = RECORD(NULL, struct stored_owner, stored_fields);
+
 static bool owners_read(struct db *db, int64_t lease_target_ms, struct error *error) {
   struct owner_shares *shares = leasing_of(db)->shares;
   pthread_mutex_lock(&shares->lock);
-  size_t n = shares->n;
-  cleanup_free int64_t *ids = xcalloc(n + 1, sizeof *ids);
-  cleanup_free int64_t *grants = xcalloc(n + 1, sizeof *grants);
-  for (size_t i = 0; i < n; i++) {
-    ids[i] = shares->all[i].id;
-    grants[i] = shares->all[i].grants;
-  }
+  size_t n_before = shares->n, n;
+  cleanup_free struct entry *before = xcalloc(n_before + 1, sizeof *before);
+  if (n_before)
+    memcpy(before, shares->all, n_before * sizeof *before);
   pthread_mutex_unlock(&shares->lock);
 
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &sql_owners_read, NULL, &rows, error))
+  cleanup_free struct stored_owner *stored =
+      db_list(db, &sql_owners_read, &stored_record, &n, error);
+  if (!stored)
     return false;
 
   pthread_mutex_lock(&shares->lock);
-  for (size_t i = 0; i < n; i++)
-    entry_of(shares, ids[i])->grants -= grants[i];
+  for (size_t i = 0; i < n_before; i++)
+    entry_of(shares, before[i].id)->grants -= before[i].grants;
   double used_by_all_us = 0, ended_of_all = 0;
-  for (int row = 0; row < db_count(rows); row++) {
-    used_by_all_us += db_get_double(rows, row, "used_us");
-    ended_of_all += db_get_double(rows, row, "leases");
+  for (size_t i = 0; i < n; i++) {
+    used_by_all_us += stored[i].used_us;
+    ended_of_all += stored[i].leases;
   }
   shares->unknown.lease_us = ended_of_all >= LEASES_MIN
                                  ? used_by_all_us / ended_of_all
                                  : (double)lease_target_ms * 1000 + SHARE_LEASE_US;
 
-  for (int row = 0; row < db_count(rows); row++) {
-    struct entry *entry = entry_of(shares, db_get_integer(rows, row, "id"));
-    double used_us = db_get_double(rows, row, "used_us"),
-           ended = db_get_double(rows, row, "leases");
-    double held = db_get_double(rows, row, "held");
-    entry->owner = (struct share_owner){.weight = db_get_double(rows, row, "weight"),
-                                        .used_us = used_us,
-                                        .held = held + (double)entry->grants,
-                                        .lease_us = ended >= LEASES_MIN ? used_us / ended
-                                                                        : shares->unknown.lease_us,
-                                        .is_over = db_get_bool(rows, row, "is_over")};
+  for (size_t i = 0; i < n; i++) {
+    const struct stored_owner *from = &stored[i];
+    struct entry *entry = entry_of(shares, from->id);
+    entry->owner = (struct share_owner){
+        from->weight, from->used_us, from->held + (double)entry->grants,
+        from->leases >= LEASES_MIN ? from->used_us / from->leases : shares->unknown.lease_us,
+        from->is_quota_used};
   }
   pthread_mutex_unlock(&shares->lock);
   return true;
 }
 
-void shares_housekeep(struct worker *worker) {
-  struct lease_clock *clock = &worker->lease_clock;
-  int64_t began_ms = clock_monotonic_ms();
-  struct error error;
-  if (began_ms < clock->shares_ms)
-    return;
-
-  if (!charges_store(worker->db, &error) || !lease_queues_store(worker->db, &error) ||
-      !owners_read(worker->db, server_options(worker->server)->lease_target_ms, &error))
-    log_warning("shares: %s", error.message);
-
-  int64_t rest_ms = REFRESH_REST * (clock_monotonic_ms() - began_ms);
-  if (rest_ms > REFRESH_MOST_MS)
-    rest_ms = REFRESH_MOST_MS;
-  clock->shares_ms = began_ms + (rest_ms > REFRESH_PACE_MS ? rest_ms : REFRESH_PACE_MS);
+bool shares_refresh(struct worker *worker, struct error *error) {
+  return charges_store(worker->db, error) && lease_queues_store(worker->db, error) &&
+         owners_read(worker->db, server_options(worker->server)->lease_target_ms, error);
 }

@@ -5,7 +5,7 @@
  * the leases that it grants itself, each with the mean of that owner's leases: with several servers
  * shares are approximate for that second.
  *
- * Memory: a server's (leasing.h). Threads: any, except shares_housekeep, the
+ * Memory: a server's (leasing.h). Threads: any, except shares_refresh, the
  * housekeeper's; there is a lock. */
 #ifndef WAVETUNE_SERVER_LEASE_SHARES_H
 #define WAVETUNE_SERVER_LEASE_SHARES_H
@@ -18,7 +18,8 @@ struct owner_shares;
 struct owner_shares *owner_shares_new(void);
 void owner_shares_free(struct owner_shares *shares);
 
-/* Call it after the commit. `leases`: how many ended with this. */
+/* Notes in memory what an owner used; shares_refresh stores it. Call it after the commit. `leases`:
+ * how many ended with this. */
 void shares_charge(struct db *db, int64_t owner, int64_t device_us, int64_t leases);
 void shares_note_grant(struct owner_shares *shares, int64_t owner);
 
@@ -28,7 +29,8 @@ void shares_lock(struct owner_shares *shares);
 const struct share_owner *shares_of(const struct owner_shares *shares, int64_t owner);
 void shares_unlock(struct owner_shares *shares);
 
-/* Adds what was posted here, and reads the sums. */
-void shares_housekeep(struct worker *worker);
+/* Adds what was posted here, and reads the sums: the held leases, for which it rests where that
+ * takes long. */
+must_check bool shares_refresh(struct worker *worker, struct error *error);
 
 #endif

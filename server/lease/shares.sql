@@ -23,7 +23,7 @@ WHERE o.id = due.id;
 SELECT o.id, o.weight, share_decayed(o.used_us, o.used_at) AS used_us,
        share_decayed(o.leases, o.used_at) AS leases,
        COALESCE(o.day = (now() AT TIME ZONE 'UTC')::date
-                AND o.day_us >= o.device_seconds_per_day * 1e6, false) AS is_over,
+                AND o.day_us >= o.device_seconds_per_day * 1e6, false) AS is_quota_used,
        COALESCE(h.held, 0) AS held
 FROM owners o
 LEFT JOIN (SELECT owner_id, count(*) AS held

@@ -46,11 +46,9 @@ const struct lease_table *lease_table_of(const struct lease_kind *kind) {
 bool lease_claim(struct db *db, const struct lease_kind *kind, const int64_t *tasks, size_t n,
                  const char *holder, int64_t lease_ms, struct db_rows **ret_rows,
                  struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integers(&parameters, "task", tasks, n);
-  bind_text(&parameters, "holder", holder);
-  bind_integer(&parameters, "lease_ms", lease_ms);
-  return db_run(db, &lease_table_of(kind)->claim, &parameters, ret_rows, error);
+  *ret_rows = db_query(db, &lease_table_of(kind)->claim, error, BIND_ALL("task", tasks, n),
+                       BIND("holder", holder), BIND("lease_ms", lease_ms));
+  return *ret_rows != NULL;
 }
 
 bool lease_lock_held(struct db *db, const struct lease_kind *kind, const struct lease_hold *holds,
@@ -69,7 +67,5 @@ bool lease_lock_held(struct db *db, const struct lease_kind *kind, const struct 
 
 bool lease_end(struct db *db, const struct lease_kind *kind, const int64_t *tasks, size_t n,
                struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integers(&parameters, "task", tasks, n);
-  return db_run(db, &lease_table_of(kind)->end, &parameters, NULL, error);
+  return db_execute(db, &lease_table_of(kind)->end, error, BIND_ALL("task", tasks, n));
 }

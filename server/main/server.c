@@ -206,12 +206,28 @@ bool server_pause(struct server *server, int64_t ms) {
 
 static void *housekeep_main(void *context) {
   static const struct {
-    void (*run)(struct worker *);
+    void (*run)(struct worker *worker);
     int64_t every_ms; /* 0: the duty decides when it is due */
-  } duties[] = {{tokens_housekeep, 2000},    {channels_housekeep, 0},  {agents_look_up, 0},
-                {agents_housekeep, 1000},    {leases_housekeep, 0},    {shares_housekeep, 0},
-                {demand_housekeep, 10000},   {fetches_housekeep, 0},   {remote_housekeep, 60000},
-                {captures_housekeep, 60000}, {health_housekeep, 5000}, {fleet_housekeep, 0},
+    /* Or, where a failure is logged and what takes long rests (due_again_ms): */
+    bool (*attempt)(struct worker *worker, struct error *error);
+    const char *what;
+    int64_t rest, most_ms;
+  } duties[] = {{tokens_housekeep, 2000},
+                {channels_housekeep, 0},
+                {agents_look_up, 0},
+                {agents_housekeep, 1000},
+                {NULL, LEASES_EXPIRE_MS, leases_expire_all, "leases"},
+                {NULL, 500, lease_fronts_survey, "leases", 20, 60000},
+                {NULL, 5000, leases_sweep, "leases", 20, 60000},
+                {NULL, 5000, leases_count, "leases", 20, 60000},
+                {NULL, 60000, leases_cancel_all_ended, "leases"},
+                {NULL, 1000, shares_refresh, "shares", 50, 60000},
+                {demand_housekeep, 10000},
+                {fetches_housekeep, 0},
+                {remote_housekeep, 60000},
+                {captures_housekeep, 60000},
+                {health_housekeep, 5000},
+                {fleet_housekeep, 0},
                 {files_housekeep, 0}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker *worker = context;
@@ -231,10 +247,15 @@ static void *housekeep_main(void *context) {
     }
     /* The tables exist only after the first migration. */
     for (size_t i = 0; server->is_ready && i < ARRAY_LENGTH(duties); i++) {
-      if (now_ms < due_ms[i])
+      struct error error;
+      int64_t began_ms = clock_monotonic_ms();
+      if (began_ms < due_ms[i])
         continue;
-      due_ms[i] = now_ms + duties[i].every_ms;
-      duties[i].run(worker);
+      if (duties[i].run)
+        duties[i].run(worker);
+      else if (!duties[i].attempt(worker, &error))
+        log_warning("%s: %s", duties[i].what, error.message);
+      due_ms[i] = due_again_ms(began_ms, duties[i].every_ms, duties[i].rest, duties[i].most_ms);
       /* When the database hangs, each duty would wait for its own deadline. */
       if (!db_is_connected(worker->db)) {
         ready_at_ms = 0;

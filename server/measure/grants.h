@@ -24,7 +24,7 @@ struct measure_granted {
   bool may_be_split;        /* its holder must renew it often */
   bool has_started;         /* its job became running with this grant */
   enum job_state job_state;
-  bool is_search;
+  bool is_search, has_budget;
   struct digest environment_digest;
   size_t n_warm_starts;
   uint64_t warm_starts[WARM_STARTS_MAX];
@@ -41,18 +41,6 @@ void measure_grant_answer(struct worker *worker, struct request *request, void *
 void measure_renew(struct worker *worker, struct request *request, int64_t lease);
 void measure_hand_back(struct worker *worker, struct request *request, int64_t lease);
 void measure_results(struct worker *worker, struct request *request, int64_t lease);
-
-/* Of the held screen leases that may be split for the device, takes the one with the most predicted
- * device time left and moves its last configs to a new open lease: *ret_lease, in *ret_queue, or 0
- * when there is none. In the caller's transaction; waits for no lock. */
-must_check bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
-                            struct lease_queue *ret_queue, struct error *error);
-
-/* Moves those of `configs` (sorted ordinals) that are in other open screen leases of the job to a
- * lease that was granted in this transaction. *ret_gained: whether there were any. */
-must_check bool lease_gather(struct db *db, const struct measure_granted *granted,
-                             const uint64_t *configs, size_t n, bool *ret_gained,
-                             struct error *error);
 
 /* Call it when a lease became open again with configs left: it gives them up after
  * LEASE_FRUITLESS_MAX grants without a measurement, else wakes a device. Runs in its own
@@ -90,8 +78,9 @@ void measure_settle_lost(struct worker *worker, const struct db_rows *gone);
 must_check bool measure_answer(struct db *db, void *answer, struct error *error);
 void measure_settle(struct worker *worker, void *answer);
 
-/* Expires leases of all kinds, and what else is due for leases. The housekeeper's. */
-void leases_housekeep(struct worker *worker);
+/* Gives up leases that no agent may have, applies the poison rule and the ledger of poison, and
+ * moves jobs on that should have. The housekeeper's. */
+must_check bool leases_sweep(struct worker *worker, struct error *error);
 
 /* The kind measure. */
 extern const struct lease_kind measure_kind;

@@ -12,11 +12,6 @@
 #include "server/poison/poison.h"
 #include "server/server.h"
 
-#define SURVEY_PACE_MS 500  /* leases that other servers opened */
-#define SWEEP_PACE_MS 5000  /* jobs that should have moved on, poison, unwanted leases */
-#define COUNT_PACE_MS 5000  /* leases, for /metrics */
-#define ENDED_PACE_MS 60000 /* leases of jobs that have ended */
-#define SWEEP_MOST_MS 60000
 #define PAGE 500
 
 /* A lease that was lost: its holder let it expire or was restarted. */
@@ -28,32 +23,12 @@ struct lease_loss {
   struct digest hardware_digest;
 };
 static const struct field loss_fields[] = {
-    RECORD_FIELD(INTEGER, struct lease_loss, id),
-    RECORD_FIELD(INTEGER, struct lease_loss, job_id),
-    RECORD_FIELD(INTEGER, struct lease_loss, owner_id),
-    RECORD_FIELD(INTEGER, struct lease_loss, epoch),
-    RECORD_FIELD(INTEGER, struct lease_loss, fruitless),
-    RECORD_FIELD(INTEGER, struct lease_loss, uncharged_us),
-    RECORD_FIELD(INTEGER, struct lease_loss, config),
-    RECORD_FIELD(TEXT, struct lease_loss, agent),
-    RECORD_FIELD(TEXT, struct lease_loss, device),
+    RECORD_FIELDS(INTEGER, struct lease_loss, id, job_id, owner_id, epoch, fruitless, uncharged_us,
+                  config),
+    RECORD_FIELDS(TEXT, struct lease_loss, agent, device),
     RECORD_FIELD(DIGEST, struct lease_loss, hardware_digest),
 };
 static const struct record loss_record = RECORD(NULL, struct lease_loss, loss_fields);
-
-struct losses_of {
-  size_t n;
-  struct lease_loss *all;
-};
-static struct losses_of losses_read(const struct db_rows *gone) {
-  struct losses_of losses;
-  losses.all = db_read_all(gone, &loss_record, &losses.n);
-  return losses;
-}
-static void losses_of_release(struct losses_of *losses) {
-  db_records_free(&loss_record, losses->all, losses->n);
-}
-#define cleanup_losses_of __attribute__((cleanup(losses_of_release)))
 
 enum poison_step poison_decide(const struct poison_facts *facts) {
   if (facts->losses < 2)
@@ -111,19 +86,18 @@ static bool config_separate(struct db *db, int64_t id, int64_t config, const cha
       !config_ranges_contain(&lease.remaining, (uint64_t)config))
     return true;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", id);
-  bind_text(&parameters, "agents", agents);
   if (config_ranges_count(&lease.remaining) == 1)
-    return db_run(db, &sql_lease_avoid, &parameters, NULL, error);
+    return db_execute(db, &sql_lease_avoid, error, BIND("lease", id), BIND("agents", agents));
 
   cleanup_config_ranges struct config_ranges one = {0};
   config_ranges_add(&one, (uint64_t)config);
-  bind_ranges(&parameters, "config", &one);
-  cleanup_rows struct db_rows *rows = NULL;
   struct measure_change change = {.lease = id, .from = LEASE_OPEN, .to = LEASE_OPEN, .less = one};
-  if (!measure_change_state(db, &change, 1, error) ||
-      !db_run(db, &sql_lease_set_apart, &parameters, &rows, error))
+  if (!measure_change_state(db, &change, 1, error))
+    return false;
+
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_lease_set_apart, error, BIND("lease", id),
+                                               BIND("agents", agents), BIND("config", &one));
+  if (!rows)
     return false;
   lease_fronts_move_back(db, rows);
   return true;
@@ -160,40 +134,49 @@ static bool loss_judge(struct db *db, const struct lease_loss *loss, const struc
   die("no such poison step");
 }
 
-bool measure_lost(struct worker *worker, const struct db_rows *gone, struct error *error) {
+/* Opens them, notes the losses and judges each. */
+static bool losses_store(struct worker *worker, const struct lease_loss *losses, size_t n,
+                         struct error *error) {
   struct db *db = worker->db;
   cleanup_rows struct db_rows *facts = NULL;
-  cleanup_losses_of struct losses_of losses = losses_read(gone);
-  cleanup_free struct measure_change *changes = xcalloc(losses.n, sizeof *changes);
-  cleanup_free int *row_of = xcalloc(losses.n, sizeof *row_of); /* -1: without facts */
-  for (size_t i = 0; i < losses.n; i++) {
+  cleanup_free struct measure_change *changes = xcalloc(n, sizeof *changes);
+  cleanup_free int *row_of = xcalloc(n, sizeof *row_of); /* -1: without facts */
+  for (size_t i = 0; i < n; i++) {
     row_of[i] = -1;
-    changes[i] =
-        (struct measure_change){.lease = losses.all[i].id, .from = LEASE_HELD, .to = LEASE_OPEN};
+    changes[i] = (struct measure_change){losses[i].id, LEASE_HELD, LEASE_OPEN};
   }
 
   cleanup_parameters struct db_parameters note = {0}, of_facts = {0};
-  bind_records(&note, &loss_record, losses.all, losses.n);
-  bind_records(&of_facts, &loss_record, losses.all, losses.n);
+  bind_records(&note, &loss_record, losses, n);
+  bind_records(&of_facts, &loss_record, losses, n);
   bind_integer(&of_facts, "live_ms", agent_live_ms(server_options(worker->server)));
-  if (!measure_change_state(db, changes, losses.n, error) ||
+  if (!measure_change_state(db, changes, n, error) ||
       !db_run(db, &sql_leases_note_losses, &note, NULL, error) ||
       !db_run(db, &sql_lease_loss_facts, &of_facts, &facts, error))
     return false;
 
   for (int row = 0; row < db_count(facts); row++)
     row_of[db_get_integer(facts, row, "n") - 1] = row;
-  for (size_t i = 0; i < losses.n; i++)
-    if (!loss_judge(db, &losses.all[i], row_of[i] < 0 ? NULL : facts, row_of[i], error))
+  for (size_t i = 0; i < n; i++)
+    if (!loss_judge(db, &losses[i], row_of[i] < 0 ? NULL : facts, row_of[i], error))
       return false;
   return true;
 }
 
+bool measure_lost(struct worker *worker, const struct db_rows *gone, struct error *error) {
+  size_t n;
+  struct lease_loss *losses = db_read_all(gone, &loss_record, &n);
+  bool ok = losses_store(worker, losses, n, error);
+  db_records_free(&loss_record, losses, n);
+  return ok;
+}
+
 void measure_settle_lost(struct worker *worker, const struct db_rows *gone) {
-  cleanup_losses_of struct losses_of losses = losses_read(gone);
-  cleanup_free int64_t *jobs = xcalloc(losses.n, sizeof *jobs);
-  for (size_t i = 0; i < losses.n; i++) {
-    const struct lease_loss *loss = &losses.all[i];
+  size_t n;
+  struct lease_loss *losses = db_read_all(gone, &loss_record, &n);
+  cleanup_free int64_t *jobs = xcalloc(n, sizeof *jobs);
+  for (size_t i = 0; i < n; i++) {
+    const struct lease_loss *loss = &losses[i];
     log_info("lease: lost lease=%lld epoch=%lld agent=%s device=%s config=%lld",
              (long long)loss->id, (long long)loss->epoch, loss->agent, loss->device,
              (long long)(loss->config == FIELD_NONE ? -1 : loss->config));
@@ -202,7 +185,8 @@ void measure_settle_lost(struct worker *worker, const struct db_rows *gone) {
     leases_announce(worker, &loss->hardware_digest, 1);
     job_announce(worker, loss->job_id);
   }
-  jobs_advance(worker, jobs, losses.n);
+  db_records_free(&loss_record, losses, n);
+  jobs_advance(worker, jobs, n);
 }
 
 /* Gives up leases that avoid all agents which could measure them. Each is given up in its own
@@ -210,11 +194,10 @@ void measure_settle_lost(struct worker *worker, const struct db_rows *gone) {
 static bool unwanted_give_up(struct worker *worker, struct error *error) {
   static const char detail[] =
       "poisoned: every agent that could measure it lost a lease while measuring it";
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  bind_integer(&parameters, "limit", PAGE);
-  if (!db_run(worker->db, &sql_leases_unwanted, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_leases_unwanted, error,
+               BIND("live_ms", agent_live_ms(server_options(worker->server))), BIND("limit", PAGE));
+  if (!rows)
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
@@ -229,37 +212,9 @@ static bool unwanted_give_up(struct worker *worker, struct error *error) {
   return true;
 }
 
-void leases_housekeep(struct worker *worker) {
-  struct lease_clock *clock = &worker->lease_clock;
-  int64_t began_ms = clock_monotonic_ms();
-  struct error error;
-  bool ok = leases_expire_all(worker, &error);
-
-  began_ms = clock_monotonic_ms();
-  if (ok && began_ms >= clock->survey_ms) {
-    ok = lease_fronts_survey(worker->db, &error);
-    clock->survey_ms = lease_sweep_next_ms(began_ms, SURVEY_PACE_MS, SWEEP_MOST_MS);
-  }
-
-  began_ms = clock_monotonic_ms();
-  if (ok && began_ms >= clock->sweep_ms) {
-    ok = unwanted_give_up(worker, &error) && poison_judge_losses(worker, &error) &&
-         jobs_poison(worker, &error);
-    jobs_advance(worker, NULL, 0);
-    clock->sweep_ms = lease_sweep_next_ms(began_ms, SWEEP_PACE_MS, SWEEP_MOST_MS);
-  }
-
-  began_ms = clock_monotonic_ms();
-  if (ok && began_ms >= clock->count_ms) {
-    ok = leases_count(worker, &error);
-    clock->count_ms = lease_sweep_next_ms(began_ms, COUNT_PACE_MS, SWEEP_MOST_MS);
-  }
-
-  began_ms = clock_monotonic_ms();
-  if (ok && began_ms >= clock->end_ms) {
-    ok = leases_cancel_ended(worker->db, NULL, 0, &error);
-    clock->end_ms = began_ms + ENDED_PACE_MS;
-  }
-  if (!ok)
-    log_warning("leases: %s", error.message);
+bool leases_sweep(struct worker *worker, struct error *error) {
+  bool ok = unwanted_give_up(worker, error) && poison_judge_losses(worker, error) &&
+            jobs_poison(worker, error);
+  jobs_advance(worker, NULL, 0);
+  return ok;
 }

@@ -33,7 +33,7 @@ static bool objects_are_stored(struct worker *worker, struct request *request,
 struct post {
   int64_t id; /* of the lease in the path */
   const struct results *results;
-  struct posted_lease lease;
+  struct lease lease;
   struct judgement judgement;
   struct drift_note note;
 };
@@ -41,7 +41,7 @@ struct post {
 static void post_reset(struct post *post) {
   drift_note_release(&post->note);
   judgement_release(&post->judgement);
-  posted_lease_release(&post->lease);
+  lease_release(&post->lease);
 }
 
 /* Locks the lease, reads which measurements are known, judges the post and stores it. */
@@ -52,8 +52,7 @@ bool measure_answer(struct db *db, void *answer, struct error *error) {
   size_t n_known = 0;
   bool is_lease;
   post_reset(post);
-  posted_lease_init(&post->lease);
-  if (!posted_lease_lock(db, post->id, &post->lease, &is_lease, error))
+  if (!lease_lock_for_results(db, post->id, &post->lease, &is_lease, error))
     return false;
   if (is_lease && post->lease.posts &&
       !results_known(db, post->lease.job, post->id, results, &known, &n_known, error))
@@ -67,7 +66,7 @@ bool measure_answer(struct db *db, void *answer, struct error *error) {
 /* What follows from a post that counts: the job may fail, may have spent its budget, or may have
  * nothing left to measure in its stage. */
 static bool post_settle(struct worker *worker, const struct post *post, struct error *error) {
-  const struct posted_lease *lease = &post->lease;
+  const struct lease *lease = &post->lease;
   const struct measure_change *change = &post->judgement.change;
   const struct measurement *failure = results_baseline_failure(post->results, lease->baseline);
   bool job_ended, ends_lease = post_ends_lease(&post->judgement);
@@ -89,9 +88,9 @@ static bool post_settle(struct worker *worker, const struct post *post, struct e
     }
   }
   if (failure && !is_moved &&
-      !(disagrees
-            ? job_end_disagreed(worker, lease->job, NULL, disagreement.message, &job_ended, error)
-            : job_end(worker, lease->job, failure->detail, NULL, &job_ended, error)))
+      !(disagrees ? job_end_without_winner(worker, lease->job, JOB_DONE, NULL, disagreement.message,
+                                           error)
+                  : job_end(worker, lease->job, failure->detail, NULL, &job_ended, error)))
     log_warning("job: cannot end job=%lld: %s", (long long)lease->job, error->message);
   if (ends_lease && change->to == LEASE_OPEN)
     lease_settle_open(worker, change->lease, lease->job, fruitless, &lease->hardware_digest);

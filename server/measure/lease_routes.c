@@ -59,8 +59,7 @@ void measure_grant_answer(struct worker *worker, struct request *request, void *
   grant->likely = json_array();
   for (size_t i = 0; i < granted->n_warm_starts && grant->stage != STAGE_FINAL; i++)
     if (config_ranges_contain(&grant->configs, granted->warm_starts[i]))
-      ALWAYS(json_array_append_new(grant->likely,
-                                   json_integer((json_int_t)granted->warm_starts[i])) == 0);
+      json_push(grant->likely, json_integer((json_int_t)granted->warm_starts[i]));
   bounds_set(granted);
 
   /* The holder of a lease that may be split renews it often, to learn which configs remain. */
@@ -81,8 +80,6 @@ static const struct field renewal_fields[] = {
                  .about = "that is being measured"),
 };
 const struct record renewal_record = RECORD("RenewRequest", struct renewal, renewal_fields);
-static const struct field progress_fields[] = {RECORD_FIELD(INTEGER, struct renewal, config)};
-static const struct record progress_record = RECORD(NULL, struct renewal, progress_fields);
 
 /* `configs`: the remaining ones, set only for a lease that was split. */
 struct renewed {
@@ -100,18 +97,14 @@ void measure_renew(struct worker *worker, struct request *request, int64_t lease
   struct renewal renewal;
   struct renewed renewed = {.expires_in_ms = server_options(worker->server)->lease_ms};
   struct error error;
-  record_init(&renewal_record, &renewal);
-  if (!record_read(&renewal_record, request->json, "", &renewal, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters progress = {0};
+  record_init(&renewal_record, &renewal);
+  bool ok = record_read(&renewal_record, request->json, "", &renewal, &error);
   const struct lease_hold hold = {lease, renewal.epoch};
-  bind_records(&progress, &progress_record, &renewal, 1);
-  if (!lease_renew(worker->db, &measure_kind, &hold, 1, renewed.expires_in_ms, &progress, &rows,
-                   &error)) {
+  bind_integers(&progress, "config", &renewal.config, 1);
+  if (!ok || !lease_renew(worker->db, &measure_kind, &hold, 1, renewed.expires_in_ms, &progress,
+                          &rows, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -133,7 +126,6 @@ void measure_renew(struct worker *worker, struct request *request, int64_t lease
 }
 
 struct handback {
-  int64_t lease; /* of the path */
   int64_t epoch, opening_us;
   enum task_cause cause;
   char *reason;
@@ -154,22 +146,21 @@ const struct record handback_record = RECORD("HandBackRequest", struct handback,
  * Grants to agents that cannot read the lease count as one: a newer agent may read it.
  * A device that failed is a loss of the config that it measured. *ret_state: LEASE_STATE_COUNT when
  * the lease was not held at this epoch. */
-static bool lease_hand_back(struct db *db, const struct handback *handback, struct lease *lease,
-                            bool *ret_known, enum lease_state *ret_state, struct error *error) {
-  bool is_innocent =
-      handback->cause == TASK_CAUSE_UNSIGNED || handback->cause == TASK_CAUSE_YIELDED;
+static bool lease_hand_back(struct db *db, int64_t id, const struct handback *handback,
+                            struct lease *lease, bool *ret_known, enum lease_state *ret_state,
+                            struct error *error) {
+  enum task_cause cause = handback->cause;
+  bool is_innocent = cause == TASK_CAUSE_UNSIGNED || cause == TASK_CAUSE_YIELDED;
   *ret_state = LEASE_STATE_COUNT;
 
-  if (!lease_lock(db, handback->lease, lease, ret_known, error))
+  if (!lease_lock(db, id, lease, ret_known, error))
     return false;
   if (!*ret_known || lease->state != LEASE_HELD || lease->epoch != handback->epoch)
     return true;
 
-  bool is_over =
-      handback->cause == TASK_CAUSE_SPENT && lease->has_budget && lease->stage != STAGE_FINAL;
+  bool is_over = cause == TASK_CAUSE_SPENT && lease->has_budget && lease->stage != STAGE_FINAL;
   int64_t more_us = handback->opening_us - lease->epoch_opening_us; /* 0 for a repeated request */
-  bool is_uncounted =
-      is_innocent || (handback->cause == TASK_CAUSE_UNREADABLE && lease->fruitless > 1);
+  bool is_uncounted = is_innocent || (cause == TASK_CAUSE_UNREADABLE && lease->fruitless > 1);
   struct measure_change change = {.lease = lease->id,
                                   .from = LEASE_HELD,
                                   .to = is_over ? LEASE_CANCELLED : LEASE_OPEN,
@@ -177,18 +168,15 @@ static bool lease_hand_back(struct db *db, const struct handback *handback, stru
                                   .opening_us = more_us > 0 ? more_us : 0};
   lease->fruitless -= is_uncounted && lease->fruitless > 0;
 
-  cleanup_parameters struct db_parameters failed = {0}, note = {0};
-  bool has_reason = handback->reason && handback->reason[0] &&
-                    handback->cause != TASK_CAUSE_SPENT && !is_innocent;
-  bind_integer(&failed, "lease", lease->id);
-  bind_integer(&note, "lease", lease->id);
-  bind_text(&note, "reason", handback->reason);
+  bool has_reason =
+      handback->reason && handback->reason[0] && cause != TASK_CAUSE_SPENT && !is_innocent;
   *ret_state = change.to;
-  return (handback->cause != TASK_CAUSE_DEVICE ||
-          db_run(db, &sql_lease_note_failed_device, &failed, NULL, error)) &&
-         (!has_reason || db_run(db, &sql_lease_note_handed_back, &note, NULL, error)) &&
+  return (cause != TASK_CAUSE_DEVICE ||
+          db_execute(db, &sql_lease_note_failed_device, error, BIND("lease", lease->id))) &&
+         (!has_reason || db_execute(db, &sql_lease_note_handed_back, error,
+                                    BIND("lease", lease->id), BIND("reason", handback->reason))) &&
          measure_change_state(db, &change, 1, error) &&
-         (!is_over || lease_note_cancelled(db, lease->job_id, 1, error));
+         (!is_over || lease_note_cancelled(db, lease->job, 1, error));
 }
 
 /* After the commit. Opening the kernel may have spent the rest of the job's budget. */
@@ -196,17 +184,17 @@ static void handback_settle(struct worker *worker, const struct lease *lease,
                             enum lease_state state) {
   bool is_spent = false;
   struct error error;
-  if (lease->has_budget && !lease_settle_budget(worker, lease->job_id, &is_spent, &error))
+  if (lease->has_budget && !lease_settle_budget(worker, lease->job, &is_spent, &error))
     log_warning("lease: after a hand-back: %s", error.message);
   if (is_spent)
-    jobs_advance(worker, &lease->job_id, 1);
+    jobs_advance(worker, &lease->job, 1);
 
   if (state == LEASE_OPEN) {
-    lease_settle_open(worker, lease->id, lease->job_id, lease->fruitless, &lease->hardware_digest);
+    lease_settle_open(worker, lease->id, lease->job, lease->fruitless, &lease->hardware_digest);
     return;
   }
-  jobs_advance(worker, &lease->job_id, 1);
-  job_announce(worker, lease->job_id);
+  jobs_advance(worker, &lease->job, 1);
+  job_announce(worker, lease->job);
 }
 
 void measure_hand_back(struct worker *worker, struct request *request, int64_t id) {
@@ -214,7 +202,6 @@ void measure_hand_back(struct worker *worker, struct request *request, int64_t i
   cleanup_lease struct lease lease = {0};
   struct error error;
   record_init(&handback_record, &handback);
-  handback.lease = id;
   handback.opening_us = 0;
   if (!record_read(&handback_record, request->json, "", &handback, &error)) {
     record_release(&handback_record, &handback);
@@ -233,8 +220,8 @@ void measure_hand_back(struct worker *worker, struct request *request, int64_t i
   enum lease_state state = LEASE_STATE_COUNT;
   bool ok =
       db_begin(worker->db, &error) &&
-      db_end(worker->db, lease_hand_back(worker->db, &handback, &lease, &is_known, &state, &error),
-             &error);
+      db_end(worker->db,
+             lease_hand_back(worker->db, id, &handback, &lease, &is_known, &state, &error), &error);
   int64_t opening_us = handback.opening_us - lease.epoch_opening_us;
   record_release(&handback_record, &handback);
 

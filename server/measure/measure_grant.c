@@ -7,57 +7,56 @@
 #include "server/job/catalog.h"
 #include "server/job/jobs.h"
 #include "server/measure/grants.h"
+#include "server/measure/lease_moves.sql.h"
 #include "server/measure/measure.sql.h"
+#include "server/measurement/lease_plan.h"
 #include "server/measurement/leases.h"
 
-static void granted_release(void *context) {
-  struct measure_granted *granted = context;
-  record_release(&lease_grant_record, &granted->grant);
-  free(granted->manifest);
-  free(granted->space);
-  *granted = (struct measure_granted){0};
-}
+static const struct field granted_fields[] = {
+    RECORD_FIELD_AS("id", INTEGER, struct measure_granted, to.lease),
+    RECORD_FIELD_AS("is_new", BOOL, struct measure_granted, to.is_new),
+    RECORD_FIELD_AS("job", INTEGER, struct measure_granted, to.group),
+    QUEUE_FIELDS("device_class", "owner_id", "priority", struct measure_granted, to.queue),
+    RECORD_FIELD(RECORD, struct measure_granted, grant, .of = &lease_grant_record),
+    RECORD_FIELDS(TEXT, struct measure_granted, manifest, space),
+    RECORD_FIELDS(BOOL, struct measure_granted, may_be_split, is_search, has_budget),
+    RECORD_FIELD(ENUM, struct measure_granted, job_state, .names = job_state_names),
+    RECORD_FIELD(DIGEST, struct measure_granted, environment_digest),
+    RECORD_FIELD(INTEGER, struct measure_granted, final_devices),
+};
+static const struct record granted_record = RECORD(NULL, struct measure_granted, granted_fields);
 
-static bool budget_read(struct db *db, struct measure_granted *granted, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", granted->grant.job);
-  if (!db_run(db, &sql_lease_budget, &parameters, &rows, error))
-    return false;
-
-  granted->budget = db_get_budget(rows, 0);
-  granted->configs_left = (uint64_t)db_get_integer(rows, 0, "configs_left");
-  return true;
+static void granted_release(void *granted) {
+  record_release(&granted_record, granted);
+  *(struct measure_granted *)granted = (struct measure_granted){0};
 }
 
 static bool held_read(struct db *db, const struct lease_wish *wish, void *context,
                       struct error *error) {
   struct measure_granted *ret = context;
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_record(&parameters, &lease_wish_record, wish);
-  if (!db_run(db, &sql_lease_held, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_lease_held, error, BIND("agent", wish->agent), BIND("device", wish->device),
+               BIND("nonce", wish->nonce));
+  if (!rows)
     return false;
 
   ret->to.is_stale = db_count(rows) && !db_get_bool(rows, 0, "is_live");
   if (!db_count(rows) || ret->to.is_stale)
     return true;
 
-  ret->to.lease = db_get_integer(rows, 0, "id");
-  ret->to.is_new = db_get_bool(rows, 0, "is_new");
-  ALWAYS(job_state_parse(db_get(rows, 0, "job_state"), &ret->job_state));
-  db_read(rows, 0, &lease_grant_record, &ret->grant);
-  ret->manifest = xstrdup(db_get(rows, 0, "manifest"));
-  ret->space = xstrdup(db_get(rows, 0, "space"));
-  ret->may_be_split = db_get_bool(rows, 0, "may_be_split");
-  ret->is_search = db_get_bool(rows, 0, "is_search");
-  ret->environment_digest = db_get_digest(rows, 0, "environment_digest");
-  ret->to.queue = lease_queue_read(rows, 0);
-  ret->to.group = ret->grant.job;
+  db_read(rows, 0, &granted_record, ret);
   ret->n_warm_starts =
       ordinals_parse(db_get(rows, 0, "job_likely"), ret->warm_starts, WARM_STARTS_MAX);
-  ret->final_devices = db_get_integer(rows, 0, "final_devices");
-  return !db_get_bool(rows, 0, "has_budget") || budget_read(db, ret, error);
+  if (!ret->has_budget)
+    return true;
+
+  cleanup_rows struct db_rows *budget =
+      db_query(db, &sql_lease_budget, error, BIND("job", ret->grant.job));
+  if (!budget)
+    return false;
+  ret->budget = db_get_budget(budget, 0);
+  ret->configs_left = (uint64_t)db_get_integer(budget, 0, "configs_left");
+  return true;
 }
 
 static bool idleness_read(struct db *db, const struct lease_wish *wish,
@@ -65,14 +64,98 @@ static bool idleness_read(struct db *db, const struct lease_wish *wish,
                           struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_record(&parameters, &lease_wish_record, wish);
-  bind_digest(&parameters, "hardware_digest", &wish->hardware_digest);
+  bind_values(&parameters, BIND("agent", wish->agent), BIND("device", wish->device),
+              BIND("hardware_digest", &wish->hardware_digest));
   bind_lease_candidates(&parameters, queues);
   if (!db_run(db, &sql_lease_hardware_is_idle, &parameters, &rows, error))
     return false;
   *ret_is_idle = db_get_bool(rows, 0, "is_idle");
   return true;
 }
+
+/* Moving configs between the screen leases of a job */
+
+/* Of the held screen leases that may be split for the device, takes the one with the most predicted
+ * device time left and moves its last configs to a new open lease. */
+static bool lease_split(struct db *db, const struct lease_wish *wish, struct lease_at *ret,
+                        struct error *error) {
+  cleanup_rows struct db_rows *chosen = db_query(
+      db, &sql_leases_split_choose, error, BIND("agent", wish->agent), BIND("device", wish->device),
+      BIND("configs_min", LEASE_CONFIGS_MIN), BIND("split_configs_min", SPLIT_CONFIGS_MIN),
+      BIND("age_ms", SPLIT_AGE_MS), BIND("left_us", SPLIT_LEFT_US));
+  if (!chosen)
+    return false;
+
+  *ret = (struct lease_at){0};
+  if (db_count(chosen) == 0)
+    return true;
+
+  cleanup_config_ranges struct config_ranges remaining =
+      multirange_parse(db_get(chosen, 0, "remaining"));
+  cleanup_config_ranges struct config_ranges tail = lease_tail(&remaining);
+  if (tail.n == 0)
+    return true;
+
+  struct measure_change change = {.lease = db_get_integer(chosen, 0, "id"),
+                                  .from = LEASE_HELD,
+                                  .to = LEASE_HELD,
+                                  .less = tail,
+                                  .is_split = true};
+  if (!measure_change_state(db, &change, 1, error))
+    return false;
+
+  cleanup_rows struct db_rows *made =
+      db_query(db, &sql_leases_split, error, BIND("lease", change.lease), BIND("tail", &tail),
+               BIND("is_large", lease_is_large(&tail)));
+  if (!made)
+    return false;
+
+  lease_fronts_move_back(db, made);
+  db_read(made, 0, &lease_at_record, ret);
+  return true;
+}
+
+/* Moves those of `configs` (sorted ordinals) that are in other open screen leases of the job to a
+ * lease that was granted in this transaction. *ret_gained: whether there were any. */
+static bool lease_gather(struct db *db, const struct measure_granted *granted,
+                         const uint64_t *configs, size_t n, bool *ret_gained, struct error *error) {
+  cleanup_config_ranges struct config_ranges wanted = {0}, gained = {0};
+  for (size_t i = 0; i < n; i++)
+    config_ranges_add(&wanted, configs[i]);
+
+  *ret_gained = false;
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_lease_gather, error, BIND("job", granted->grant.job), BIND("wanted", &wanted));
+  if (!rows)
+    return false;
+  if (db_count(rows) == 0)
+    return true;
+
+  size_t n_others = (size_t)db_count(rows);
+  cleanup_free struct measure_change *changes = xcalloc(n_others + 1, sizeof *changes);
+  for (size_t i = 0; i < n_others; i++)
+    changes[i] =
+        (struct measure_change){.lease = db_get_integer(rows, (int)i, "id"),
+                                .from = LEASE_OPEN,
+                                .to = db_get_bool(rows, (int)i, "is_all") ? LEASE_DONE : LEASE_OPEN,
+                                .less = multirange_parse(db_get(rows, (int)i, "taken"))};
+
+  for (size_t i = 0; i < n; i++)
+    for (size_t k = 0; k < n_others; k++)
+      if (config_ranges_contain(&changes[k].less, configs[i]))
+        config_ranges_add(&gained, configs[i]);
+
+  changes[n_others] = (struct measure_change){
+      .lease = granted->to.lease, .from = LEASE_HELD, .to = LEASE_HELD, .more = gained};
+
+  bool ok = measure_change_state(db, changes, n_others + 1, error);
+  for (size_t i = 0; i < n_others; i++)
+    config_ranges_release(&changes[i].less);
+  *ret_gained = ok;
+  return ok;
+}
+
+/* The first lease of a job */
 
 /* A space or key that cannot be read is logged: without warm starts a job only takes longer. */
 static bool warm_starts_find(struct db *db, struct measure_granted *granted, struct error *error) {

@@ -72,11 +72,9 @@ struct taken_samples {
 static const struct field taken_fields[] = {
     RECORD_FIELD_AS("job_id", ID, struct taken_samples, job),
     RECORD_FIELD_AS("lease_id", ID, struct taken_samples, lease),
-    RECORD_FIELD(INTEGER, struct taken_samples, samples),
-    RECORD_FIELD(INTEGER, struct taken_samples, missing),
+    RECORD_FIELDS(INTEGER, struct taken_samples, samples, missing),
     RECORD_FIELD(RANGES, struct taken_samples, configs),
-    RECORD_FIELD(BOOL, struct taken_samples, fits),
-    RECORD_FIELD(BOOL, struct taken_samples, is_final),
+    RECORD_FIELDS(BOOL, struct taken_samples, fits, is_final),
 };
 static const struct record taken_record = RECORD(NULL, struct taken_samples, taken_fields);
 
@@ -89,8 +87,7 @@ struct drained_job {
 };
 static const struct field job_fields[] = {
     RECORD_FIELD_AS("job", ID, struct drained_job, id),
-    RECORD_FIELD(INTEGER, struct drained_job, samples),
-    RECORD_FIELD(INTEGER, struct drained_job, missing),
+    RECORD_FIELDS(INTEGER, struct drained_job, samples, missing),
 };
 static const struct record job_record = RECORD(NULL, struct drained_job, job_fields);
 
@@ -116,20 +113,13 @@ static void drain_clear(struct drain *drain) {
 }
 #define cleanup_drain __attribute__((cleanup(drain_clear)))
 
-static void device_bind(struct db_parameters *parameters, const struct drain *drain) {
-  bind_text(parameters, "agent", drain->agent);
-  bind_text(parameters, "device", drain->device);
-}
-
 /* Drains the device, unless it is drained already. */
 static bool device_suspect(struct db *db, struct drain *drain, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  device_bind(&parameters, drain);
-  bind_text(&parameters, "reason", drain->reason);
-  bind_integer(&parameters, "since_us", drain->since_us);
-  bind_author(&parameters, &author_server);
-  if (!db_run(db, &sql_drift_suspect, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_drift_suspect, error, BIND("agent", drain->agent), BIND("device", drain->device),
+      BIND("reason", drain->reason), BIND("since_us", drain->since_us),
+      BIND("author", author_server.name), parameter_id("author_id", author_server.token));
+  if (!rows)
     return false;
 
   drain->is_new = db_affected(rows) > 0;
@@ -141,25 +131,20 @@ static bool device_suspect(struct db *db, struct drain *drain, struct error *err
 
 /* Locks the leases and quarantines the samples. */
 static bool samples_take(struct db *db, struct drain *drain, struct error *error) {
-  cleanup_rows struct db_rows *locked = NULL, *taken = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  device_bind(&parameters, drain);
-  bind_integer(&parameters, "since_us", drain->since_us);
-  if (!db_run(db, &sql_drift_lock, &parameters, &locked, error))
+  drain->locked = db_list(db, &sql_drift_lock, &locked_record, &drain->n_locked, error,
+                          BIND("agent", drain->agent), BIND("device", drain->device),
+                          BIND("since_us", drain->since_us));
+  if (!drain->locked)
     return false;
 
-  drain->locked = db_read_all(locked, &locked_record, &drain->n_locked);
-
-  struct db_array ids;
-  db_array_init(&ids);
+  cleanup_free int64_t *ids = xcalloc(drain->n_locked + 1, sizeof *ids);
   for (size_t i = 0; i < drain->n_locked; i++)
-    db_array_integer(&ids, drain->locked[i].id);
-  bind_array(&parameters, "locked", &ids);
-  if (!db_run(db, &sql_drift_quarantine, &parameters, &taken, error))
-    return false;
-
-  drain->taken = db_read_all(taken, &taken_record, &drain->n_taken);
-  return true;
+    ids[i] = drain->locked[i].id;
+  drain->taken =
+      db_list(db, &sql_drift_quarantine, &taken_record, &drain->n_taken, error,
+              BIND("agent", drain->agent), BIND("device", drain->device),
+              BIND("since_us", drain->since_us), BIND_ALL("locked", ids, drain->n_locked));
+  return drain->taken != NULL;
 }
 
 /* The entry of the job, which is added if there is none; the array has room for it. */
@@ -213,26 +198,27 @@ static bool leases_open(struct db *db, struct drain *drain, struct error *error)
 
 /* Adds the jobs' events, and quarantines the winners of those jobs whose final lost samples. */
 static bool jobs_note(struct db *db, struct drain *drain, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL, *marked = NULL;
-  cleanup_parameters struct db_parameters parameters = {0}, winners = {0};
-  device_bind(&parameters, drain);
-  bind_text(&parameters, "reason", drain->reason);
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_values(&parameters, BIND("agent", drain->agent), BIND("device", drain->device),
+              BIND("reason", drain->reason));
   bind_records(&parameters, &job_record, drain->jobs, drain->n_jobs);
   if (!db_run(db, &sql_drift_events, &parameters, &rows, error))
     return false;
 
-  struct db_array finals;
-  db_array_init(&finals);
+  size_t n_finals = 0;
+  cleanup_free int64_t *finals = xcalloc((size_t)db_count(rows) + 1, sizeof *finals);
   for (int row = 0; row < db_count(rows); row++) {
     struct drained_job *job = job_of(drain, db_get_integer(rows, row, "id"));
     job->hardware_digest = db_get_digest(rows, row, "hardware_digest");
     if (job->is_final)
-      db_array_integer(&finals, job->id);
+      finals[n_finals++] = job->id;
   }
 
-  bind_text(&winners, "reason", drain->reason);
-  bind_array(&winners, "jobs", &finals);
-  if (!db_run(db, &sql_drift_winners, &winners, &marked, error))
+  cleanup_rows struct db_rows *marked =
+      db_query(db, &sql_drift_winners, error, BIND("reason", drain->reason),
+               BIND_ALL("jobs", finals, n_finals));
+  if (!marked)
     return false;
 
   drain->winners = db_affected(marked);
@@ -276,12 +262,9 @@ static bool device_drain(struct worker *worker, const char *agent, const char *d
 
 static const struct field note_fields[] = {
     RECORD_FIELD_AS("lease_id", ID, struct drift_note, lease),
-    RECORD_FIELD(TEXT, struct drift_note, agent),
-    RECORD_FIELD(TEXT, struct drift_note, device),
-    RECORD_FIELD(TEXT, struct drift_note, drain_reason),
+    RECORD_FIELDS(TEXT, struct drift_note, agent, device, drain_reason),
     RECORD_FIELD(INTEGER, struct drift_note, suspect_since_us),
-    RECORD_FIELD(NUMBERS, struct drift_note, medians_us),
-    RECORD_FIELD(NUMBERS, struct drift_note, ats_us),
+    RECORD_FIELDS(NUMBERS, struct drift_note, medians_us, ats_us),
 };
 static const struct record note_record = RECORD(NULL, struct drift_note, note_fields);
 
@@ -293,19 +276,11 @@ void drift_note_release(struct drift_note *note) {
 
 bool drift_note(struct db *db, int64_t job, int64_t lease, int64_t epoch, struct drift_note *ret,
                 struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "lease", lease);
-  bind_integer(&parameters, "epoch", epoch);
-  bind_integer(&parameters, "history", DRIFT_HISTORY_MAX + DRIFT_LEASES - 1);
-  if (!db_run(db, &sql_drift_note, &parameters, &rows, error))
-    return false;
-
+  bool is_noted;
   ret->lease = 0;
-  if (db_count(rows) > 0)
-    db_read(rows, 0, &note_record, ret);
-  return true;
+  return db_find(db, &sql_drift_note, &note_record, ret, &is_noted, error, BIND("job", job),
+                 BIND("lease", lease), BIND("epoch", epoch),
+                 BIND("history", DRIFT_HISTORY_MAX + DRIFT_LEASES - 1));
 }
 
 static bool note_judge(struct worker *worker, const struct drift_note *note, struct error *error) {
@@ -322,8 +297,9 @@ static bool note_judge(struct worker *worker, const struct drift_note *note, str
   if (!drift.is_drifting)
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(worker->db, &sql_drift_subject, "lease", note->lease, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_drift_subject, error, BIND("lease", note->lease));
+  if (!rows)
     return false;
 
   cleanup_free char *reason =

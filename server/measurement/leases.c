@@ -7,18 +7,16 @@
 #include "server/measurement/leases.sql.h"
 
 static const struct field lease_fields[] = {
-    RECORD_FIELD(INTEGER, struct lease, id),
-    RECORD_FIELD(INTEGER, struct lease, job_id),
-    RECORD_FIELD(INTEGER, struct lease, owner_id),
-    RECORD_FIELD(INTEGER, struct lease, epoch),
+    RECORD_FIELD_AS("job_id", INTEGER, struct lease, job),
+    RECORD_FIELDS(INTEGER, struct lease, id, owner_id, epoch, round, process, posts, fruitless,
+                  epoch_opening_us, handed_back_times, baseline),
+    RECORD_FIELDS(TEXT, struct lease, agent, device, handed_back),
+    RECORD_FIELDS(RANGES, struct lease, configs, remaining),
     RECORD_FIELD(ENUM, struct lease, state, .names = lease_state_names),
     RECORD_FIELD(ENUM, struct lease, stage, .names = stage_names),
-    RECORD_FIELD(RANGES, struct lease, remaining),
-    RECORD_FIELD(INTEGER, struct lease, fruitless),
-    RECORD_FIELD(INTEGER, struct lease, epoch_opening_us),
+    RECORD_FIELD(ENUM, struct lease, regime, .names = regime_names),
+    RECORD_FIELD(NUMBER, struct lease, best_ratio),
     RECORD_FIELD(BOOL, struct lease, has_budget),
-    RECORD_FIELD(TEXT, struct lease, handed_back),
-    RECORD_FIELD(INTEGER, struct lease, handed_back_times),
     RECORD_FIELD(DIGEST, struct lease, hardware_digest),
 };
 static const struct record lease_record = RECORD(NULL, struct lease, lease_fields);
@@ -33,16 +31,12 @@ enum lease_state lease_state_after(const struct config_ranges *remaining,
 }
 
 static const struct field change_fields[] = {
-    RECORD_FIELD(INTEGER, struct measure_change, lease),
+    RECORD_FIELDS(INTEGER, struct measure_change, lease, posts, fruitless_less, device_us,
+                  opening_us),
     RECORD_FIELD_AS("from_state", ENUM, struct measure_change, from, .names = lease_state_names),
     RECORD_FIELD_AS("to_state", ENUM, struct measure_change, to, .names = lease_state_names),
-    RECORD_FIELD(RANGES, struct measure_change, less),
-    RECORD_FIELD(RANGES, struct measure_change, more),
+    RECORD_FIELDS(RANGES, struct measure_change, less, more),
     RECORD_FIELD(BOOL, struct measure_change, is_split),
-    RECORD_FIELD(INTEGER, struct measure_change, posts),
-    RECORD_FIELD(INTEGER, struct measure_change, fruitless_less),
-    RECORD_FIELD(INTEGER, struct measure_change, device_us),
-    RECORD_FIELD(INTEGER, struct measure_change, opening_us),
     RECORD_FIELD_AS("correct", INTEGER, struct measure_change, outcomes[OUTCOME_CORRECT]),
     RECORD_FIELD_AS("compile", INTEGER, struct measure_change, outcomes[OUTCOME_COMPILE]),
     RECORD_FIELD_AS("runtime", INTEGER, struct measure_change, outcomes[OUTCOME_RUNTIME]),
@@ -52,27 +46,21 @@ static const struct field change_fields[] = {
 };
 static const struct record change_record = RECORD(NULL, struct measure_change, change_fields);
 
-const struct lease_changes measure_changes = {&sql_lease_change_state, &change_record};
-
 bool measure_change_state(struct db *db, const struct measure_change *changes, size_t n,
                           struct error *error) {
-  return lease_change_state(db, &measure_changes, changes, n, error);
+  return lease_change_state(db, &sql_lease_change_state, &change_record, changes, n, error);
 }
 
 void lease_release(struct lease *lease) { record_release(&lease_record, lease); }
 
 bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
                 struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", id);
-  if (!db_run(db, &sql_lease_lock, &parameters, &rows, error))
-    return false;
+  return db_find(db, &sql_lease_lock, &lease_record, ret, ret_known, error, BIND("lease", id));
+}
 
-  *ret_known = db_count(rows) > 0;
-  if (*ret_known)
-    db_read(rows, 0, &lease_record, ret);
-  return true;
+bool lease_lock_for_results(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
+                            struct error *error) {
+  return db_find(db, &sql_results_lock, &lease_record, ret, ret_known, error, BIND("lease", id));
 }
 
 bool lease_give_up(struct db *db, const struct given_up *given, struct error *error) {
@@ -92,14 +80,11 @@ bool lease_give_up(struct db *db, const struct given_up *given, struct error *er
     config_ranges_add(&one, (uint64_t)given->config);
   const struct config_ranges *configs = given->config < 0 ? &lease.remaining : &one;
 
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", given->lease);
-  bind_ranges(&parameters, "given", configs);
-  bind_text(&parameters, "detail", given->detail);
-  bind_bool(&parameters, "was_run", given->was_run);
-  bind_integer(&parameters, "config", given->config >= 0 ? given->config : FIELD_NONE);
-  bind_id(&parameters, "poison", given->poison);
-  if (!db_run(db, &sql_lease_give_up, &parameters, NULL, error))
+  if (!db_execute(db, &sql_lease_give_up, error, BIND("lease", given->lease),
+                  BIND("given", configs), BIND("detail", given->detail),
+                  BIND("was_run", given->was_run),
+                  BIND("config", given->config >= 0 ? given->config : FIELD_NONE),
+                  parameter_id("poison", given->poison)))
     return false;
 
   struct measure_change change = {.lease = given->lease,
@@ -113,11 +98,9 @@ bool lease_give_up(struct db *db, const struct given_up *given, struct error *er
 }
 
 static const struct field new_fields[] = {
-    RECORD_FIELD(INTEGER, struct new_lease, job),
-    RECORD_FIELD(INTEGER, struct new_lease, process),
+    RECORD_FIELDS(INTEGER, struct new_lease, job, process),
     RECORD_FIELD(RANGES, struct new_lease, configs),
-    RECORD_FIELD(BOOL, struct new_lease, is_large),
-    RECORD_FIELD(BOOL, struct new_lease, is_reserved),
+    RECORD_FIELDS(BOOL, struct new_lease, is_large, is_reserved),
 };
 static const struct record new_record = RECORD(NULL, struct new_lease, new_fields);
 
@@ -128,8 +111,7 @@ bool leases_insert(struct db *db, enum stage stage, int64_t round, const struct 
 
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "stage", stage_name(stage));
-  bind_integer(&parameters, "round", round);
+  bind_values(&parameters, BIND("stage", stage_name(stage)), BIND("round", round));
   bind_records(&parameters, &new_record, leases, n);
   if (!db_run(db, &sql_leases_insert, &parameters, &rows, error))
     return false;
@@ -137,94 +119,87 @@ bool leases_insert(struct db *db, enum stage stage, int64_t round, const struct 
   return true;
 }
 
-/* Cancels leases that were locked; the rows have their ids and states. */
-static bool locked_cancel(struct db *db, const struct db_rows *rows, struct error *error) {
+static const struct field locked_fields[] = {
+    RECORD_FIELD_AS("id", INTEGER, struct lease_change, lease),
+    RECORD_FIELD_AS("state", ENUM, struct lease_change, from, .names = lease_state_names)};
+static const struct record locked_record = RECORD(NULL, struct lease_change, locked_fields);
+
+bool leases_change_locked(struct db *db, const struct db_rows *rows,
+                          const struct measure_change *change, struct error *error) {
   size_t n = (size_t)db_count(rows);
   cleanup_free struct measure_change *changes = xcalloc(n + 1, sizeof *changes);
-  for (size_t i = 0; i < n; i++)
-    changes[i] = (struct measure_change){
-        .lease = db_get_integer(rows, (int)i, "id"),
-        .from = strcmp(db_get(rows, (int)i, "state"), lease_state_name(LEASE_HELD)) == 0
-                    ? LEASE_HELD
-                    : LEASE_OPEN,
-        .to = LEASE_CANCELLED};
+  for (size_t i = 0; i < n; i++) {
+    struct lease_change locked;
+    db_read(rows, (int)i, &locked_record, &locked);
+    changes[i] = *change;
+    changes[i].lease = locked.lease;
+    changes[i].from = locked.from;
+  }
   return measure_change_state(db, changes, n, error);
 }
 
+static bool locked_cancel(struct db *db, const struct db_rows *rows, struct error *error) {
+  return leases_change_locked(db, rows, &(struct measure_change){.to = LEASE_CANCELLED}, error);
+}
+
 bool lease_note_cancelled(struct db *db, int64_t job, int64_t n, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "leases", n);
-  return db_run(db, &sql_lease_note_cancelled, &parameters, NULL, error);
+  return db_execute(db, &sql_lease_note_cancelled, error, BIND("job", job), BIND("leases", n));
 }
 
-static bool budget_read(struct db *db, int64_t job, bool *ret_is_spent, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  if (!db_run(db, &sql_job_budget, &parameters, &rows, error))
-    return false;
-
-  *ret_is_spent = false;
-  if (db_count(rows) > 0) {
-    struct budget budget = db_get_budget(rows, 0);
-    *ret_is_spent = budget_screen_left_us(
-                        &budget, final_processes(db_get_integer(rows, 0, "final_devices"))) == 0;
-  }
-
-  return true;
-}
-
+/* In the caller's transaction. *ret_any: whether there were any. */
 static bool open_cancel(struct db *db, int64_t job, bool *ret_any, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  if (!db_run(db, &sql_leases_cancel_over_budget, &parameters, &rows, error))
-    return false;
-
-  *ret_any = db_count(rows) > 0;
-  return !*ret_any ||
-         (locked_cancel(db, rows, error) && lease_note_cancelled(db, job, db_count(rows), error));
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_leases_cancel_over_budget, error, BIND("job", job));
+  *ret_any = rows && db_count(rows) > 0;
+  return rows && (!*ret_any || (locked_cancel(db, rows, error) &&
+                                lease_note_cancelled(db, job, db_count(rows), error)));
 }
 
 bool lease_settle_budget(struct worker *worker, int64_t job, bool *ret_is_spent,
                          struct error *error) {
-  bool is_spent, is_cancelled = false;
   *ret_is_spent = false;
-  if (!budget_read(worker->db, job, &is_spent, error))
-    return false;
-  if (!is_spent)
+  cleanup_rows struct db_rows *rows =
+      db_query(worker->db, &sql_job_budget, error, BIND("job", job));
+  if (!rows || !db_count(rows))
+    return rows != NULL;
+
+  struct budget budget = db_get_budget(rows, 0);
+  if (budget_screen_left_us(&budget, final_processes(db_get_integer(rows, 0, "final_devices"))))
     return true;
 
+  bool any;
   if (!db_begin(worker->db, error) ||
-      !db_end(worker->db, open_cancel(worker->db, job, &is_cancelled, error), error))
+      !db_end(worker->db, open_cancel(worker->db, job, &any, error), error))
     return false;
-  if (is_cancelled)
+  *ret_is_spent = any;
+  if (any)
     job_announce(worker, job);
-  *ret_is_spent = is_cancelled;
   return true;
 }
 
 bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  if (jobs)
-    bind_integers(&parameters, "jobs", jobs, n);
-  bool ok = db_begin(db, error) &&
-            db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters,
-                   &rows, error) &&
-            locked_cancel(db, rows, error);
-  return db_end(db, ok, error);
+  if (!db_begin(db, error))
+    return false;
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_leases_cancel_ended, error, BIND_ALL("jobs", jobs, n));
+  return db_end(db, rows && locked_cancel(db, rows, error), error);
+}
+
+bool leases_cancel_all_ended(struct worker *worker, struct error *error) {
+  struct db *db = worker->db;
+  if (!db_begin(db, error))
+    return false;
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_leases_cancel_all_ended, error);
+  return db_end(db, rows && locked_cancel(db, rows, error), error);
 }
 
 bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct error *error) {
   if (n == 0)
     return true;
 
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integers(&parameters, "jobs", jobs, n);
-  if (!db_run(db, &sql_jobs_raise_leases, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows =
+      db_query(db, &sql_jobs_raise_leases, error, BIND_ALL("jobs", jobs, n));
+  if (!rows)
     return false;
   lease_fronts_move_back(db, rows);
   return true;

@@ -7,6 +7,7 @@
 #define WAVETUNE_SERVER_MEASUREMENT_LEASES_H
 
 #include "common/base/digest.h"
+#include "common/regime/regime.h"
 #include "common/space/space.h"
 #include "common/verdict/verdict.h"
 #include "server/db/db.h"
@@ -16,16 +17,21 @@
 
 /* A lease whose row is locked, with the columns that decisions need. */
 struct lease {
-  int64_t id, job_id, owner_id, epoch;
+  int64_t id, job, owner_id, epoch, round, process;
   enum lease_state state;
   enum stage stage;
-  struct config_ranges remaining;
+  char *agent, *device; /* its holder, or else its last holder */
+  struct config_ranges configs, remaining;
+  int64_t posts;     /* 0: no measurement of the lease was ever stored */
   int64_t fruitless; /* grants in a row without a measurement */
   int64_t
       epoch_opening_us; /* device time that opening the kernel took in this epoch, as reported */
-  bool has_budget;      /* its job has a budget */
   char *handed_back;    /* the reason that an agent gave last; NULL: none did */
   int64_t handed_back_times; /* how often in a row it was this one */
+  int64_t baseline;          /* this member and the following ones are those of its job */
+  double best_ratio;         /* the lowest so far; NaN: none */
+  enum regime regime;
+  bool has_budget;
   struct digest hardware_digest;
 };
 void lease_release(struct lease *lease);
@@ -33,6 +39,9 @@ void lease_release(struct lease *lease);
 /* In the caller's transaction. *ret_known: whether the lease exists. */
 must_check bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
                            struct error *error);
+/* The same for a post of results. */
+must_check bool lease_lock_for_results(struct db *db, int64_t id, struct lease *ret,
+                                       bool *ret_known, struct error *error);
 
 /* A change of a lease (lease_state.h). Members that are 0, NULL or empty change nothing. A lease
  * that is no longer held loses its current_config. */
@@ -47,10 +56,13 @@ struct measure_change {
   int64_t outcomes[OUTCOME_COUNT]; /* added to the counts of accepted measurements; may be < 0 */
 };
 #define LEASE_FRUITFUL INT32_MAX
-extern const struct lease_changes measure_changes;
 /* lease_change_state with them. */
 must_check bool measure_change_state(struct db *db, const struct measure_change *changes, size_t n,
                                      struct error *error);
+
+/* The same change of leases that were locked: rows with their ids and states. */
+must_check bool leases_change_locked(struct db *db, const struct db_rows *rows,
+                                     const struct measure_change *change, struct error *error);
 
 /* The state of a lease after `less` was taken out of `remaining`: done when nothing remains, else
  * `otherwise`. */
@@ -78,10 +90,12 @@ must_check bool lease_settle_budget(struct worker *worker, int64_t job, bool *re
 /* Adds the event that n leases of a job were cancelled because of its budget. */
 must_check bool lease_note_cancelled(struct db *db, int64_t job, int64_t n, struct error *error);
 
-/* Cancels the open and held leases of those of `jobs` that have ended, in its own transaction.
- * `jobs` is NULL for all jobs: a server may have crashed before it cancelled their leases. */
+/* Cancels the open and held leases of those of `jobs` that have ended, in its own transaction. */
 must_check bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n,
                                     struct error *error);
+/* The same of all jobs: a server may have crashed before it cancelled their leases. The
+ * housekeeper's. */
+must_check bool leases_cancel_all_ended(struct worker *worker, struct error *error);
 
 /* An open lease to insert. It borrows its configs. */
 struct new_lease {

@@ -32,8 +32,21 @@ RETURNING l.device_class, l.owner_id, l.priority, l.job_id, l.id;
 
 -- Locks a lease and reads the columns that decisions need.
 -- name: lease_lock
-SELECT l.id, l.job_id, l.owner_id, l.state, l.epoch, l.stage, l.remaining, l.fruitless,
-       l.epoch_opening_us, l.handed_back, l.handed_back_times,
+SELECT l.id, l.job_id, l.owner_id, l.stage, l.round, l.process, l.state, l.epoch, l.agent, l.device,
+       l.configs, l.remaining, l.epoch_opening_us, l.fruitless, l.posts, l.handed_back,
+       l.handed_back_times, j.baseline, j.best_ratio, j.regime,
+       j.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest
+FROM leases l
+JOIN jobs j ON j.id = l.job_id
+JOIN environments e ON e.id = j.environment_id
+WHERE l.id = :lease::bigint
+FOR UPDATE OF l;
+
+-- The same for a post of results, which does not read why the lease was handed back.
+-- name: results_lock
+SELECT l.id, l.job_id, l.owner_id, l.stage, l.round, l.process, l.state, l.epoch, l.agent, l.device,
+       l.configs, l.remaining, l.epoch_opening_us, l.fruitless, l.posts, NULL AS handed_back,
+       NULL AS handed_back_times, j.baseline, j.best_ratio, j.regime,
        j.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest
 FROM leases l
 JOIN jobs j ON j.id = l.job_id

@@ -4,17 +4,6 @@
 -- after the other, and the job's row last: no transaction waits for a lease while it holds a job's
 -- row.
 
--- The lease, and the columns of its job that a post needs.
--- name: results_lock
-SELECT l.job_id, l.owner_id, l.stage, l.round, l.process, l.state, l.epoch, l.agent, l.device,
-    l.configs, l.remaining, l.epoch_opening_us, l.fruitless, l.posts, j.baseline, j.best_ratio, j.regime,
-    j.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest
-FROM leases l
-JOIN jobs j ON j.id = l.job_id
-JOIN environments e ON e.id = j.environment_id
-WHERE l.id = :lease::bigint
-FOR UPDATE OF l;
-
 -- It is not part of the statement that locks: its snapshot contains what an earlier post of the
 -- lease stored while this one waited. The job is that of the lease: of the partitions only one is
 -- read.

@@ -126,7 +126,7 @@ static const struct known_measurement *known_find(const struct known_measurement
 /* Refuses a measurement that is not of the lease. Any lease may report that the baseline failed; a
  * lease that is not held any more may mean an earlier one. */
 static bool is_leased(const struct measurement *measurement, enum baseline_failure failure,
-                      const struct posted_lease *lease, bool is_late, const char *at,
+                      const struct lease *lease, bool is_late, const char *at,
                       struct error *error) {
   bool is_baseline =
       measurement->config == lease->baseline || (failure == BASELINE_FAILED && is_late);
@@ -156,7 +156,7 @@ static bool is_leased(const struct measurement *measurement, enum baseline_failu
 
 /* Whether the post is refused. A contradiction anywhere in it is reported rather than a measurement
  * that is not of the lease. */
-static bool is_refused(const struct results *results, const struct posted_lease *lease,
+static bool is_refused(const struct results *results, const struct lease *lease,
                        const struct known_measurement *known, size_t n_known,
                        struct judgement *judgement) {
   size_t n = results->measurements.n;
@@ -187,7 +187,7 @@ static bool is_refused(const struct results *results, const struct posted_lease 
 
 /* Sets what the accepted measurements change: the remaining configs of the lease, the device time
  * and the outcomes. */
-static void measurements_count(const struct results *results, const struct posted_lease *lease,
+static void measurements_count(const struct results *results, const struct lease *lease,
                                struct judgement *judgement) {
   struct measure_change *change = &judgement->change;
   cleanup_free uint64_t *configs = xcalloc(judgement->n_fresh + 1, sizeof *configs);
@@ -219,8 +219,7 @@ static void measurements_count(const struct results *results, const struct poste
   change->fruitless_less = n ? LEASE_FRUITFUL : 0;
 }
 
-struct judgement results_judge(const struct results *results, int64_t id,
-                               const struct posted_lease *lease,
+struct judgement results_judge(const struct results *results, int64_t id, const struct lease *lease,
                                const struct known_measurement *known, size_t n_known) {
   struct judgement judgement = {.best_ratio = NAN};
   size_t n = results->measurements.n;
@@ -281,46 +280,6 @@ void judgement_release(struct judgement *judgement) {
   *judgement = (struct judgement){0};
 }
 
-#define FIELD(type, member, ...) RECORD_FIELD(type, struct posted_lease, member, __VA_ARGS__)
-static const struct field lease_fields[] = {
-    RECORD_FIELD_AS("job_id", INTEGER, struct posted_lease, job),
-    FIELD(INTEGER, owner_id),
-    FIELD(INTEGER, round),
-    FIELD(INTEGER, process),
-    FIELD(INTEGER, epoch),
-    FIELD(INTEGER, epoch_opening_us),
-    FIELD(INTEGER, fruitless),
-    FIELD(INTEGER, posts),
-    FIELD(ENUM, stage, .names = stage_names),
-    FIELD(ENUM, state, .names = lease_state_names),
-    FIELD(TEXT, agent),
-    FIELD(TEXT, device),
-    FIELD(RANGES, configs),
-    FIELD(RANGES, remaining),
-    FIELD(INTEGER, baseline),
-    FIELD(NUMBER, best_ratio),
-    FIELD(ENUM, regime, .names = regime_names),
-    FIELD(BOOL, has_budget),
-    FIELD(DIGEST, hardware_digest),
-};
-#undef FIELD
-static const struct record lease_record = RECORD(NULL, struct posted_lease, lease_fields);
-
-bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret, bool *ret_known,
-                       struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_results_lock, "lease", id, &rows, error))
-    return false;
-
-  *ret_known = db_count(rows) == 1;
-  if (*ret_known)
-    db_read(rows, 0, &lease_record, ret);
-  return true;
-}
-
-void posted_lease_init(struct posted_lease *lease) { record_init(&lease_record, lease); }
-void posted_lease_release(struct posted_lease *lease) { record_release(&lease_record, lease); }
-
 static const struct field known_fields[] = {
     RECORD_FIELD(INTEGER, struct known_measurement, seq),
     RECORD_FIELD_AS("body_digest", DIGEST, struct known_measurement, body),
@@ -330,24 +289,29 @@ static const struct record known_record = RECORD(NULL, struct known_measurement,
 
 bool results_known(struct db *db, int64_t job, int64_t lease, const struct results *results,
                    struct known_measurement **ret, size_t *ret_n, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  struct db_array seqs;
-  db_array_init(&seqs);
-  for (size_t i = 0; i < results->measurements.n; i++)
-    db_array_integer(&seqs, RESULTS_MEASUREMENT(results, i)->seq);
-  bind_array(&parameters, "seq", &seqs);
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "lease", lease);
-  bind_integer(&parameters, "epoch", results->epoch);
-  if (!db_run(db, &sql_results_known, &parameters, &rows, error))
-    return false;
-
-  *ret = db_read_all(rows, &known_record, ret_n);
-  return true;
+  size_t n = results->measurements.n;
+  cleanup_free int64_t *seqs = xcalloc(n + 1, sizeof *seqs);
+  for (size_t i = 0; i < n; i++)
+    seqs[i] = RESULTS_MEASUREMENT(results, i)->seq;
+  *ret = db_list(db, &sql_results_known, &known_record, ret_n, error, BIND_ALL("seq", seqs, n),
+                 BIND("job", job), BIND("lease", lease), BIND("epoch", results->epoch));
+  return *ret != NULL;
 }
 
-static bool measurements_insert(struct db *db, const struct posted_lease *lease,
+/* What is stored beside a measurement. */
+struct stored_beside {
+  struct digest body_digest;
+  double ratio;
+  bool late;
+};
+static const struct field beside_fields[] = {
+    RECORD_FIELD(DIGEST, struct stored_beside, body_digest),
+    RECORD_FIELD(NUMBER, struct stored_beside, ratio),
+    RECORD_FIELD(BOOL, struct stored_beside, late),
+};
+static const struct record beside_record = RECORD(NULL, struct stored_beside, beside_fields);
+
+static bool measurements_insert(struct db *db, const struct lease *lease,
                                 const struct results *results, const struct judgement *judgement,
                                 struct error *error) {
   /* Rows borrow from the results; those without samples have empty lists. */
@@ -355,16 +319,11 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   const struct numbers none = {0, nothing};
   size_t n = judgement->n_fresh;
   cleanup_free struct measurement *rows = xcalloc(n + 1, sizeof *rows);
-  cleanup_parameters struct db_parameters parameters = {0};
-  struct db_array bodies, ratios, lates;
+  cleanup_free struct stored_beside *beside = xcalloc(n + 1, sizeof *beside);
   bool has_objects = false;
-  db_array_init(&bodies);
-  db_array_init(&ratios);
-  db_array_init(&lates);
   for (size_t i = 0; i < n; i++) {
     const struct posted *posted = &results->posted[judgement->fresh[i]];
     struct measurement *row = &rows[i];
-    char ratio[FLOAT_TEXT_SIZE];
     *row = *RESULTS_MEASUREMENT(results, judgement->fresh[i]);
     row->process = lease->process;
     row->round = lease->round;
@@ -374,24 +333,19 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
     if (!row->baseline_us.all)
       row->baseline_us = none;
     has_objects |= !digest_is_none(&row->object);
-    db_array_digest(&bodies, &posted->body);
-    db_array_text(&ratios, isnan(posted->ratio) ? NULL : float_format(posted->ratio, ratio));
-    db_array_bool(&lates, judgement->is_late[i]);
+    beside[i] = (struct stored_beside){posted->body, posted->ratio, judgement->is_late[i]};
   }
 
-  bool is_current =
-      results->epoch == lease->epoch; /* the database does not store the holders of older epochs */
+  cleanup_parameters struct db_parameters parameters = {0};
   bind_records(&parameters, &measurement_record, rows, n);
-  bind_array(&parameters, "body_digest", &bodies);
-  bind_array(&parameters, "ratio", &ratios);
-  bind_array(&parameters, "late", &lates);
-  bind_integer(&parameters, "job", lease->job);
-  bind_integer(&parameters, "lease", judgement->change.lease);
-  bind_integer(&parameters, "epoch", results->epoch);
-  bind_text(&parameters, "stage", stage_name(lease->stage));
-  bind_text(&parameters, "agent", is_current ? lease->agent : NULL);
-  bind_text(&parameters, "device", is_current ? lease->device : NULL);
-  bind_bool(&parameters, "refused", judgement->verdict == POST_LATE);
+  bind_records(&parameters, &beside_record, beside, n);
+  /* The database does not store the holders of older epochs. */
+  bool is_current = results->epoch == lease->epoch;
+  bool is_late = judgement->verdict == POST_LATE;
+  bind_values(&parameters, BIND("job", lease->job), BIND("lease", judgement->change.lease),
+              BIND("epoch", results->epoch), BIND("stage", stage_name(lease->stage)),
+              BIND("agent", is_current ? lease->agent : NULL),
+              BIND("device", is_current ? lease->device : NULL), BIND("refused", is_late));
   if (!has_objects)
     return db_send(db, &sql_results_insert, &parameters, (int64_t)n, error);
 
@@ -401,23 +355,20 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   if (!db_run(db, &sql_results_insert, &parameters, &inserted, error))
     return false;
 
-  cleanup_parameters struct db_parameters timed = {0};
-  struct db_array ids, objects;
-  db_array_init(&ids);
-  db_array_init(&objects);
+  size_t n_timed = 0;
+  cleanup_free int64_t *ids = xcalloc(n, sizeof *ids);
+  cleanup_free struct digest *objects = xcalloc(n, sizeof *objects);
   for (int row = 0; row < db_count(inserted); row++)
     for (size_t i = 0; i < n; i++)
       if (rows[i].seq == db_get_integer(inserted, row, "seq") && !digest_is_none(&rows[i].object)) {
-        db_array_integer(&ids, db_get_integer(inserted, row, "id"));
-        db_array_digest(&objects, &rows[i].object);
+        ids[n_timed] = db_get_integer(inserted, row, "id");
+        objects[n_timed++] = rows[i].object;
       }
-  bind_integer(&timed, "job", lease->job);
-  bind_array(&timed, "measurement", &ids);
-  bind_array(&timed, "object", &objects);
-  return db_run(db, &sql_results_objects, &timed, NULL, error);
+  return db_execute(db, &sql_results_objects, error, BIND("job", lease->job),
+                    BIND_ALL("measurement", ids, n_timed), BIND_ALL("object", objects, n_timed));
 }
 
-bool results_store(struct db *db, const struct posted_lease *lease, const struct results *results,
+bool results_store(struct db *db, const struct lease *lease, const struct results *results,
                    const struct judgement *judgement, struct drift_note *note,
                    struct error *error) {
   if (judgement->n_fresh && !measurements_insert(db, lease, results, judgement, error))
@@ -430,17 +381,14 @@ bool results_store(struct db *db, const struct posted_lease *lease, const struct
 
   cleanup_parameters struct db_parameters parameters = {0};
   if (judgement->best_ratio < (isnan(lease->best_ratio) ? INFINITY : lease->best_ratio)) {
-    bind_integer(&parameters, "job", lease->job);
-    bind_number(&parameters, "ratio", judgement->best_ratio);
+    bind_values(&parameters, BIND("job", lease->job), BIND("ratio", judgement->best_ratio));
     return db_send(db, &sql_results_best, &parameters, DB_ANY_ROWS, error);
   }
 
   if (judgement->verdict == POST_LATE && judgement->n_fresh) {
-    bind_integer(&parameters, "job", lease->job);
-    bind_integer(&parameters, "lease", judgement->change.lease);
-    bind_integer(&parameters, "epoch", results->epoch);
-    bind_integer(&parameters, "current_epoch", lease->epoch);
-    bind_integer(&parameters, "measurements", (int64_t)judgement->n_fresh);
+    bind_values(&parameters, BIND("job", lease->job), BIND("lease", judgement->change.lease),
+                BIND("epoch", results->epoch), BIND("current_epoch", lease->epoch),
+                BIND("measurements", judgement->n_fresh));
     return db_send(db, &sql_results_late, &parameters, 1, error);
   }
 

@@ -47,21 +47,6 @@ const struct measurement *results_baseline_failure(const struct results *results
 must_check bool results_baseline_disagrees(const struct results *results, int64_t baseline,
                                            struct error *ret_reason);
 
-/* A locked lease, as it was before a post. */
-struct posted_lease {
-  int64_t job, owner_id, round, process, epoch, epoch_opening_us, fruitless;
-  int64_t posts; /* 0: no measurement of the lease was ever stored */
-  enum stage stage;
-  enum lease_state state;
-  char *agent, *device; /* its holder, or else its last holder */
-  struct config_ranges configs, remaining;
-  int64_t baseline;  /* this member and the following ones are those of its job */
-  double best_ratio; /* the lowest so far; NaN: none */
-  enum regime regime;
-  bool has_budget;
-  struct digest hardware_digest;
-};
-
 /* A measurement of this lease and epoch that is stored. */
 struct known_measurement {
   int64_t seq;
@@ -95,19 +80,11 @@ struct judgement {
 
 /* Decides what a post does. `lease` NULL: it does not exist. `known`: the posted seqs that are
  * stored already. */
-struct judgement results_judge(const struct results *results, int64_t id,
-                               const struct posted_lease *lease,
+struct judgement results_judge(const struct results *results, int64_t id, const struct lease *lease,
                                const struct known_measurement *known, size_t n_known);
 /* Whether the lease is no longer held after the post. */
 bool post_ends_lease(const struct judgement *judgement);
 void judgement_release(struct judgement *judgement);
-
-/* Locks a lease for a post of results. *ret_known: whether it exists; otherwise `ret`, which was
- * initialised, stays as it is. */
-must_check bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret,
-                                  bool *ret_known, struct error *error);
-void posted_lease_init(struct posted_lease *lease);
-void posted_lease_release(struct posted_lease *lease);
 
 /* Those of the posted measurements that are stored already; `job` is the lease's. */
 must_check bool results_known(struct db *db, int64_t job, int64_t lease,
@@ -116,7 +93,7 @@ must_check bool results_known(struct db *db, int64_t job, int64_t lease,
 
 /* Stores the new measurements, what they change of the lease and its job, and, if it is no longer
  * held, the time of its baseline; in the transaction that locked the lease. */
-must_check bool results_store(struct db *db, const struct posted_lease *lease,
+must_check bool results_store(struct db *db, const struct lease *lease,
                               const struct results *results, const struct judgement *judgement,
                               struct drift_note *note, struct error *error);
 

@@ -16,14 +16,10 @@ static const struct field retention_fields[] = {
 };
 const struct record retention_record = RECORD(NULL, struct retention, retention_fields);
 
-static bool due_read(struct db *db, int64_t keep_days, struct db_rows **ret_rows,
-                     struct error *error) {
-  return db_run_by(db, &sql_retention_due, "keep_days", keep_days, ret_rows, error);
-}
-
 bool retention_list(struct db *db, int64_t keep_days, struct retention *ret, struct error *error) {
-  cleanup_rows struct db_rows *due = NULL;
-  if (!due_read(db, keep_days, &due, error))
+  cleanup_rows struct db_rows *due =
+      db_query(db, &sql_retention_due, error, BIND("keep_days", keep_days));
+  if (!due)
     return false;
 
   *ret = (struct retention){.partitions = db_count(due), .kept = FIELD_NONE};
@@ -44,20 +40,20 @@ struct emptying {
 static bool oldest_remove(struct db *db, void *context, struct error *error) {
   const struct emptying *removal = context;
   int64_t keep_days = removal->keep_days;
-  cleanup_rows struct db_rows *due = NULL, *removed = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   *removal->ret = (struct retention){0};
   *removal->ret_more = false;
-  if (!due_read(db, keep_days, &due, error))
+  cleanup_rows struct db_rows *due =
+      db_query(db, &sql_retention_due, error, BIND("keep_days", keep_days));
+  if (!due)
     return false;
   if (!db_count(due))
     return true;
 
   *removal->ret_more = db_count(due) > 1;
   int64_t first_job = db_get_integer(due, 0, "first_job");
-  bind_integer(&parameters, "first_job", first_job);
-  bind_integer(&parameters, "keep_days", keep_days);
-  if (!db_run(db, &sql_retention_remove, &parameters, &removed, error))
+  cleanup_rows struct db_rows *removed = db_query(
+      db, &sql_retention_remove, error, BIND("first_job", first_job), BIND("keep_days", keep_days));
+  if (!removed)
     return false;
   if (!db_count(removed)) /* another server was faster */
     return true;

@@ -17,18 +17,18 @@ static const struct record candidate_record =
 bool measurements_screen(struct db *db, int64_t job, enum stage stage,
                          const uint64_t always[FINALISTS_ALWAYS], struct screen_summary *ret,
                          struct error *error) {
-  cleanup_rows struct db_rows *ranked = NULL, *outcomes = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
   _Static_assert(FINALISTS_ALWAYS == 2, "measurements_screen_ranked has two such parameters");
-  bind_integer(&parameters, "job", job);
-  bind_text(&parameters, "stage", stage_name(stage));
-  if (!db_run(db, &sql_measurements_screen_outcomes, &parameters, &outcomes, error))
+  cleanup_rows struct db_rows *outcomes =
+      db_query(db, &sql_measurements_screen_outcomes, error, BIND("job", job),
+               BIND("stage", stage_name(stage)));
+  if (!outcomes)
     return false;
 
-  bind_integer(&parameters, "most", HALVING_MAX);
-  bind_integer(&parameters, "always_0", (int64_t)always[0]);
-  bind_integer(&parameters, "always_1", (int64_t)always[1]);
-  if (!db_run(db, &sql_measurements_screen_ranked, &parameters, &ranked, error))
+  cleanup_rows struct db_rows *ranked =
+      db_query(db, &sql_measurements_screen_ranked, error, BIND("job", job),
+               BIND("stage", stage_name(stage)), BIND("most", HALVING_MAX),
+               BIND("always_0", always[0]), BIND("always_1", always[1]));
+  if (!ranked)
     return false;
 
   *ret = (struct screen_summary){.n = (size_t)db_count(ranked)};
@@ -47,18 +47,17 @@ bool measurements_screen(struct db *db, int64_t job, enum stage stage,
 
 void screen_summary_release(struct screen_summary *summary) { free(summary->example); }
 
+static const struct field search_fields[] = {
+    RECORD_FIELD(INTEGER, struct search_result, config),
+    RECORD_FIELD(NUMBER, struct search_result, ratio),
+};
+static const struct record search_record = RECORD(NULL, struct search_result, search_fields);
+
 bool measurements_search(struct db *db, int64_t job, struct search_result **ret_results,
                          size_t *ret_n, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_measurements_search, "job", job, &rows, error))
-    return false;
-
-  *ret_n = (size_t)db_count(rows);
-  *ret_results = xcalloc(*ret_n + 1, sizeof **ret_results);
-  for (int row = 0; row < db_count(rows); row++)
-    (*ret_results)[row] = (struct search_result){(uint64_t)db_get_integer(rows, row, "config"),
-                                                 db_get_double(rows, row, "ratio")};
-  return true;
+  *ret_results =
+      db_list(db, &sql_measurements_search, &search_record, ret_n, error, BIND("job", job));
+  return *ret_results != NULL;
 }
 
 struct final_row {
@@ -73,19 +72,18 @@ static const struct field final_fields[] = {
     RECORD_FIELD_AS("lds_bytes", INTEGER, struct final_row, measurement.sample.lds_bytes),
     RECORD_FIELD_AS("device", INTEGER, struct final_row, measurement.sample.device),
     RECORD_FIELD_AS("outcome", ENUM, struct final_row, measurement.outcome, .names = outcome_names),
-    RECORD_FIELD(NUMBERS, struct final_row, samples_us),
-    RECORD_FIELD(NUMBERS, struct final_row, baseline_us),
+    RECORD_FIELDS(NUMBERS, struct final_row, samples_us, baseline_us),
 };
 static const struct record final_record = RECORD(NULL, struct final_row, final_fields);
 
 bool measurements_final(struct db *db, int64_t job, struct final_summary *ret,
                         struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run_by(db, &sql_measurements_final, "job", job, &rows, error))
+  size_t n;
+  cleanup_free struct final_row *all =
+      db_list(db, &sql_measurements_final, &final_record, &n, error, BIND("job", job));
+  if (!all)
     return false;
 
-  size_t n;
-  cleanup_free struct final_row *all = db_read_all(rows, &final_record, &n);
   *ret = (struct final_summary){n, xcalloc(n + 1, sizeof *ret->measurements)};
   for (size_t i = 0; i < n; i++) {
     struct verdict_sample *sample = &ret->measurements[i].sample;
@@ -119,12 +117,10 @@ bool measurements_agreement(struct db *db, int64_t job,
                             const uint64_t baseline_and_default[FINALISTS_ALWAYS],
                             struct agreement_summary *ret, char **ret_example,
                             struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "baseline", (int64_t)baseline_and_default[0]);
-  bind_integer(&parameters, "default_config", (int64_t)baseline_and_default[1]);
-  if (!db_run(db, &sql_measurements_agreement, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(
+      db, &sql_measurements_agreement, error, BIND("job", job),
+      BIND("baseline", baseline_and_default[0]), BIND("default_config", baseline_and_default[1]));
+  if (!rows)
     return false;
 
   *ret_example = db_is_null(rows, 0, "example") ? NULL : xstrdup(db_get(rows, 0, "example"));
@@ -140,11 +136,9 @@ bool measurements_agreement(struct db *db, int64_t job,
 
 bool measurements_agreement_of(struct db *db, int64_t job, const uint64_t *configs, size_t n,
                                struct agreement_facts *ret_facts, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integers(&parameters, "configs", (const int64_t *)configs, n);
-  if (!db_run(db, &sql_measurements_agreement_of, &parameters, &rows, error))
+  cleanup_rows struct db_rows *rows = db_query(db, &sql_measurements_agreement_of, error,
+                                               BIND("job", job), BIND_ALL("configs", configs, n));
+  if (!rows)
     return false;
 
   for (size_t i = 0; i < n; i++) {

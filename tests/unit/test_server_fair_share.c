@@ -42,7 +42,7 @@ static bool serve(struct world *world) {
           (struct share_queue){&world->owners[world->lines[i].owner], world->lines[i].priority,
                                world->lines[i].job, world->lines[i].waited_ms};
     }
-  if (shares_rank(queues, n, &first, 1) == 0)
+  if (share_rank(queues, n, &first, 1) == 0)
     return false;
 
   struct line *line = &world->lines[of[first]];
@@ -104,14 +104,14 @@ Test(fair_share, leases_that_are_held_count_before_they_end) {
   struct share_owner owners[2] = {{.weight = 1, .lease_us = 5}, {.weight = 1, .lease_us = 9}};
   struct share_queue queues[] = {{&owners[0], 0, 1, 0}, {&owners[1], 0, 2, 0}};
   size_t first;
-  cr_assert_eq(shares_rank(queues, 2, &first, 1), 1);
+  cr_assert_eq(share_rank(queues, 2, &first, 1), 1);
   cr_expect_eq(first, 0, "equal: the older job");
   owners[0].held = 2;
   owners[1].held = 1;
-  cr_assert_eq(shares_rank(queues, 2, &first, 1), 1);
+  cr_assert_eq(share_rank(queues, 2, &first, 1), 1);
   cr_expect_eq(first, 1, "10 of the first, 9 of the second");
   const struct share_queue turned[] = {queues[1], queues[0]};
-  cr_assert_eq(shares_rank(turned, 2, &first, 1), 1);
+  cr_assert_eq(share_rank(turned, 2, &first, 1), 1);
   cr_expect_eq(first, 0, "whichever is looked at first");
 }
 
@@ -188,13 +188,13 @@ Test(fair_share, a_flood_that_is_served_gains_nothing) {
 }
 
 Test(fair_share, an_owner_over_its_quota_gets_nothing_and_keeps_no_one_from_ending_a_wait) {
-  struct share_owner owners[] = {{.weight = 1, .is_over = true}, {.weight = 1}};
+  struct share_owner owners[] = {{.weight = 1, .is_quota_used = true}, {.weight = 1}};
   struct share_queue queues[] = {{&owners[0], 9, 1, 0}, {&owners[1], 0, 2, 0}};
   size_t ranked[2];
-  cr_assert_eq(shares_rank(queues, 2, ranked, 2), 1);
+  cr_assert_eq(share_rank(queues, 2, ranked, 2), 1);
   cr_expect_eq(ranked[0], 1);
   cr_expect_not(share_is_by_waiting(queues, 2, 1));
-  owners[0].is_over = false;
+  owners[0].is_quota_used = false;
   cr_expect(share_is_by_waiting(queues, 2, 1));
   cr_expect_not(share_is_by_waiting(queues, 2, 0));
 }
@@ -207,9 +207,9 @@ Test(fair_share, the_first_few_of_many_are_the_first_of_all) {
     owners[i] = (struct share_owner){.weight = 1, .used_us = (double)(i * 17 % 40)};
     queues[i] = (struct share_queue){&owners[i], (int64_t)(i % 3), (int64_t)i, 0};
   }
-  cr_assert_eq(shares_rank(queues, 40, all, 40), 40);
+  cr_assert_eq(share_rank(queues, 40, all, 40), 40);
   for (size_t most = 0; most <= 9; most++) {
-    cr_assert_eq(shares_rank(queues, 40, few, most), most);
+    cr_assert_eq(share_rank(queues, 40, few, most), most);
     cr_expect(memcmp(all, few, most * sizeof *all) == 0, "%zu", most);
   }
 }

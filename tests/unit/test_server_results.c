@@ -317,15 +317,15 @@ Test(results, a_body_has_the_digest_that_it_had_in_every_release) {
 }
 
 /* A held lease of configs 0 to 9 of which 3 to 9 remain, at epoch 2; the baseline is config 40. */
-static struct posted_lease lease_of(enum lease_state state) {
-  struct posted_lease lease = {.job = 7,
-                               .process = 1,
-                               .round = 0,
-                               .epoch = 2,
-                               .epoch_opening_us = 100,
-                               .state = state,
-                               .baseline = 40,
-                               .best_ratio = NAN};
+static struct lease lease_of(enum lease_state state) {
+  struct lease lease = {.job = 7,
+                        .process = 1,
+                        .round = 0,
+                        .epoch = 2,
+                        .epoch_opening_us = 100,
+                        .state = state,
+                        .baseline = 40,
+                        .best_ratio = NAN};
   for (uint64_t config = 0; config < 10; config++)
     config_ranges_add(&lease.configs, config);
   for (uint64_t config = 3; config < 10; config++)
@@ -334,9 +334,8 @@ static struct posted_lease lease_of(enum lease_state state) {
 }
 
 /* Judges a post of epoch 2 with these measurements and members. Releases the lease. */
-static struct judgement judge_for(struct posted_lease lease, const char *measurements,
-                                  const char *more, const struct known_measurement *known,
-                                  size_t n_known) {
+static struct judgement judge_for(struct lease lease, const char *measurements, const char *more,
+                                  const struct known_measurement *known, size_t n_known) {
   struct results results = {0};
   struct error error;
   cleanup_free char *text =
@@ -451,7 +450,7 @@ Test(judgement, a_repetition_changes_nothing_and_a_contradiction_is_refused) {
 }
 
 Test(judgement, of_an_epoch_that_has_passed_everything_is_late_though_the_lease_is_held) {
-  struct posted_lease lease = lease_of(LEASE_HELD);
+  struct lease lease = lease_of(LEASE_HELD);
   lease.epoch = 3;
   struct judgement it = judge_for(lease, FAST(1, 3, ""), ", \"done\": true", NULL, 0);
   cr_expect_eq(it.verdict, POST_LATE);
@@ -518,7 +517,7 @@ Test(judgement, what_was_not_leased_is_refused_but_for_the_baselines_failure) {
 
 Test(judgement, a_lease_that_does_not_exist_and_an_epoch_that_was_never_granted) {
   struct results results = {.epoch = 3};
-  struct posted_lease lease = lease_of(LEASE_HELD);
+  struct lease lease = lease_of(LEASE_HELD);
   struct judgement it = results_judge(&results, 5, NULL, NULL, 0);
   cr_expect_eq(it.verdict, POST_UNKNOWN);
   cr_expect_eq(it.refusal.kind, ERROR_MISSING);

@@ -8,16 +8,14 @@
 static int command_token_make(struct options *options) {
   char *const *name = cli_arguments(
       options, 1, "name the token after its user: wavetune token make ci --role submitter");
-  if (!name)
-    return EXIT_USAGE;
 
   const char *environment_text = option_text(options, "environment");
-  cleanup_json json_t *environment = NULL, *answer = NULL;
+  cleanup_json json_t *environment = NULL;
   struct error error;
   if (environment_text &&
       !json_parse(environment_text, strlen(environment_text), &environment, &error)) {
     error_prefix(&error, "--environment: ");
-    return cli_fail(EXIT_USAGE, &error);
+    cli_fail(EXIT_USAGE, &error);
   }
 
   cleanup_json json_t *body = json_pack(
@@ -26,19 +24,18 @@ static int command_token_make(struct options *options) {
       option_text(options, "agent-name"), "certificate", option_text(options, "certificate"),
       "environment", environment, "channels", option_list_json(options, "channel"));
   if (!body)
-    return cli_refuse(EXIT_USAGE, "a token's name and its options must be UTF-8");
+    cli_refuse(EXIT_USAGE, "a token's name and its options must be UTF-8");
   if (option_integer(options, "uses"))
     json_put(body, "uses", json_integer(option_integer(options, "uses")));
 
-  int code = cli_request_or_json(options, "POST", "/v1/tokens", body, &answer);
+  cleanup_json json_t *answer = cli_request_or_json(options, "POST", "/v1/tokens", body);
   if (answer)
     puts(cli_member(answer, option_text(options, "certificate") ? "certificate" : "token"));
-  return code;
+  return EXIT_OK;
 }
 
 static int command_token_list(struct options *options) {
-  cleanup_json json_t *items = NULL;
-  int code = cli_list_or_json(options, "/v1/tokens", &items);
+  cleanup_json json_t *items = cli_list_or_json(options, "/v1/tokens");
   size_t index;
   json_t *item;
 
@@ -69,7 +66,7 @@ static int command_token_list(struct options *options) {
     putchar('\n');
   }
 
-  return code;
+  return EXIT_OK;
 }
 
 static int command_token_revoke(struct options *options) {
@@ -84,8 +81,6 @@ static int command_audit(struct options *options) {
       {"at", "at"},         {"token", "token"},   {"role", "role"},    {"peer", "peer"},
       {"action", "action"}, {"object", "object"}, {"detail", "detail"}};
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
 
   cleanup_json json_t *items = json_array(),
                       *query = cli_options_json(options, filters, ARRAY_LENGTH(filters));
@@ -94,11 +89,7 @@ static int command_audit(struct options *options) {
              json_integer(left < AUDIT_PAGE_MAX ? (json_int_t)left : AUDIT_PAGE_MAX));
     cleanup_free char *arguments = cli_query(query, NULL),
                       *path = xasprintf("/v1/audit%s", arguments);
-    cleanup_json json_t *page = NULL;
-    int code = cli_call(client, "GET", path, NULL, &page);
-    if (code != EXIT_OK)
-      return code;
-
+    cleanup_json json_t *page = cli_get(client, path);
     json_t *more = json_object_get(page, "items"), *next = json_object_get(page, "next");
     size_t n = json_array_size(more);
     json_array_extend(items, more);
@@ -129,33 +120,28 @@ static int command_shares(struct options *options) {
 
 static int command_shares_set(struct options *options) {
   char *const *owner = cli_arguments(options, 1, "name one owner, as `wavetune shares` prints it");
-  if (!owner)
-    return EXIT_USAGE;
 
-  cleanup_json json_t *body = json_object(), *share = NULL;
+  cleanup_json json_t *body = json_object();
   cleanup_free char *path = cli_path("/v1/shares/", *owner, "");
-  struct error error;
-  if (!cli_put_number(options, "weight", "weight", body, &error) ||
-      !cli_put_number(options, "device-seconds-per-day", "device_seconds_per_day", body, &error))
-    return cli_fail(EXIT_USAGE, &error);
+  cli_put_number(options, "weight", "weight", body);
+  cli_put_number(options, "device-seconds-per-day", "device_seconds_per_day", body);
 
-  int code = cli_request_or_json(options, "PUT", path, body, &share);
+  cleanup_json json_t *share = cli_request_or_json(options, "PUT", path, body);
   if (share) {
     cleanup_json json_t *items = json_pack("[O]", share);
     cli_print_table(items, share_columns, ARRAY_LENGTH(share_columns));
   }
-  return code;
+  return EXIT_OK;
 }
 
 static int command_gc(struct options *options) {
   bool is_dry = option_flag(options, "dry-run");
-  cleanup_json json_t *answer = NULL,
-                      *body = json_pack("{s:b, s:I, s:b}", "dry_run", is_dry, "keep_days",
+  cleanup_json json_t *body = json_pack("{s:b, s:I, s:b}", "dry_run", is_dry, "keep_days",
                                         (json_int_t)option_integer(options, "keep-days"),
-                                        "measurements", option_flag(options, "measurements"));
-  int code = cli_request_or_json(options, "POST", "/v1/gc", body, &answer);
+                                        "measurements", option_flag(options, "measurements")),
+                      *answer = cli_request_or_json(options, "POST", "/v1/gc", body);
   if (!answer)
-    return code;
+    return EXIT_OK;
 
   const json_t *files = json_object_get(answer, "files"),
                *releases = json_object_get(answer, "releases"),

@@ -23,10 +23,9 @@ static int command_captures_show(struct options *options) {
     return EXIT_USAGE;
 
   cleanup_free char *path = cli_path("/v1/captures/", *id, "");
-  cleanup_json json_t *answer = NULL;
-  int code = cli_request_or_json(options, "GET", path, NULL, &answer);
+  cleanup_json json_t *answer = cli_request_or_json(options, "GET", path, NULL);
   if (!answer)
-    return code;
+    return EXIT_OK;
 
   const json_t *function = json_object_get(answer, "function"), *part, *launch;
   const json_t *launches = json_object_get(answer, "launches");
@@ -41,7 +40,7 @@ static int command_captures_show(struct options *options) {
                       cli_member(json_array_get(launches, 0), "triton")))
       n = ARRAY_LENGTH(columns);
   cli_print_table(launches, columns, n);
-  return code;
+  return EXIT_OK;
 }
 
 /* The jobs of the answer, for jobs_await. */
@@ -54,8 +53,9 @@ static json_t *jobs_of(const json_t *items) {
   return jobs;
 }
 
-static bool tune_body(const struct options *options, const char *which, json_t *body,
-                      struct error *error) {
+static json_t *tune_body(const struct options *options, const char *which) {
+  static const char *const members[][2] = {{"run", "run"}};
+  json_t *body = cli_options_json(options, members, 1);
   cleanup_json json_t *texts = option_list_json(options, "key"), *keys = json_array();
   size_t index;
   json_t *text;
@@ -63,40 +63,27 @@ static bool tune_body(const struct options *options, const char *which, json_t *
     json_put(body, "functions", json_pack("[s]", which));
   else
     json_put(body, "name", json_string(which));
-  json_array_foreach (texts, index, text) {
-    json_t *key = NULL;
-    if (!key_option_read(json_string_value(text), &key, error))
-      return false;
-    json_push(keys, key);
-  }
+  json_array_foreach (texts, index, text)
+    json_push(keys, values_of_text("key", json_string_value(text)));
   if (json_array_size(keys))
     json_object_set(body, "keys", keys);
   json_put(body, "priority", json_integer(option_integer(options, "priority")));
   if (option_integer(options, "budget") > 0)
     json_put(body, "budget",
              json_pack("{s:I}", "device_seconds", (json_int_t)option_integer(options, "budget")));
-  return true;
+  return body;
 }
 
 static int command_captures_tune(struct options *options) {
-  static const char *const texts[][2] = {{"run", "run"}};
   static const struct cli_column columns[] = {{"function", "name"}, {"key", "key"},
                                               {"state", "state"},   {"job", "job", true},
                                               {"new", "created"},   {"why", "why"}};
   char *const *which = cli_arguments(
       options, 1,
       "name captured functions by an id or a pattern, as `wavetune captures` prints them");
-  struct error error;
-  if (!which)
-    return EXIT_USAGE;
-  cleanup_json json_t *body = cli_options_json(options, texts, 1), *answer = NULL;
-  if (!tune_body(options, *which, body, &error))
-    return cli_fail(EXIT_USAGE, &error);
-
+  cleanup_json json_t *body = tune_body(options, *which);
   cleanup_http_client struct http_client *client = cli_connect(options);
-  int code = client ? cli_call(client, "POST", "/v1/captures/tune", body, &answer) : EXIT_USAGE;
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *answer = cli_call(client, "POST", "/v1/captures/tune", body);
   const json_t *items = json_object_get(answer, "items");
   bool as_json = option_flag(options, "json"), is_waiting = option_flag(options, "wait");
   cleanup_json json_t *jobs = jobs_of(items);
@@ -109,7 +96,7 @@ static int command_captures_tune(struct options *options) {
     fprintf(stderr, "%lld more keys match; run it again when these have jobs, or name keys\n",
             left);
   if (!json_array_size(jobs))
-    return cli_refuse(
+    cli_refuse(
         EXIT_FAILED,
         "no key has a job: `wavetune captures` shows what each waits for, and whose move it is");
   fflush(stdout);

@@ -469,25 +469,26 @@ static void environment_fill(struct environment *requested, const struct environ
 }
 #undef X
 
-static bool options_read(const struct options *options, struct fetch *fetch, struct error *error) {
+static void options_read(const struct options *options, struct fetch *fetch) {
   const char *match = option_text(options, "match"), *const * keys;
   size_t n_keys = option_list(options, "trusted-key", &keys);
-  cleanup_json json_t *given = NULL;
+  struct error error;
   if (!fetch->to)
-    return error_set(error, "give --to FOLDER, a private, writable folder");
-  if (!formats_of_option(options, &fetch->formats, &fetch->n_formats, error) ||
-      !regime_parse(option_text(options, "regime"), &fetch->regime, error))
-    return false;
-  if (!cache_rule_parse(match, &fetch->match))
-    return error_set(error, "--match must be " CACHE_RULES ", not \"%.40s\"", match);
-  if (!trusted_keys_add_all(&fetch->keys, keys, n_keys, error) ||
-      !identity_of_option(options, &fetch->identity, error) ||
-      !cli_environment(options, "environment", &given, error))
-    return false;
+    cli_refuse(EXIT_USAGE, "give --to FOLDER, a private, writable folder");
+  fetch->formats = formats_of_option(options, &fetch->n_formats);
   fetch->renderings = xcalloc(fetch->n_formats, sizeof *fetch->renderings);
-
-  if (!environment_parse(given, &fetch->requested, error))
-    return error_prefix(error, "--environment: ");
+  if (!regime_parse(option_text(options, "regime"), &fetch->regime, &error))
+    cli_fail(EXIT_USAGE, &error);
+  if (!cache_rule_parse(match, &fetch->match))
+    cli_refuse(EXIT_USAGE, "--match must be " CACHE_RULES ", not \"%.40s\"", match);
+  if (!trusted_keys_add_all(&fetch->keys, keys, n_keys, &error))
+    cli_fail(EXIT_USAGE, &error);
+  fetch->identity = identity_of_option(options);
+  cleanup_json json_t *given = cli_environment(options, "environment");
+  if (!environment_parse(given, &fetch->requested, &error)) {
+    error_prefix(&error, "--environment: ");
+    cli_fail(EXIT_USAGE, &error);
+  }
 
   /* A request for another platform does not mean this node's AMD GPU. */
   if (!fetch->requested.cuda && !fetch->requested.cpu) {
@@ -512,8 +513,6 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
   const char *regime = regime_member(fetch->regime);
   fetch->question =
       xasprintf("/v1/cache%s%s%s", query, regime ? "&regime=" : "", regime ? regime : "");
-
-  return true;
 }
 
 static int command_fetch(struct options *options) {
@@ -527,11 +526,8 @@ static int command_fetch(struct options *options) {
   };
   struct error error;
   cleanup_fd int lock = -1;
-  if (!options_read(options, &fetch, &error))
-    return cli_fail(EXIT_USAGE, &error);
+  options_read(options, &fetch);
   fetch.client = cli_connect(options);
-  if (!fetch.client)
-    return EXIT_USAGE;
   bool succeeded = folder_open(&fetch, &lock, &error) && fetch_now(&fetch, &error);
 
   return answer_print(&fetch, options, succeeded, &error);

@@ -189,48 +189,33 @@ static int command_campaigns(struct options *options) {
       {"device s", "device_seconds", true, .is_wide = true},
       {"kernels", "kernels", .format = format_names, .is_wide = true},
   };
-  enum output output;
-  int code = output_of(options, &output);
-  if (code != EXIT_OK)
-    return code;
-
-  cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters)),
-                      *items = NULL;
+  enum output output = output_of(options);
+  cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters));
   cleanup_free char *query = cli_query(members, option_flag(options, "open") ? "open" : NULL,
                                        "true", NULL),
                     *path = xasprintf("/v1/campaigns%s", query);
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  code = cli_list(client, path, &items);
-  if (code != EXIT_OK)
-    return code;
-
-  cleanup_json json_t *rows =
-      output == OUTPUT_JSON ? json_incref(items) : fleet_campaign_rows(items);
+  cleanup_json json_t *items = cli_list(client, path), *rows = output == OUTPUT_JSON
+                                                                   ? json_incref(items)
+                                                                   : fleet_campaign_rows(items);
   output_rows(output, rows, columns, ARRAY_LENGTH(columns), stdout);
   return EXIT_OK;
 }
 
 /* Reads a duration ("7d": so long ago), a day or a time. */
-static bool since_parse(const char *text, int64_t *ret_ms, struct error *error) {
-  struct timespec now;
+static int64_t since_ms_of(const char *text) {
   int64_t ago_ms, us;
   cleanup_free char *day = xasprintf("%sT00:00:00Z", text);
-  clock_gettime(CLOCK_REALTIME, &now);
-
   if (duration_parse(text, &ago_ms)) {
-    *ret_ms = (int64_t)now.tv_sec * 1000 - ago_ms;
-    *ret_ms = *ret_ms > 0 ? *ret_ms : 0;
-    return true;
+    int64_t since_ms = (int64_t)time(NULL) * 1000 - ago_ms;
+    return since_ms > 0 ? since_ms : 0;
   }
   if (!time_parse(text, &us) && !time_parse(day, &us))
-    return error_set(error,
-                     "--since \"%.40s\" must be how long ago, such as 12h or 7d, or a time "
-                     "like 2026-11-20 or 2026-11-20T07:00:00Z",
-                     text);
-  *ret_ms = us / 1000;
-  return true;
+    cli_refuse(EXIT_USAGE,
+               "--since \"%.40s\" must be how long ago, such as 12h or 7d, or a time "
+               "like 2026-11-20 or 2026-11-20T07:00:00Z",
+               text);
+  return us / 1000;
 }
 
 static int command_cost(struct options *options) {
@@ -241,25 +226,12 @@ static int command_cost(struct options *options) {
       {"jobs", "jobs", true},
       {"measurements", "measurements", true},
   };
-  enum output output;
-  struct error error;
-  int64_t since_ms = 0;
-  int code = output_of(options, &output);
-  if (code != EXIT_OK)
-    return code;
-
+  enum output output = output_of(options);
   const char *since = option_text(options, "since");
-  if (since && !since_parse(since, &since_ms, &error))
-    return cli_fail(EXIT_USAGE, &error);
-
-  char from[24];
-  snprintf(from, sizeof from, "%lld", (long long)since_ms);
-  cleanup_free char *query = cli_query(NULL, "by", by, since ? "from_ms" : NULL, from, NULL),
+  cleanup_free char *from = xasprintf("%lld", since ? (long long)since_ms_of(since) : 0),
+                    *query = cli_query(NULL, "by", by, since ? "from_ms" : NULL, from, NULL),
                     *path = xasprintf("/v1/cost%s", query);
-  cleanup_json json_t *answer = NULL;
-  code = cli_request(options, "GET", path, NULL, &answer);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *answer = cli_request(options, "GET", path, NULL);
 
   const json_t *items = json_object_get(answer, "items");
   if (output == OUTPUT_JSON) {

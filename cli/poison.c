@@ -22,17 +22,15 @@ static int command_poison_release(struct options *options) {
   char *const *id =
       cli_arguments(options, 1, "name one entry by its id, as `wavetune poison list` prints it");
   const char *reason = option_text(options, "reason");
-  if (!id)
-    return EXIT_USAGE;
   if (!reason)
-    return cli_refuse(EXIT_USAGE,
-                      "give the reason with --reason TEXT: `wavetune poison list --all` shows it");
+    cli_refuse(EXIT_USAGE,
+               "give the reason with --reason TEXT: `wavetune poison list --all` shows it");
   cleanup_free char *path = cli_path("/v1/poison/", *id, "/release");
-  cleanup_json json_t *body = json_pack("{s:s}", "reason", reason), *entry = NULL;
-  int code = cli_request_or_json(options, "POST", path, body, &entry);
+  cleanup_json json_t *body = json_pack("{s:s}", "reason", reason),
+                      *entry = cli_request_or_json(options, "POST", path, body);
   if (entry)
     printf("released %s\n", *id);
-  return code;
+  return EXIT_OK;
 }
 
 static const struct option_spec list_options[] = {CLI_FLAG("all", "also those that were released"),

@@ -78,14 +78,10 @@ static size_t device_index(json_t *devices, const json_t *row) {
 }
 
 /* Gets the measurements of the final stage that were not late, of configs that were correct in
- * every process; refuses when there are none. Returns an exit code. */
-static int samples_load(struct http_client *client, const json_t *job, struct samples *ret) {
+ * every process; refuses when there are none. */
+static void samples_load(struct http_client *client, const json_t *job, struct samples *ret) {
   cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", cli_member(job, "job"));
-  cleanup_json json_t *measurements = NULL;
-  int code = cli_list(client, path, &measurements);
-  if (code != EXIT_OK)
-    return code;
-
+  cleanup_json json_t *measurements = cli_list(client, path);
   *ret =
       (struct samples){0, xcalloc(json_array_size(measurements), sizeof *ret->items), json_array()};
   size_t index;
@@ -117,10 +113,8 @@ static int samples_load(struct http_client *client, const json_t *job, struct sa
 
   const char *id = cli_member(job, "job"), *removed_at = cli_member(job, "measurements_removed_at");
   if (ret->n == 0)
-    return cli_refuse(EXIT_FAILED,
-                      "the samples of job %s %s%s; `wavetune show %s` prints its verdict", id,
-                      *removed_at ? "were removed at " : "are not stored any more", removed_at, id);
-  return EXIT_OK;
+    cli_refuse(EXIT_FAILED, "the samples of job %s %s%s; `wavetune show %s` prints its verdict", id,
+               *removed_at ? "were removed at " : "are not stored any more", removed_at, id);
 }
 
 static struct report_counts counts_of(const json_t *job) {
@@ -136,7 +130,7 @@ static struct report_counts counts_of(const json_t *job) {
   };
 }
 
-static int winner_print(struct http_client *client, const json_t *job) {
+static void winner_print(struct http_client *client, const json_t *job) {
   const json_t *winner = json_object_get(job, "winner"),
                *environment = json_object_get(job, "environment"),
                *flagged = json_object_get(job, "flagged");
@@ -157,18 +151,15 @@ static int winner_print(struct http_client *client, const json_t *job) {
   cleanup_space struct space *space = NULL;
   cleanup_key struct key key = {0};
   cleanup_free char *path = xasprintf("/v1/kernels/%s", cli_member(job, "kernel"));
-  cleanup_json json_t *answer = NULL;
+  cleanup_json json_t *answer = cli_get(client, path);
   struct error error;
-  int code = cli_call(client, "GET", path, NULL, &answer);
-  if (code != EXIT_OK)
-    return code;
   if (!kernel_parse(json_object_get(answer, "manifest"), &kernel, &error) ||
       !space_parse(json_object_get(job, "space"), &space, &error) ||
       !key_parse(json_object_get(job, "key"), (const char *const *)kernel->key_names,
                  kernel->n_key_names, &key, &error)) {
     error_prefix(&error, "the server's job %s is not one this program understands: ",
                  cli_member(job, "job"));
-    return cli_fail(EXIT_REFUSED, &error);
+    cli_fail(EXIT_REFUSED, &error);
   }
 
   struct report report = {.kernel = kernel,
@@ -183,11 +174,9 @@ static int winner_print(struct http_client *client, const json_t *job) {
                           .resources = json_object_get(winner, "resources"),
                           .agreement = cli_member(winner, "agreement")};
   report_print(&report, stdout);
-
-  return EXIT_OK;
 }
 
-int job_print(struct http_client *client, const json_t *job) {
+void job_print(struct http_client *client, const json_t *job) {
   const char *state = cli_member(job, "state"), *reason = cli_member(job, "reason"),
              *waiting = cli_member(job, "waiting"), *handed_back = cli_member(job, "handed_back"),
              *submitted_by = cli_member(job, "submitted_by"),
@@ -210,14 +199,12 @@ int job_print(struct http_client *client, const json_t *job) {
     printf("its measurements were removed at %s, but for the final of a served winner\n",
            removed_at);
 
-  if (json_is_object(json_object_get(job, "winner")))
-    return winner_print(client, job);
   struct report_counts counts = counts_of(job);
-  if (string_equal(state, "done") || string_equal(state, "failed") ||
-      string_equal(state, "cancelled"))
+  if (json_is_object(json_object_get(job, "winner")))
+    winner_print(client, job);
+  else if (string_equal(state, "done") || string_equal(state, "failed") ||
+           string_equal(state, "cancelled"))
     report_counts_print(&counts, stdout);
-
-  return EXIT_OK;
 }
 
 /* Decides again from the stored rows and compares that with the stored verdict. */
@@ -225,12 +212,10 @@ static int recompute(struct http_client *client, const json_t *job, bool as_json
   cleanup_samples struct samples samples = {0};
   cleanup_verdict struct verdict verdict = {0};
   struct error error;
-  int code = samples_load(client, job, &samples);
-  if (code != EXIT_OK)
-    return code;
+  samples_load(client, job, &samples);
   if (!verdict_decide(samples.items, samples.n, (uint64_t)cli_integer(job, "baseline"),
                       (uint64_t)cli_integer(job, "seed"), &verdict, &error))
-    return cli_fail(EXIT_FAILED, &error);
+    cli_fail(EXIT_FAILED, &error);
 
   cleanup_json json_t *again = verdict_to_json(&verdict);
   cleanup_free char *again_text = json_canonical(again),
@@ -369,21 +354,17 @@ static void devices_print(const json_t *devices, const json_t *winner, bool know
 }
 
 /* Prints what each device of the final measured, and which of them would choose another config. */
-static int job_print_devices(struct http_client *client, const json_t *job, bool as_json) {
+static void job_print_devices(struct http_client *client, const json_t *job, bool as_json) {
   const json_t *winner = json_object_get(json_object_get(job, "winner"), "config");
   const char *id = cli_member(job, "job");
   cleanup_samples struct samples samples = {0};
-  cleanup_json json_t *agents = NULL;
   cleanup_device_ratios struct device_ratios ratios = {0};
   struct error error;
-  int code = samples_load(client, job, &samples);
-  if (code == EXIT_OK)
-    code = cli_list(client, "/v1/agents?all=true", &agents);
-  if (code != EXIT_OK)
-    return code;
+  samples_load(client, job, &samples);
+  cleanup_json json_t *agents = cli_list(client, "/v1/agents?all=true");
   if (!verdict_by_device(samples.items, samples.n, (uint64_t)json_integer_value(winner), &ratios,
                          &error))
-    return cli_fail(EXIT_FAILED, &error);
+    cli_fail(EXIT_FAILED, &error);
 
   devices_name(samples.devices, agents);
   ratios_add(samples.devices, &ratios);
@@ -395,8 +376,6 @@ static int job_print_devices(struct http_client *client, const json_t *job, bool
   } else {
     devices_print(samples.devices, winner, ratios.knows_processes);
   }
-
-  return EXIT_OK;
 }
 
 static int command_show(struct options *options) {
@@ -410,40 +389,37 @@ static int command_show(struct options *options) {
       n_views++;
     }
   if (n_views > 1)
-    return cli_refuse(EXIT_USAGE, "choose one of --recompute, --devices, --asm and --ttgir");
+    cli_refuse(EXIT_USAGE, "choose one of --recompute, --devices, --asm and --ttgir");
   char *const *id = cli_arguments(options, 1, "name one job, as `wavetune jobs` prints it");
-  if (!id)
-    return EXIT_USAGE;
 
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
   cleanup_free char *path = cli_path("/v1/jobs/", *id, "");
-  cleanup_json json_t *job = NULL;
-  int code = cli_call(client, "GET", path, NULL, &job);
-  if (code != EXIT_OK)
-    return code;
-
+  cleanup_json json_t *job = cli_get(client, path);
   bool as_json = option_flag(options, "json"), wants_asm = string_equal(view, "asm"),
        is_recomputed = string_equal(view, "recompute");
-  if (wants_asm || string_equal(view, "ttgir"))
-    return job_print_code(client, job, wants_asm, as_json);
+  if (wants_asm || string_equal(view, "ttgir")) {
+    job_print_code(client, job, wants_asm, as_json);
+    return EXIT_OK;
+  }
   bool has_winner = json_is_object(json_object_get(job, "winner")),
        has_ended = *cli_member(job, "finished_at");
   if (!n_views) {
     if (as_json)
       cli_print_json(job);
     else
-      code = job_print(client, job);
-    return code == EXIT_OK && has_ended && !has_winner ? EXIT_FAILED : code;
+      job_print(client, job);
+    return has_ended && !has_winner ? EXIT_FAILED : EXIT_OK;
   }
 
   if (!has_winner)
-    return cli_refuse(EXIT_FAILED, "job %s has no winner to %s; it is %s", cli_member(job, "job"),
-                      is_recomputed ? "recompute" : "compare others with on each device",
-                      cli_member(job, "state"));
+    cli_refuse(EXIT_FAILED, "job %s has no winner to %s; it is %s", cli_member(job, "job"),
+               is_recomputed ? "recompute" : "compare others with on each device",
+               cli_member(job, "state"));
 
-  return is_recomputed ? recompute(client, job, as_json) : job_print_devices(client, job, as_json);
+  if (is_recomputed)
+    return recompute(client, job, as_json);
+  job_print_devices(client, job, as_json);
+  return EXIT_OK;
 }
 
 static const struct option_spec show_options[] = {

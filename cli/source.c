@@ -6,8 +6,7 @@
 #define BLOB_MAX ((size_t)64 << 20)
 #define IDENTITY_DEFAULT "/etc/wavetune/identity.json"
 
-bool formats_of_option(const struct options *options, const struct cache_format ***ret_formats,
-                       size_t *ret_n, struct error *error) {
+const struct cache_format **formats_of_option(const struct options *options, size_t *ret_n) {
   static const char *const standard[] = {"json"};
   const char *const *names;
   size_t n_names = option_list(options, "format", &names), n = 0;
@@ -16,32 +15,39 @@ bool formats_of_option(const struct options *options, const struct cache_format 
     n_names = 1;
   }
 
-  cleanup_free const struct cache_format **formats = xcalloc(n_names, sizeof *formats);
+  const struct cache_format **formats = xcalloc(n_names, sizeof *formats);
+  struct error error;
   for (size_t i = 0; i < n_names; i++) {
-    if (!cache_format_find(names[i], &formats[n], error))
-      return error_prefix(error, "--format: ");
+    if (!cache_format_find(names[i], &formats[n], &error)) {
+      error_prefix(&error, "--format: ");
+      cli_fail(EXIT_USAGE, &error);
+    }
     size_t first = 0;
     while (formats[first] != formats[n])
       first++;
     n += first == n;
   }
 
-  *ret_formats = TAKE(formats);
   *ret_n = n;
-  return true;
+  return formats;
 }
 
-bool identity_of_option(const struct options *options, struct identity **ret_identity,
-                        struct error *error) {
+struct identity *identity_of_option(const struct options *options) {
   const char *path = option_text(options, "identity");
+  struct identity *identity = NULL;
   cleanup_json json_t *json = NULL;
-  *ret_identity = NULL;
+  struct error error;
   if (!path && access(IDENTITY_DEFAULT, F_OK) != 0)
-    return true;
+    return NULL;
   if (!path)
     path = IDENTITY_DEFAULT;
-  return json_parse_file(path, IDENTITY_SIZE_MAX, &json, error) &&
-         (identity_parse(json, ret_identity, error) || error_prefix(error, "%s: ", path));
+  if (!json_parse_file(path, IDENTITY_SIZE_MAX, &json, &error))
+    cli_fail(EXIT_USAGE, &error);
+  if (!identity_parse(json, &identity, &error)) {
+    error_prefix(&error, "%s: ", path);
+    cli_fail(EXIT_USAGE, &error);
+  }
+  return identity;
 }
 
 json_t *skipped_to_json(const struct cache_files *files) {

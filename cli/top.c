@@ -145,7 +145,7 @@ static int top_once(struct http_client *client, bool as_json) {
   cleanup_seen struct seen seen = {0};
   struct error error;
   if (!seen_read(client, &seen, &error))
-    return cli_failed(&error);
+    cli_failed(&error);
   if (as_json) {
     cleanup_json json_t *all = json_pack("{s:O, s:O, s:O}", "fleet", seen.fleet, "campaigns",
                                          json_object_get(seen.campaigns, "items"), "nodes",
@@ -244,7 +244,7 @@ static int top_live(struct http_client *client, const char *url) {
   int code = EXIT_OK;
   bool is_over = false;
   if (!seen_read(client, &seen, &error))
-    return cli_failed(&error);
+    cli_failed(&error);
 
   terminal_enter();
   while (!is_over) {
@@ -272,7 +272,7 @@ static int top_live(struct http_client *client, const char *url) {
   terminal_leave();
 
   if (code != EXIT_OK && code != EXIT_UNREACHABLE)
-    return cli_failed(&error);
+    cli_failed(&error);
   return EXIT_OK;
 }
 
@@ -282,8 +282,6 @@ static int command_top(struct options *options) {
                                                          !string_equal(terminal, "dumb") &&
                                                          !as_json && !option_flag(options, "once");
   cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
   if (!is_live)
     return top_once(client, as_json);
   cleanup_free char *urls = option_list_join(options, "url");

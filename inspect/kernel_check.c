@@ -546,14 +546,14 @@ static int command_kernel_check(struct options *options) {
   struct check check = {
       .options = options, .as_json = option_flag(options, "json"), .answers = answers};
   if (n == 0)
-    return cli_refuse(
-        EXIT_USAGE, "name a code object, a .ttgir file, a kernel folder or the folder of a build");
+    cli_refuse(EXIT_USAGE,
+               "name a code object, a .ttgir file, a kernel folder or the folder of a build");
 
   for (size_t i = 0; i < n; i++) {
     if (i && !check.as_json)
       putchar('\n');
     if (!place_check(&check, places[i], &error))
-      return cli_fail(EXIT_USAGE, &error);
+      cli_fail(EXIT_USAGE, &error);
   }
 
   if (check.as_json)

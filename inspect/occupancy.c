@@ -246,7 +246,7 @@ static int command_occupancy(struct options *options) {
   bool as_json = option_flag(options, "json");
   struct error error;
   if (!subject_load(options, &subject, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_fail(EXIT_USAGE, &error);
   if (!workgroup_fits(subject.target, &subject.workgroup, &error)) {
     cleanup_json json_t *json = subject_to_json(&subject);
     json_put(json, "fits", json_false());

@@ -442,47 +442,38 @@ static bool job_rows_add(struct landscapes *landscapes, const json_t *job, const
 }
 
 /* Reads the measurements of a job from the server. */
-static int job_read(struct http_client *client, const char *id, struct landscapes *landscapes) {
+static void job_read(struct http_client *client, const char *id, struct landscapes *landscapes) {
   cleanup_free char *escaped = http_escape(id);
   cleanup_free char *path = xasprintf("/v1/jobs/%s", escaped);
   cleanup_free char *rows_path = xasprintf("/v1/jobs/%s/measurements", escaped);
-  cleanup_json json_t *job = NULL, *rows = NULL;
+  cleanup_json json_t *job = cli_get(client, path), *rows = cli_list(client, rows_path);
   struct error error;
-  int code = cli_call(client, "GET", path, NULL, &job);
-  if (code == EXIT_OK)
-    code = cli_list(client, rows_path, &rows);
-  if (code != EXIT_OK)
-    return code;
-
   if (!job_rows_add(landscapes, job, rows, &error)) {
     error_prefix(&error, "the server's job %s is not one this program understands: ", id);
-    return cli_fail(EXIT_REFUSED, &error);
+    cli_fail(EXIT_REFUSED, &error);
   }
 
-  if (landscapes->all[0].n > 0)
-    return EXIT_OK;
-
-  return cli_refuse(EXIT_FAILED,
-                    "no config of job %s was measured yet; `wavetune show %s` prints its state", id,
-                    id);
+  if (!landscapes->all[0].n)
+    cli_refuse(EXIT_FAILED,
+               "no config of job %s was measured yet; `wavetune show %s` prints its state", id, id);
 }
 
-static int landscapes_load(const struct options *options, struct landscapes *landscapes) {
+static void landscapes_load(const struct options *options, struct landscapes *landscapes) {
   char *const *arguments;
   struct error error;
   const char *job = option_text(options, "job");
   size_t n = options_arguments(options, &arguments);
   if (n + (job != NULL) != 1)
-    return cli_refuse(
+    cli_refuse(
         EXIT_USAGE,
         "name one file that `wavetune-agent tune --samples FILE` wrote, or --job and a job's id");
 
-  if (!job)
-    return landscapes_read(arguments[0], landscapes, &error) ? EXIT_OK
-                                                             : cli_fail(EXIT_USAGE, &error);
-
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  return client ? job_read(client, job, landscapes) : EXIT_USAGE;
+  if (job) {
+    cleanup_http_client struct http_client *client = cli_connect(options);
+    job_read(client, job, landscapes);
+  } else if (!landscapes_read(arguments[0], landscapes, &error)) {
+    cli_fail(EXIT_USAGE, &error);
+  }
 }
 
 static int command_simulate(struct options *options) {
@@ -494,18 +485,16 @@ static int command_simulate(struct options *options) {
   struct error error;
   const char *strategy = option_text(options, "strategy");
   if (strategy && !search_strategy_parse(strategy, &simulation.strategies[0]))
-    return cli_refuse(EXIT_USAGE, "--strategy must be random, descent or evolution, not \"%.64s\"",
-                      strategy);
+    cli_refuse(EXIT_USAGE, "--strategy must be random, descent or evolution, not \"%.64s\"",
+               strategy);
 
   simulation.n_strategies = strategy ? 1 : SEARCH_STRATEGY_COUNT;
   for (size_t i = 0; !strategy && i < SEARCH_STRATEGY_COUNT; i++)
     simulation.strategies[i] = (enum search_strategy)i;
 
-  int code = landscapes_load(options, &landscapes);
-  if (code != EXIT_OK)
-    return code;
+  landscapes_load(options, &landscapes);
   if (!simulate(&simulation, &landscapes, keys, &error))
-    return cli_fail(EXIT_FAILED, &error);
+    cli_fail(EXIT_FAILED, &error);
   if (keys) {
     cleanup_json json_t *answer =
         json_pack("{s:I, s:I, s:O}", "repeat", (json_int_t)simulation.repeat, "seed",

@@ -215,12 +215,12 @@ static int command_utilization(struct options *options) {
   enum dtype dtype;
   struct error error;
   if (dtype_text && !dtype_parse(dtype_text, &dtype))
-    return cli_refuse(
-        EXIT_USAGE, "--dtype \"%s\" is not known; known ones are float16 and float32, among others",
-        dtype_text);
+    cli_refuse(EXIT_USAGE,
+               "--dtype \"%s\" is not known; known ones are float16 and float32, among others",
+               dtype_text);
 
   if (!machine_load(options, &machine, &error) || !rows_load(options, &rows, &n, &error))
-    return cli_fail(EXIT_USAGE, &error);
+    cli_fail(EXIT_USAGE, &error);
 
   int64_t element_bytes = dtype_text ? (int64_t)dtype_size(dtype) : 0;
   struct review_findings findings = {0};

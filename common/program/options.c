@@ -620,6 +620,22 @@ static void signals_block(void) {
   ALWAYS(sigprocmask(SIG_BLOCK, &signals, NULL) == 0);
 }
 
+static const char *running; /* the program */
+
+/* Completes stdout, and the exit code where that fails. */
+static int end_code(int code) {
+  if (code == EXIT_INTERNAL)
+    fprintf(stderr, "%s: this should not happen; report it: %s\n", running, WAVETUNE_REPORT_TO);
+
+  /* Otherwise a script would use an incomplete answer when the disk of stdout is full. */
+  if (fflush(stdout) == 0 && !ferror(stdout))
+    return code;
+  fprintf(stderr, "%s: stdout cannot be written: %s\n", running, strerror(errno));
+  return code != EXIT_OK ? code : EXIT_FAILED;
+}
+
+void command_end(int code) { exit(end_code(code)); }
+
 static int table_run(const char *program, const char *summary, const struct command_spec *commands,
                      size_t n_commands, int argc, char **argv) {
   argc--;
@@ -654,15 +670,8 @@ static int table_run(const char *program, const char *summary, const struct comm
         signals_block();
       cleanup_options struct options *options = NULL;
       options_parse(program, &commands[i], argc - words, argv + words, &options);
-      int code = commands[i].run(options);
-      if (code == EXIT_INTERNAL)
-        fprintf(stderr, "%s: this should not happen; report it: %s\n", program, WAVETUNE_REPORT_TO);
-
-      /* Otherwise a script would use an incomplete answer when the disk of stdout is full. */
-      if (fflush(stdout) == 0 && !ferror(stdout))
-        return code;
-      fprintf(stderr, "%s: stdout cannot be written: %s\n", program, strerror(errno));
-      return code != EXIT_OK ? code : EXIT_FAILED;
+      running = program;
+      return end_code(commands[i].run(options));
     }
 
   cleanup_free const char **names = xcalloc(n_commands, sizeof *names);

@@ -94,6 +94,9 @@ size_t command_option_count(const struct command_spec *command);
 const struct option_spec *command_option(const struct command_spec *command, size_t i);
 must_check char *option_description(const struct option_spec *spec);
 
+/* Ends the program as commands_run does when a command returns `code`. */
+no_return void command_end(int code);
+
 /* The main() of the three programs: finds the command (one or two words) in the table, runs it and
  * returns its exit code; prints the list of commands for --help or without a command. Adds the
  * commands help, completion and man (command_documents.h). */

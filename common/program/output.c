@@ -3,26 +3,21 @@
 
 #include "common/program/terminal.h"
 
-int output_of(const struct options *options, enum output *ret_output) {
+enum output output_of(const struct options *options) {
   static const char *const names[] = {[OUTPUT_TABLE] = "table",
                                       [OUTPUT_WIDE] = "wide",
                                       [OUTPUT_JSON] = "json",
                                       [OUTPUT_CSV] = "csv",
                                       [OUTPUT_MARKDOWN] = "markdown"};
   const char *name = option_text(options, "output");
-  if (!name) {
-    *ret_output = option_flag(options, "json") ? OUTPUT_JSON : OUTPUT_TABLE;
-    return EXIT_OK;
-  }
+  if (!name)
+    return option_flag(options, "json") ? OUTPUT_JSON : OUTPUT_TABLE;
 
   for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
-    if (string_equal(names[i], name)) {
-      *ret_output = (enum output)i;
-      return EXIT_OK;
-    }
-  return cli_refuse(EXIT_USAGE,
-                    "--output \"%.20s\" is unknown: it must be table, wide, json, csv or markdown",
-                    name);
+    if (string_equal(names[i], name))
+      return (enum output)i;
+  cli_refuse(EXIT_USAGE,
+             "--output \"%.20s\" is unknown: it must be table, wide, json, csv or markdown", name);
 }
 
 static void print_table(const json_t *rows, const struct cli_column *columns, size_t n_columns,
@@ -150,17 +145,9 @@ void output_rows(enum output output, const json_t *rows, const struct cli_column
 
 int output_list(const struct options *options, const char *path, const struct cli_column *columns,
                 size_t n_columns) {
-  enum output output;
-  int code = output_of(options, &output);
-  if (code != EXIT_OK)
-    return code;
-
+  enum output output = output_of(options);
   cleanup_http_client struct http_client *client = cli_connect(options);
-  cleanup_json json_t *items = NULL;
-  if (!client)
-    return EXIT_USAGE;
-  code = cli_list(client, path, &items);
-  if (code == EXIT_OK)
-    output_rows(output, items, columns, n_columns, stdout);
-  return code;
+  cleanup_json json_t *items = cli_list(client, path);
+  output_rows(output, items, columns, n_columns, stdout);
+  return EXIT_OK;
 }

@@ -237,9 +237,7 @@ void choices_sign_all(struct http_client *client, const struct release *release,
     return;
 
   struct digest choices = digest_of(files.files[0].bytes, files.files[0].size);
-  char text[DIGEST_TEXT_SIZE];
-  cleanup_free char *path =
-      xasprintf("/v1/releases/%s/signatures", digest_format(&release->digest, text));
+  cleanup_free char *path = xasprintf("/v1/releases/%s/signatures", DIGEST_TEXT(&release->digest));
   for (size_t i = 0; i < signers->n; i++) {
     struct channel_signature signature = choices_sign(&release->digest, &choices, &signers->all[i]);
     cleanup_json json_t *signatures = channel_signatures_to_json(&signature, 1),

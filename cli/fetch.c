@@ -257,8 +257,7 @@ static bool release_install(struct fetch *fetch, const struct channel_entry *ent
 
 /* Renders what is missing of the release that `entry` names and makes it current. */
 static bool install(struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
-  char text[DIGEST_TEXT_SIZE];
-  const char *name = digest_format(&entry->release, text) + strlen("sha256:");
+  const char *name = DIGEST_TEXT(&entry->release) + strlen("sha256:");
   cleanup_free char *staging = NULL;
   bool is_whole = renderings_read(fetch, name, false);
   if (!folder_stage(fetch, name, &staging, error) ||

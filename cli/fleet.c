@@ -12,11 +12,10 @@
 
 /* How long ago that was, "" when it is not known. */
 static char *since_text(const json_t *ms, int64_t now_ms) {
-  char text[SPAN_TEXT_SIZE];
   if (!json_is_integer(ms))
     return xstrdup("");
   int64_t age_ms = now_ms - json_integer_value(ms);
-  return xstrdup(span_format(age_ms > 0 ? (double)age_ms / 1e3 : 0, text));
+  return xstrdup(SPAN_TEXT(age_ms > 0 ? (double)age_ms / 1e3 : 0));
 }
 
 static void put_text(json_t *row, const char *name, char *text) {
@@ -132,7 +131,6 @@ json_t *fleet_campaign_rows(const json_t *campaigns) {
   const json_t *campaign;
 
   json_array_foreach (campaigns, index, campaign) {
-    char text[SPAN_TEXT_SIZE];
     const json_t *to_go = json_object_get(campaign, "to_go_s");
     json_int_t open = cli_integer(campaign, "queued") + cli_integer(campaign, "running");
     cleanup_free char *ended =
@@ -140,11 +138,11 @@ json_t *fleet_campaign_rows(const json_t *campaigns) {
                   cli_integer(campaign, "jobs") - open, cli_integer(campaign, "jobs"));
     json_t *row = json_copy((json_t *)campaign);
     json_put(row, "ended", json_string(ended));
-    json_put(row, "device_time",
-             json_string(span_format(json_number_value(json_object_get(campaign, "device_seconds")),
-                                     text)));
+    json_put(
+        row, "device_time",
+        json_string(SPAN_TEXT(json_number_value(json_object_get(campaign, "device_seconds")))));
     json_put(row, "to_go",
-             json_string(json_is_number(to_go) ? span_format(json_number_value(to_go), text)
+             json_string(json_is_number(to_go) ? SPAN_TEXT(json_number_value(to_go))
                          : open                ? "unknown"
                                                : ""));
     json_push(rows, row);
@@ -158,10 +156,9 @@ static char *format_names(const json_t *names) { return json_texts_join(names, "
 
 /* The time of a member in milliseconds, as RFC 3339 in UTC to the minute. */
 static char *format_time(const json_t *ms) {
-  char text[TIME_TEXT_SIZE];
   if (!json_is_integer(ms))
     return xstrdup("");
-  time_text_format(json_integer_value(ms) / 1000, text);
+  char *text = TIME_TEXT(json_integer_value(ms) / 1000);
   text[strcspn(text, "T")] = ' ';
   return xstrndup(text, strlen("2026-11-27 22:50"));
 }

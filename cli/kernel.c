@@ -97,9 +97,8 @@ static void register_with_files(struct http_client *client,
 /* Refuses to upload a file that the kernel or build does not name. */
 static bool refuse_unnamed_file(const struct digest *digest, const char *what,
                                 struct error *error) {
-  char text[DIGEST_TEXT_SIZE];
   return error_of(error, ERROR_MISSING, "the server misses %s, which is not a file of this %s",
-                  digest_format(digest, text), what);
+                  DIGEST_TEXT(digest), what);
 }
 
 static bool source_find(const void *owner, const struct digest *digest, struct content *ret,
@@ -144,8 +143,7 @@ static bool object_find(const void *owner, const struct digest *digest, struct c
   if (i == build->n_objects)
     return refuse_unnamed_file(digest, "build", error);
 
-  char text[DIGEST_TEXT_SIZE];
-  digest_format(digest, text);
+  const char *text = DIGEST_TEXT(digest);
   cleanup_free char *path = xasprintf("%s/objects/%s", folder->path, strchr(text, ':') + 1),
                     *bytes = NULL;
   if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, error))
@@ -153,7 +151,7 @@ static bool object_find(const void *owner, const struct digest *digest, struct c
   struct digest actual = digest_of(bytes, size);
   if (!digest_equal(&actual, digest))
     return error_set(error, "%s is damaged, its digest is %s: pack the build again", path,
-                     digest_format(&actual, text));
+                     DIGEST_TEXT(&actual));
   *ret = (struct content){TAKE(bytes), size};
 
   return true;
@@ -252,7 +250,7 @@ static void signing_release(struct signing *signing) {
 static json_t *code_sign_and_post(const struct signing *signing, const struct signed_code *code,
                                   int64_t expires_s) {
   char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE], id[DIGEST_TEXT_SIZE],
-      what[SIGNED_CODE_TEXT_SIZE], expires[TIME_TEXT_SIZE];
+      what[SIGNED_CODE_TEXT_SIZE];
   bool is_build = code->is_build;
   cleanup_free char *path =
       xasprintf("/v1/kernels/%s%s%s/signatures", digest_format(&code->kernel, kernel),
@@ -260,7 +258,7 @@ static json_t *code_sign_and_post(const struct signing *signing, const struct si
   cleanup_json json_t *answer = NULL;
   if (signing->signers.n)
     fprintf(stderr, "signing  %s%s%s\n", signed_code_format(code, what), expires_s ? " until " : "",
-            expires_s ? time_text_format(expires_s, expires) : "");
+            expires_s ? TIME_TEXT(expires_s) : "");
 
   for (size_t i = 0; i < signing->signers.n; i++) {
     const struct signing_key *key = &signing->signers.all[i];
@@ -295,8 +293,8 @@ static void kernel_push_signed(const struct signing *signing, const struct push 
                                const struct kernel_folder *folder) {
   const struct kernel *kernel = folder->kernel;
   cleanup_json json_t *digests = json_array();
-  char hash[DIGEST_TEXT_SIZE], digest[DIGEST_TEXT_SIZE];
-  digest_format(&kernel->hash, hash);
+  char digest[DIGEST_TEXT_SIZE];
+  const char *hash = DIGEST_TEXT(&kernel->hash);
 
   if (!push->n_builds || !kernel_is_known(signing->client, kernel))
     kernel_push(signing->client, folder);
@@ -448,8 +446,7 @@ static int command_kernel_hash(struct options *options) {
 
   const struct kernel *kernel = folder->kernel;
   bool with_manifest = option_flag(options, "manifest");
-  char hash[DIGEST_TEXT_SIZE];
-  digest_format(&kernel->hash, hash);
+  const char *hash = DIGEST_TEXT(&kernel->hash);
   if (option_flag(options, "json")) {
     cleanup_json json_t *answer =
         json_pack("{s:s, s:s, s:O*}", "kernel", hash, "name", kernel->name, "manifest",

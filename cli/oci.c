@@ -71,9 +71,8 @@ static json_t *summary_make(const json_t *entries) {
 
 /* Adds blobs/sha256/… with the bytes, which are taken over, and returns its descriptor. */
 static json_t *blob_add(struct cache_files *files, const char *type, char *bytes, size_t size) {
-  char text[DIGEST_TEXT_SIZE];
   struct digest digest = digest_of(bytes, size);
-  digest_format(&digest, text);
+  const char *text = DIGEST_TEXT(&digest);
   cleanup_free char *path = xasprintf("blobs/sha256/%s", text + strlen("sha256:"));
   cache_files_add(files, path, bytes, size);
   return json_pack("{s:s, s:s, s:I}", "mediaType", type, "digest", text, "size", (json_int_t)size);
@@ -90,13 +89,11 @@ static void json_file_add(struct cache_files *files, const char *path, const jso
 }
 
 static json_t *labels_make(const json_t *entries, size_t n_bytes, const struct digest *release) {
-  char text[DIGEST_TEXT_SIZE];
   cleanup_json json_t *targets = summary_make(entries);
   cleanup_free char *summary = json_canonical(targets), *size = xasprintf("%zu", n_bytes),
                     *count = xasprintf("%zu", json_array_size(entries));
   return json_pack("{s:s, s:s, s:s, s:s}", LABEL("entry-count"), count, LABEL("summary"), summary,
-                   LABEL("cache-size-bytes"), size, "wavetune.release",
-                   digest_format(release, text));
+                   LABEL("cache-size-bytes"), size, "wavetune.release", DIGEST_TEXT(release));
 }
 
 bool image_make(struct cache_files *cache, const struct digest *release, struct cache_files *ret,

@@ -35,10 +35,9 @@ bool image_is(const char *folder) {
 static bool blob_read(const char *folder, const json_t *descriptor, size_t size_max,
                       char **ret_bytes, size_t *ret_size, struct error *error) {
   struct digest digest, found;
-  char text[DIGEST_TEXT_SIZE];
   if (!json_get_digest(descriptor, "", "digest", JSON_REQUIRED, &digest, error))
     return false;
-  digest_format(&digest, text);
+  const char *text = DIGEST_TEXT(&digest);
 
   cleanup_free char *path = xasprintf("%s/blobs/sha256/%s", folder, text + strlen("sha256:")),
                     *bytes = NULL;

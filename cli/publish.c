@@ -258,8 +258,7 @@ static int command_promote(struct options *options) {
  * before, and a server can forge the history. */
 static char *release_before_get(struct http_client *client, const struct channel_entry *present,
                                 const struct signers *signers) {
-  char digest[DIGEST_TEXT_SIZE];
-  digest_format(&present->release, digest);
+  const char *digest = DIGEST_TEXT(&present->release);
   cleanup_json json_t *environment = environment_to_json(&present->environment);
   cleanup_free char *path = channel_path(present->channel, "/entries", environment, present->tag,
                                          regime_name(present->regime));
@@ -376,13 +375,12 @@ static int command_sign(struct options *options) {
   trusted_of_option(options, &trusted);
 
   cleanup_http_client struct http_client *client = cli_connect(options);
-  char digest[DIGEST_TEXT_SIZE];
   cleanup_present struct channel_present present = {0};
   cleanup_json json_t *answer = NULL;
   cleanup_free char *what = xasprintf("channel %s was not signed", *channel);
   channel_present_of_options(client, options, *channel, &present);
   cleanup_release struct release *release =
-      release_get(client, digest_format(&present.entry.release, digest), what);
+      release_get(client, DIGEST_TEXT(&present.entry.release), what);
 
   const struct channel_entry *before = &present.entry;
   struct channel_entry after = *before; /* borrows its texts */
@@ -422,10 +420,9 @@ static int key_print(const struct options *options, bool is_new) {
   if (is_new ? !signing_key_create(*path, &key, &error) : !signing_key_read(*path, &key, &error))
     cli_fail(EXIT_USAGE, &error);
 
-  char id[DIGEST_TEXT_SIZE];
   const char *kind = key.is_private ? "private" : "public";
   cleanup_free char *public_path = is_new ? xasprintf("%s.pub", *path) : NULL;
-  digest_format(&key.id, id);
+  const char *id = DIGEST_TEXT(&key.id);
   if (option_flag(options, "json")) {
     cleanup_json json_t *document = json_pack("{s:s, s:s, s:s, s:s*}", "key", id, "kind", kind,
                                               "file", *path, "public", public_path);

@@ -104,7 +104,6 @@ static struct cached *cached_get(struct http_source *source, enum kind kind,
                                  const struct digest *digest, const struct kernel *kernel,
                                  struct error *error) {
   static const char *const names[] = {"kernel", "build", "blob"};
-  char text[DIGEST_TEXT_SIZE], kernel_text[DIGEST_TEXT_SIZE];
   struct cached **bucket = &source->buckets[(digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS];
 
   for (struct cached *cached = *bucket; cached; cached = cached->next)
@@ -113,11 +112,10 @@ static struct cached *cached_get(struct http_source *source, enum kind kind,
   if (!http_source_check(source, error))
     return NULL;
 
-  digest_format(digest, text);
+  const char *text = DIGEST_TEXT(digest);
   cleanup_free char *path =
-      kind == KIND_BUILD
-          ? xasprintf("/v1/kernels/%s/builds/%s", digest_format(&kernel->hash, kernel_text), text)
-          : xasprintf("/v1/%ss/%s", names[kind], text);
+      kind == KIND_BUILD ? xasprintf("/v1/kernels/%s/builds/%s", DIGEST_TEXT(&kernel->hash), text)
+                         : xasprintf("/v1/%ss/%s", names[kind], text);
   struct http_request request = {.method = "GET", .path = path, .response_max = BLOB_MAX};
   cleanup_http_response struct http_response response = {0};
   int64_t begin_ns = clock_monotonic_ns();

@@ -66,24 +66,21 @@ static void rate_write(FILE *out, const json_t *fleet) {
   const json_t *rate = json_object_get(fleet, "rate"), *to_go = json_object_get(fleet, "to_go"),
                *seconds = json_object_get(to_go, "seconds");
   double over_s = number(rate, "over_s"), minutes = over_s / 60;
-  char span[SPAN_TEXT_SIZE];
   if (minutes > 0)
     fprintf(out,
             "last %s: %.0f measurements and %.1f jobs a minute, %.1f s of device time a second, "
             "%.0f %% of the devices' time\n",
-            span_format(over_s, span), number(rate, "measurements") / minutes,
+            SPAN_TEXT(over_s), number(rate, "measurements") / minutes,
             number(rate, "jobs") / minutes, number(rate, "device_seconds") / over_s,
             100 * number(rate, "utilisation"));
   cleanup_free char *basis = xstrdup(cli_member(to_go, "basis"));
   text_make_printable(basis);
   fprintf(out, "to go: %s. %s\n",
-          json_is_number(seconds) ? span_format(json_number_value(seconds), span) : "-", basis);
+          json_is_number(seconds) ? SPAN_TEXT(json_number_value(seconds)) : "-", basis);
 }
 
 static char *format_seconds(const json_t *seconds) {
-  char span[SPAN_TEXT_SIZE];
-  return json_is_number(seconds) ? xstrdup(span_format(json_number_value(seconds), span))
-                                 : xstrdup("");
+  return json_is_number(seconds) ? xstrdup(SPAN_TEXT(json_number_value(seconds))) : xstrdup("");
 }
 
 static char *format_tag(const json_t *tag) {
@@ -252,9 +249,8 @@ static int top_live(struct http_client *client, const char *url) {
     size_t size;
     FILE *out = open_memstream(&text, &size);
     ALWAYS(out != NULL);
-    char now[TIME_TEXT_SIZE];
     fprintf(out, "wavetune %s  as of %s  q leaves\n", url,
-            time_text_format(cli_integer(seen.fleet, "as_of_ms") / 1000, now));
+            TIME_TEXT(cli_integer(seen.fleet, "as_of_ms") / 1000));
     if (code != EXIT_OK) {
       text_make_printable(error.message);
       fprintf(out, "%s; trying again\n", error.message);

@@ -132,8 +132,7 @@ static void overrides_print(const struct question *question, const struct releas
     const char *id = cli_member(item, "id"), *kernel = cli_member(item, "kernel");
     bool is_its = string_equal(kernel, question->kernel);
     for (size_t i = 0; !is_its && release && i < release->n_kernels; i++) {
-      char hash[DIGEST_TEXT_SIZE];
-      digest_format(&release->kernels[i].hash, hash);
+      const char *hash = DIGEST_TEXT(&release->kernels[i].hash);
       is_its = is_kernel(question->kernel, release->kernels[i].name, hash) &&
                is_kernel(kernel, release->kernels[i].name, hash);
     }
@@ -192,7 +191,6 @@ static void fetches_print(const char *digest, const json_t *items) {
     }
     const char *channel = cli_member(item, "channel");
     int64_t last_us = 0;
-    char span[SPAN_TEXT_SIZE];
     if (!time_parse(cli_member(item, "last_at"), &last_us))
       last_us = 0;
     double age_s = difftime(time(NULL), (time_t)(last_us / 1000000));
@@ -200,7 +198,7 @@ static void fetches_print(const char *digest, const json_t *items) {
     printf("fetched  by %s: %s%s%s, %s, %" JSON_INTEGER_FORMAT " time%s, last %s ago\n",
            cli_member(item, "fetched_by"), cli_member(item, "kind"), *channel ? " of " : "",
            channel, *channel ? cli_member(item, "rule") : "by its digest", requests,
-           requests == 1 ? "" : "s", span_format(age_s > 0 ? age_s : 0, span));
+           requests == 1 ? "" : "s", SPAN_TEXT(age_s > 0 ? age_s : 0));
   }
 }
 

@@ -45,14 +45,12 @@ static bool blob_read(const struct blob_reader *reader, const struct digest *dig
                       char **ret_bytes, size_t *ret_size, struct error *error) {
   cleanup_free char *bytes = NULL;
   size_t size = 0;
-  char text[DIGEST_TEXT_SIZE];
   if (!reader->read(reader->context, digest, &bytes, &size, error))
     return false;
 
   struct digest actual = digest_of(bytes, size);
   if (!digest_equal(&actual, digest))
-    return error_set(error, "its bytes are damaged: their digest is %s",
-                     digest_format(&actual, text));
+    return error_set(error, "its bytes are damaged: their digest is %s", DIGEST_TEXT(&actual));
 
   *ret_bytes = TAKE(bytes);
   *ret_size = size;

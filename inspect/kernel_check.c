@@ -382,8 +382,7 @@ static bool folder_check(struct check *check, const char *place, struct error *e
     return false;
 
   struct review_findings findings = {0};
-  char hash[DIGEST_TEXT_SIZE];
-  digest_format(&kernel->hash, hash);
+  const char *hash = DIGEST_TEXT(&kernel->hash);
   json_t *answer = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "place", place, "what", "kernel",
                              "name", kernel->name, "language", language_name(kernel->language),
                              "kernel", hash, "raw", (json_int_t)folder->space->raw_count);
@@ -410,9 +409,8 @@ static bool folder_check(struct check *check, const char *place, struct error *e
 
 static bool object_read(void *context, const struct digest *digest, char **ret_bytes,
                         size_t *ret_size, struct error *error) {
-  char text[DIGEST_TEXT_SIZE];
-  cleanup_free char *path = xasprintf("%s/objects/%s", (const char *)context,
-                                      strchr(digest_format(digest, text), ':') + 1);
+  cleanup_free char *path =
+      xasprintf("%s/objects/%s", (const char *)context, strchr(DIGEST_TEXT(digest), ':') + 1);
   return file_read(path, BLOB_BYTES_MAX, ret_bytes, ret_size, error);
 }
 
@@ -490,8 +488,7 @@ static bool build_check(struct check *check, const char *place, const char *file
     return false;
 
   struct digest digest = json_digest(json);
-  char text[DIGEST_TEXT_SIZE];
-  digest_format(&digest, text);
+  const char *text = DIGEST_TEXT(&digest);
   if (!check->as_json) {
     printf("%s: build %s for %s, Triton %s\n", place, text, review->arch,
            review->triton ? review->triton : "not stated");

@@ -118,9 +118,7 @@ static bool landscape_add(struct landscape *landscape, uint64_t config, const js
   if (!json_get_string(row, "", "outcome", JSON_REQUIRED, &outcome_text, error))
     return false;
   if (!outcome_parse(outcome_text, &outcome)) {
-    char shown[NAME_TEXT_SIZE];
-    return error_set(error, "\"%s\" is not an outcome",
-                     name_cut(outcome_text, strlen(outcome_text), shown));
+    return error_set(error, "\"%s\" is not an outcome", NAME_CUT(outcome_text));
   }
 
   double ratio = INFINITY;

@@ -88,9 +88,7 @@ static bool gpu_find(const char *text, struct machine *machine, struct error *er
     return true;
   }
 
-  char cut[NAME_TEXT_SIZE];
-  error_set(error, "the compute units of \"%s\" are not known; give --cus",
-            name_cut(text, strlen(text), cut));
+  error_set(error, "the compute units of \"%s\" are not known; give --cus", NAME_CUT(text));
   error_suggest(error, name, names, ARRAY_LENGTH(names));
 
   return false;

@@ -112,18 +112,16 @@ const char *json_type_name(const json_t *value) {
 
 bool json_get(const json_t *object, const char *pointer, const char *name,
               struct json_wanted wanted, json_t **ret, struct error *error) {
-  char at[JSON_POINTER_SIZE];
   json_t *value = json_object_get(object, name);
 
   if (json_is_null(value) && wanted.presence != JSON_NOT_NULL)
     value = NULL;
 
   if (!value && wanted.presence == JSON_REQUIRED)
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                    "member \"%s\" is missing", name);
+    return error_at(error, POINTER_MEMBER(pointer, name), "member \"%s\" is missing", name);
   if (value && !(wanted.types & JSON_TYPE(json_typeof(value))))
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                    "\"%s\" must be %s, not %s", name, wanted.name, json_type_name(value));
+    return error_at(error, POINTER_MEMBER(pointer, name), "\"%s\" must be %s, not %s", name,
+                    wanted.name, json_type_name(value));
   if (value)
     *ret = value;
   return true;
@@ -164,10 +162,8 @@ bool json_get_integer(const json_t *object, const char *pointer, const char *nam
 
   int64_t integer = json_integer_value(value);
   if (integer < min || integer > max) {
-    char at[JSON_POINTER_SIZE];
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                    "\"%s\" is %lld; it must be %lld to %lld", name, (long long)integer,
-                    (long long)min, (long long)max);
+    return error_at(error, POINTER_MEMBER(pointer, name), "\"%s\" is %lld; it must be %lld to %lld",
+                    name, (long long)integer, (long long)min, (long long)max);
   }
 
   *ret = integer;
@@ -199,13 +195,12 @@ bool json_get_bool(const json_t *object, const char *pointer, const char *name,
 
 bool json_get_digest(const json_t *object, const char *pointer, const char *name,
                      enum json_presence presence, struct digest *ret, struct error *error) {
-  char at[JSON_POINTER_SIZE];
   const char *text = NULL;
   if (!json_get_string(object, pointer, name, presence, &text, error))
     return false;
 
   return !text || digest_parse(text, ret) ||
-         error_at(error, json_pointer_member(at, sizeof at, pointer, name),
+         error_at(error, POINTER_MEMBER(pointer, name),
                   "\"%s\" must be \"sha256:\" and 64 lower-case hexadecimal digits", name);
 }
 
@@ -218,13 +213,11 @@ bool json_only_members(const json_t *value, const char *pointer, const char *con
   json_t *member;
   json_object_foreach ((json_t *)value, name, member) {
     const char *const *known = names;
-    char at[JSON_POINTER_SIZE];
 
     while (*known && strcmp(*known, name) != 0)
       known++;
     if (!*known)
-      return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                      "unknown member \"%.64s\"", name);
+      return error_at(error, POINTER_MEMBER(pointer, name), "unknown member \"%.64s\"", name);
   }
   return true;
 }
@@ -236,10 +229,7 @@ json_t *json_numbers(const double *numbers, size_t n) {
   return array;
 }
 
-json_t *json_digest_text(const struct digest *digest) {
-  char text[DIGEST_TEXT_SIZE];
-  return json_string(digest_format(digest, text));
-}
+json_t *json_digest_text(const struct digest *digest) { return json_string(DIGEST_TEXT(digest)); }
 
 bool json_can_hold(const char *text) {
   cleanup_json json_t *string = json_string(text);

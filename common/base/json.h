@@ -99,6 +99,11 @@ must_check bool json_can_hold(const char *text);
 char *json_pointer_member(char *text, size_t size, const char *pointer, const char *name);
 char *json_pointer_index(char *text, size_t size, const char *pointer, size_t index);
 #define JSON_POINTER_SIZE 192
+/* The pointers in memory of the block that has the expression. */
+#define POINTER_MEMBER(pointer, name)                                                              \
+  json_pointer_member((char[JSON_POINTER_SIZE]){0}, JSON_POINTER_SIZE, (pointer), (name))
+#define POINTER_INDEX(pointer, index)                                                              \
+  json_pointer_index((char[JSON_POINTER_SIZE]){0}, JSON_POINTER_SIZE, (pointer), (index))
 
 /* Add a value and take ownership of it. Abort when it is NULL: out of memory, or not UTF-8. */
 static inline void json_put(json_t *object, const char *name, json_t *value) {

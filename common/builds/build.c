@@ -179,11 +179,10 @@ static bool config_check(const json_t *config, json_t *seen, const char *pointer
                          struct error *error) {
   const char *name;
   json_t *value;
-  char at[JSON_POINTER_SIZE];
 
   json_object_foreach ((json_t *)config, name, value) {
     if (json_is_object(value) || json_is_array(value))
-      return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
+      return error_at(error, POINTER_MEMBER(pointer, name),
                       "a value of a config must be a number, a string, true, false or null");
   }
 
@@ -273,10 +272,8 @@ static bool keys_differ(const struct build *build, struct error *error) {
   for (size_t i = 0; i < build->n_variants; i++) {
     cleanup_json json_t *json = key_to_json(&build->keys[i]);
     cleanup_free char *text = json_canonical(json);
-    char at[JSON_POINTER_SIZE];
     if (json_object_get(seen, text))
-      return error_at(error, json_pointer_index(at, sizeof at, "/variants", i),
-                      "an earlier variant has the same key");
+      return error_at(error, POINTER_INDEX("/variants", i), "an earlier variant has the same key");
     ALWAYS(json_object_set_new(seen, text, json_true()) == 0);
   }
   return true;
@@ -289,7 +286,6 @@ static bool object_launch_check(const struct build *build, const struct kernel *
   size_t i;
   const json_t *extent;
   const struct scope none = {0};
-  char at[JSON_POINTER_SIZE];
   if (!of_key && object->grid)
     return error_at(error, "/grid", "only an object of a captured kernel has a grid");
   if (!of_key && (object->arguments.all || object->fills.all))
@@ -309,7 +305,7 @@ static bool object_launch_check(const struct build *build, const struct kernel *
 
   size_t map = launch_arguments_tensormap(&object->arguments);
   if (map < object->arguments.n && !string_starts(build->arch, "sm_"))
-    return error_at(error, json_pointer_index(at, sizeof at, "/arguments", map),
+    return error_at(error, POINTER_INDEX("/arguments", map),
                     "%s has no tensor maps: pass the descriptor's pointer, shape and strides",
                     build->arch);
   if (!launch_arguments_agree(of_key, &object->arguments, &none, error))
@@ -410,10 +406,9 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
     return false;
 
   if (!digest_equal(&build->kernel, &kernel->hash)) {
-    char text[DIGEST_TEXT_SIZE];
     return error_at(error, "/kernel",
                     "the build is for another kernel than \"%s\", %s; pack this one again",
-                    kernel->name, digest_format(&kernel->hash, text));
+                    kernel->name, DIGEST_TEXT(&kernel->hash));
   }
 
   if (kernel->language == LANGUAGE_EXTERNAL)

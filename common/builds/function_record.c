@@ -35,14 +35,13 @@ bool record_take_text(const json_t *object, const char *pointer, const char *nam
                       enum json_presence presence, enum record_text_kind kind, char **ret,
                       struct error *error) {
   const char *text = NULL;
-  char at[JSON_POINTER_SIZE];
 
   if (!json_get_string(object, pointer, name, presence, &text, error))
     return false;
   if (!text)
     return true;
   if (!(kind == RECORD_TEXT_PART ? part_check : any_check)(text, error))
-    return error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, name));
+    return error_pointer_prefix(error, POINTER_MEMBER(pointer, name));
   *ret = xstrdup(text);
   return true;
 }

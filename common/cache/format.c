@@ -299,7 +299,6 @@ bool cache_format_read(const struct cache_format *format, const struct import_re
 bool cache_format_find(const char *name, const struct cache_format **ret, struct error *error) {
   const char *known[64];
   size_t n = 0;
-  char cut[NAME_TEXT_SIZE];
   cleanup_text struct text names = {0};
 
   for (; cache_formats[n]; n++) {
@@ -314,9 +313,9 @@ bool cache_format_find(const char *name, const struct cache_format **ret, struct
   }
 
   const char *nearest = name_nearest(name, known, n);
-  return error_set(error, "unknown format \"%s\"; %s%s%sthere are:%.*s",
-                   name_cut(name, strlen(name), cut), nearest ? "did you mean \"" : "",
-                   nearest ? nearest : "", nearest ? "\"? " : "", (int)names.size, names.bytes);
+  return error_set(error, "unknown format \"%s\"; %s%s%sthere are:%.*s", NAME_CUT(name),
+                   nearest ? "did you mean \"" : "", nearest ? nearest : "", nearest ? "\"? " : "",
+                   (int)names.size, names.bytes);
 }
 
 /* A tar in memory */

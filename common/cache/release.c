@@ -334,7 +334,7 @@ static size_t text_index(const char *text, const char **texts, size_t n) {
 }
 
 static void kernel_write(FILE *out, const struct entry *const *entries, size_t n) {
-  char digest[DIGEST_TEXT_SIZE], number[FLOAT_TEXT_SIZE];
+  char number[FLOAT_TEXT_SIZE];
   cleanup_free const char **configs = xcalloc(n, sizeof *configs),
                           **provenance = xcalloc(n, sizeof *provenance);
   for (size_t i = 0; i < n; i++) {
@@ -344,8 +344,7 @@ static void kernel_write(FILE *out, const struct entry *const *entries, size_t n
 
   fputs_unlocked("{\"configs\":[", out);
   size_t n_configs = texts_write(out, configs, n);
-  fprintf(out,
-          "],\"kernel\":\"%s\",\"key\":%s,\"name\":", digest_format(&entries[0]->kernel, digest),
+  fprintf(out, "],\"kernel\":\"%s\",\"key\":%s,\"name\":", DIGEST_TEXT(&entries[0]->kernel),
           entries[0]->key_names);
   json_canonical_write_string(out, entries[0]->name);
   fputs_unlocked(",\"provenance\":[", out);

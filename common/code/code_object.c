@@ -216,9 +216,8 @@ bool code_object_add_kernel(struct code_object *object, const char *name, size_t
 
   for (size_t i = 0; i < object->n_kernels; i++) {
     if (string_equal(object->kernels[i].name, json_string_value(text))) {
-      char cut[NAME_TEXT_SIZE];
       return error_set(error, "the code object has two kernels of the name \"%s\"",
-                       name_cut(name, length, cut));
+                       NAME_CUT_OF(name, length));
     }
   }
 
@@ -275,7 +274,6 @@ bool code_object_kernel(const struct code_object *object, const char *name,
     return error_set(error, "the code object has %zu kernels, name one of them: %s%s",
                      object->n_kernels, list, more);
 
-  char cut[NAME_TEXT_SIZE];
-  return error_set(error, "the code object has no kernel \"%s\", it has: %s%s",
-                   name_cut(name, strlen(name), cut), list, more);
+  return error_set(error, "the code object has no kernel \"%s\", it has: %s%s", NAME_CUT(name),
+                   list, more);
 }

@@ -221,8 +221,7 @@ static bool read_arguments(const json_t *list, const char *pointer, struct code_
   json_array_foreach (list, i, item) {
     struct code_argument argument = {0};
     const char *kind = NULL;
-    char at[JSON_POINTER_SIZE], text[NAME_TEXT_SIZE];
-    json_pointer_index(at, sizeof at, pointer, i);
+    const char *at = POINTER_INDEX(pointer, i);
 
     if (!json_is_object(item))
       return error_at(error, at, "must be a map");
@@ -232,7 +231,7 @@ static bool read_arguments(const json_t *list, const char *pointer, struct code_
         !json_get_string(item, at, ".value_kind", JSON_REQUIRED, &kind, error))
       return false;
 
-    name_cut(kind, strlen(kind), text);
+    const char *text = NAME_CUT(kind);
     if (text[0] == '\0' || strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(text))
       return error_at(error, at, "\"%s\" is no kind of argument", text);
     argument.kind = xstrdup(text);
@@ -270,10 +269,7 @@ static bool read_kernel(const json_t *json, const char *pointer, struct code_obj
   if (!json_get_array(json, pointer, ".args", JSON_NOT_NULL, &arguments, error))
     return false;
 
-  char at[JSON_POINTER_SIZE];
-  return !arguments ||
-         read_arguments(arguments, json_pointer_member(at, sizeof at, pointer, ".args"), kernel,
-                        error);
+  return !arguments || read_arguments(arguments, POINTER_MEMBER(pointer, ".args"), kernel, error);
 }
 
 /* The target id in "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-", or, as the LLVM of Triton 3.9
@@ -292,8 +288,7 @@ static const char *target_id_find(const char *full) {
 /* The target id without its features, which must agree with the ELF header. */
 static bool read_target(const struct elf_image *image, const char *text, struct code_object *object,
                         struct error *error) {
-  char full[NAME_TEXT_SIZE];
-  name_cut(text, strlen(text), full);
+  const char *full = NAME_CUT(text);
   const char *id = target_id_find(full);
   size_t length = id ? strcspn(id, ":") : 0;
   if (length == 0 || strspn(full, "abcdefghijklmnopqrstuvwxyz0123456789-_:+.") != strlen(full))
@@ -327,9 +322,7 @@ static bool read_metadata(const struct elf_image *image, const msgpack_object *r
     return false;
 
   json_array_foreach (kernels, i, kernel) {
-    char at[JSON_POINTER_SIZE];
-    if (!read_kernel(kernel, json_pointer_index(at, sizeof at, "/amdhsa.kernels", i), object,
-                     error))
+    if (!read_kernel(kernel, POINTER_INDEX("/amdhsa.kernels", i), object, error))
       return false;
   }
 

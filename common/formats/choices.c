@@ -135,13 +135,12 @@ static bool winner_write(struct writer *writer, const struct release_kernel *ker
   const json_t *config = kernel->configs[winner->config].values;
   const json_t *spent_s =
       json_object_get(kernel->provenance[winner->provenance], "spent_device_seconds");
-  char closure[DIGEST_TEXT_SIZE];
   cleanup_json json_t *own = json_array();
 
   if (!tuning_key_texts(&origin->key, key->values, own, error))
     return false;
 
-  digest_format(&origin->record->closure, closure);
+  const char *closure = DIGEST_TEXT(&origin->record->closure);
   cleanup_free char *text = json_canonical(own), *id = xasprintf("%s %s", closure, text);
   if (!set_add(writer->keys, id))
     return error_set(error, "another winner of the release has the same key of the autotuner for "

@@ -233,8 +233,7 @@ char *dejavu_signature_function(const char *signature) {
 
 char *dejavu_hash(const char *text, char hash[DEJAVU_HASH_SIZE]) {
   struct digest digest = digest_of(text, strlen(text));
-  char formatted[DIGEST_TEXT_SIZE];
-  memcpy(hash, digest_format(&digest, formatted) + strlen("sha256:"), DEJAVU_HASH_SIZE);
+  memcpy(hash, DIGEST_TEXT(&digest) + strlen("sha256:"), DEJAVU_HASH_SIZE);
   return hash;
 }
 
@@ -362,15 +361,15 @@ static void table_release(struct table *table) {
 static bool keys_check(const struct table *table, struct error *error) {
   size_t i;
   json_t *key;
-  char at[JSON_POINTER_SIZE], hash[DEJAVU_HASH_SIZE];
+  char hash[DEJAVU_HASH_SIZE];
   const char *features = table->path.parts[DEJAVU_TUNE_FEATURES];
   if (json_array_size(table->keys) > KEY_MEMBERS_MAX)
     return error_at(error, "/keys", "more than %d names", KEY_MEMBERS_MAX);
 
   json_array_foreach (table->keys, i, key)
     if (!json_string_length(key) || json_string_length(key) > IDENTIFIER_MAX)
-      return error_at(error, json_pointer_index(at, sizeof at, "/keys", i),
-                      "a name must be a string of 1 to %d bytes", IDENTIFIER_MAX);
+      return error_at(error, POINTER_INDEX("/keys", i), "a name must be a string of 1 to %d bytes",
+                      IDENTIFIER_MAX);
 
   if (table->keys && features && strcmp(dejavu_names_hash(table->keys, hash), features) != 0)
     return error_at(error, "/keys",
@@ -583,13 +582,12 @@ static json_t *mapped_config(const json_t *config, const char *triton) {
 
 static bool timing_read(const struct table *table, const char *key, struct imported_entry *entry,
                         struct error *error) {
-  char at[JSON_POINTER_SIZE];
   const json_t *timing = json_object_get(table->timings, key);
   size_t n = json_array_size(timing),
          n_labels = json_array_size(json_object_get(table->timings_data, "labels"));
   if (!timing)
     return true;
-  json_pointer_member(at, sizeof at, "/timings", key);
+  const char *at = POINTER_MEMBER("/timings", key);
   if ((n != 1 && n != RELEASE_MS_MAX) || (n_labels && n != n_labels))
     return error_at(error, at, "a timing must be a list of 1 or %d numbers, one for each label",
                     RELEASE_MS_MAX);
@@ -665,7 +663,6 @@ bool dejavu_read(const struct import_request *request, const struct cache_file *
                                                                 .imported = imported};
   const char *key;
   json_t *value;
-  char at[JSON_POINTER_SIZE];
   if (!table_read(file, &table, error) ||
       !imported_set_environment(imported, environment_of(&table.path), error))
     return false;
@@ -674,13 +671,10 @@ bool dejavu_read(const struct import_request *request, const struct cache_file *
 
   json_object_foreach (table.cache, key, value)
     if (!entry_read(&table, key, value, error))
-      return error->pointer[0]
-                 ? false
-                 : error_pointer_prefix(error, json_pointer_member(at, sizeof at, "/cache", key));
+      return error->pointer[0] ? false : error_pointer_prefix(error, POINTER_MEMBER("/cache", key));
 
   json_object_foreach (table.timings, key, value)
     if (!json_object_get(table.cache, key))
-      return error_at(error, json_pointer_member(at, sizeof at, "/timings", key),
-                      "\"cache\" has no such key");
+      return error_at(error, POINTER_MEMBER("/timings", key), "\"cache\" has no such key");
   return true;
 }

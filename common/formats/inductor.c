@@ -166,8 +166,7 @@ static bool inductor_read(const struct import_request *request, const struct cac
 
   entry->config = json_object();
   json_object_foreach (json, name, value) {
-    char at[JSON_POINTER_SIZE];
-    json_pointer_member(at, sizeof at, "", name);
+    const char *at = POINTER_MEMBER("", name);
     if (strlen(name) > 100 || !is_word(name, strlen(name), "_"))
       return error_at(error, at, "a member's name must have 1 to 100 letters, digits and _");
     if (strcmp(name, nested) == 0) {

@@ -45,7 +45,6 @@ static void kernel_write(struct text *text, const struct release_kernel *kernel,
   size_t n = kernel->n_key_names;
   cleanup_free struct named *members = xcalloc(n + 1, sizeof *members);
   cleanup_free struct slice *slices = xcalloc(n + 1, sizeof *slices);
-  char digest[DIGEST_TEXT_SIZE];
   for (size_t i = 0; i < n; i++) {
     cleanup_json json_t *name = json_string(kernel->key_names[i]);
     cleanup_free char *quoted = json_canonical(name);
@@ -75,7 +74,7 @@ static void kernel_write(struct text *text, const struct release_kernel *kernel,
   }
 
   text_add_string(text, "],\"kernel\":\"");
-  text_add_string(text, digest_format(&kernel->hash, digest));
+  text_add_string(text, DIGEST_TEXT(&kernel->hash));
   text_add_string(text, "\"}");
 
   for (size_t i = 0; i < n; i++)
@@ -136,13 +135,12 @@ static bool flat_read(const json_t *entry, const char *at, const char *name, jso
                       struct error *error) {
   json_t *object = NULL, *value;
   const char *member;
-  char pointer[JSON_POINTER_SIZE], below[JSON_POINTER_SIZE];
   if (!json_get_object(entry, at, name, JSON_REQUIRED, &object, error))
     return false;
-  json_pointer_member(pointer, sizeof pointer, at, name);
+  const char *pointer = POINTER_MEMBER(at, name);
 
   json_object_foreach (object, member, value)
-    if (!scalar_check(value, json_pointer_member(below, sizeof below, pointer, member), error))
+    if (!scalar_check(value, POINTER_MEMBER(pointer, member), error))
       return false;
 
   *ret = json_incref(object);
@@ -198,15 +196,15 @@ static bool json_read(const struct import_request *request, const struct cache_f
     return error_pointer_prefix(error, "/environment");
 
   json_object_foreach (kernels, name, kernel_json) {
-    char at[JSON_POINTER_SIZE], in[JSON_POINTER_SIZE], id[DIGEST_TEXT_SIZE];
+    char at[JSON_POINTER_SIZE];
     json_pointer_member(at, sizeof at, "/kernels", name);
-    json_pointer_member(in, sizeof in, at, "entries");
+    const char *in = POINTER_MEMBER(at, "entries");
     if (!json_only_members(kernel_json, at, kernel_members, error) ||
         !json_get_digest(kernel_json, at, "kernel", JSON_REQUIRED, &digest, error) ||
         !json_get_array(kernel_json, at, "entries", JSON_REQUIRED, &entries, error))
       return false;
     size_t n_before = imported->n_kernels;
-    struct imported_kernel *kernel = imported_kernel_for(imported, digest_format(&digest, id));
+    struct imported_kernel *kernel = imported_kernel_for(imported, DIGEST_TEXT(&digest));
     if (imported->n_kernels == n_before)
       return error_at(error, at, "the kernel occurs twice");
     kernel->hash = digest;

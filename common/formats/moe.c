@@ -429,8 +429,7 @@ static bool row_read(const struct table_mapping *mapping, struct imported_kernel
     return error_set(error, "a config must be an object of 1 to %d members", CONFIG_MEMBERS_MAX);
 
   json_object_foreach ((json_t *)config, name, value) {
-    char at[JSON_POINTER_SIZE];
-    json_pointer_member(at, sizeof at, "", name);
+    const char *at = POINTER_MEMBER("", name);
     if (!name[0] || strchr(name, ','))
       return error_at(error, at, "the name of a member must not be empty and have no comma");
     if (!is_plain(value))
@@ -502,9 +501,8 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
     kernel->hash = request->kernel->hash;
 
   json_object_foreach (json, m, config) {
-    char at[JSON_POINTER_SIZE];
     size_t size = strlen(m);
-    json_pointer_member(at, sizeof at, "", m);
+    const char *at = POINTER_MEMBER("", m);
     if (size < 1 || size > 9 || m[0] == '0' || strspn(m, "0123456789") != size)
       return error_at(error, at, "a member must be a number of tokens, 1 to 999999999");
     json_put(row, "M", json_integer(strtoll(m, NULL, 10)));

@@ -305,7 +305,6 @@ struct timings {
  * measured. */
 static bool timings_read(const json_t *json, const char *at, struct timings *ret,
                          size_t *n_infinities, struct error *error) {
-  char below[JSON_POINTER_SIZE];
   size_t n = json_is_array(json) ? json_array_size(json) : 1;
   if (n > RELEASE_MS_MAX || n == 2)
     return error_at(error, at,
@@ -314,7 +313,7 @@ static bool timings_read(const json_t *json, const char *at, struct timings *ret
 
   for (size_t i = 0; i < n; i++) {
     const json_t *element = json_is_array(json) ? json_array_get(json, i) : json;
-    json_pointer_index(below, sizeof below, at, i);
+    const char *below = POINTER_INDEX(at, i);
     *n_infinities += json_is_null(element);
     ret->ms[i] = json_is_null(element) ? INFINITY : json_number_value(element);
     if ((!json_is_null(element) && !json_is_number(element)) || ret->ms[i] < 0)
@@ -336,7 +335,7 @@ static bool timings_less(const struct timings *a, const struct timings *b) {
 
 static bool config_check(const json_t *json, const char *at, struct error *error) {
   static const char *const numbers[] = {"num_warps", "num_ctas", "num_stages"};
-  char below[JSON_POINTER_SIZE], inner[JSON_POINTER_SIZE];
+  char below[JSON_POINTER_SIZE];
   const char *name;
   json_t *value, *kwargs = json_object_get(json, "kwargs");
   if (!kwargs)
@@ -362,7 +361,7 @@ static bool config_check(const json_t *json, const char *at, struct error *error
     return error_at(error, below, "\"kwargs\" must be an object");
 
   json_object_foreach (kwargs, name, value) {
-    if (!scalar_check(value, json_pointer_member(inner, sizeof inner, below, name), error))
+    if (!scalar_check(value, POINTER_MEMBER(below, name), error))
       return false;
     if (is_fixed(name) || json_object_get(json, name))
       return error_at(error, below, "\"%.60s\" is in kwargs and a member of the config", name);
@@ -373,7 +372,6 @@ static bool config_check(const json_t *json, const char *at, struct error *error
 
 static bool winner_find(const json_t *entries, const json_t **ret_config, struct timings *ret,
                         size_t *n_infinities, struct error *error) {
-  char at[JSON_POINTER_SIZE], below[JSON_POINTER_SIZE];
   const json_t *entry;
   size_t i;
 
@@ -385,12 +383,12 @@ static bool winner_find(const json_t *entries, const json_t **ret_config, struct
   json_array_foreach (entries, i, entry) {
     const json_t *config = json_array_get(entry, 0);
     struct timings timings;
-    json_pointer_index(at, sizeof at, "/configs_timings", i);
+    const char *at = POINTER_INDEX("/configs_timings", i);
     if (json_array_size(entry) != 2)
       return error_at(error, at, "an entry must be a pair of a config and its timings");
-    if (!config_check(config, json_pointer_index(below, sizeof below, at, 0), error) ||
-        !timings_read(json_array_get(entry, 1), json_pointer_index(below, sizeof below, at, 1),
-                      &timings, n_infinities, error))
+    if (!config_check(config, POINTER_INDEX(at, 0), error) ||
+        !timings_read(json_array_get(entry, 1), POINTER_INDEX(at, 1), &timings, n_infinities,
+                      error))
       return false;
     if (*ret_config && !timings_less(&timings, ret))
       continue;

@@ -376,9 +376,8 @@ bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct err
   kernel->is_captured = kernel->cases == CASES_BUILD;
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     struct argument *argument = &kernel->arguments[i];
-    char at[JSON_POINTER_SIZE];
     if (!(kernel->is_captured ? captured_argument_settle : argument_settle)(argument, error))
-      return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/arguments", i));
+      return error_pointer_prefix(error, POINTER_INDEX("/arguments", i));
   }
 
   if (!is_external && (!texts_differ(kernel->arguments, kernel->n_arguments,
@@ -403,8 +402,7 @@ void kernel_free(struct kernel *kernel) {
 static bool parameter_fits(const struct kernel *kernel, const struct parameter *parameter,
                            struct error *error) {
   const char *name = parameter->name;
-  char at[JSON_POINTER_SIZE];
-  json_pointer_member(at, sizeof at, "/space/parameters", name);
+  const char *at = POINTER_MEMBER("/space/parameters", name);
 
   if (name_is_reserved(name))
     return error_at(error, at, "parameter \"%s\" has a meaning in expressions already; rename it",
@@ -417,7 +415,7 @@ static bool parameter_fits(const struct kernel *kernel, const struct parameter *
   }
 
   if (parameter->role == ROLE_OPTION && kernel->language == LANGUAGE_C)
-    return error_at(error, json_pointer_member(at, sizeof at, "/space/roles", name),
+    return error_at(error, POINTER_MEMBER("/space/roles", name),
                     "parameter \"%s\" has the role \"option\", which a kernel in c cannot have; "
                     "use \"define\"",
                     name);
@@ -445,8 +443,7 @@ bool kernel_space_is_plain(const struct kernel *kernel, const struct space *spac
   for (size_t i = 0; kernel->language != LANGUAGE_TRITON && i < space->n_parameters; i++) {
     const struct parameter *parameter = &space->parameters[i];
     const char *name = parameter->name;
-    char at[JSON_POINTER_SIZE];
-    json_pointer_member(at, sizeof at, "/space/parameters", name);
+    const char *at = POINTER_MEMBER("/space/parameters", name);
 
     if (parameter->role == ROLE_ENV)
       return error_at(error, at,
@@ -560,9 +557,8 @@ bool kernel_accepts(const struct kernel *kernel, const struct key *key, const st
     return false;
 
   for (size_t i = 0; i < space->n_conditions; i++) {
-    char at[JSON_POINTER_SIZE];
     if (!text_binds(space->conditions[i], &names, names.n_plain, error))
-      return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/space/conditions", i));
+      return error_pointer_prefix(error, POINTER_INDEX("/space/conditions", i));
   }
 
   return true;

@@ -170,11 +170,10 @@ static bool alias_settle(struct kernel *kernel, const char *name, const char *al
 
 static bool aliases_settle(struct kernel *kernel, const struct kernel_case *of,
                            struct error *error) {
-  char at[JSON_POINTER_SIZE];
   for (size_t i = 0; i < of->n_arguments; i++) {
     const char *name = of->arguments[i].name, *alias = of->arguments[i].passed.alias;
     if (alias && !alias_settle(kernel, name, alias, error))
-      return error_pointer_prefix(error, json_pointer_member(at, sizeof at, "/arguments", name));
+      return error_pointer_prefix(error, POINTER_MEMBER("/arguments", name));
   }
 
   for (size_t i = 0; i < kernel->n_arguments; i++) {
@@ -182,8 +181,7 @@ static bool aliases_settle(struct kernel *kernel, const struct kernel_case *of,
     if (!argument->alias || !argument->alias->alias)
       continue;
     error_at(error, "/alias", "\"%s\" is an alias itself", argument->alias->name);
-    return error_pointer_prefix(error,
-                                json_pointer_member(at, sizeof at, "/arguments", argument->name));
+    return error_pointer_prefix(error, POINTER_MEMBER("/arguments", argument->name));
   }
   return true;
 }
@@ -203,12 +201,11 @@ bool kernel_of_case(const struct kernel *kernel, const json_t *json, struct kern
     const struct passed *passed = &of.arguments[i].passed;
     const char *name = of.arguments[i].name;
     struct argument *argument = argument_find(made, name);
-    char at[JSON_POINTER_SIZE];
     bool is_good = argument
                        ? (argument->is_buffer ? buffer_take : scalar_take)(argument, passed, error)
                        : error_set(error, "kernel \"%s\" has no such argument", kernel->name);
     if (!is_good)
-      return error_pointer_prefix(error, json_pointer_member(at, sizeof at, "/arguments", name));
+      return error_pointer_prefix(error, POINTER_MEMBER("/arguments", name));
     is_passed[argument - made->arguments] = true;
   }
 

@@ -71,9 +71,8 @@ static bool read_document(const char *directory, json_t **ret_document, struct e
   }
 
   json_object_foreach (versions, name, version) {
-    char at[JSON_POINTER_SIZE];
     size_t length = strlen(name);
-    json_pointer_member(at, sizeof at, "/versions", name);
+    const char *at = POINTER_MEMBER("/versions", name);
 
     bool is_good =
         (length >= 1 && length <= 64 && !name[strspn(name, letters)]) ||

@@ -28,8 +28,7 @@ bool expr_bind(struct expr *expr, const char *const *names, size_t n_names, stru
     const char *name = expr->names[load->constant.integer];
     int slot = slots[load->constant.integer];
     if (slot < 0) {
-      char text[NAME_TEXT_SIZE];
-      EXPR_ERROR(error, load->column, "unknown name \"%s\"", name_cut(name, strlen(name), text));
+      EXPR_ERROR(error, load->column, "unknown name \"%s\"", NAME_CUT(name));
       error_suggest(error, name, names, n_names);
       return false;
     }
@@ -55,9 +54,8 @@ bool scope_add(struct scope *scope, const char *name, struct value value, struct
     i++;
 
   if (i == ARRAY_LENGTH(scope->names)) {
-    char text[NAME_TEXT_SIZE];
     return error_set(error, "no room for \"%s\": expressions read at most %zu names",
-                     name_cut(name, strlen(name), text), ARRAY_LENGTH(scope->names));
+                     NAME_CUT(name), ARRAY_LENGTH(scope->names));
   }
 
   scope->names[i] = name;
@@ -275,9 +273,8 @@ bool expr_eval(const struct expr *expr, const struct value *slots, struct value 
       *top = slots[at->operand];
       if (top->type == VALUE_FLOAT) {
         const char *name = expr->names[at->constant.integer];
-        char text[NAME_TEXT_SIZE];
         return EXPR_ERROR(error, at->column, "\"%s\" is a float, which expressions cannot read",
-                          name_cut(name, strlen(name), text));
+                          NAME_CUT(name));
       }
       top++;
       break;

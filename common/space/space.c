@@ -8,9 +8,8 @@ enum { ROLE_DEFINE = ROLE_ENV + 1 }; /* an alias of constexpr */
 static const char *const role_names[] = {"constexpr", "option", "env", "define", NULL};
 
 bool condition_error(struct error *error, size_t index) {
-  char pointer[JSON_POINTER_SIZE];
   error_prefix(error, "condition %zu, ", index);
-  error_pointer_prefix(error, json_pointer_index(pointer, sizeof pointer, "/conditions", index));
+  error_pointer_prefix(error, POINTER_INDEX("/conditions", index));
   return false;
 }
 
@@ -81,8 +80,7 @@ static bool space_value_from_json(const json_t *json, const char *pointer, struc
 }
 
 static bool parameter_name_check(const char *name, struct error *error) {
-  char shown[NAME_TEXT_SIZE];
-  name_cut(name, strlen(name), shown);
+  const char *shown = NAME_CUT(name);
   if (!expr_can_name(name))
     return error_set(
         error,
@@ -154,21 +152,18 @@ static bool parameters_parse(struct space *space, const struct given *given, str
     struct parameter *parameter = &space->parameters[space->n_parameters++];
     const json_t *values = given->parameters[i].values;
     size_t n = json_array_size(values), twice;
-    char pointer[JSON_POINTER_SIZE], at[JSON_POINTER_SIZE];
     parameter->name = xstrdup(given->parameters[i].name);
     parameter->values = xcalloc(n, sizeof *parameter->values);
     parameter->n_values = n;
-    json_pointer_member(pointer, sizeof pointer, "/parameters", parameter->name);
+    const char *pointer = POINTER_MEMBER("/parameters", parameter->name);
 
     for (size_t j = 0; j < n; j++)
-      if (!space_value_from_json(json_array_get(values, j),
-                                 json_pointer_index(at, sizeof at, pointer, j),
+      if (!space_value_from_json(json_array_get(values, j), POINTER_INDEX(pointer, j),
                                  &parameter->values[j], error))
         return false;
     parameter->values_order = rows_order(parameter->values, n, 1, &twice);
     if (twice < n)
-      return error_at(error, json_pointer_index(at, sizeof at, pointer, twice),
-                      "the value occurs twice; take one out");
+      return error_at(error, POINTER_INDEX(pointer, twice), "the value occurs twice; take one out");
     if (__builtin_mul_overflow(space->raw_count, (uint64_t)n, &space->raw_count) ||
         space->raw_count > INT64_MAX)
       return error_at(
@@ -191,9 +186,8 @@ static bool parameter_find(const struct space *space, const char *name, const ch
     }
   }
 
-  char at[JSON_POINTER_SIZE], shown[NAME_TEXT_SIZE];
-  error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-           "the space has no parameter \"%s\"", name_cut(name, strlen(name), shown));
+  error_at(error, POINTER_MEMBER(pointer, name), "the space has no parameter \"%s\"",
+           NAME_CUT(name));
   error_suggest(error, name, names, space->n_parameters);
   return false;
 }
@@ -206,25 +200,22 @@ static bool row_parse(const struct space *space, const json_t *json, const char 
 
   const char *name;
   json_t *member;
-  char at[JSON_POINTER_SIZE];
   json_object_foreach ((json_t *)json, name, member) {
     size_t index;
     if (!parameter_find(space, name, pointer, &index, error) ||
-        !space_value_from_json(member, json_pointer_member(at, sizeof at, pointer, name),
-                               &row[index], error))
+        !space_value_from_json(member, POINTER_MEMBER(pointer, name), &row[index], error))
       return false;
   }
 
   for (size_t i = 0; i < space->n_parameters; i++)
     if (!json_object_get(json, space->parameters[i].name))
-      return error_at(error, json_pointer_member(at, sizeof at, pointer, space->parameters[i].name),
+      return error_at(error, POINTER_MEMBER(pointer, space->parameters[i].name),
                       "the config has no value for parameter \"%.64s\"", space->parameters[i].name);
   return true;
 }
 
 static bool list_parse(struct space *space, const json_t *json, struct error *error) {
   size_t n = json_array_size(json);
-  char pointer[JSON_POINTER_SIZE];
   const char *name;
   json_t *member, *first = json_array_get(json, 0);
 
@@ -234,8 +225,7 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
 
   json_object_foreach (first, name, member) {
     if (!parameter_name_check(name, error))
-      return error_pointer_prefix(error,
-                                  json_pointer_member(pointer, sizeof pointer, "/configs/0", name));
+      return error_pointer_prefix(error, POINTER_MEMBER("/configs/0", name));
     space->parameters[space->n_parameters++].name = xstrdup(name);
   }
 
@@ -243,8 +233,7 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
   space->raw_count = n;
   space->list = xcalloc(n, space->n_parameters * sizeof *space->list);
   for (size_t i = 0; i < n; i++)
-    if (!row_parse(space, json_array_get(json, i),
-                   json_pointer_index(pointer, sizeof pointer, "/configs", i),
+    if (!row_parse(space, json_array_get(json, i), POINTER_INDEX("/configs", i),
                    space->list + i * space->n_parameters, error))
       return false;
 
@@ -255,7 +244,7 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
   size_t twice;
   space->list_order = rows_order(space->list, n, space->n_parameters, &twice);
   if (twice < n)
-    return error_at(error, json_pointer_index(pointer, sizeof pointer, "/configs", twice),
+    return error_at(error, POINTER_INDEX("/configs", twice),
                     "the config occurs twice in the list; take one out");
   return true;
 }
@@ -450,11 +439,10 @@ bool space_config_from_json(const struct space *space, const json_t *json, uint6
     if (row_find(parameter->values, parameter->values_order, parameter->n_values, 1, &row[i],
                  &ignored))
       continue;
-    char pointer[JSON_POINTER_SIZE], shown[NAME_TEXT_SIZE];
     cleanup_free char *value = value_format(row[i], true);
-    return error_at(error, json_pointer_member(pointer, sizeof pointer, "", parameter->name),
-                    "%s is not one of the %zu values of parameter \"%.64s\"",
-                    name_cut(value, strlen(value), shown), parameter->n_values, parameter->name);
+    return error_at(error, POINTER_MEMBER("", parameter->name),
+                    "%s is not one of the %zu values of parameter \"%.64s\"", NAME_CUT(value),
+                    parameter->n_values, parameter->name);
   }
   die("space_config_from_json: every value was found and the config was not");
 }

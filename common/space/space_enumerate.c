@@ -80,14 +80,12 @@ bool conditions_bind(const struct space *space, const struct space_facts *facts,
 
   for (size_t i = 0; key && i < key->n; i++)
     for (size_t j = key->n; j < n; j++) {
-      char shown[NAME_TEXT_SIZE];
       if (strcmp(names[i], names[j]) == 0)
         return error_set(
             error,
             "conditions cannot distinguish the key's member \"%s\" from the %s of that name; "
             "rename one of them",
-            name_cut(names[i], strlen(names[i]), shown),
-            j < conditions->n_fixed ? "GPU's fact" : "parameter");
+            NAME_CUT(names[i]), j < conditions->n_fixed ? "GPU's fact" : "parameter");
     }
 
   conditions->exprs = xcalloc(space->n_conditions, sizeof(struct expr *));

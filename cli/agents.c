@@ -14,20 +14,16 @@ static json_t *nodes_read(struct http_client *client, int64_t *ret_now_ms) {
 
 /* Adds what each device does to the items of GET /v1/agents, which have all that is known. */
 static void states_add(json_t *agents, const json_t *nodes) {
-  size_t i, k;
-  const json_t *node, *device;
-  json_t *agent;
   cleanup_json json_t *devices = json_object();
-  json_array_foreach (nodes, i, node)
-    json_array_foreach (json_object_get(node, "devices"), k, device) {
+  json_elements (nodes, i, node)
+    json_elements (json_object_get(node, "devices"), k, device) {
       cleanup_free char *id =
           xasprintf("%s/%s", cli_member(node, "agent"), cli_member(device, "device"));
       json_object_set(devices, id, (json_t *)device);
     }
 
-  json_array_foreach (agents, i, agent) {
-    json_t *own;
-    json_array_foreach (json_object_get(agent, "devices"), k, own) {
+  json_elements (agents, i, agent) {
+    json_elements (json_object_get(agent, "devices"), k, own) {
       cleanup_free char *id =
           xasprintf("%s/%s", cli_member(agent, "agent"), cli_member(own, "device"));
       json_object_update_missing(own, json_object_get(devices, id));
@@ -38,11 +34,9 @@ static void states_add(json_t *agents, const json_t *nodes) {
 /* Adds a row for each agent that is none of the nodes: it was removed, or not seen for long. */
 static void gone_add(json_t *rows, const json_t *agents) {
   cleanup_json json_t *listed = json_object();
-  size_t index;
-  const json_t *row, *agent;
-  json_array_foreach (rows, index, row)
+  json_elements (rows, index, row)
     json_object_set(listed, cli_member(row, "agent"), (json_t *)row);
-  json_array_foreach (agents, index, agent) {
+  json_elements (agents, index, agent) {
     const char *id = cli_member(agent, "agent");
     const char *state = *cli_member(agent, "removed_at") ? "removed" : "gone";
     if (!json_object_get(listed, id))
@@ -58,24 +52,23 @@ static json_t *agents_list(struct http_client *client, bool is_all) {
 
 static int command_agents(struct options *options) {
   static const struct cli_column node_columns[] = {
-      {"host", "host"},     {"devices", "devices"}, {"doing", "doing"},
-      {"reason", "reason"}, {"seen", "seen", true}, {"agent", "agent"},
+      {"host"}, {"devices"}, {"doing"}, {"reason"}, {"seen", "seen", true}, {"agent"},
   };
   static const struct cli_column device_columns[] = {
-      {"host", "host"},
-      {"device", "device"},
+      {"host"},
+      {"device"},
       {"state", "is"},
-      {"for", "for"},
+      {"for"},
       {"job", "job", true},
-      {"kernel", "kernel"},
-      {"key", "key"},
-      {"tag", "tag"},
-      {"stage", "stage"},
+      {"kernel"},
+      {"key"},
+      {"tag"},
+      {"stage"},
       {"config", "config", true},
       {"left", "left", true},
-      {"gpu", "gpu"},
-      {"partition", "partition"},
-      {"agent", "agent"},
+      {"gpu"},
+      {"partition"},
+      {"agent"},
   };
   enum output output = output_of(options);
   int64_t now_ms;
@@ -91,14 +84,12 @@ static int command_agents(struct options *options) {
   bool is_of_nodes = output == OUTPUT_TABLE;
   rows = (is_of_nodes ? fleet_node_rows : fleet_device_rows)(nodes, now_ms);
   gone_add(rows, items);
-  output_rows(output, rows, is_of_nodes ? node_columns : device_columns,
-              is_of_nodes ? ARRAY_LENGTH(node_columns) : ARRAY_LENGTH(device_columns), stdout);
+  output_rows_of(output, rows, is_of_nodes ? node_columns : device_columns,
+                 is_of_nodes ? ARRAY_LENGTH(node_columns) : ARRAY_LENGTH(device_columns), stdout);
   if (output == OUTPUT_CSV)
     return EXIT_OK;
 
-  size_t index;
-  json_t *agent;
-  json_array_foreach (items, index, agent) {
+  json_elements (items, index, agent) {
     const char *id = cli_member(agent, "agent");
     const json_t *refused = json_object_get(agent, "refused");
     cleanup_free char *keys = cli_compact(agent, "trusted_keys");
@@ -120,20 +111,19 @@ static int command_agents(struct options *options) {
  * several, too, it lists them. */
 static char *agent_find(struct http_client *client, const char *text, bool is_gone) {
   cleanup_free char *listed = xstrdup("");
-  const json_t *agent, *found = NULL;
-  size_t index, n = 0, n_meant = 0;
+  const json_t *found = NULL;
+  size_t n = 0, n_meant = 0;
   if (strlen(text) == AGENT_ID_LENGTH && strspn(text, "0123456789abcdef") == AGENT_ID_LENGTH)
     return xstrdup(text);
 
   cleanup_json json_t *agents = agents_list(client, is_gone);
-  json_array_foreach (agents, index, agent) {
+  json_elements (agents, index, agent) {
     const char *state = cli_member(agent, "state");
     bool is_off = string_equal(state, "lost") || string_equal(state, "ended");
     if (!string_equal(cli_member(agent, "name"), text) || *cli_member(agent, "removed_at"))
       continue;
-    cleanup_free char *before = listed;
-    listed = xasprintf("%s\n  %s  %s, last seen at %s", before, cli_member(agent, "agent"), state,
-                       cli_member(agent, "last_seen"));
+    text_append(&listed, "\n  %s  %s, last seen at %s", cli_member(agent, "agent"), state,
+                cli_member(agent, "last_seen"));
     n++;
     if (n_meant == 0 || is_off == is_gone)
       found = agent;
@@ -193,18 +183,14 @@ static int command_agents_remove(struct options *options) {
 }
 
 static int command_environments(struct options *options) {
-  static const struct cli_column columns[] = {{"live agents", "agents", true},
-                                              {"environment", "environment"}};
-  return cli_print_list(options, "/v1/environments", columns, ARRAY_LENGTH(columns));
+  static const struct cli_column columns[] = {{"live agents", "agents", true}, {"environment"}};
+  return cli_print_list(options, "/v1/environments", columns);
 }
 
 static int command_compatible_list(struct options *options) {
-  static const struct cli_column columns[] = {{"id", "id", true},
-                                              {"asked", "asked"},
-                                              {"served", "served"},
-                                              {"made by", "made_by"},
-                                              {"reason", "reason"}};
-  return cli_print_list(options, "/v1/compatibilities", columns, ARRAY_LENGTH(columns));
+  static const struct cli_column columns[] = {
+      {"id", "id", true}, {"asked"}, {"served"}, {"made by", "made_by"}, {"reason"}};
+  return cli_print_list(options, "/v1/compatibilities", columns);
 }
 
 static int command_compatible_add(struct options *options) {
@@ -248,7 +234,6 @@ static const struct option_spec agents_options[] = {
     OPTION_OUTPUT,
     SERVER_OPTIONS,
 };
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 CLI_COMMAND(agents, "agents", "", agents_options, "list nodes with what their devices do",
             .description =

@@ -75,9 +75,8 @@ static void list_add(json_t *configs, json_t *config) {
 /* A space of the winner, the default and the equivalence set. */
 static json_t *small_space(const struct space *space, const json_t *job, json_t *config) {
   json_t *configs = json_array(), *small = json_pack("{s:o}", "configs", configs),
-         *roles = json_object_get(space->json, "roles"), *ordinal;
+         *roles = json_object_get(space->json, "roles");
   const json_t *verdict = json_object_get(json_object_get(job, "winner"), "verdict");
-  size_t index;
   list_add(configs, json_incref(config));
   if (space->has_default) {
     json_t *standard = space_config_to_json(space, space->default_ordinal);
@@ -85,7 +84,7 @@ static json_t *small_space(const struct space *space, const json_t *job, json_t 
     list_add(configs, standard);
   }
 
-  json_array_foreach (json_object_get(verdict, "equivalence_set"), index, ordinal) {
+  json_elements (json_object_get(verdict, "equivalence_set"), index, ordinal) {
     json_int_t number = json_integer_value(ordinal);
     if (number >= 0 && (uint64_t)number < space->raw_count)
       list_add(configs, space_config_to_json(space, (uint64_t)number));
@@ -169,9 +168,7 @@ static double screen_regret(struct http_client *client, const char *job, uint64_
   cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", job);
   cleanup_json json_t *items = cli_list(client, path);
   double own = NAN, least = INFINITY;
-  size_t index;
-  json_t *item;
-  json_array_foreach (items, index, item) {
+  json_elements (items, index, item) {
     double samples[SAMPLES_MAX], baselines[SAMPLES_MAX];
     const json_t *samples_us = json_object_get(item, "samples_us"),
                  *baseline_us = json_object_get(item, "baseline_us");
@@ -197,12 +194,11 @@ static double screen_regret(struct http_client *client, const char *job, uint64_
 /* Sets whether the old winner is still best, from the finished small job. */
 static void winner_judge(struct http_client *client, struct revalidated *it, const json_t *job) {
   const json_t *winner = json_object_get(job, "winner"),
-               *verdict = json_object_get(winner, "verdict"), *finalist;
+               *verdict = json_object_get(winner, "verdict");
   const char *state = cli_member(job, "state"), *reason = cli_member(job, "reason");
   cleanup_space struct space *space = NULL;
   struct error error;
   uint64_t ordinal;
-  size_t index;
   if (string_equal(state, "cancelled")) {
     leave_out(it, "its job was cancelled");
     return;
@@ -220,11 +216,11 @@ static void winner_judge(struct http_client *client, struct revalidated *it, con
     return;
   }
 
-  json_array_foreach (json_object_get(verdict, "finalists"), index, finalist) {
+  json_elements (json_object_get(verdict, "finalists"), index, finalist) {
     if (cli_integer(finalist, "config") != (json_int_t)ordinal)
       continue;
-    it->regret = fmax(json_number_value(json_object_get(finalist, "ratio")) - 1, 0);
-    if (!json_is_true(json_object_get(finalist, "equivalent")))
+    it->regret = fmax(json_number(finalist, "ratio") - 1, 0);
+    if (!json_flag(finalist, "equivalent"))
       it->reason = xasprintf("another config takes less time there: the regret is %.1f %%",
                              100 * it->regret);
     return;
@@ -240,9 +236,8 @@ static void winner_judge(struct http_client *client, struct revalidated *it, con
 /* The environments that nodes have had. */
 static json_t *nodes_read(const struct campaign *campaign) {
   cleanup_json json_t *all = cli_list(campaign->client, "/v1/environments");
-  json_t *known = json_array(), *item;
-  size_t index;
-  json_array_foreach (all, index, item)
+  json_t *known = json_array();
+  json_elements (all, index, item)
     if (json_is_string(json_object_get(item, "last_seen")))
       json_array_append(known, item);
   return known;
@@ -250,10 +245,9 @@ static json_t *nodes_read(const struct campaign *campaign) {
 
 /* Prints why no job can be queued for --to: the argument is wrong, so no winner is reported. */
 no_return static void environment_refuse(const struct campaign *campaign) {
-  size_t index, n_fitting = json_array_size(campaign->fitting);
+  size_t n_fitting = json_array_size(campaign->fitting);
   cleanup_json json_t *known = n_fitting ? NULL : nodes_read(campaign);
   cleanup_free char *to = json_dumps(campaign->to, JSON_COMPACT);
-  json_t *environment;
   if (n_fitting)
     fprintf(stderr,
             "wavetune: --to %s fits %zu known environments; state the members in which they differ",
@@ -266,7 +260,7 @@ no_return static void environment_refuse(const struct campaign *campaign) {
             "platform, gpu, arch, compute_units and partition",
             to);
 
-  json_array_foreach (n_fitting ? campaign->fitting : known, index, environment) {
+  json_elements (n_fitting ? campaign->fitting : known, index, environment) {
     cleanup_free char *text =
         n_fitting ? json_dumps(environment, JSON_COMPACT) : cli_compact(environment, "environment");
     fprintf(stderr, "%s %s", index ? ";" : ":", text);
@@ -278,9 +272,7 @@ no_return static void environment_refuse(const struct campaign *campaign) {
 
 /* Whether the hardware that --to states is a node's. torch and triton are those of builds. */
 static bool node_fits(const struct campaign *campaign, const json_t *environment) {
-  const char *name;
-  json_t *value;
-  json_object_foreach (campaign->to, name, value)
+  json_members (campaign->to, name, value)
     if (!string_equal(name, "torch") && !string_equal(name, "triton") &&
         !json_equal(value, json_object_get(environment, name)))
       return false;
@@ -293,9 +285,7 @@ static void nodes_check(const struct campaign *campaign) {
   cleanup_json json_t *known = nodes_read(campaign);
   json_int_t n_agents = 0;
   bool is_known = false;
-  size_t index;
-  json_t *item;
-  json_array_foreach (known, index, item)
+  json_elements (known, index, item)
     if (node_fits(campaign, json_object_get(item, "environment"))) {
       is_known = true;
       n_agents += cli_integer(item, "agents");
@@ -401,7 +391,7 @@ static int campaign_report(const struct campaign *campaign, bool as_json) {
 }
 
 static int command_campaign_revalidate(struct options *options) {
-  __attribute__((cleanup(campaign_release))) struct campaign campaign = {0};
+  cleanup_by(campaign_release) struct campaign campaign = {0};
   if (!option_text(options, "from") || !option_text(options, "to"))
     cli_refuse(EXIT_USAGE,
                "give --from and --to, the environments before and after, as JSON or @FILE");

@@ -3,20 +3,27 @@
 
 static int command_captures(struct options *options) {
   static const struct cli_column columns[] = {
-      {"id", "id", true},       {"function", "name"},       {"owner", "owner"},
+      {"id", "id", true},       {"function", "name"},       {"owner"},
       {"keys", "keys", true},   {"built", "built", true},   {"refused", "refused", true},
-      {"tuned", "tuned", true}, {"served", "served", true}, {"channel", "channel"},
+      {"tuned", "tuned", true}, {"served", "served", true}, {"channel"},
       {"seen", "seen_at"},      {"move of", "move"},        {"waits for", "waits_for"}};
-  return cli_print_list(options, "/v1/captures", columns, ARRAY_LENGTH(columns));
+  return cli_print_list(options, "/v1/captures", columns);
 }
 
 static int command_captures_show(struct options *options) {
-  static const struct cli_column columns[] = {
-      {"key", "key"},         {"state", "state"},      {"arch", "arch"},
-      {"image", "image"},     {"times", "seen", true}, {"seen", "seen_at"},
-      {"kernel", "kernel"},   {"job", "job", true},    {"proposal", "proposal", true},
-      {"channel", "channel"}, {"move of", "move"},     {"waits for", "waits_for"},
-      {"triton", "triton"}};
+  static const struct cli_column columns[] = {{"key"},
+                                              {"state"},
+                                              {"arch"},
+                                              {"image"},
+                                              {"times", "seen", true},
+                                              {"seen", "seen_at"},
+                                              {"kernel"},
+                                              {"job", "job", true},
+                                              {"proposal", "proposal", true},
+                                              {"channel"},
+                                              {"move of", "move"},
+                                              {"waits for", "waits_for"},
+                                              {"triton"}};
   char *const *id =
       cli_arguments(options, 1, "name one function by its id, as `wavetune captures` prints it");
   if (!id)
@@ -27,43 +34,39 @@ static int command_captures_show(struct options *options) {
   if (!answer)
     return EXIT_OK;
 
-  const json_t *function = json_object_get(answer, "function"), *part, *launch;
+  const json_t *function = json_object_get(answer, "function");
   const json_t *launches = json_object_get(answer, "launches");
-  size_t index, n = ARRAY_LENGTH(columns) - 1;
-  json_array_foreach (json_object_get(function, "parts"), index, part)
+  size_t n = ARRAY_LENGTH(columns) - 1;
+  json_elements (json_object_get(function, "parts"), index, part)
     printf("# %s:%s\n%s\n", cli_member(part, "module"), cli_member(part, "qualname"),
            cli_member(part, "text"));
 
   /* The last column tells keys apart that are the same to people. */
-  json_array_foreach (launches, index, launch)
+  json_elements (launches, index, launch)
     if (!string_equal(cli_member(launch, "triton"),
                       cli_member(json_array_get(launches, 0), "triton")))
       n = ARRAY_LENGTH(columns);
-  cli_print_table(launches, columns, n);
+  cli_print_table_of(launches, columns, n);
   return EXIT_OK;
 }
 
 /* The jobs of the answer, for jobs_await. */
 static json_t *jobs_of(const json_t *items) {
-  json_t *jobs = json_array(), *item;
-  size_t index;
-  json_array_foreach (items, index, item)
+  json_t *jobs = json_array();
+  json_elements (items, index, item)
     if (json_object_get(item, "job"))
       json_array_append(jobs, item);
   return jobs;
 }
 
 static json_t *tune_body(const struct options *options, const char *which) {
-  static const char *const members[][2] = {{"run", "run"}};
-  json_t *body = cli_options_json(options, members, 1);
+  json_t *body = cli_options_json(options, "run", NULL);
   cleanup_json json_t *texts = option_list_json(options, "key"), *keys = json_array();
-  size_t index;
-  json_t *text;
   if (strspn(which, "0123456789") == strlen(which))
     json_put(body, "functions", json_pack("[s]", which));
   else
     json_put(body, "name", json_string(which));
-  json_array_foreach (texts, index, text)
+  json_elements (texts, index, text)
     json_push(keys, values_of_text("key", json_string_value(text)));
   if (json_array_size(keys))
     json_object_set(body, "keys", keys);
@@ -75,9 +78,8 @@ static json_t *tune_body(const struct options *options, const char *which) {
 }
 
 static int command_captures_tune(struct options *options) {
-  static const struct cli_column columns[] = {{"function", "name"}, {"key", "key"},
-                                              {"state", "state"},   {"job", "job", true},
-                                              {"new", "created"},   {"why", "why"}};
+  static const struct cli_column columns[] = {
+      {"function", "name"}, {"key"}, {"state"}, {"job", "job", true}, {"new", "created"}, {"why"}};
   char *const *which = cli_arguments(
       options, 1,
       "name captured functions by an id or a pattern, as `wavetune captures` prints them");
@@ -90,7 +92,7 @@ static int command_captures_tune(struct options *options) {
   if (as_json && !is_waiting)
     cli_print_json(answer);
   else if (!as_json)
-    cli_print_table(items, columns, ARRAY_LENGTH(columns));
+    cli_print_table(items, columns);
   long long left = cli_integer(answer, "left");
   if (left)
     fprintf(stderr, "%lld more keys match; run it again when these have jobs, or name keys\n",
@@ -107,8 +109,6 @@ static int command_captures_remove(struct options *options) {
   return cli_delete(options, "/v1/captures/", "removed",
                     "name one function by its id, as `wavetune captures` prints it");
 }
-
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 static const struct option_spec tune_options[] = {
     CLI_LIST("key", "NAME=VALUE,…|JSON",

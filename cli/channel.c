@@ -26,10 +26,8 @@ static void signer_add(struct signers *signers, const char *from, const char *pa
   if (signers->n == CHANNEL_SIGNATURES_MAX)
     cli_refuse(EXIT_USAGE, "%s: %s is one key too many: at most %d sign an entry", from, path,
                CHANNEL_SIGNATURES_MAX);
-  if (!signing_key_read(path, &key, &error)) {
-    error_prefix(&error, "%s: ", from);
-    cli_fail(EXIT_USAGE, &error);
-  }
+  if (!signing_key_read(path, &key, &error))
+    cli_fail_in(EXIT_USAGE, &error, "%s: ", from);
   if (!key.is_private)
     cli_refuse(EXIT_USAGE, "%s: %s is a public key; signing needs the private one", from, path);
   signers->paths[signers->n] = xstrdup(path);
@@ -100,10 +98,8 @@ struct release *release_check(const char *bytes, size_t size, const char *digest
   struct release *release;
   char text[DIGEST_TEXT_SIZE];
   struct error error;
-  if (!release_parse(bytes, size, &release, &error)) {
-    error_prefix(&error, "the server's release is not a release: ");
-    cli_fail(EXIT_REFUSED, &error);
-  }
+  if (!release_parse(bytes, size, &release, &error))
+    cli_fail_in(EXIT_REFUSED, &error, "the server's release is not a release: ");
   if (!string_equal(digest_format(&release->digest, text), digest_text))
     cli_refuse(EXIT_REFUSED, "the server's release has the digest %s, not %s", text, digest_text);
   return release;
@@ -126,10 +122,8 @@ struct release *release_of_file(const char *path, const char *what) {
   struct error error;
   if (!file_read(path, RELEASE_SIZE_MAX, &bytes, &size, &error))
     cli_fail(EXIT_USAGE, &error);
-  if (!release_parse(bytes, size, &release, &error)) {
-    error_prefix(&error, "%s%s: ", path, what);
-    cli_fail(EXIT_USAGE, &error);
-  }
+  if (!release_parse(bytes, size, &release, &error))
+    cli_fail_in(EXIT_USAGE, &error, "%s%s: ", path, what);
   return release;
 }
 
@@ -158,8 +152,7 @@ static void present_read(const struct http_response *response, const char *chann
   struct error error;
   if (!json_parse(response->body, response->size, &ret->json, &error) ||
       !channel_entry_parse(ret->json, &ret->entry, &error)) {
-    error_prefix(&error, "the server's answer is not a channel entry: ");
-    cli_fail(EXIT_REFUSED, &error);
+    cli_fail_in(EXIT_REFUSED, &error, "the server's answer is not a channel entry: ");
   }
   if (!string_equal(ret->entry.channel, channel))
     cli_refuse(EXIT_REFUSED, "the server answered with %s instead of channel %s",
@@ -360,7 +353,7 @@ int channel_change_and_print(struct http_client *client, const struct channel_ch
   if (change->as_json)
     cli_print_json(entry);
   else /* an entry without a regime is cold */
-    printf("channel  %s, tag %s, %s%scounter %" JSON_INTEGER_FORMAT "\nrelease  %s\netag     %s\n",
+    printf("channel  %s, tag %s, %s%scounter %lld\nrelease  %s\netag     %s\n",
            cli_member(entry, "channel"), cli_member(entry, "tag"), cli_member(entry, "regime"),
            *cli_member(entry, "regime") ? ", " : "", cli_integer(entry, "counter"),
            cli_member(entry, "release"), cli_member(entry, "etag"));

@@ -37,7 +37,7 @@ void signers_of_keys(const struct options *options, struct signers *ret);
 /* Reads OPTION_SIGN_KEY and OPTION_FOLLOW. */
 void signers_of_option(const struct options *options, struct signers *ret);
 void signers_release(struct signers *signers);
-#define cleanup_signers __attribute__((cleanup(signers_release)))
+#define cleanup_signers cleanup_by(signers_release)
 
 /* Reads OPTION_EXPIRES, in seconds since 1970; 0: not given. */
 must_check int64_t expires_of_option(const struct options *options);
@@ -62,7 +62,7 @@ must_check json_t *release_fetches(struct http_client *client, const char *diges
  * "/entries") after it. */
 must_check char *channel_path(const char *channel, const char *below, const json_t *environment,
                               const char *tag, const char *regime);
-/* The same for the environment, tag and regime of a command's options. */
+/* channel_path for the environment, tag and regime of a command's options. */
 must_check char *channel_path_of_options(const struct options *options, const char *channel);
 
 /* The present entry of a channel. */
@@ -71,7 +71,7 @@ struct channel_present {
   struct channel_entry entry;
 };
 void channel_present_release(struct channel_present *present);
-#define cleanup_present __attribute__((cleanup(channel_present_release)))
+#define cleanup_present cleanup_by(channel_present_release)
 
 /* Gets the entry for the environment and tag of a command's options; refuses when there is none. */
 void channel_present_of_options(struct http_client *client, const struct options *options,

@@ -21,21 +21,13 @@ int64_t jobs_until_ms(const struct options *options);
 void jobs_gather(struct http_client *client, const struct options *options, const json_t *answers,
                  const char *member, int64_t until_ms, json_t *jobs);
 
-/* The same, but prints each job in this order, and names those without a winner. Returns an exit
- * code. */
+/* Follows the jobs as jobs_gather does, prints each in this order, and names those without a
+ * winner. Returns an exit code. */
 must_check int jobs_await(struct http_client *client, const struct options *options,
                           const json_t *answers, const char *member);
 
 /* Reads the value of an option, an object or NAME=VALUE,… (why.c); NULL of NULL. */
 must_check json_t *values_of_text(const char *option, const char *text);
-
-/* The options that select jobs (jobs_list.c), and the members of a request that they are. */
-#define OPTIONS_OF_JOBS                                                                            \
-  CLI_TEXT("tag", "TAG", "only jobs with this tag"),                                               \
-      CLI_TEXT("run", "RUN", "only jobs of this run"),                                             \
-      CLI_TEXT("kernel", "NAME|HASH", "only jobs of this kernel"),                                 \
-      CLI_TEXT("user", "NAME", "only jobs that the token of this name submitted")
-extern const char *const job_filters[4][2];
 
 /* The ids of the jobs that a file names: the output of `submit --json` or of `jobs --json`, a JSON
  * array of ids, or lines with an id as the first word or after the word "job", as `submit` prints

@@ -25,10 +25,8 @@ static struct release *release_download(struct http_client *client, const struct
   struct digest found = digest_of(response.body, response.size);
   if (!digest_equal(&found, digest))
     cli_refuse(EXIT_TAMPERED, "release %s arrived with other bytes; it was not used", text);
-  if (!release_take(&response.body, response.size, digest, &release, &error)) {
-    error_prefix(&error, "release %s: ", text);
-    cli_fail(EXIT_REFUSED, &error);
-  }
+  if (!release_take(&response.body, response.size, digest, &release, &error))
+    cli_fail_in(EXIT_REFUSED, &error, "release %s: ", text);
   return release;
 }
 
@@ -48,10 +46,8 @@ static struct release *release_read(const struct options *options, const char *w
     cleanup_free char *path = channel_path_of_options(options, what);
     cleanup_json json_t *answer = cli_get(*ret_client, path);
     cleanup_channel_entry struct channel_entry entry = {0};
-    if (!channel_entry_parse(answer, &entry, &error)) {
-      error_prefix(&error, "the entry of channel \"%.64s\": ", what);
-      cli_fail(EXIT_REFUSED, &error);
-    }
+    if (!channel_entry_parse(answer, &entry, &error))
+      cli_fail_in(EXIT_REFUSED, &error, "the entry of channel \"%.64s\": ", what);
     digest = entry.release;
   }
 
@@ -204,8 +200,7 @@ static void release_export(const struct render_request *request, const struct ca
     cli_failed(&error);
   if (!is_rendered ||
       (target->is_image && !image_replace(&files, &request->release->digest, &error))) {
-    error_prefix(&error, "%s: ", format->name);
-    cli_fail(EXIT_FAILED, &error);
+    cli_fail_in(EXIT_FAILED, &error, "%s: ", format->name);
   }
 
   if (target->is_tar ? !tar_write(&files, target->to, &error)
@@ -217,7 +212,7 @@ static void release_export(const struct render_request *request, const struct ca
 static int command_export(struct options *options) {
   static const struct cache_source none = {0};
   char *const *arguments;
-  __attribute__((cleanup(target_release))) struct target target = {0};
+  cleanup_by(target_release) struct target target = {0};
   cleanup_http_client struct http_client *client = NULL;
   size_t n_formats;
   if (options_arguments(options, &arguments) != 1 ||

@@ -60,9 +60,7 @@ bool entry_is_current(const struct channel_entry *entry, struct error *error) {
 
 /* Whether a counter that was seen binds this fetch. */
 static bool seen_binds(const struct fetch *fetch, const json_t *seen) {
-  size_t i;
-  json_t *then;
-  json_array_foreach (json_object_get(seen, "keys"), i, then) {
+  json_elements (json_object_get(seen, "keys"), i, then) {
     struct digest id;
     const char *text = json_string_value(then);
     for (size_t j = 0; text && digest_parse(text, &id) && j < fetch->keys.n; j++)
@@ -84,11 +82,9 @@ static bool is_of_same_entry(const json_t *seen, const struct channel_entry *ent
 
 static bool entry_is_not_older(const struct fetch *fetch, const struct channel_entry *entry,
                                struct error *error) {
-  size_t i;
-  json_t *seen;
   const char *release = DIGEST_TEXT(&entry->release);
 
-  json_array_foreach (json_object_get(fetch->state, "seen"), i, seen) {
+  json_elements (json_object_get(fetch->state, "seen"), i, seen) {
     int64_t counter = cli_integer(seen, "counter");
     bool is_other =
         entry->counter == counter && !string_equal(cli_member(seen, "release"), release);
@@ -144,7 +140,7 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
     bool is_replaced = is_of_same_entry(one, entry) && seen_binds(fetch, one) &&
                        (fetch->keys.n > 0 || !was_verified);
     if (!is_replaced && json_array_size(seen) < SEEN_MAX)
-      ALWAYS(json_array_append(seen, one) == 0);
+      json_push(seen, json_incref(one));
   }
 
   json_put(fetch->state, "seen", seen);

@@ -38,13 +38,11 @@ static int command_releases_fetches(struct options *options) {
   enum output output = output_of(options);
   cleanup_http_client struct http_client *client = cli_connect(options);
   cleanup_json json_t *items = release_fetches(client, *release);
-  output_rows(output, items, columns, ARRAY_LENGTH(columns), stdout);
+  output_rows(output, items, columns, stdout);
   return EXIT_OK;
 }
 
-static const struct option_spec fetches_options[] = {OPTION_OUTPUT, SERVER_OPTIONS};
-
-CLI_COMMAND(releases_fetches, "releases fetches", "RELEASE", fetches_options,
+CLI_COMMAND(releases_fetches, "releases fetches", "RELEASE", list_options,
             "list which tokens fetched a release, and how often",
             .description =
                 "What: \"entry\", the entry of a channel, which a deployment asks for first and "

@@ -48,46 +48,35 @@ static char *counts_text(json_t *counts) {
       json_object_set(ordered, known[i], n);
   json_object_update_missing(ordered, counts);
 
-  json_object_foreach (ordered, name, n) {
-    cleanup_free char *before = text;
-    text = xasprintf("%s%s%" JSON_INTEGER_FORMAT " %s", before, *before ? ", " : "",
-                     json_integer_value(n), name);
-  }
+  json_object_foreach (ordered, name, n)
+    text_append(&text, "%s%lld %s", *text ? ", " : "", json_integer_value(n), name);
   return text;
 }
 
 /* "matmul ×5, softmax"; the kernels in the order of the devices. */
 static char *doing_text(const json_t *kernels) {
   char *text = xstrdup("");
-  const char *name;
   size_t n_named = 0;
-  json_t *n;
-  json_object_foreach ((json_t *)kernels, name, n) {
-    cleanup_free char *before = text,
-                      *times = json_integer_value(n) > 1
-                                   ? xasprintf(" ×%" JSON_INTEGER_FORMAT, json_integer_value(n))
-                                   : xstrdup("");
-    bool is_named = n_named++ < DOING_MAX;
-    text = is_named ? xasprintf("%s%s%s%s", before, *before ? ", " : "", name, times)
-                    : xstrdup(before);
+  json_members (kernels, name, n) {
+    if (n_named++ >= DOING_MAX)
+      continue;
+    text_append(&text, "%s%s", *text ? ", " : "", name);
+    if (json_integer_value(n) > 1)
+      text_append(&text, " ×%lld", json_integer_value(n));
   }
 
-  if (n_named > DOING_MAX) {
-    cleanup_free char *before = text;
-    text = xasprintf("%s, …", before);
-  }
+  if (n_named > DOING_MAX)
+    text_append(&text, ", …");
   return text;
 }
 
 json_t *fleet_node_rows(const json_t *nodes, int64_t now_ms) {
   json_t *rows = json_array();
-  size_t index, at;
-  const json_t *node, *device;
 
-  json_array_foreach (nodes, index, node) {
+  json_elements (nodes, index, node) {
     cleanup_json json_t *states = json_object(), *kernels = json_object();
     const char *reason = cli_member(node, "reason");
-    json_array_foreach (json_object_get(node, "devices"), at, device) {
+    json_elements (json_object_get(node, "devices"), at, device) {
       count(states, cli_member(device, "state"));
       if (*cli_member(device, "kernel"))
         count(kernels, cli_member(device, "kernel"));
@@ -109,11 +98,9 @@ json_t *fleet_node_rows(const json_t *nodes, int64_t now_ms) {
 
 json_t *fleet_device_rows(const json_t *nodes, int64_t now_ms) {
   json_t *rows = json_array();
-  size_t index, at;
-  const json_t *node, *device;
 
-  json_array_foreach (nodes, index, node)
-    json_array_foreach (json_object_get(node, "devices"), at, device) {
+  json_elements (nodes, index, node)
+    json_elements (json_object_get(node, "devices"), at, device) {
       json_t *row = json_copy((json_t *)device);
       json_object_set(row, "host", json_object_get(node, "host"));
       json_object_set(row, "agent", json_object_get(node, "agent"));
@@ -127,20 +114,15 @@ json_t *fleet_device_rows(const json_t *nodes, int64_t now_ms) {
 
 json_t *fleet_campaign_rows(const json_t *campaigns) {
   json_t *rows = json_array();
-  size_t index;
-  const json_t *campaign;
 
-  json_array_foreach (campaigns, index, campaign) {
+  json_elements (campaigns, index, campaign) {
     const json_t *to_go = json_object_get(campaign, "to_go_s");
     json_int_t open = cli_integer(campaign, "queued") + cli_integer(campaign, "running");
     cleanup_free char *ended =
-        xasprintf("%" JSON_INTEGER_FORMAT "/%" JSON_INTEGER_FORMAT,
-                  cli_integer(campaign, "jobs") - open, cli_integer(campaign, "jobs"));
+        xasprintf("%lld/%lld", cli_integer(campaign, "jobs") - open, cli_integer(campaign, "jobs"));
     json_t *row = json_copy((json_t *)campaign);
     json_put(row, "ended", json_string(ended));
-    json_put(
-        row, "device_time",
-        json_string(SPAN_TEXT(json_number_value(json_object_get(campaign, "device_seconds")))));
+    json_put(row, "device_time", json_string(SPAN_TEXT(json_number(campaign, "device_seconds"))));
     json_put(row, "to_go",
              json_string(json_is_number(to_go) ? SPAN_TEXT(json_number_value(to_go))
                          : open                ? "unknown"
@@ -168,10 +150,9 @@ static char *format_hours(const json_t *seconds) {
 }
 
 static int command_campaigns(struct options *options) {
-  static const char *const filters[][2] = {{"tag", "tag"}, {"run", "run"}, {"owner", "owner"}};
   static const struct cli_column columns[] = {
-      {"tag", "tag"},
-      {"run", "run"},
+      {"tag"},
+      {"run"},
       {"by", "owners", .format = format_names},
       {"ended", "ended", true},
       {"running", "running", true},
@@ -184,10 +165,10 @@ static int command_campaigns(struct options *options) {
       {"configs", "configs", true, .is_wide = true},
       {"measurements", "measurements", true, .is_wide = true},
       {"device s", "device_seconds", true, .is_wide = true},
-      {"kernels", "kernels", .format = format_names, .is_wide = true},
+      {"kernels", .format = format_names, .is_wide = true},
   };
   enum output output = output_of(options);
-  cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters));
+  cleanup_json json_t *members = cli_options_json(options, "tag", "run", "owner", NULL);
   cleanup_free char *query = cli_query(members, option_flag(options, "open") ? "open" : NULL,
                                        "true", NULL),
                     *path = xasprintf("/v1/campaigns%s", query);
@@ -195,7 +176,7 @@ static int command_campaigns(struct options *options) {
   cleanup_json json_t *items = cli_list(client, path), *rows = output == OUTPUT_JSON
                                                                    ? json_incref(items)
                                                                    : fleet_campaign_rows(items);
-  output_rows(output, rows, columns, ARRAY_LENGTH(columns), stdout);
+  output_rows(output, rows, columns, stdout);
   return EXIT_OK;
 }
 
@@ -235,10 +216,9 @@ static int command_cost(struct options *options) {
     cli_print_json(answer);
     return EXIT_OK;
   }
-  output_rows(output, items, columns, ARRAY_LENGTH(columns), stdout);
+  output_rows(output, items, columns, stdout);
   if (output != OUTPUT_CSV)
-    printf("all: %.2f h of device time, %" JSON_INTEGER_FORMAT " jobs\n",
-           json_number_value(json_object_get(answer, "device_seconds")) / 3600,
+    printf("all: %.2f h of device time, %lld jobs\n", json_number(answer, "device_seconds") / 3600,
            cli_integer(answer, "jobs"));
   return EXIT_OK;
 }

@@ -23,10 +23,10 @@
  * begin with '.'. Links in a folder are not followed: one that stays inside leads to a file that is
  * read anyway, and one that leads out is refused. */
 struct names {
-  size_t n, capacity;
+  size_t n;
   char **all;   /* absolute */
   size_t bytes; /* of all of them, as their folders state */
-  size_t n_roots, root_capacity;
+  size_t n_roots;
   char **roots; /* real paths of the folders on the command line, and of the files' folders there */
 };
 
@@ -76,8 +76,7 @@ static void names_add(struct names *names, const char *path, off_t size) {
     cli_refuse(EXIT_USAGE,
                "more than %zu MiB of files; import them in parts, one subfolder at a time",
                BYTES_MAX >> 20);
-  GROW(names->all, names->n, names->capacity);
-  names->all[names->n++] = xstrdup(path);
+  *APPEND(names->all, names->n) = xstrdup(path);
 }
 
 static void entry_take(FTS *tree, FTSENT *entry, const char *folder, struct names *names) {
@@ -124,8 +123,7 @@ static void root_add(struct names *names, const char *folder) {
   for (size_t i = 0; i < names->n_roots; i++)
     if (string_equal(names->roots[i], folder))
       return;
-  GROW(names->roots, names->n_roots, names->root_capacity);
-  names->roots[names->n_roots++] = xstrdup(folder);
+  *APPEND(names->roots, names->n_roots) = xstrdup(folder);
 }
 
 /* The files of an image are read at once: they have no names of their own. */
@@ -236,38 +234,32 @@ static void kernel_load(struct import *import, struct http_client *client) {
 
   cleanup_free char *path = cli_path("/v1/kernels/", place, "");
   cleanup_json json_t *answer = cli_get(client, path);
-  if (!kernel_parse(json_object_get(answer, "manifest"), &import->registered, &error)) {
-    error_prefix(&error, "kernel %s: ", place);
-    cli_fail(EXIT_UNREACHABLE, &error);
-  }
+  if (!kernel_parse(json_object_get(answer, "manifest"), &import->registered, &error))
+    cli_fail_in(EXIT_UNREACHABLE, &error, "kernel %s: ", place);
 }
 
 /* The tables' environment, completed and corrected by --environment. A correction is reported. */
 static void environment_complete(struct import *import) {
   cleanup_json json_t *stated = cli_environment(import->options, "environment"),
                       *read = json_copy(import->imported.environment);
-  const char *name;
-  json_t *value;
   struct error error;
-  json_object_foreach (stated, name, value) {
+  json_members (stated, name, value) {
     const json_t *before = json_object_get(read, name);
     if (before && !json_is_null(before) && !json_equal(before, value)) {
       cleanup_free char *was = json_dumps(before, JSON_ENCODE_ANY),
                         *is = json_dumps(value, JSON_ENCODE_ANY);
       fprintf(stderr, "wavetune: the tables state \"%s\": %s; imported as %s\n", name, was, is);
     }
-    ALWAYS(json_object_set(read, name, value) == 0);
+    json_put(read, name, json_incref(value));
   }
 
-  if (!environment_parse(read, &import->environment, &error)) {
-    error_prefix(&error, "the environment: ");
-    cli_fail(EXIT_USAGE, &error);
-  }
+  if (!environment_parse(read, &import->environment, &error))
+    cli_fail_in(EXIT_USAGE, &error, "the environment: ");
 }
 
 static json_t *entry_json(const struct import *import, const struct imported_entry *entry) {
   json_t *provenance = entry->provenance ? json_copy(entry->provenance) : json_object();
-  const char *source = json_string_value(json_object_get(provenance, "source"));
+  const char *source = json_text(provenance, "source");
   /* The folders above a table are private, and would make the same table differ between machines.
    */
   if (source)
@@ -330,9 +322,8 @@ static json_t *dry_answer(const struct import *import) {
 }
 
 static int command_import(struct options *options) {
-  static const struct cli_column columns[] = {
-      {"kernel", "kernel"}, {"entries", "entries", true}, {"name", "name"}};
-  __attribute__((cleanup(import_release))) struct import import = {.options = options};
+  static const struct cli_column columns[] = {{"kernel"}, {"entries", "entries", true}, {"name"}};
+  cleanup_by(import_release) struct import import = {.options = options};
   cleanup_http_client struct http_client *client = NULL;
   cleanup_json json_t *answer = NULL;
   char *const *arguments;
@@ -368,7 +359,7 @@ static int command_import(struct options *options) {
     return EXIT_OK;
   }
 
-  cli_print_table(json_object_get(answer, "kernels"), columns, ARRAY_LENGTH(columns));
+  cli_print_table(json_object_get(answer, "kernels"), columns);
   cleanup_free char *environment = environment_format(&import.environment),
                     *missing = json_texts_join(json_object_get(answer, "missing"), ", ");
   printf("for %s, tag %s\n", environment, option_text(options, "tag"));
@@ -377,10 +368,8 @@ static int command_import(struct options *options) {
   if (is_dry)
     puts("nothing was sent (--dry-run)");
   else
-    printf("%" JSON_INTEGER_FORMAT " added, %" JSON_INTEGER_FORMAT " changed, %" JSON_INTEGER_FORMAT
-           " known\n",
-           cli_integer(answer, "added"), cli_integer(answer, "changed"),
-           cli_integer(answer, "known"));
+    printf("%lld added, %lld changed, %lld known\n", cli_integer(answer, "added"),
+           cli_integer(answer, "changed"), cli_integer(answer, "known"));
 
   return EXIT_OK;
 }
@@ -393,19 +382,17 @@ static char *format_first_ms(const json_t *ms) {
 }
 
 static int command_imports(struct options *options) {
-  static const char *const filters[][2] = {
-      {"kernel", "kernel"}, {"format", "format"}, {"tag", "tag"}};
-  static const struct cli_column columns[] = {{"name", "name"},
+  static const struct cli_column columns[] = {{"name"},
                                               {"key", "key", false, format_spaced},
                                               {"config", "config", false, format_spaced},
                                               {"ms", "ms", true, format_first_ms},
-                                              {"tag", "tag"},
-                                              {"format", "format"},
+                                              {"tag"},
+                                              {"format"},
                                               {"imported", "imported_at"}};
-  cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters));
+  cleanup_json json_t *members = cli_options_json(options, "kernel", "format", "tag", NULL);
   cleanup_free char *query = cli_query(members, NULL), *path = xasprintf("/v1/imports%s", query);
 
-  return cli_print_list(options, path, columns, ARRAY_LENGTH(columns));
+  return cli_print_list(options, path, columns);
 }
 
 static const struct option_spec import_options[] = {

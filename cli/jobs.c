@@ -8,8 +8,7 @@
 
 /* Jobs without their keys: the members that all jobs of one call share. */
 static json_t *job_template(const struct options *options, const struct kernel_folder *folder) {
-  static const char *const texts[][2] = {{"tag", "tag"}, {"run", "run"}};
-  json_t *job = cli_options_json(options, texts, ARRAY_LENGTH(texts));
+  json_t *job = cli_options_json(options, "tag", "run", NULL);
   const char *regime = option_text(options, "regime"), *strategy = option_text(options, "search");
   json_int_t budget = option_integer(options, "budget"), trials = option_integer(options, "trials"),
              devices = option_integer(options, "final-devices");
@@ -52,10 +51,8 @@ static json_t *jobs_collect(const struct options *options, const struct kernel_f
   struct error error;
   for (size_t i = 0; i < n; i++) {
     cleanup_key struct key key = {0};
-    if (!key_parse_text(texts[i], names, n_names, &key, &error)) {
-      error_prefix(&error, "--key %s: ", texts[i]);
-      cli_fail(EXIT_USAGE, &error);
-    }
+    if (!key_parse_text(texts[i], names, n_names, &key, &error))
+      cli_fail_in(EXIT_USAGE, &error, "--key %s: ", texts[i]);
     job_append(jobs, template, &key);
   }
 
@@ -73,8 +70,7 @@ static json_t *jobs_collect(const struct options *options, const struct kernel_f
       continue;
     if (!json_parse(line, strlen(line), &json, &error) ||
         !key_parse(json, names, n_names, &key, &error)) {
-      error_prefix(&error, "%s:%zu: ", file, line_number);
-      cli_fail(EXIT_USAGE, &error);
+      cli_fail_in(EXIT_USAGE, &error, "%s:%zu: ", file, line_number);
     }
     job_append(jobs, template, &key);
   }
@@ -108,8 +104,8 @@ static void unmatched_warn(const json_t *answer) {
 
   fprintf(stderr, "wavetune: no live agent matches job %s", cli_member(answer, "job"));
   if (refusing) {
-    fprintf(stderr, "; %" JSON_INTEGER_FORMAT " would, but are not given it: %s\n",
-            cli_integer(refusing, "agents"), cli_member(refusing, "reason"));
+    fprintf(stderr, "; %lld would, but are not given it: %s\n", cli_integer(refusing, "agents"),
+            cli_member(refusing, "reason"));
     return;
   }
 
@@ -137,14 +133,12 @@ static int command_submit(struct options *options) {
   bool as_json = option_flag(options, "json"), is_waiting = option_flag(options, "wait");
   if (as_json && !is_waiting)
     cli_print_json(answers);
-  size_t index;
-  json_t *answer;
 
-  json_array_foreach (answers, index, answer) {
+  json_elements (answers, index, answer) {
     if (!as_json)
-      printf("job %s  %s  %" JSON_INTEGER_FORMAT " configs  %s\n", cli_member(answer, "job"),
-             json_is_true(json_object_get(answer, "created")) ? "new" : "known",
-             cli_integer(answer, "configs"), cli_member(answer, "state"));
+      printf("job %s  %s  %lld configs  %s\n", cli_member(answer, "job"),
+             json_flag(answer, "created") ? "new" : "known", cli_integer(answer, "configs"),
+             cli_member(answer, "state"));
     unmatched_warn(answer);
   }
 
@@ -158,39 +152,38 @@ static char *format_seconds(const json_t *ms) {
 
 static int command_demand(struct options *options) {
   static const struct cli_column columns[] = {{"kernel", "name"},
-                                              {"key", "key"},
-                                              {"tag", "tag"},
+                                              {"key"},
+                                              {"tag"},
                                               {"misses", "misses", true},
                                               {"hits", "hits", true},
                                               {"saved s", "saved_ms", true, format_seconds},
-                                              {"environment", "environment"},
+                                              {"environment"},
                                               {"refused", "refused", false, cli_format_or_dash}};
   static const struct cli_column missed[] = {{"function", "name"},
-                                             {"key", "key"},
-                                             {"tag", "tag"},
+                                             {"key"},
+                                             {"tag"},
                                              {"misses", "misses", true},
                                              {"saved s", "saved_ms", true, format_seconds},
                                              {"captured", "capture", true, cli_format_or_dash},
-                                             {"environment", "environment"},
-                                             {"why", "why"}};
+                                             {"environment"},
+                                             {"why"}};
   json_int_t top = option_integer(options, "queue");
   cleanup_json json_t *body = top ? json_pack("{s:I}", "top", top) : NULL,
                       *answer = top ? cli_request(options, "POST", "/v1/demand/queue", body)
                                     : cli_request(options, "GET", "/v1/demand?limit=1000", NULL);
 
-  const json_t *items = json_object_get(answer, "items"), *item;
-  size_t index;
+  const json_t *items = json_object_get(answer, "items");
   if (option_flag(options, "json"))
     cli_print_json(items);
   else if (!top) {
     const json_t *misses = json_object_get(answer, "missed");
-    cli_print_table(items, columns, ARRAY_LENGTH(columns));
+    cli_print_table(items, columns);
     if (json_array_size(misses)) {
       printf("\nprograms that start tuned had no config for:\n");
-      cli_print_table(misses, missed, ARRAY_LENGTH(missed));
+      cli_print_table(misses, missed);
     }
   } else
-    json_array_foreach (items, index, item) {
+    json_elements (items, index, item) {
       const char *job = cli_member(item, "job"), *refused = cli_member(item, "refused");
       cleanup_free char *key = cli_compact(item, "key");
       printf("%s%s  %s %s%s%s\n", *job ? "job " : "refused", job, cli_member(item, "name"), key,

@@ -8,23 +8,30 @@
 #define WATCH_EVERY_US 2000000
 #define SHOWN_MAX 20 /* retried jobs that are printed one by one */
 
-const char *const job_filters[4][2] = {
-    {"tag", "tag"}, {"run", "run"}, {"kernel", "kernel"}, {"user", "user"}};
+/* The options that select jobs, and the members of a request that they are. */
+#define OPTIONS_OF_JOBS                                                                            \
+  CLI_TEXT("tag", "TAG", "only jobs with this tag"),                                               \
+      CLI_TEXT("run", "RUN", "only jobs of this run"),                                             \
+      CLI_TEXT("kernel", "NAME|HASH", "only jobs of this kernel"),                                 \
+      CLI_TEXT("user", "NAME", "only jobs that the token of this name submitted")
+static json_t *filters_of(const struct options *options) {
+  return cli_options_json(options, "tag", "run", "kernel", "user", NULL);
+}
 
 static const struct cli_column columns[] = {
     {"job", "job", true},
     {"kernel", "name"},
-    {"key", "key"},
-    {"tag", "tag"},
-    {"run", "run"},
-    {"state", "state"},
+    {"key"},
+    {"tag"},
+    {"run"},
+    {"state"},
     {"measured", "measured", true},
     {"configs", "configs", true},
     {"by", "submitted_by"},
     {"made", "created_at", .is_wide = true},
     {"finished", "finished_at", .is_wide = true},
     {"device s", "spent_device_seconds", true, .is_wide = true},
-    {"reason", "reason", .is_wide = true}};
+    {"reason", .is_wide = true}};
 
 /* Columns that --sort knows: their names are those of the table, and some that it does not show. */
 static const char *const sort_columns[][2] = {{"job", "job"},
@@ -57,10 +64,8 @@ static struct sort sort_of_options(const struct options *options) {
       return (struct sort){sort_columns[i][1], is_descending};
 
   cleanup_free char *known = xstrdup(sort_columns[0][0]);
-  for (size_t i = 1; i < ARRAY_LENGTH(sort_columns); i++) {
-    cleanup_free char *before = known;
-    known = xasprintf("%s, %s", before, sort_columns[i][0]);
-  }
+  for (size_t i = 1; i < ARRAY_LENGTH(sort_columns); i++)
+    text_append(&known, ", %s", sort_columns[i][0]);
   cli_refuse(EXIT_USAGE, "--sort %.40s: the columns are %s", text, known);
 }
 
@@ -109,8 +114,7 @@ static void jobs_sort(json_t *jobs, const struct sort *sort, size_t most) {
 static json_t *jobs_get(struct http_client *client, const struct options *options,
                         const struct sort *sort) {
   size_t limit = (size_t)option_integer(options, "limit"), most = limit ? limit : SIZE_MAX;
-  cleanup_json json_t *members = cli_options_json(options, job_filters, ARRAY_LENGTH(job_filters)),
-                      *state = option_text_json(options, "state");
+  cleanup_json json_t *members = filters_of(options), *state = option_text_json(options, "state");
   if (state)
     json_object_set(members, "state", state);
   cleanup_free char *query = cli_query(members, NULL), *path = xasprintf("/v1/jobs%s", query);
@@ -122,9 +126,7 @@ static json_t *jobs_get(struct http_client *client, const struct options *option
 
 /* Prints the jobs whose state or measurements changed since they were printed last, a line each. */
 static void changes_print(const json_t *jobs, json_t *printed, bool as_json) {
-  size_t index;
-  json_t *job;
-  json_array_foreach (jobs, index, job) {
+  json_elements (jobs, index, job) {
     const char *id = cli_member(job, "job"), *state = cli_member(job, "state");
     if (string_equal(cli_member(printed, id), state))
       continue;
@@ -135,16 +137,14 @@ static void changes_print(const json_t *jobs, json_t *printed, bool as_json) {
       continue;
     }
     cleanup_free char *key = cli_compact(job, "key");
-    printf("job %s  %s  %s  %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT "  %s\n", id,
-           cli_member(job, "name"), key, cli_integer(job, "measured"), cli_integer(job, "configs"),
-           state);
+    printf("job %s  %s  %s  %lld of %lld  %s\n", id, cli_member(job, "name"), key,
+           cli_integer(job, "measured"), cli_integer(job, "configs"), state);
   }
 }
 
 static size_t count_open(const json_t *jobs) {
-  size_t n = 0, index;
-  const json_t *job;
-  json_array_foreach (jobs, index, job)
+  size_t n = 0;
+  json_elements (jobs, index, job)
     n += string_equal(cli_member(job, "state"), "queued") ||
          string_equal(cli_member(job, "state"), "running");
   return n;
@@ -161,7 +161,7 @@ static int jobs_watch(struct http_client *client, const struct options *options,
     size_t n_open = count_open(jobs);
     if (is_drawn) {
       fputs("\x1b[H\x1b[2J", stdout);
-      output_rows(output, jobs, columns, ARRAY_LENGTH(columns), stdout);
+      output_rows(output, jobs, columns, stdout);
       printf("\n%zu of %zu jobs have ended\n", json_array_size(jobs) - n_open,
              json_array_size(jobs));
     } else {
@@ -181,7 +181,7 @@ static int command_jobs(struct options *options) {
     return jobs_watch(client, options, &sort, output);
 
   cleanup_json json_t *jobs = jobs_get(client, options, &sort);
-  output_rows(output, jobs, columns, ARRAY_LENGTH(columns), stdout);
+  output_rows(output, jobs, columns, stdout);
   return EXIT_OK;
 }
 
@@ -189,7 +189,7 @@ static int command_jobs(struct options *options) {
 static json_t *selection_body(const struct options *options) {
   char *const *ids;
   size_t n = options_arguments(options, &ids);
-  json_t *body = cli_options_json(options, job_filters, ARRAY_LENGTH(job_filters));
+  json_t *body = filters_of(options);
   size_t n_filters = json_object_size(body);
   if (!n == !n_filters)
     cli_refuse(EXIT_USAGE, "name jobs by their ids, as `wavetune jobs` prints them, or "
@@ -249,7 +249,7 @@ static int command_cancel(struct options *options) {
     cleanup_json json_t *answer = cli_call(client, "POST", "/v1/jobs/cancel", body);
     cancelled += cli_integer(answer, "cancelled");
     ended = cli_integer(answer, "ended") - (cancelled - cli_integer(answer, "cancelled"));
-    is_more = json_is_true(json_object_get(answer, "more"));
+    is_more = json_flag(answer, "more");
   }
 
   if (option_flag(options, "json")) {
@@ -280,21 +280,19 @@ static int command_retry(struct options *options) {
                       *body =
                           selection_begin(options, "/v1/jobs/retry", "retriable", "retry", &client);
   bool as_json = option_flag(options, "json"), is_waiting = option_flag(options, "wait");
-  size_t index;
-  json_t *one;
   retry_all(client, body, retried, refused);
 
   if (as_json && !is_waiting) {
     cleanup_json json_t *answer = json_pack("{s:O, s:O}", "retried", retried, "refused", refused);
     cli_print_json(answer);
   } else if (!as_json) {
-    json_array_foreach (retried, index, one)
+    json_elements (retried, index, one)
       if (index < SHOWN_MAX)
         printf("job %s  again as job %s  %s\n", cli_member(one, "job"), cli_member(one, "as"),
-               json_is_true(json_object_get(one, "created")) ? "new" : "known");
+               json_flag(one, "created") ? "new" : "known");
     printf("%zu tried again, %zu refused\n", json_array_size(retried), json_array_size(refused));
   }
-  json_array_foreach (refused, index, one)
+  json_elements (refused, index, one)
     fprintf(stderr, "wavetune: job %s is not tried again: %s\n", cli_member(one, "job"),
             cli_member(one, "reason"));
   fflush(stdout);

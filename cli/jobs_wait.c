@@ -93,7 +93,7 @@ static bool job_follow(struct http_client *client, const struct options *options
         xasprintf("/v1/jobs/%s/events?after=%s&wait=%lld", job, after, (long long)wait_s);
     if (!follow_call(&follow, "GET", path, NULL, &events))
       return false;
-    const char *next = json_string_value(json_object_get(events, "next"));
+    const char *next = json_text(events, "next");
     if (next) {
       free(after);
       after = http_escape(next);
@@ -167,14 +167,11 @@ static bool crowd_count(struct crowd *crowd) {
       return false;
     }
 
-    size_t index;
-    const json_t *one;
-    json_t *id;
-    json_array_foreach (json_object_get(answer, "ended"), index, one) {
+    json_elements (json_object_get(answer, "ended"), index, one) {
       json_put(crowd->ended, cli_member(one, "job"), json_true());
       newly_ended += cli_integer(one, "configs");
     }
-    json_array_foreach (ids, index, id)
+    json_elements (ids, index, id)
       if (!json_object_get(crowd->ended, json_string_value(id)))
         json_array_append(still, id);
     measured += cli_integer(answer, "measured");
@@ -191,13 +188,11 @@ static bool crowd_count(struct crowd *crowd) {
 
 /* Names the jobs without a winner. */
 static void failures_print(const json_t *failures, size_t n) {
-  size_t index;
-  json_t *job;
   if (n < 2 || json_array_size(failures) == 0)
     return;
 
   fprintf(stderr, "wavetune: %zu of %zu jobs have no winner:\n", json_array_size(failures), n);
-  json_array_foreach (failures, index, job) {
+  json_elements (failures, index, job) {
     cleanup_free char *key = cli_compact(job, "key");
     const char *reason = cli_member(job, "reason");
     if (index == FAILURES_SHOWN) {
@@ -269,8 +264,7 @@ static bool all_follow(struct http_client *client, const struct options *options
                        const json_t *answers, const char *member, int64_t until_ms,
                        json_t *finished, json_t *failures, size_t *ret_open) {
   int64_t now_ms = clock_monotonic_ms();
-  size_t n = json_array_size(answers), index;
-  json_t *answer;
+  size_t n = json_array_size(answers);
   *ret_open = 1;
 
   if (n == 1) {
@@ -280,7 +274,7 @@ static bool all_follow(struct http_client *client, const struct options *options
       return false;
     job_report(client, job, finished, failures);
   } else if (n > 1) {
-    __attribute__((cleanup(crowd_release))) struct crowd crowd = {
+    cleanup_by(crowd_release) struct crowd crowd = {
         .follow = {.client = client,
                    .patience_ms = option_integer(options, "patience") * 1000,
                    .answered_ms = now_ms,
@@ -292,7 +286,7 @@ static bool all_follow(struct http_client *client, const struct options *options
         .begun_ms = now_ms,
         .reported_ms = now_ms,
         .share_at_start = -1};
-    json_array_foreach (answers, index, answer)
+    json_elements (answers, index, answer)
       json_array_append(crowd.open, json_object_get(answer, member));
     bool is_done = crowd_await(&crowd, answers, member, finished, failures);
     *ret_open = json_array_size(crowd.open);

@@ -188,7 +188,7 @@ static void push_release(struct push *push) {
   free(push->kernels);
   free(push->builds);
 }
-#define cleanup_push __attribute__((cleanup(push_release)))
+#define cleanup_push cleanup_by(push_release)
 
 static void push_load(const struct options *options, struct push *push) {
   char *const *places;
@@ -219,10 +219,8 @@ static void push_load(const struct options *options, struct push *push) {
       for (size_t i = 0; i < n; i++)
         if (digest_equal(&push->kernels[i]->kernel->hash, &hash))
           kernel = push->kernels[i]->kernel;
-    if (!build_parse(json, kernel, &folder->build, &error)) {
-      error_prefix(&error, "%s: ", file);
-      cli_fail(EXIT_USAGE, &error);
-    }
+    if (!build_parse(json, kernel, &folder->build, &error))
+      cli_fail_in(EXIT_USAGE, &error, "%s: ", file);
   }
 }
 
@@ -243,7 +241,7 @@ static void signing_release(struct signing *signing) {
   trusted_keys_release(&signing->trusted);
   json_decref(signing->answers);
 }
-#define cleanup_signing __attribute__((cleanup(signing_release)))
+#define cleanup_signing cleanup_by(signing_release)
 
 /* Signs with each key, prints on stderr what is signed with which key, and posts it. Returns all
  * signatures that the server has then, a new reference. */
@@ -346,12 +344,8 @@ static int command_kernel_push(struct options *options) {
 /* "sha256:…, sha256:…": the keys of an answer's signatures, "" for none. */
 static char *format_keys(const json_t *signatures) {
   char *keys = xstrdup("");
-  size_t i;
-  const json_t *signature;
-  json_array_foreach (signatures, i, signature) {
-    cleanup_free char *before = keys;
-    keys = xasprintf("%s%s%s", before, i ? ", " : "", cli_member(signature, "key"));
-  }
+  json_elements (signatures, i, signature)
+    text_append(&keys, "%s%s", i ? ", " : "", cli_member(signature, "key"));
   return keys;
 }
 
@@ -361,9 +355,7 @@ static char *format_keys_or_dash(const json_t *signatures) {
 
 static int command_kernel_list(struct options *options) {
   cleanup_json json_t *items = cli_list_or_json(options, "/v1/kernels");
-  size_t index;
-  json_t *item;
-  json_array_foreach (items, index, item) {
+  json_elements (items, index, item) {
     cleanup_free char *keys = format_keys(json_object_get(item, "signatures"));
     printf("%s  %-7s %s%s%s\n", cli_member(item, "kernel"), cli_member(item, "language"),
            cli_member(item, "name"), *keys ? "  signed by " : "", keys);
@@ -381,10 +373,8 @@ static int command_kernel_show(struct options *options) {
   /* Without --json, stdout has only the manifest. */
   bool as_json = option_flag(options, "json");
   cli_print_json(as_json ? answer : json_object_get(answer, "manifest"));
-  size_t index;
-  json_t *signature;
 
-  json_array_foreach (json_object_get(answer, "signatures"), index, signature) {
+  json_elements (json_object_get(answer, "signatures"), index, signature) {
     const char *expires = cli_member(signature, "expires");
     fprintf(stderr, "signed   by %s%s%s\n", cli_member(signature, "key"), *expires ? " until " : "",
             expires);
@@ -400,8 +390,8 @@ static int command_kernel_show(struct options *options) {
 
 static int command_kernel_builds(struct options *options) {
   static const struct cli_column columns[] = {
-      {"build", "build"},
-      {"arch", "arch"},
+      {"build"},
+      {"arch"},
       {"triton", "triton", false, cli_format_or_dash},
       {"torch", "torch", false, cli_format_or_dash},
       {"rocm", "rocm", false, cli_format_or_dash},
@@ -415,12 +405,10 @@ static int command_kernel_builds(struct options *options) {
   cleanup_json json_t *items = cli_list_or_json(options, path);
   if (!items)
     return EXIT_OK;
-  size_t index;
-  json_t *item;
 
-  json_array_foreach (items, index, item)
+  json_elements (items, index, item)
     json_object_update_missing(item, json_object_get(item, "toolchain"));
-  cli_print_table(items, columns, ARRAY_LENGTH(columns));
+  cli_print_table(items, columns);
   return EXIT_OK;
 }
 
@@ -601,7 +589,6 @@ static const struct option_spec hash_options[] = {
     CLI_FLAG("manifest", "also print the manifest whose SHA-256 the hash is, byte by byte"),
     OPTION_JSON,
 };
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 CLI_COMMAND(kernel_push, "kernel push", "DIR[:VERSION]…", push_options,
             "register kernels and upload their sources and builds");

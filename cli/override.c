@@ -3,7 +3,6 @@
 #include "common/program/output.h"
 
 static int command_override_add(struct options *options) {
-  static const char *const texts[][2] = {{"tag", "tag"}, {"reason", "reason"}, {"until", "until"}};
   char *const *arguments =
       cli_arguments(options, 2,
                     "state pin or ban and one kernel, by name or hash: wavetune override add ban "
@@ -15,7 +14,7 @@ static int command_override_add(struct options *options) {
   cleanup_json json_t *key = values_of_text("key", option_text(options, "key")),
                       *config = values_of_text("values", option_text(options, "values")),
                       *environment = cli_environment(options, "environment"),
-                      *body = cli_options_json(options, texts, ARRAY_LENGTH(texts));
+                      *body = cli_options_json(options, "tag", "reason", "until", NULL);
   json_put(body, "kind", json_string(arguments[0]));
   json_put(body, "kernel", json_string(arguments[1]));
   json_object_set(body, "config", config);
@@ -37,16 +36,16 @@ static int command_override_add(struct options *options) {
 
 static int command_override_list(struct options *options) {
   static const struct cli_column columns[] = {{"id", "id", true},
-                                              {"kind", "kind"},
-                                              {"kernel", "kernel"},
+                                              {"kind"},
+                                              {"kernel"},
                                               {"key", "key", false, cli_format_or_dash},
                                               {"tag", "tag", false, cli_format_or_dash},
-                                              {"environment", "environment"},
-                                              {"config", "config"},
+                                              {"environment"},
+                                              {"config"},
                                               {"until", "until", false, cli_format_or_dash},
                                               {"by", "made_by"},
-                                              {"reason", "reason"}};
-  return output_list(options, "/v1/overrides", columns, ARRAY_LENGTH(columns));
+                                              {"reason"}};
+  return output_list(options, "/v1/overrides", columns);
 }
 
 static int command_override_remove(struct options *options) {
@@ -67,8 +66,6 @@ static const struct option_spec add_options[] = {
              "also where the server does not know the kernel, function or parameter yet"),
     SERVER_OPTIONS,
 };
-static const struct option_spec list_options[] = {OPTION_OUTPUT, SERVER_OPTIONS};
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
 CLI_COMMAND(
     override_add, "override add", "pin|ban KERNEL", add_options,

@@ -4,18 +4,18 @@
 
 static int command_poison_list(struct options *options) {
   static const struct cli_column columns[] = {{"id", "id", true},
-                                              {"scope", "scope"},
+                                              {"scope"},
                                               {"kernel", "name"},
-                                              {"config", "config"},
-                                              {"environment", "environment"},
+                                              {"config"},
+                                              {"environment"},
                                               {"since", "at"},
-                                              {"reason", "reason"},
+                                              {"reason"},
                                               {"released", "released_at"},
                                               {"by", "released_by"},
                                               {"because", "release_reason"}};
   bool is_all = option_flag(options, "all");
-  return cli_print_list(options, is_all ? "/v1/poison" : "/v1/poison?in_force=true", columns,
-                        ARRAY_LENGTH(columns) - (is_all ? 0 : 3));
+  return cli_print_list_of(options, is_all ? "/v1/poison" : "/v1/poison?in_force=true", columns,
+                           ARRAY_LENGTH(columns) - (is_all ? 0 : 3));
 }
 
 static int command_poison_release(struct options *options) {
@@ -33,12 +33,12 @@ static int command_poison_release(struct options *options) {
   return EXIT_OK;
 }
 
-static const struct option_spec list_options[] = {CLI_FLAG("all", "also those that were released"),
-                                                  SERVER_OPTIONS};
+static const struct option_spec all_options[] = {CLI_FLAG("all", "also those that were released"),
+                                                 SERVER_OPTIONS};
 static const struct option_spec release_options[] = {CLI_TEXT("reason", "TEXT", "why; required"),
                                                      SERVER_OPTIONS};
 
-CLI_COMMAND(poison_list, "poison list", "", list_options,
+CLI_COMMAND(poison_list, "poison list", "", all_options,
             "list configs, objects and kernels that killed leases, newest first",
             .description = "Jobs on the same hardware do not meet them again. `--json` also prints "
                            "the evidence: jobs, agents, devices.");

@@ -23,8 +23,7 @@ static void policy_print(const json_t *policy) {
   line_print("jobs an hour", policy, "jobs_per_hour", "no limit");
   line_print("run", policy, "run", "\"\"");
   printf("%-12s %.1f device seconds, and %.1f estimated for open jobs\n", "used today",
-         json_number_value(json_object_get(policy, "used_today")),
-         json_number_value(json_object_get(policy, "open")));
+         json_number(policy, "used_today"), json_number(policy, "open"));
   line_print("channel", policy, "channel", "no proposals");
   line_print("require", policy, "require", "");
   line_print("promote", policy, "promote", "");
@@ -38,10 +37,8 @@ static int command_policy(struct options *options) {
 }
 
 static int command_policy_set(struct options *options) {
-  static const char *const texts[][2] = {
-      {"mode", "mode"}, {"channel", "channel"}, {"require", "require"}, {"run", "run"}};
   static const char *const lists[][2] = {{"owner", "tokens"}, {"image", "images"}};
-  cleanup_json json_t *body = cli_options_json(options, texts, ARRAY_LENGTH(texts));
+  cleanup_json json_t *body = cli_options_json(options, "mode", "channel", "require", "run", NULL);
   if (!option_text(options, "mode"))
     cli_refuse(EXIT_USAGE, "give --mode off, suggest or automatic");
   for (size_t i = 0; i < ARRAY_LENGTH(lists); i++) {
@@ -64,12 +61,12 @@ static int command_policy_set(struct options *options) {
 
 static int command_policy_list(struct options *options) {
   static const struct cli_column columns[] = {
-      {"id", "id", true},     {"policy of", "set_by"},
-      {"mode", "mode"},       {"acts", "acts"},
-      {"tokens", "tokens"},   {"images", "images"},
-      {"channel", "channel"}, {"seconds a day", "device_seconds_per_day", true},
-      {"promote", "promote"}, {"set", "set_at"}};
-  return cli_print_list(options, "/v1/policies", columns, ARRAY_LENGTH(columns));
+      {"id", "id", true}, {"policy of", "set_by"},
+      {"mode"},           {"acts"},
+      {"tokens"},         {"images"},
+      {"channel"},        {"seconds a day", "device_seconds_per_day", true},
+      {"promote"},        {"set", "set_at"}};
+  return cli_print_list(options, "/v1/policies", columns);
 }
 
 static int command_policy_remove(struct options *options) {
@@ -78,26 +75,22 @@ static int command_policy_remove(struct options *options) {
 }
 
 static int command_policy_suggestions(struct options *options) {
-  static const struct cli_column columns[] = {{"name", "name"},
-                                              {"key", "key"},
-                                              {"from", "source"},
-                                              {"configs", "configs", true},
-                                              {"image", "image"},
-                                              {"device seconds", "device_seconds", true},
-                                              {"environment", "environment"},
-                                              {"no job before", "not_queued"}};
+  static const struct cli_column columns[] = {
+      {"name"},           {"key"},
+      {"from", "source"}, {"configs", "configs", true},
+      {"image"},          {"device seconds", "device_seconds", true},
+      {"environment"},    {"no job before", "not_queued"}};
   cleanup_json json_t *answer =
       cli_request_or_json(options, "GET", "/v1/policy/suggestions?limit=1000", NULL);
   if (!answer)
     return EXIT_OK;
 
-  const json_t *items = json_object_get(answer, "items"), *item;
+  const json_t *items = json_object_get(answer, "items");
   const json_t *left = json_object_get(answer, "device_seconds_left");
   double sum = 0;
-  size_t index;
-  json_array_foreach (items, index, item)
-    sum += json_number_value(json_object_get(item, "device_seconds"));
-  cli_print_table(items, columns, ARRAY_LENGTH(columns));
+  json_elements (items, index, item)
+    sum += json_number(item, "device_seconds");
+  cli_print_table(items, columns);
   printf("%zu jobs, about %.1f device seconds", json_array_size(items), sum);
   if (json_is_number(left))
     printf("; %.1f are left today", json_number_value(left));
@@ -106,25 +99,28 @@ static int command_policy_suggestions(struct options *options) {
 }
 
 static int command_policy_run(struct options *options) {
-  static const struct cli_column columns[] = {{"name", "name"},
-                                              {"key", "key"},
-                                              {"from", "source"},
-                                              {"job", "job", true},
-                                              {"refused", "refused"}};
+  static const struct cli_column columns[] = {
+      {"name"}, {"key"}, {"from", "source"}, {"job", "job", true}, {"refused"}};
   cleanup_json json_t *body = json_pack("{s:I}", "top", (json_int_t)option_integer(options, "top")),
                       *answer = cli_request_or_json(options, "POST", "/v1/policy/run", body);
   if (answer)
-    cli_print_table(json_object_get(answer, "items"), columns, ARRAY_LENGTH(columns));
+    cli_print_table(json_object_get(answer, "items"), columns);
   return EXIT_OK;
 }
 
 static int command_proposals(struct options *options) {
-  static const struct cli_column columns[] = {
-      {"id", "id", true},           {"channel", "channel"},   {"state", "state"},
-      {"winners", "winners", true}, {"added", "added", true}, {"changed", "changed", true},
-      {"made", "made_at"},          {"release", "release"},   {"environment", "environment"},
-      {"waits for", "waits_for"},   {"reason", "reason"}};
-  return cli_print_list(options, "/v1/proposals", columns, ARRAY_LENGTH(columns));
+  static const struct cli_column columns[] = {{"id", "id", true},
+                                              {"channel"},
+                                              {"state"},
+                                              {"winners", "winners", true},
+                                              {"added", "added", true},
+                                              {"changed", "changed", true},
+                                              {"made", "made_at"},
+                                              {"release"},
+                                              {"environment"},
+                                              {"waits for", "waits_for"},
+                                              {"reason"}};
+  return cli_print_list(options, "/v1/proposals", columns);
 }
 
 static int command_proposals_show(struct options *options) {
@@ -149,11 +145,11 @@ static int command_proposals_show(struct options *options) {
   for (size_t i = 0; i < ARRAY_LENGTH(groups); i++) {
     const json_t *items = json_object_get(changes, groups[i].group);
     struct cli_column columns[] = {{groups[i].group, "name"},
-                                   {"key", "key"},
+                                   {"key"},
                                    {groups[i].columns[0], groups[i].columns[0]},
                                    {groups[i].columns[1], groups[i].columns[1]}};
     if (json_array_size(items))
-      cli_print_table(items, columns, groups[i].columns[1] ? 4 : 3);
+      cli_print_table_of(items, columns, groups[i].columns[1] ? 4 : 3);
   }
   return EXIT_OK;
 }
@@ -195,7 +191,6 @@ static int command_proposals_reject(struct options *options) {
   return EXIT_OK;
 }
 
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 static const struct option_spec set_options[] = {
     CLI_TEXT("mode", "MODE",
              "off; suggest: jobs are listed, and `wavetune policy run` makes them; automatic: the "

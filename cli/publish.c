@@ -3,9 +3,7 @@
 #include "cli/channel.h"
 
 static void reasons_print(const json_t *answer, const char *group) {
-  size_t index;
-  json_t *item;
-  json_array_foreach (json_object_get(answer, group), index, item) {
+  json_elements (json_object_get(answer, group), index, item) {
     if (!json_object_get(item, "reason"))
       continue;
     cleanup_free char *key = cli_compact(item, "key");
@@ -51,11 +49,9 @@ static json_t *release_post(struct http_client *client, const json_t *body) {
 }
 
 static json_t *publish_body(const struct options *options) {
-  static const char *const texts[][2] = {
-      {"tag", "tag"}, {"as-of", "as_of"}, {"require-agreement", "require_agreement"}};
   const char *channel = option_text(options, "channel"), *gain = option_text(options, "min-gain"),
              *regime = option_text(options, "regime"), *pins_file = option_text(options, "pins");
-  json_t *body = cli_options_json(options, texts, ARRAY_LENGTH(texts)),
+  json_t *body = cli_options_json(options, "tag", "as-of", "require-agreement", NULL),
          *environment = cli_environment(options, "environment"),
          *required = required_of_options(options), *pins = NULL;
   char *end;
@@ -137,17 +133,16 @@ static int command_publish(struct options *options) {
     fprintf(stderr, "wavetune: the release's environment names no model of GPU, so a node that "
                     "states its own does not find it; import or tune again with --environment "
                     "'{\"gpu\": …}'\n");
-  printf("channel  %s, counter %" JSON_INTEGER_FORMAT "\n", change.channel,
-         cli_integer(entry, "counter"));
+  printf("channel  %s, counter %lld\n", change.channel, cli_integer(entry, "counter"));
 
   return EXIT_OK;
 }
 
 static int command_releases(struct options *options) {
-  static const struct cli_column columns[] = {
-      {"release", "release"},       {"made", "created_at"}, {"tag", "tag"},
-      {"winners", "winners", true}, {"by", "made_by"},      {"environment", "environment"}};
-  return cli_print_list(options, "/v1/releases", columns, ARRAY_LENGTH(columns));
+  static const struct cli_column columns[] = {{"release"},       {"made", "created_at"},
+                                              {"tag"},           {"winners", "winners", true},
+                                              {"by", "made_by"}, {"environment"}};
+  return cli_print_list(options, "/v1/releases", columns);
 }
 
 /* Gets a release by its digest from the server, or reads a file, such as fetch's release.json. */
@@ -205,15 +200,13 @@ static int command_diff(struct options *options) {
     cli_print_json(diff);
   } else {
     for (size_t i = 0; i < ARRAY_LENGTH(groups); i++) {
-      size_t index;
-      json_t *change;
-      json_array_foreach (json_object_get(diff, groups[i][0]), index, change) {
+      json_elements (json_object_get(diff, groups[i][0]), index, change) {
         cleanup_free char *name = xasprintf("%s ", cli_member(change, "name")),
                           *key = cli_compact(change, "key");
         change_print(groups[i][1], name, key, change);
       }
     }
-    printf("%zu removed, %zu added, %zu changed, %" JSON_INTEGER_FORMAT " the same\n",
+    printf("%zu removed, %zu added, %zu changed, %lld the same\n",
            json_array_size(json_object_get(diff, "removed")),
            json_array_size(json_object_get(diff, "added")),
            json_array_size(json_object_get(diff, "changed")), cli_integer(diff, "same"));
@@ -225,12 +218,15 @@ static int command_diff(struct options *options) {
 static char *format_count(const json_t *array) { return xasprintf("%zu", json_array_size(array)); }
 
 static int command_channels(struct options *options) {
-  static const struct cli_column columns[] = {
-      {"channel", "channel"},       {"tag", "tag"},
-      {"counter", "counter", true}, {"moved", "updated_at"},
-      {"release", "release"},       {"signed", "signatures", true, format_count},
-      {"expires", "expires"},       {"environment", "environment"}};
-  return cli_print_list(options, "/v1/channels", columns, ARRAY_LENGTH(columns));
+  static const struct cli_column columns[] = {{"channel"},
+                                              {"tag"},
+                                              {"counter", "counter", true},
+                                              {"moved", "updated_at"},
+                                              {"release"},
+                                              {"signed", "signatures", true, format_count},
+                                              {"expires"},
+                                              {"environment"}};
+  return cli_print_list(options, "/v1/channels", columns);
 }
 
 static int command_promote(struct options *options) {
@@ -266,11 +262,10 @@ static char *release_before_get(struct http_client *client, const struct channel
 
   /* The history is newest first. The newest entry before the first one with the present release is
    * chosen, so that a second rollback goes back further. */
-  const json_t *before = NULL, *replaced = NULL, *entry;
+  const json_t *before = NULL, *replaced = NULL;
   bool is_behind = false;
-  size_t index;
 
-  json_array_foreach (history, index, entry) {
+  json_elements (history, index, entry) {
     if (string_equal(cli_member(entry, "release"), digest)) {
       is_behind = true;
       before = NULL;
@@ -292,10 +287,8 @@ static char *release_before_get(struct http_client *client, const struct channel
   if (signers->n) {
     cleanup_channel_entry struct channel_entry served = {0};
     struct error error;
-    if (!channel_entry_parse(before, &served, &error)) {
-      error_prefix(&error, "the server's answer is not a channel entry: ");
-      cli_fail(EXIT_REFUSED, &error);
-    }
+    if (!channel_entry_parse(before, &served, &error))
+      cli_fail_in(EXIT_REFUSED, &error, "the server's answer is not a channel entry: ");
     if (!string_equal(served.channel, present->channel) ||
         !entry_is_signed_by(&served, signers->all, signers->n))
       cli_refuse(EXIT_REFUSED,
@@ -337,10 +330,8 @@ static int command_rollback(struct options *options) {
                         to ? xstrdup(to) : release_before_get(client, &present.entry, &signers),
                     *what = xasprintf("channel %s was not rolled back", *channel);
   cleanup_release struct release *release = release_get(client, digest, what);
-  if (!release_is_of(release, &present.entry, &error)) {
-    error_prefix(&error, "%s: ", what);
-    cli_fail(EXIT_USAGE, &error);
-  }
+  if (!release_is_of(release, &present.entry, &error))
+    cli_fail_in(EXIT_USAGE, &error, "%s: ", what);
 
   change.channel = *channel;
   change.release = release;
@@ -387,8 +378,7 @@ static int command_sign(struct options *options) {
   if (!release_is_of(release, before, &error) ||
       (trusted.n && !channel_entry_verify(before, &trusted, &error)) ||
       !entry_follows(before, &signers, true, &error) || !entry_sign(&after, &signers, &error)) {
-    error_prefix(&error, "%s: ", what);
-    cli_fail(EXIT_REFUSED, &error);
+    cli_fail_in(EXIT_REFUSED, &error, "%s: ", what);
   }
 
   for (size_t i = 0; i < after.signatures.n; i++) {
@@ -502,7 +492,6 @@ static const struct option_spec sign_options[] = {
     CLI_LIST("trusted-key", "FILE|FOLDER", "sign only what one of these public keys signed before"),
     SERVER_OPTIONS,
 };
-static const struct option_spec server_options[] = {SERVER_OPTIONS};
 static const struct option_spec key_options[] = {OPTION_JSON};
 
 CLI_COMMAND(publish, "publish", "", publish_options,

@@ -20,10 +20,7 @@ static json_t *median_to_json(const json_t *numbers) {
 /* Adds to each measurement its config's values, as "config.NAME", and the medians of its samples.
  */
 static void rows_complete(json_t *rows, const struct space *space) {
-  size_t index;
-  json_t *row, *value;
-  const char *name;
-  json_array_foreach (rows, index, row) {
+  json_elements (rows, index, row) {
     json_int_t ordinal = cli_integer(row, "config");
     json_t *us = median_to_json(json_object_get(row, "samples_us")),
            *baseline_us = median_to_json(json_object_get(row, "baseline_us"));
@@ -34,7 +31,7 @@ static void rows_complete(json_t *rows, const struct space *space) {
     if (ordinal < 0 || (uint64_t)ordinal >= space->raw_count)
       continue;
     cleanup_json json_t *config = space_config_to_json(space, (uint64_t)ordinal);
-    json_object_foreach (config, name, value) {
+    json_members (config, name, value) {
       cleanup_free char *member = xasprintf("config.%s", name);
       json_object_set(row, member, value);
     }
@@ -44,17 +41,17 @@ static void rows_complete(json_t *rows, const struct space *space) {
 /* The columns: the config's number and values, then what was measured. */
 static struct cli_column *columns_make(const struct space *space, size_t *ret_n) {
   static const struct cli_column before[] = {{"config", "config", true}},
-                                 after[] = {{"stage", "stage"},
+                                 after[] = {{"stage"},
                                             {"round", "round", true},
                                             {"process", "process", true},
-                                            {"outcome", "outcome"},
+                                            {"outcome"},
                                             {"median us", "median_us", true},
                                             {"baseline us", "baseline_median_us", true},
-                                            {"device", "device"},
-                                            {"late", "late"},
-                                            {"detail", "detail"},
-                                            {"agent", "agent", .is_wide = true},
-                                            {"quarantined", "quarantined", .is_wide = true},
+                                            {"device"},
+                                            {"late"},
+                                            {"detail"},
+                                            {"agent", .is_wide = true},
+                                            {"quarantined", .is_wide = true},
                                             {"vgprs", "vgprs", true, .is_wide = true},
                                             {"agprs", "agprs", true, .is_wide = true},
                                             {"spills", "spills", true, .is_wide = true},
@@ -63,17 +60,15 @@ static struct cli_column *columns_make(const struct space *space, size_t *ret_n)
                                             {"compile ms", "compile_ms", true, .is_wide = true},
                                             {"device us", "device_us", true, .is_wide = true},
                                             {"clock MHz", "clock_mhz", true, .is_wide = true},
-                                            {"at", "at", .is_wide = true},
+                                            {"at", .is_wide = true},
                                             {"samples us", "samples_us", .is_wide = true},
                                             {"baseline us", "baseline_us", .is_wide = true}};
   cleanup_json json_t *config = space_config_to_json(space, 0);
   struct cli_column *columns = xcalloc(
       ARRAY_LENGTH(before) + json_object_size(config) + ARRAY_LENGTH(after), sizeof *columns);
-  const char *name;
-  json_t *value;
   size_t n = ARRAY_LENGTH(before);
   memcpy(columns, before, sizeof before);
-  json_object_foreach (config, name, value)
+  json_members (config, name, value)
     columns[n++] = (struct cli_column){.heading = xstrdup(name),
                                        .member = xasprintf("config.%s", name),
                                        .is_number = json_is_number(value)};
@@ -84,7 +79,7 @@ static struct cli_column *columns_make(const struct space *space, size_t *ret_n)
 
 static void columns_free(struct cli_column *columns, size_t n) {
   for (size_t i = 0; i < n; i++)
-    if (string_starts(columns[i].member, "config.")) {
+    if (columns[i].member && string_starts(columns[i].member, "config.")) {
       free((char *)(uintptr_t)columns[i].heading);
       free((char *)(uintptr_t)columns[i].member);
     }
@@ -102,15 +97,13 @@ static int command_measurements(struct options *options) {
   cleanup_json json_t *job = cli_get(client, job_path), *rows = cli_list(client, path);
   cleanup_space struct space *space = NULL;
   struct error error;
-  if (!space_parse(json_object_get(job, "space"), &space, &error)) {
-    error_prefix(&error, "the server's answer is not a job: ");
-    cli_fail(EXIT_REFUSED, &error);
-  }
+  if (!space_parse(json_object_get(job, "space"), &space, &error))
+    cli_fail_in(EXIT_REFUSED, &error, "the server's answer is not a job: ");
 
   size_t n;
   struct cli_column *columns = columns_make(space, &n);
   rows_complete(rows, space);
-  output_rows(output, rows, columns, n, stdout);
+  output_rows_of(output, rows, columns, n, stdout);
   columns_free(columns, n);
   return EXIT_OK;
 }
@@ -138,9 +131,8 @@ static int command_events(struct options *options) {
                                         is_following && !has_ended ? "&wait=10" : ""),
                       *path = cli_path("/v1/jobs/", *id, tail);
     cleanup_json json_t *page = cli_get(client, path);
-    const json_t *items = json_object_get(page, "items"), *event;
-    size_t index;
-    json_array_foreach (items, index, event)
+    const json_t *items = json_object_get(page, "items");
+    json_elements (items, index, event)
       event_print(event, option_flag(options, "json"));
     if (fflush(stdout) != 0)
       return EXIT_OK;

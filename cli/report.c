@@ -9,8 +9,8 @@
 json_t *jobs_file_read(const char *path) {
   cleanup_json json_t *json = NULL;
   cleanup_free char *text = NULL;
-  size_t size, index, line_number = 0;
-  json_t *ids = json_array(), *item;
+  size_t size, line_number = 0;
+  json_t *ids = json_array();
   struct error error;
   if (!file_read(path, 16 << 20, &text, &size, &error))
     cli_fail(EXIT_USAGE, &error);
@@ -18,7 +18,7 @@ json_t *jobs_file_read(const char *path) {
   if (text[strspn(text, " \t\r\n")] == '[') {
     if (!json_parse(text, size, &json, &error))
       cli_refuse(EXIT_USAGE, "%s: %s", path, error.message);
-    json_array_foreach (json, index, item) {
+    json_elements (json, index, item) {
       json_t *id = json_is_object(item) ? json_object_get(item, "job") : item;
       if (!json_is_string(id) && !json_is_integer(id))
         cli_refuse(EXIT_USAGE, "%s: element %zu is neither an id nor an object with \"job\"", path,
@@ -98,20 +98,19 @@ static json_t *ids_read(const struct options *options) {
 
 static int command_report(struct options *options) {
   static const struct cli_column columns[] = {{"job", "job", true},
-                                              {"kernel", "kernel"},
-                                              {"key", "key"},
-                                              {"state", "state"},
+                                              {"kernel"},
+                                              {"key"},
+                                              {"state"},
                                               {"us", "winner_us", true, format_us},
                                               {"speedup", "speedup", true, format_speedup},
-                                              {"config", "config"},
-                                              {"reason", "reason"}};
+                                              {"config"},
+                                              {"reason"}};
   enum output output = output_of(options);
   cleanup_json json_t *ids = ids_read(options), *rows = json_array();
-  size_t index, n_open = 0, n_failed = 0;
-  json_t *id;
+  size_t n_open = 0, n_failed = 0;
   cleanup_http_client struct http_client *client = cli_connect(options);
 
-  json_array_foreach (ids, index, id) {
+  json_elements (ids, index, id) {
     cleanup_free char *text = cli_format(id), *path = cli_path("/v1/jobs/", text, "");
     cleanup_json json_t *job = cli_get(client, path);
     n_open += is_open(job);
@@ -119,7 +118,7 @@ static int command_report(struct options *options) {
     json_push(rows, row_of(job));
   }
 
-  output_rows(output, rows, columns, ARRAY_LENGTH(columns), stdout);
+  output_rows(output, rows, columns, stdout);
   return n_failed ? EXIT_FAILED : n_open ? EXIT_TIMEOUT : EXIT_OK;
 }
 

@@ -18,10 +18,8 @@ const struct cache_format **formats_of_option(const struct options *options, siz
   const struct cache_format **formats = xcalloc(n_names, sizeof *formats);
   struct error error;
   for (size_t i = 0; i < n_names; i++) {
-    if (!cache_format_find(names[i], &formats[n], &error)) {
-      error_prefix(&error, "--format: ");
-      cli_fail(EXIT_USAGE, &error);
-    }
+    if (!cache_format_find(names[i], &formats[n], &error))
+      cli_fail_in(EXIT_USAGE, &error, "--format: ");
     size_t first = 0;
     while (formats[first] != formats[n])
       first++;
@@ -43,10 +41,8 @@ struct identity *identity_of_option(const struct options *options) {
     path = IDENTITY_DEFAULT;
   if (!json_parse_file(path, IDENTITY_SIZE_MAX, &json, &error))
     cli_fail(EXIT_USAGE, &error);
-  if (!identity_parse(json, &identity, &error)) {
-    error_prefix(&error, "%s: ", path);
-    cli_fail(EXIT_USAGE, &error);
-  }
+  if (!identity_parse(json, &identity, &error))
+    cli_fail_in(EXIT_USAGE, &error, "%s: ", path);
   return identity;
 }
 
@@ -100,10 +96,11 @@ static struct cached *fail(struct http_source *source, const struct error *error
 
 /* The kernel, build or blob with this digest, downloaded and verified when it is new. `kernel` is
  * used for a build only. NULL: the server does not have it, or the source has failed. */
-static struct cached *cached_get(struct http_source *source, enum kind kind,
-                                 const struct digest *digest, const struct kernel *kernel,
-                                 struct error *error) {
+static struct cached *cached_get(void *context, enum kind kind, const struct digest *digest,
+                                 const struct kernel *kernel, struct error *error) {
   static const char *const names[] = {"kernel", "build", "blob"};
+  struct http_source *source = context;
+  MAGIC_CHECK(source, SOURCE_MAGIC);
   struct cached **bucket = &source->buckets[(digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS];
 
   for (struct cached *cached = *bucket; cached; cached = cached->next)
@@ -167,9 +164,7 @@ static struct cached *cached_get(struct http_source *source, enum kind kind,
 
 static bool source_kernel(void *context, const struct digest *hash, const struct kernel **ret,
                           struct error *error) {
-  struct http_source *source = context;
-  MAGIC_CHECK(source, SOURCE_MAGIC);
-  const struct cached *cached = cached_get(source, KIND_KERNEL, hash, NULL, error);
+  const struct cached *cached = cached_get(context, KIND_KERNEL, hash, NULL, error);
   if (cached)
     *ret = cached->kernel;
   return cached;
@@ -177,9 +172,7 @@ static bool source_kernel(void *context, const struct digest *hash, const struct
 
 static bool source_build(void *context, const struct kernel *kernel, const struct digest *digest,
                          const struct build **ret, struct error *error) {
-  struct http_source *source = context;
-  MAGIC_CHECK(source, SOURCE_MAGIC);
-  const struct cached *cached = cached_get(source, KIND_BUILD, digest, kernel, error);
+  const struct cached *cached = cached_get(context, KIND_BUILD, digest, kernel, error);
   if (cached)
     *ret = cached->build;
   return cached;
@@ -187,9 +180,7 @@ static bool source_build(void *context, const struct kernel *kernel, const struc
 
 static bool source_blob(void *context, const struct digest *digest, const char **ret_bytes,
                         size_t *ret_size, struct error *error) {
-  struct http_source *source = context;
-  MAGIC_CHECK(source, SOURCE_MAGIC);
-  const struct cached *cached = cached_get(source, KIND_BLOB, digest, NULL, error);
+  const struct cached *cached = cached_get(context, KIND_BLOB, digest, NULL, error);
   if (cached) {
     *ret_bytes = cached->bytes;
     *ret_size = cached->size;

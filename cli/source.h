@@ -37,7 +37,7 @@ struct http_source;
 must_check struct http_source *http_source_new(struct http_client *client, int64_t deadline_ms);
 void http_source_free(struct http_source *source);
 DEFINE_CLEANUP(struct http_source *, cleanup_http_source_free, http_source_free)
-#define cleanup_http_source __attribute__((cleanup(cleanup_http_source_free)))
+#define cleanup_http_source cleanup_by(cleanup_http_source_free)
 
 const struct cache_source *http_source_interface(struct http_source *source);
 

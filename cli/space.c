@@ -19,7 +19,7 @@ static void subject_release(struct subject *subject) {
     space_free(subject->space);
   key_release(&subject->key);
 }
-#define cleanup_subject __attribute__((cleanup(subject_release)))
+#define cleanup_subject cleanup_by(subject_release)
 
 static void subject_load(const struct options *options, struct subject *ret) {
   char *const *arguments;
@@ -42,10 +42,8 @@ static void subject_load(const struct options *options, struct subject *ret) {
     n_names = ret->folder->kernel->n_key_names;
   }
 
-  if (key_text && !key_parse_text(key_text, names, n_names, &ret->key, &error)) {
-    error_prefix(&error, "--key %s: ", key_text);
-    cli_fail(EXIT_USAGE, &error);
-  }
+  if (key_text && !key_parse_text(key_text, names, n_names, &ret->key, &error))
+    cli_fail_in(EXIT_USAGE, &error, "--key %s: ", key_text);
   ret->facts = (struct space_facts){.key = &ret->key,
                                     .gpu_name = option_text(options, "gpu-name"),
                                     .arch = option_text(options, "arch")};

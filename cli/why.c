@@ -27,10 +27,8 @@ static bool is_kernel(const char *text, const char *name, const char *hash) {
 
 /* The members of a cache answer's match that differ, as "rocm 6.4.1 asked, 6.4.0 served". */
 static void match_print(const json_t *match) {
-  const char *name;
-  json_t *one;
   printf("rule     %s", cli_member(match, "rule"));
-  json_object_foreach (json_object_get(match, "differs"), name, one) {
+  json_members (json_object_get(match, "differs"), name, one) {
     cleanup_free char *asked = cli_compact(one, "asked"), *served = cli_compact(one, "served");
     printf("; %s: %s asked, %s served", name, *asked ? asked : "nothing",
            *served ? served : "not stated");
@@ -89,9 +87,7 @@ static void winners_print(struct http_client *client, struct question *question,
 /* Keeps and prints what the release has for the function whose closure the question states. */
 static void released_print(const struct question *question, const json_t *functions) {
   const json_t *function = json_object_get(functions, question->kernel);
-  size_t index;
-  json_t *one;
-  json_array_foreach (json_object_get(function, "choices"), index, one) {
+  json_elements (json_object_get(function, "choices"), index, one) {
     cleanup_free char *key = cli_compact(one, "key"), *config = cli_compact(one, "config");
     const char *name = cli_member(function, "name");
     json_push(question->lines,
@@ -126,9 +122,7 @@ static void choices_print(struct http_client *client, struct question *question,
  * NULL. */
 static void overrides_print(const struct question *question, const struct release *release,
                             json_t *kept) {
-  size_t index;
-  json_t *item;
-  json_array_foreach (question->overrides, index, item) {
+  json_elements (question->overrides, index, item) {
     const char *id = cli_member(item, "id"), *kernel = cli_member(item, "kernel");
     bool is_its = string_equal(kernel, question->kernel);
     for (size_t i = 0; !is_its && release && i < release->n_kernels; i++) {
@@ -136,7 +130,7 @@ static void overrides_print(const struct question *question, const struct releas
       is_its = is_kernel(question->kernel, release->kernels[i].name, hash) &&
                is_kernel(kernel, release->kernels[i].name, hash);
     }
-    if (!is_its || json_is_true(json_object_get(item, "ended")))
+    if (!is_its || json_flag(item, "ended"))
       continue;
     json_array_append(kept, item);
     if (question->as_json)
@@ -179,12 +173,11 @@ static struct release *served_print(struct http_client *client, struct question 
 
 /* Who fetched the release, the last fetch first. */
 static void fetches_print(const char *digest, const json_t *items) {
-  size_t index, n = json_array_size(items);
-  json_t *item;
+  size_t n = json_array_size(items);
   if (!n)
     printf("fetched  not yet, or not stored yet\n");
 
-  json_array_foreach (items, index, item) {
+  json_elements (items, index, item) {
     if (index == FETCHES_SHOWN) {
       printf("         and %zu more: wavetune releases fetches %s\n", n - index, digest);
       return;
@@ -195,9 +188,9 @@ static void fetches_print(const char *digest, const json_t *items) {
       last_us = 0;
     double age_s = difftime(time(NULL), (time_t)(last_us / 1000000));
     json_int_t requests = cli_integer(item, "requests");
-    printf("fetched  by %s: %s%s%s, %s, %" JSON_INTEGER_FORMAT " time%s, last %s ago\n",
-           cli_member(item, "fetched_by"), cli_member(item, "kind"), *channel ? " of " : "",
-           channel, *channel ? cli_member(item, "rule") : "by its digest", requests,
+    printf("fetched  by %s: %s%s%s, %s, %lld time%s, last %s ago\n", cli_member(item, "fetched_by"),
+           cli_member(item, "kind"), *channel ? " of " : "", channel,
+           *channel ? cli_member(item, "rule") : "by its digest", requests,
            requests == 1 ? "" : "s", SPAN_TEXT(age_s > 0 ? age_s : 0));
   }
 }
@@ -235,7 +228,7 @@ static bool has_part(const char *name, const char *word) {
 no_return static void nothing_served(const struct question *question,
                                      const struct release *release) {
   cleanup_free const char **names = xcalloc(release->n_kernels + 1, sizeof *names);
-  cleanup_free char *meant = NULL;
+  cleanup_free char *meant = xstrdup("");
   bool is_there = false;
   for (size_t i = 0; i < release->n_kernels; i++) {
     char hash[DIGEST_TEXT_SIZE];
@@ -244,8 +237,7 @@ no_return static void nothing_served(const struct question *question,
         is_kernel(question->kernel, names[i], digest_format(&release->kernels[i].hash, hash));
     if (!has_part(names[i], question->kernel))
       continue;
-    cleanup_free char *before = meant;
-    meant = before ? xasprintf("%s, %s", before, names[i]) : xstrdup(names[i]);
+    text_append(&meant, "%s%s", *meant ? ", " : "", names[i]);
   }
 
   struct digest closure;
@@ -256,9 +248,9 @@ no_return static void nothing_served(const struct question *question,
                question->kernel);
   if (!is_there) {
     const char *nearest = name_nearest(question->kernel, names, release->n_kernels);
-    if (!meant && nearest)
-      meant = xstrdup(nearest);
-    if (meant)
+    if (!*meant && nearest)
+      text_append(&meant, "%s", nearest);
+    if (*meant)
       cli_refuse(EXIT_FAILED,
                  "the release has no kernel named %.100s; give the full name, as "
                  "`wavetune kernel list` prints it: %.400s",

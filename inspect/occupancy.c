@@ -242,7 +242,7 @@ static void print_text(const struct subject *subject, const struct occupancy *oc
 }
 
 static int command_occupancy(struct options *options) {
-  __attribute__((cleanup(subject_release))) struct subject subject = {0};
+  cleanup_by(subject_release) struct subject subject = {0};
   bool as_json = option_flag(options, "json");
   struct error error;
   if (!subject_load(options, &subject, &error))

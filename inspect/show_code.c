@@ -53,22 +53,20 @@ static void find_in_build(struct http_client *client, const json_t *job, bool wa
   struct error error;
   if (!kernel_parse(json_object_get(answer, "manifest"), &kernel, &error) ||
       !build_parse(json, kernel, &build, &error)) {
-    error_prefix(&error, "the server's build is not one this program understands: ");
-    cli_fail(EXIT_REFUSED, &error);
+    cli_fail_in(EXIT_REFUSED, &error, "the server's build is not one this program understands: ");
   }
 
   /* The winner's config in the variant that the job's key chooses. */
   cleanup_key struct key key = {0};
-  size_t variant, i;
-  if (!key_parse(json_object_get(job, "key"), (const char *const *)kernel->key_names,
-                 kernel->n_key_names, &key, &error) ||
+  size_t variant;
+  if (!key_parse(json_object_get(job, "key"), KEY_NAMES(kernel), &key, &error) ||
       !build_variant(build, &key, &variant, &error))
     cli_fail(EXIT_FAILED, &error);
 
   const json_t *chosen = json_array_get(json_object_get(build->json, "variants"), variant),
                *config = json_object_get(json_object_get(job, "winner"), "config_values"),
-               *object = NULL, *candidate;
-  json_array_foreach (json_object_get(chosen, "objects"), i, candidate) {
+               *object = NULL;
+  json_elements (json_object_get(chosen, "objects"), i, candidate) {
     if (json_equal(json_object_get(candidate, "config"), config))
       object = candidate;
   }
@@ -88,13 +86,12 @@ static void find_in_build(struct http_client *client, const json_t *job, bool wa
 /* The object that an agent stored with a measurement of the winner in the final. */
 static void find_in_winner(struct http_client *client, const json_t *job, bool wants_asm,
                            struct found *ret) {
-  const json_t *winner = json_object_get(job, "winner"), *row;
-  size_t i;
+  const json_t *winner = json_object_get(job, "winner");
   if (!wants_asm)
     cli_refuse(EXIT_FAILED, "job %s has no build: only kernels in triton have TTGIR",
                cli_member(job, "job"));
 
-  json_array_foreach (json_object_get(winner, "resources"), i, row) {
+  json_elements (json_object_get(winner, "resources"), i, row) {
     if (!json_equal(json_object_get(row, "config"), json_object_get(winner, "config")) ||
         !cli_member(row, "object")[0])
       continue;
@@ -139,7 +136,7 @@ static json_t *review_json(const struct found *found, bool wants_asm) {
 
 void inspect_print_code(struct http_client *client, const json_t *job, bool wants_asm,
                         bool as_json) {
-  __attribute__((cleanup(found_release))) struct found found = {0};
+  cleanup_by(found_release) struct found found = {0};
   const json_t *winner = json_object_get(job, "winner");
   struct error error;
   if (!json_is_object(winner))

@@ -20,7 +20,7 @@ struct measured_config {
   uint64_t config; /* its ordinal where it was measured */
   json_t *values;
   bool has_failed; /* in one of its measurements */
-  size_t n, capacity;
+  size_t n;
   double *ratios; /* of each correct measurement */
   double ratio;   /* their median; INFINITY when it has failed */
 };
@@ -30,7 +30,7 @@ struct measured_config {
 struct landscape {
   char *kernel;
   json_t *key;
-  size_t n, capacity;
+  size_t n;
   struct measured_config *configs;
   json_t *places; /* of configs: {"17": 0} while rows are added */
   int64_t baseline;
@@ -41,7 +41,7 @@ struct landscape {
 };
 
 struct landscapes {
-  size_t n, capacity;
+  size_t n;
   struct landscape *all;
   json_t *places; /* by kernel and key */
 };
@@ -83,8 +83,7 @@ static struct landscape *landscapes_get(struct landscapes *landscapes, const cha
   cleanup_free char *name = xasprintf("%s %s", kernel, key_text);
   size_t place = place_of(&landscapes->places, name);
   if (place == landscapes->n) {
-    GROW(landscapes->all, landscapes->n, landscapes->capacity);
-    landscapes->all[landscapes->n++] = (struct landscape){
+    *APPEND(landscapes->all, landscapes->n) = (struct landscape){
         .kernel = xstrdup(kernel), .key = json_incref((json_t *)key), .baseline = -1};
   }
   return &landscapes->all[place];
@@ -92,13 +91,12 @@ static struct landscape *landscapes_get(struct landscapes *landscapes, const cha
 
 static bool times_read(const json_t *row, const char *name, size_t *ret_n, double **ret_times,
                        struct error *error) {
-  json_t *array, *element;
-  size_t i;
+  json_t *array;
   if (!json_get_array(row, "", name, JSON_REQUIRED, &array, error))
     return false;
 
   cleanup_free double *times = xcalloc(json_array_size(array), sizeof *times);
-  json_array_foreach (array, i, element) {
+  json_elements (array, i, element) {
     times[i] = json_number_value(element);
     if (!(times[i] >= VERDICT_US_MIN && times[i] <= VERDICT_US_MAX))
       return error_set(error, "element %zu of \"%s\" is not a time in microseconds", i, name);
@@ -117,9 +115,8 @@ static bool landscape_add(struct landscape *landscape, uint64_t config, const js
   const char *outcome_text;
   if (!json_get_string(row, "", "outcome", JSON_REQUIRED, &outcome_text, error))
     return false;
-  if (!outcome_parse(outcome_text, &outcome)) {
+  if (!outcome_parse(outcome_text, &outcome))
     return error_set(error, "\"%s\" is not an outcome", NAME_CUT(outcome_text));
-  }
 
   double ratio = INFINITY;
   if (outcome == OUTCOME_CORRECT) {
@@ -139,8 +136,7 @@ static bool landscape_add(struct landscape *landscape, uint64_t config, const js
   cleanup_free char *name = xasprintf("%" PRIu64, config);
   size_t place = place_of(&landscape->places, name);
   if (place == landscape->n) {
-    GROW(landscape->configs, landscape->n, landscape->capacity);
-    landscape->configs[landscape->n++] =
+    *APPEND(landscape->configs, landscape->n) =
         (struct measured_config){.config = config, .values = json_incref((json_t *)values)};
   }
 
@@ -151,10 +147,8 @@ static bool landscape_add(struct landscape *landscape, uint64_t config, const js
                      "spaces; keep those of one",
                      name);
 
-  if (outcome == OUTCOME_CORRECT) {
-    GROW(measured->ratios, measured->n, measured->capacity);
-    measured->ratios[measured->n++] = ratio;
-  }
+  if (outcome == OUTCOME_CORRECT)
+    *APPEND(measured->ratios, measured->n) = ratio;
 
   measured->has_failed |= outcome != OUTCOME_CORRECT;
   return true;
@@ -395,10 +389,9 @@ static bool simulate(struct simulation *simulation, struct landscapes *landscape
       simulation->counts[simulation->n_counts++] = count;
     simulation->counts[simulation->n_counts++] = trials;
 
-    for (size_t j = 0; j < simulation->n_strategies; j++) {
+    for (size_t j = 0; j < simulation->n_strategies; j++)
       if (!strategy_replay(simulation, landscape, simulation->strategies[j], &replayed[j], error))
         return false;
-    }
     if (ret_keys) {
       json_push(ret_keys, landscape_to_json(simulation, landscape, replayed));
     } else {
@@ -414,19 +407,17 @@ static bool simulate(struct simulation *simulation, struct landscapes *landscape
 static bool job_rows_add(struct landscapes *landscapes, const json_t *job, const json_t *rows,
                          struct error *error) {
   cleanup_space struct space *space = NULL;
-  json_t *key = NULL, *row;
-  size_t index;
+  json_t *key = NULL;
   if (!json_get_object(job, "", "key", JSON_REQUIRED, &key, error) ||
       !space_parse(json_object_get(job, "space"), &space, error))
     return false;
 
   struct landscape *landscape = landscapes_get(landscapes, cli_member(job, "name"), key);
-  landscape->baseline = json_integer_value(json_object_get(job, "baseline"));
-  json_array_foreach (rows, index, row) {
+  landscape->baseline = cli_integer(job, "baseline");
+  json_elements (rows, index, row) {
     int64_t config;
     /* The job does not count these either. */
-    if (json_is_true(json_object_get(row, "late")) ||
-        json_is_true(json_object_get(row, "quarantined")))
+    if (json_flag(row, "late") || json_flag(row, "quarantined"))
       continue;
     if (!json_get_integer(row, "", "config", JSON_REQUIRED, 0, (int64_t)space->raw_count - 1,
                           &config, error))
@@ -447,8 +438,8 @@ static void job_read(struct http_client *client, const char *id, struct landscap
   cleanup_json json_t *job = cli_get(client, path), *rows = cli_list(client, rows_path);
   struct error error;
   if (!job_rows_add(landscapes, job, rows, &error)) {
-    error_prefix(&error, "the server's job %s is not one this program understands: ", id);
-    cli_fail(EXIT_REFUSED, &error);
+    cli_fail_in(EXIT_REFUSED, &error,
+                "the server's job %s is not one this program understands: ", id);
   }
 
   if (!landscapes->all[0].n)
@@ -478,7 +469,7 @@ static int command_simulate(struct options *options) {
   struct simulation simulation = {.seed = (uint64_t)option_integer(options, "seed"),
                                   .repeat = option_integer(options, "repeat"),
                                   .trials = (uint64_t)option_integer(options, "trials")};
-  __attribute__((cleanup(landscapes_release))) struct landscapes landscapes = {0};
+  cleanup_by(landscapes_release) struct landscapes landscapes = {0};
   cleanup_json json_t *keys = option_flag(options, "json") ? json_array() : NULL;
   struct error error;
   const char *strategy = option_text(options, "strategy");

@@ -74,10 +74,9 @@ static bool sizes_parse(const char *option, const char *text, size_t n_min, size
 static bool gpu_find(const char *text, struct machine *machine, struct error *error) {
   static const char *const makers[] = {"AMD Instinct ", "AMD ", "Instinct ", "NVIDIA "};
   const char *names[ARRAY_LENGTH(gpus)], *name = text;
-  for (size_t i = 0; i < ARRAY_LENGTH(makers); i++) {
+  for (size_t i = 0; i < ARRAY_LENGTH(makers); i++)
     if (strncasecmp(name, makers[i], strlen(makers[i])) == 0)
       name += strlen(makers[i]);
-  }
 
   for (size_t i = 0; i < ARRAY_LENGTH(gpus); i++) {
     names[i] = gpus[i].name;

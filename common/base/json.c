@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 
 #include "common/base/file.h"
 
@@ -99,6 +100,14 @@ char *json_pointer_member(char *text, size_t size, const char *pointer, const ch
 
 char *json_pointer_index(char *text, size_t size, const char *pointer, size_t index) {
   snprintf(text, size, "%s/%zu", pointer, index);
+  return text;
+}
+
+char *json_pointer_format(char text[JSON_POINTER_SIZE], const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, JSON_POINTER_SIZE, format, arguments);
+  va_end(arguments);
   return text;
 }
 
@@ -209,12 +218,10 @@ bool json_only_members(const json_t *value, const char *pointer, const char *con
   if (!json_is_object(value))
     return error_at(error, pointer, "must be an object, not %s", json_type_name(value));
 
-  const char *name;
-  json_t *member;
-  json_object_foreach ((json_t *)value, name, member) {
+  json_members (value, name, member) {
     const char *const *known = names;
 
-    while (*known && strcmp(*known, name) != 0)
+    while (*known && !string_equal(*known, name))
       known++;
     if (!*known)
       return error_at(error, POINTER_MEMBER(pointer, name), "unknown member \"%.64s\"", name);
@@ -240,9 +247,7 @@ char *json_texts_join(const json_t *texts, const char *separator) {
   char *joined = xstrdup("");
   for (size_t i = 0; i < json_array_size(texts); i++) {
     const char *text = json_string_value(json_array_get(texts, i));
-    char *longer = xasprintf("%s%s%s", joined, i ? separator : "", text ? text : "");
-    free(joined);
-    joined = longer;
+    text_append(&joined, "%s%s", i ? separator : "", text ? text : "");
   }
   return joined;
 }
@@ -352,10 +357,8 @@ static void object_write(FILE *out, const json_t *object) {
   size_t n = json_object_size(object), filled = 0;
   cleanup_free struct member *many = n > ARRAY_LENGTH(few) ? xcalloc(n, sizeof *many) : NULL;
   struct member *members = many ? many : few;
-  const char *name;
-  json_t *value;
 
-  json_object_foreach ((json_t *)object, name, value)
+  json_members (object, name, value)
     members[filled++] = (struct member){name, value};
   qsort(members, n, sizeof *members, members_compare);
 
@@ -372,8 +375,6 @@ static void object_write(FILE *out, const json_t *object) {
 
 void json_canonical_write(FILE *out, const json_t *value) {
   char number[FLOAT_TEXT_SIZE];
-  size_t index;
-  json_t *element;
 
   switch (json_typeof(value)) {
   case JSON_OBJECT:
@@ -381,7 +382,7 @@ void json_canonical_write(FILE *out, const json_t *value) {
     break;
   case JSON_ARRAY:
     putc_unlocked('[', out);
-    json_array_foreach (value, index, element) {
+    json_elements (value, index, element) {
       if (index)
         putc_unlocked(',', out);
       json_canonical_write(out, element);

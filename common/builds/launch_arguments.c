@@ -13,8 +13,8 @@
 #define MAP_BOX_MAX 256
 #define MAP_ENUM_MAX 15
 
-static const struct field tensormap_fields[] = {
-    RECORD_FIELD(TEXT, struct tensormap, base, FIELD_REQUIRED),
+PRIVATE_RECORD(
+    tensormap, struct tensormap, RECORD_FIELD(TEXT, struct tensormap, base, FIELD_REQUIRED),
     RECORD_FIELD(INTEGER, struct tensormap, type, FIELD_REQUIRED, .most = MAP_ENUM_MAX),
     RECORD_FIELD(NUMBERS, struct tensormap, shape, FIELD_REQUIRED, .least = 1,
                  .most = TENSORMAP_RANK_MAX, .least_number = 1, .most_number = MAP_EXTENT_MAX),
@@ -23,20 +23,16 @@ static const struct field tensormap_fields[] = {
     RECORD_FIELD(NUMBERS, struct tensormap, box, FIELD_REQUIRED, .least = 1,
                  .most = TENSORMAP_RANK_MAX, .least_number = 1, .most_number = MAP_BOX_MAX),
     RECORD_FIELD(INTEGER, struct tensormap, swizzle, FIELD_REQUIRED, .most = MAP_ENUM_MAX),
-    RECORD_FIELD(INTEGER, struct tensormap, fill, FIELD_REQUIRED, .most = MAP_ENUM_MAX),
-};
-static const struct record tensormap_record = RECORD(NULL, struct tensormap, tensormap_fields);
+    RECORD_FIELD(INTEGER, struct tensormap, fill, FIELD_REQUIRED, .most = MAP_ENUM_MAX));
 
-static const struct field argument_fields[] = {
-    RECORD_FIELD(TEXT, struct launch_argument, name, FIELD_NO_JSON),
-    RECORD_FIELD(INTEGER, struct launch_argument, i1, FIELD_OMITTED, .most = 1),
-    RECORD_FIELD(INTEGER, struct launch_argument, i32, FIELD_OMITTED, .least = INT32_MIN,
-                 .most = INT32_MAX),
-    RECORD_FIELD(INTEGER, struct launch_argument, i64, FIELD_OMITTED),
-    RECORD_FIELD_AS("tensormap", RECORD, struct launch_argument, map, FIELD_OMITTED,
-                    .of = &tensormap_record),
-};
-static const struct record argument_record = RECORD(NULL, struct launch_argument, argument_fields);
+PRIVATE_RECORD(argument, struct launch_argument,
+               RECORD_FIELD(TEXT, struct launch_argument, name, FIELD_NO_JSON),
+               RECORD_FIELD(INTEGER, struct launch_argument, i1, FIELD_OMITTED, .most = 1),
+               RECORD_FIELD(INTEGER, struct launch_argument, i32, FIELD_OMITTED, .least = INT32_MIN,
+                            .most = INT32_MAX),
+               RECORD_FIELD(INTEGER, struct launch_argument, i64, FIELD_OMITTED),
+               RECORD_FIELD_AS("tensormap", RECORD, struct launch_argument, map, FIELD_OMITTED,
+                               .of = &tensormap_record));
 
 static bool are_integers(const struct numbers *numbers) {
   for (size_t i = 0; i < numbers->n; i++)

@@ -53,6 +53,11 @@ void cache_files_add(struct cache_files *files, const char *path, char *bytes, s
   files->files[files->n++] = (struct cache_file){xstrdup(path), bytes, size};
 }
 
+void cache_files_add_json(struct cache_files *files, const char *path, const json_t *json) {
+  char *text = json_canonical(json);
+  cache_files_add(files, path, text, strlen(text));
+}
+
 bool cache_files_add_once(struct cache_files *files, const char *path, char *bytes, size_t size,
                           struct error *error) {
   if (!files->by_path)
@@ -177,6 +182,11 @@ struct imported_entry *imported_entry_for(struct imported_kernel *kernel, const 
   return *ret_is_new ? APPEND(kernel->entries, kernel->n_entries) : &kernel->entries[i];
 }
 
+void imported_kernel_drop(struct imported *imported, const char *id) {
+  json_decref(imported->kernels[--imported->n_kernels].manifest);
+  json_object_del(imported->kernels_by_id, id);
+}
+
 struct imported_kernel *imported_external(struct imported *imported, json_t *manifest) {
   cleanup_free char *id = json_canonical(manifest);
   struct imported_kernel *kernel = imported_kernel_for(imported, id);
@@ -201,7 +211,7 @@ bool imported_entry_add(struct imported_kernel *kernel, json_t *key,
 
   json_decref(key);
   return error_set(error, "the key %.200s occurs twice: also in %.250s", id,
-                   json_string_value(json_object_get(entry->provenance, "source")));
+                   json_text(entry->provenance, "source"));
 }
 
 json_t *external_manifest(const char *name, json_t *key, const char *format, json_t *exports) {
@@ -302,7 +312,7 @@ bool cache_format_find(const char *name, const struct cache_format **ret, struct
   cleanup_text struct text names = {0};
 
   for (; cache_formats[n]; n++) {
-    if (strcmp(cache_formats[n]->name, name) == 0) {
+    if (string_equal(cache_formats[n]->name, name)) {
       *ret = cache_formats[n];
       return true;
     }

@@ -62,9 +62,8 @@ static bool is_validator_text(const json_t *value) {
 }
 
 static bool validators_read(const json_t *json, struct identity *identity, struct error *error) {
-  json_t *tunableop = NULL, *validators = NULL, *pair;
+  json_t *tunableop = NULL, *validators = NULL;
   const char *list_at = "/tunableop/validators";
-  size_t i;
   if (!json_get_object(json, "", "tunableop", JSON_OPTIONAL, &tunableop, error))
     return false;
   if (!tunableop)
@@ -74,11 +73,12 @@ static bool validators_read(const json_t *json, struct identity *identity, struc
   if (json_array_size(validators) < 1 || json_array_size(validators) > VALIDATORS_MAX)
     return error_at(error, list_at, "\"validators\" must have 1 to %d pairs", VALIDATORS_MAX);
 
-  json_array_foreach (validators, i, pair)
+  json_elements (validators, i, pair)
     if (json_array_size(pair) != 2 || !is_validator_text(json_array_get(pair, 0)) ||
         !is_validator_text(json_array_get(pair, 1)))
       return error_at(error, POINTER_INDEX(list_at, i),
-                      "a validator must be a pair of texts without commas and control characters");
+                      "a validator must be a pair of texts "
+                      "without commas and control characters");
 
   identity->validators = json_deep_copy(validators);
   return true;
@@ -95,9 +95,8 @@ static void index_add(json_t *by, const char *text, size_t index) {
 }
 
 static bool functions_read(const json_t *json, struct identity *identity, struct error *error) {
-  json_t *functions = NULL, *function;
+  json_t *functions = NULL;
   char at[JSON_POINTER_SIZE];
-  size_t i;
 
   identity->by_hash = json_object();
   identity->by_name = json_object();
@@ -108,7 +107,7 @@ static bool functions_read(const json_t *json, struct identity *identity, struct
     return error_at(error, "/functions", "an identity has at most %d functions", FUNCTIONS_MAX);
 
   identity->functions = xcalloc(json_array_size(functions) + 1, sizeof *identity->functions);
-  json_array_foreach (functions, i, function) {
+  json_elements (functions, i, function) {
     struct function_record *record = &identity->functions[i];
     if (!function_record_parse(function, record, error))
       return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/functions", i));
@@ -124,8 +123,7 @@ static bool functions_read(const json_t *json, struct identity *identity, struct
 
 bool identity_parse(const json_t *json, struct identity **ret, struct error *error) {
   cleanup_identity struct identity *identity = xcalloc(1, sizeof *identity);
-  json_t *variables = NULL, *value;
-  const char *name;
+  json_t *variables = NULL;
   int64_t version;
 
   if (!json_is_object(json))
@@ -136,7 +134,7 @@ bool identity_parse(const json_t *json, struct identity **ret, struct error *err
       !json_get_object(json, "", "variables", JSON_OPTIONAL, &variables, error))
     return false;
 
-  json_object_foreach (variables, name, value)
+  json_members (variables, name, value)
     if (!json_is_string(value))
       return error_at(error, POINTER_MEMBER("/variables", name),
                       "the value of a variable must be a string");

@@ -251,15 +251,12 @@ bool channel_entry_verify(const struct channel_entry *entry, const struct truste
 
 /* Kernels and builds */
 
-static const struct field code_signature_fields[] = {
-    RECORD_FIELD(DIGEST, struct code_signature, key, FIELD_REQUIRED),
-    {"signature", FIELD_CUSTOM, offsetof(struct code_signature, text), FIELD_REQUIRED,
-     .custom = &signature_text_field},
-    {"expires", FIELD_CUSTOM, offsetof(struct code_signature, expires_s), FIELD_OMITTED,
-     .custom = &expires_field},
-};
-static const struct record code_signature_record =
-    RECORD(NULL, struct code_signature, code_signature_fields);
+PRIVATE_RECORD(code_signature, struct code_signature,
+               RECORD_FIELD(DIGEST, struct code_signature, key, FIELD_REQUIRED),
+               {"signature", FIELD_CUSTOM, offsetof(struct code_signature, text), FIELD_REQUIRED,
+                .custom = &signature_text_field},
+               {"expires", FIELD_CUSTOM, offsetof(struct code_signature, expires_s), FIELD_OMITTED,
+                .custom = &expires_field});
 
 char *choices_signed_bytes(const struct digest *release, const struct digest *choices,
                            size_t *ret_size) {
@@ -305,11 +302,10 @@ bool code_signature_find(const struct signed_code *code, const json_t *signature
   enum { NONE, UNTRUSTED, EXPIRED, WRONG, VALID } found = NONE, state;
   struct code_signature best = {0}, signature;
   char what[SIGNED_CODE_TEXT_SIZE];
-  const json_t *item;
   struct error ignored;
-  size_t i, size;
+  size_t size;
 
-  json_array_foreach (signatures, i, item) {
+  json_elements (signatures, i, item) {
     record_init(&code_signature_record, &signature);
     signature.expires_s = 0;
     if (!record_read_answer(&code_signature_record, item, "", &signature, &ignored))

@@ -171,7 +171,7 @@ bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_
 
   /* A copy, because libelf needs bytes that it may write to and that are aligned. */
   cleanup_free char *copy = xmemdup(bytes, size);
-  __attribute__((cleanup(close_elf))) Elf *elf = elf_memory(copy, size);
+  cleanup_by(close_elf) Elf *elf = elf_memory(copy, size);
   struct elf_image image = {.elf = elf, .bytes = copy, .size = size};
   if (!elf || elf_kind(elf) != ELF_K_ELF || !gelf_getehdr(elf, &image.header))
     return refuse_damaged(error);

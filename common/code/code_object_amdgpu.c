@@ -211,14 +211,12 @@ static const struct {
 
 static bool read_arguments(const json_t *list, const char *pointer, struct code_kernel *kernel,
                            struct error *error) {
-  const json_t *item;
-  size_t i;
   if (json_array_size(list) > CODE_ARGUMENTS_MAX)
     return error_at(error, pointer, "has %zu arguments, at most %d are read", json_array_size(list),
                     CODE_ARGUMENTS_MAX);
 
   kernel->arguments = xcalloc(json_array_size(list), sizeof *kernel->arguments);
-  json_array_foreach (list, i, item) {
+  json_elements (list, i, item) {
     struct code_argument argument = {0};
     const char *kind = NULL;
     const char *at = POINTER_INDEX(pointer, i);
@@ -296,11 +294,10 @@ static bool read_target(const struct elf_image *image, const char *text, struct 
                     "must be like \"amdgcn-amd-amdhsa--gfx942\", is \"%s\"", full);
 
   cleanup_free char *target = xstrndup(id, length);
-  for (size_t i = 0; i < ARRAY_LENGTH(machs); i++) {
+  for (size_t i = 0; i < ARRAY_LENGTH(machs); i++)
     if (machs[i].mach == (image->header.e_flags & 0xff) && !string_equal(machs[i].name, target))
       return error_at(error, "/amdhsa.target", "states %s, the ELF header states %s", target,
                       machs[i].name);
-  }
 
   object->target = TAKE(target);
   object->target_full = xstrdup(full);
@@ -310,8 +307,7 @@ static bool read_target(const struct elf_image *image, const char *text, struct 
 static bool read_metadata(const struct elf_image *image, const msgpack_object *root,
                           struct code_object *object, struct error *error) {
   const char *target = NULL;
-  json_t *kernels = NULL, *kernel;
-  size_t i;
+  json_t *kernels = NULL;
   if (!note_to_json(root, &object->notes, error))
     return false;
   if (!json_is_object(object->notes))
@@ -321,7 +317,7 @@ static bool read_metadata(const struct elf_image *image, const msgpack_object *r
       !json_get_array(object->notes, "", "amdhsa.kernels", JSON_NOT_NULL, &kernels, error))
     return false;
 
-  json_array_foreach (kernels, i, kernel) {
+  json_elements (kernels, i, kernel) {
     if (!read_kernel(kernel, POINTER_INDEX("/amdhsa.kernels", i), object, error))
       return false;
   }

@@ -116,11 +116,10 @@ static bool read_kernels(struct cubin *cubin, struct error *error) {
       return error_set(error, "the cubin is damaged: its symbol table: %s", elf_errmsg(-1));
 
     GElf_Sym symbol;
-    for (int j = 0; gelf_getsym(cubin->symbols, j, &symbol); j++) {
+    for (int j = 0; gelf_getsym(cubin->symbols, j, &symbol); j++)
       if (GELF_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_other & SYMBOL_IS_ENTRY &&
           !read_entry_symbol(cubin, &symbol, &section, error))
         return false;
-    }
   }
 
   return cubin->symbols || error_set(error, "the cubin is damaged: it has no symbol table");

@@ -93,8 +93,8 @@ static bool json_render(const struct render_request *request, struct cache_files
 
   for (size_t i = 0; i < n; i++) {
     const char *name = kernels[i].name;
-    bool is_shared = (i && strcmp(kernels[i - 1].name, name) == 0) ||
-                     (i + 1 < n && strcmp(kernels[i + 1].name, name) == 0);
+    bool is_shared = (i && string_equal(kernels[i - 1].name, name)) ||
+                     (i + 1 < n && string_equal(kernels[i + 1].name, name));
     char *own = is_shared ? xasprintf("%s@%.12s", name,
                                       digest_format(&kernels[i].hash, digest) + strlen("sha256:"))
                           : xstrdup(name);
@@ -133,13 +133,12 @@ static bool json_render(const struct render_request *request, struct cache_files
 /* A key or a config: members are scalars. A new reference. */
 static bool flat_read(const json_t *entry, const char *at, const char *name, json_t **ret,
                       struct error *error) {
-  json_t *object = NULL, *value;
-  const char *member;
+  json_t *object = NULL;
   if (!json_get_object(entry, at, name, JSON_REQUIRED, &object, error))
     return false;
   const char *pointer = POINTER_MEMBER(at, name);
 
-  json_object_foreach (object, member, value)
+  json_members (object, member, value)
     if (!scalar_check(value, POINTER_MEMBER(pointer, member), error))
       return false;
 
@@ -152,8 +151,6 @@ static bool entry_read(const json_t *json, const char *at, const char *source,
   static const char *const members[] = {"config", "key", NULL};
   cleanup_json json_t *key = NULL, *config = NULL;
   struct imported_entry *entry;
-  const char *name;
-  json_t *value;
 
   if (!json_only_members(json, at, members, error) || !flat_read(json, at, "key", &key, error) ||
       !flat_read(json, at, "config", &config, error))
@@ -161,7 +158,7 @@ static bool entry_read(const json_t *json, const char *at, const char *source,
 
   const json_t *first = kernel->n_entries ? kernel->entries[0].key : key;
   bool same = json_object_size(key) == json_object_size(first);
-  json_object_foreach (key, name, value)
+  json_members (key, name, value)
     same = same && json_object_get(first, name);
   if (!same)
     return error_at(error, at, "the key has other members than that of the kernel's first entry");
@@ -177,8 +174,8 @@ static bool json_read(const struct import_request *request, const struct cache_f
   static const char *const members[] = {"environment", "kernels", "regime", "release", "tag", NULL},
                            *const kernel_members[] = {"entries", "kernel", NULL};
   cleanup_json json_t *json = NULL;
-  json_t *environment = NULL, *kernels = NULL, *kernel_json, *entries = NULL;
-  const char *tag = NULL, *name;
+  json_t *environment = NULL, *kernels = NULL, *entries = NULL;
+  const char *tag = NULL;
   struct digest digest;
   enum regime regime;
 
@@ -195,7 +192,7 @@ static bool json_read(const struct import_request *request, const struct cache_f
   if (!imported_set_environment(imported, json_incref(environment), error))
     return error_pointer_prefix(error, "/environment");
 
-  json_object_foreach (kernels, name, kernel_json) {
+  json_members (kernels, name, kernel_json) {
     char at[JSON_POINTER_SIZE];
     json_pointer_member(at, sizeof at, "/kernels", name);
     const char *in = POINTER_MEMBER(at, "entries");

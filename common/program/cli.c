@@ -5,6 +5,9 @@
 
 #include "common/program/output.h"
 
+const struct option_spec server_options[] = {SERVER_OPTIONS},
+                         list_options[] = {OPTION_OUTPUT, SERVER_OPTIONS};
+
 #define PAGE_MAX 1000 /* items of a page, as the server permits */
 
 void cli_print_error(const struct error *error) {
@@ -16,6 +19,16 @@ void cli_print_error(const struct error *error) {
 void cli_fail(int code, const struct error *error) {
   cli_print_error(error);
   command_end(code);
+}
+
+void cli_fail_in(int code, struct error *error, const char *format, ...) {
+  cleanup_free char *text = NULL;
+  va_list arguments;
+  va_start(arguments, format);
+  ALWAYS(vasprintf(&text, format, arguments) >= 0);
+  va_end(arguments);
+  error_prefix(error, "%s", text);
+  cli_fail(code, error);
 }
 
 void cli_failed(const struct error *error) { cli_fail((int)error_exit_code(error->kind), error); }
@@ -162,15 +175,15 @@ char *cli_format_or_dash(const json_t *value) {
   return *text ? TAKE(text) : xstrdup("-");
 }
 
-void cli_print_table(const json_t *items, const struct cli_column *columns, size_t n_columns) {
-  output_rows(OUTPUT_WIDE, items, columns, n_columns, stdout);
+void cli_print_table_of(const json_t *items, const struct cli_column *columns, size_t n_columns) {
+  output_rows_of(OUTPUT_WIDE, items, columns, n_columns, stdout);
 }
 
-int cli_print_list(const struct options *options, const char *path,
-                   const struct cli_column *columns, size_t n_columns) {
+int cli_print_list_of(const struct options *options, const char *path,
+                      const struct cli_column *columns, size_t n_columns) {
   cleanup_json json_t *items = cli_list_or_json(options, path);
   if (items)
-    cli_print_table(items, columns, n_columns);
+    cli_print_table_of(items, columns, n_columns);
   return EXIT_OK;
 }
 
@@ -200,14 +213,18 @@ json_t *cli_environment(const struct options *options, const char *option) {
   return environment;
 }
 
-json_t *cli_options_json(const struct options *options, const char *const (*members)[2], size_t n) {
+json_t *cli_options_json(const struct options *options, ...) {
   json_t *json = json_object();
-
-  for (size_t i = 0; i < n; i++) {
-    json_t *text = option_text_json(options, members[i][0]);
+  const char *name;
+  va_list names;
+  va_start(names, options);
+  while ((name = va_arg(names, const char *))) {
+    cleanup_free char *member = text_replace(xstrdup(name), "-", '_');
+    json_t *text = option_text_json(options, name);
     if (text)
-      json_put(json, members[i][1], text);
+      json_put(json, member, text);
   }
+  va_end(names);
   return json;
 }
 
@@ -215,10 +232,10 @@ const char *cli_regime_member(const char *regime) {
   return string_equal(regime, regime_name(REGIME_IMPLIED)) ? NULL : "regime";
 }
 
-/* Appends a pair and frees `query`. */
-static char *query_add(char *query, const char *name, const char *value) {
-  cleanup_free char *before = query, *escaped = http_escape(value);
-  return xasprintf("%s%c%s=%s", before, *before ? '&' : '?', name, escaped);
+/* Appends a pair. */
+static void query_add(char **query, const char *name, const char *value) {
+  cleanup_free char *escaped = http_escape(value);
+  text_append(query, "%c%s=%s", **query ? '&' : '?', name, escaped);
 }
 
 char *cli_query(const json_t *members, ...) {
@@ -229,13 +246,13 @@ char *cli_query(const json_t *members, ...) {
   json_object_foreach ((json_t *)members, name, member) {
     cleanup_free char *value = json_is_string(member) ? xstrdup(json_string_value(member))
                                                       : json_dumps(member, JSON_ENCODE_ANY);
-    query = query_add(query, name, value);
+    query_add(&query, name, value);
   }
 
   va_list pairs;
   va_start(pairs, members);
   while ((name = va_arg(pairs, const char *)))
-    query = query_add(query, name, va_arg(pairs, const char *));
+    query_add(&query, name, va_arg(pairs, const char *));
   va_end(pairs);
 
   return query;
@@ -247,7 +264,7 @@ char *cli_path(const char *before, const char *name, const char *after) {
 }
 
 const char *cli_member(const json_t *object, const char *name) {
-  const char *text = json_string_value(json_object_get(object, name));
+  const char *text = json_text(object, name);
   return text ? text : "";
 }
 

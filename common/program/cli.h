@@ -62,6 +62,9 @@
   OPTION_URL, OPTION_TOKEN, OPTION_TOKEN_COMMAND, OPTION_INSECURE_HTTP, \
   OPTION_CLIENT_CERTIFICATE, OPTION_CLIENT_KEY, OPTION_JSON
 
+/* Options of many commands: those of the server alone; and with -o (output.h). */
+extern const struct option_spec server_options[7], list_options[8];
+
 /* Defines the row `spec_ID` of the command that command_ID() runs. Further members of struct
  * command_spec may follow the summary. */
 #define CLI_COMMAND(id, of_name, of_arguments, of_options, of_summary, ...) \
@@ -75,17 +78,21 @@
 /* Prints the error on stderr, with its pointer if it has one. */
 void cli_print_error(const struct error *error);
 
-/* The same, and ends the program with `code`. What the command holds is left to the operating
- * system. */
+/* Prints the error and ends the program with `code`. What the command holds is left to the
+ * operating system. */
 no_return void cli_fail(int code, const struct error *error);
 
-/* The same for the error of a request, with the exit code of its kind. */
+/* cli_fail with context before the message, as of error_prefix. */
+no_return void cli_fail_in(int code, struct error *error, const char *format, ...)
+    printf_like(3, 4);
+
+/* cli_fail with the exit code of the error's kind: for the error of a request. */
 no_return void cli_failed(const struct error *error);
 
-/* The same for a formatted sentence. */
+/* cli_fail with a formatted sentence. */
 no_return void cli_refuse(int code, const char *format, ...) printf_like(2, 3);
 
-/* The same for an answer: "WHAT: why" with the detail and pointer of its problem document, and the
+/* cli_fail for an answer: "WHAT: why" with the detail and pointer of its problem document, and the
  * exit code of its status. */
 no_return void cli_refused(const struct http_response *response, const char *what);
 
@@ -133,7 +140,7 @@ must_check json_t *cli_list_or_json(const struct options *options, const char *p
 
 /* A column of a list: a member of its items. */
 struct cli_column {
-  const char *heading, *member;
+  const char *heading, *member;         /* member: NULL: its name is the heading */
   bool is_number;                       /* aligned on the right */
   char *(*format)(const json_t *value); /* NULL: cli_format; the text is the caller's */
   bool is_wide;                         /* only with -o wide or csv (output.h) */
@@ -147,11 +154,16 @@ must_check char *cli_format_or_dash(const json_t *value); /* "-" in place of "" 
 void cli_put_number(const struct options *options, const char *option, const char *member,
                     json_t *body);
 
-void cli_print_table(const json_t *items, const struct cli_column *columns, size_t n_columns);
+/* In macros like this one `columns` is an array. */
+#define cli_print_table(items, columns)                                                            \
+  cli_print_table_of((items), (columns), ARRAY_LENGTH(columns))
+void cli_print_table_of(const json_t *items, const struct cli_column *columns, size_t n_columns);
 
 /* A whole listing command: gets the list and prints it as a table, or with --json as JSON. */
-must_check int cli_print_list(const struct options *options, const char *path,
-                              const struct cli_column *columns, size_t n_columns);
+#define cli_print_list(options, path, columns)                                                     \
+  cli_print_list_of((options), (path), (columns), ARRAY_LENGTH(columns))
+must_check int cli_print_list_of(const struct options *options, const char *path,
+                                 const struct cli_column *columns, size_t n_columns);
 
 /* Prints a JSON document, indented, and a newline. */
 void cli_print_json(const json_t *document);
@@ -160,10 +172,9 @@ void cli_print_json(const json_t *document);
  * option was not given. */
 must_check json_t *cli_environment(const struct options *options, const char *option);
 
-/* An object of the text options that were given. `members` are pairs: an option and the member of
- * its value. */
-must_check json_t *cli_options_json(const struct options *options, const char *const (*members)[2],
-                                    size_t n);
+/* An object of the text options that were given, of these names (NULL ends them). The members have
+ * '_' for '-'. */
+must_check json_t *cli_options_json(const struct options *options, ...) __attribute__((sentinel));
 
 /* "regime", or NULL for the implied one. */
 const char *cli_regime_member(const char *regime);

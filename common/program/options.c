@@ -246,9 +246,7 @@ static void set_from_member(struct options *options, size_t index, const char *w
     usage_error(options, "%s must be %s", where, types[type]);
 
   if (json_is_array(member)) {
-    size_t i;
-    const json_t *element;
-    json_array_foreach (member, i, element) {
+    json_elements (member, i, element) {
       if (!json_is_string(element))
         usage_error(options, "%s/%zu must be a string", where, i);
       value_set(options, index, ORIGIN_FILE, where, json_string_value(element));
@@ -320,9 +318,7 @@ static void file_load(struct options *options, const char *named) {
   if (!json_is_object(options->file))
     usage_error(options, "%s must contain a JSON object", path);
 
-  const char *name;
-  json_t *member;
-  json_object_foreach (options->file, name, member)
+  json_members (options->file, name, member)
     member_check(options, path, name);
   options->config_path = TAKE(path);
 }

@@ -72,7 +72,7 @@ void options_parse(const char *program, const struct command_spec *command, int 
                    struct options **ret_options);
 void options_free(struct options *options);
 DEFINE_CLEANUP(struct options *, cleanup_options_free, options_free)
-#define cleanup_options __attribute__((cleanup(cleanup_options_free)))
+#define cleanup_options cleanup_by(cleanup_options_free)
 
 const char *option_text(const struct options *options,
                         const char *name); /* NULL: not given, no default */

@@ -215,7 +215,7 @@ static bool numbers_read(const struct field *field, const json_t *array, const c
 static bool enum_read(const struct field *field, const char *text, const char *at, int *ret,
                       struct error *error) {
   for (int i = 0; field->names[i]; i++)
-    if (strcmp(field->names[i], text) == 0) {
+    if (string_equal(field->names[i], text)) {
       *ret = i;
       return true;
     }

@@ -31,7 +31,7 @@ const char *regime_member(enum regime regime) {
 
 bool regime_parse(const char *name, enum regime *ret, struct error *error) {
   for (size_t i = 0; regime_names[i]; i++)
-    if (strcmp(name, regime_names[i]) == 0) {
+    if (string_equal(name, regime_names[i])) {
       *ret = (enum regime)i;
       return true;
     }

@@ -18,7 +18,7 @@ bool expr_bind(struct expr *expr, const char *const *names, size_t n_names, stru
   cleanup_free int *slots = xcalloc(expr->n_names, sizeof *slots);
   for (size_t i = 0; i < expr->n_names; i++) {
     slots[i] = (int)n_names - 1;
-    while (slots[i] >= 0 && strcmp(names[slots[i]], expr->names[i]) != 0)
+    while (slots[i] >= 0 && !string_equal(names[slots[i]], expr->names[i]))
       slots[i]--;
   }
 
@@ -50,7 +50,7 @@ int expr_last_slot(const struct expr *expr) { return expr->last_slot; }
 
 bool scope_add(struct scope *scope, const char *name, struct value value, struct error *error) {
   size_t i = 0;
-  while (i < scope->n && strcmp(scope->names[i], name) != 0)
+  while (i < scope->n && !string_equal(scope->names[i], name))
     i++;
 
   if (i == ARRAY_LENGTH(scope->names)) {

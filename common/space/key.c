@@ -19,7 +19,7 @@ void key_release(struct key *key) {
 
 static size_t name_index(const char *name, const char *const *names, size_t n_names) {
   size_t i = 0;
-  while (i < n_names && strcmp(names[i], name) != 0)
+  while (i < n_names && !string_equal(names[i], name))
     i++;
   return i;
 }
@@ -142,7 +142,7 @@ static bool value_read(const char *text, struct value *ret, struct error *error)
                {"false", {VALUE_BOOL, {.boolean = false}}}};
 
   for (size_t i = 0; i < ARRAY_LENGTH(words); i++) {
-    if (strcmp(text, words[i].word) == 0) {
+    if (string_equal(text, words[i].word)) {
       *ret = words[i].value;
       return true;
     }
@@ -237,7 +237,7 @@ json_t *key_to_json(const struct key *key) {
   json_t *json = json_object();
   ALWAYS(json != NULL);
   for (size_t i = 0; i < key->n; i++)
-    ALWAYS(json_object_set_new(json, key->names[i], value_to_json(key->values[i])) == 0);
+    json_put(json, key->names[i], value_to_json(key->values[i]));
   return json;
 }
 

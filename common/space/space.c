@@ -88,7 +88,7 @@ static bool parameter_name_check(const char *name, struct error *error) {
         shown);
 
   for (size_t i = 0; i < SPACE_FACTS; i++)
-    if (strcmp(name, space_fact_names[i]) == 0)
+    if (string_equal(name, space_fact_names[i]))
       return error_set(error,
                        "a parameter cannot be named \"%s\": conditions read the GPU's by that name",
                        shown);
@@ -101,24 +101,18 @@ struct given_parameter {
   char *name;
   json_t *values;
 };
-static const struct field parameter_fields[] = {
-    RECORD_FIELD(TEXT, struct given_parameter, name, .check = parameter_name_check),
-    {"values", FIELD_JSON, offsetof(struct given_parameter, values), FIELD_NOT_NULL | FIELD_ARRAY,
-     .least = 1, .most = SPACE_VALUES_MAX,
-     .schema = "{\"type\": [\"integer\", \"string\", \"boolean\", \"null\"]}"},
-};
-static const struct record parameter_record =
-    RECORD(NULL, struct given_parameter, parameter_fields);
+PRIVATE_RECORD(parameter, struct given_parameter,
+               RECORD_FIELD(TEXT, struct given_parameter, name, .check = parameter_name_check),
+               {"values", FIELD_JSON, offsetof(struct given_parameter, values),
+                FIELD_NOT_NULL | FIELD_ARRAY, .least = 1, .most = SPACE_VALUES_MAX,
+                .schema = "{\"type\": [\"integer\", \"string\", \"boolean\", \"null\"]}"});
 
 struct given_role {
   char *parameter;
   enum role role;
 };
-static const struct field role_fields[] = {
-    RECORD_FIELD(TEXT, struct given_role, parameter),
-    RECORD_FIELD(ENUM, struct given_role, role, FIELD_NOT_NULL, .names = role_names),
-};
-static const struct record role_record = RECORD(NULL, struct given_role, role_fields);
+PRIVATE_RECORD(role, struct given_role, RECORD_FIELD(TEXT, struct given_role, parameter),
+               RECORD_FIELD(ENUM, struct given_role, role, FIELD_NOT_NULL, .names = role_names));
 
 struct given {
   RECORD_ARRAY(struct given_parameter, n_parameters, parameters);
@@ -180,7 +174,7 @@ static bool parameter_find(const struct space *space, const char *name, const ch
   const char *names[SPACE_PARAMETERS_MAX];
   for (size_t i = 0; i < space->n_parameters; i++) {
     names[i] = space->parameters[i].name;
-    if (strcmp(names[i], name) == 0) {
+    if (string_equal(names[i], name)) {
       *ret_index = i;
       return true;
     }
@@ -198,9 +192,7 @@ static bool row_parse(const struct space *space, const json_t *json, const char 
   if (!json_is_object(json))
     return error_at(error, pointer, "a config must be an object of parameters and values");
 
-  const char *name;
-  json_t *member;
-  json_object_foreach ((json_t *)json, name, member) {
+  json_members (json, name, member) {
     size_t index;
     if (!parameter_find(space, name, pointer, &index, error) ||
         !space_value_from_json(member, POINTER_MEMBER(pointer, name), &row[index], error))
@@ -216,14 +208,13 @@ static bool row_parse(const struct space *space, const json_t *json, const char 
 
 static bool list_parse(struct space *space, const json_t *json, struct error *error) {
   size_t n = json_array_size(json);
-  const char *name;
-  json_t *member, *first = json_array_get(json, 0);
+  json_t *first = json_array_get(json, 0);
 
   if (json_object_size(first) > SPACE_PARAMETERS_MAX)
     return error_at(error, "/configs/0", "the space has more than %d parameters",
                     SPACE_PARAMETERS_MAX);
 
-  json_object_foreach (first, name, member) {
+  json_members (first, name, member) {
     if (!parameter_name_check(name, error))
       return error_pointer_prefix(error, POINTER_MEMBER("/configs/0", name));
     space->parameters[space->n_parameters++].name = xstrdup(name);
@@ -253,7 +244,7 @@ static json_t *values_to_json(const struct value *values, size_t n) {
   json_t *json = json_array();
   ALWAYS(json != NULL);
   for (size_t i = 0; i < n; i++)
-    ALWAYS(json_array_append_new(json, value_to_json(values[i])) == 0);
+    json_push(json, value_to_json(values[i]));
   return json;
 }
 
@@ -269,18 +260,16 @@ static struct digest identity(const struct space *space) {
                          ? json_string(parameter->name)
                          : json_pack("[s, o]", parameter->name,
                                      values_to_json(parameter->values, parameter->n_values));
-    ALWAYS(json_array_append_new(parameters, member) == 0);
+    json_push(parameters, member);
     if (parameter->role != ROLE_CONSTEXPR)
-      ALWAYS(json_object_set_new(roles, parameter->name,
-                                 json_string(role_names[parameter->role])) == 0);
+      json_put(roles, parameter->name, json_string(role_names[parameter->role]));
   }
 
   if (space->is_list)
     configs = json_array();
 
   for (uint64_t i = 0; configs && i < space->raw_count; i++)
-    ALWAYS(json_array_append_new(configs, values_to_json(space->list + i * space->n_parameters,
-                                                         space->n_parameters)) == 0);
+    json_push(configs, values_to_json(space->list + i * space->n_parameters, space->n_parameters));
 
   cleanup_json json_t *form =
       json_pack("{s:o, s:o*, s:O*, s:O*, s:o*}", space->is_list ? "names" : "parameters",
@@ -295,7 +284,7 @@ static struct digest identity(const struct space *space) {
 
 bool space_parse(const json_t *json, struct space **ret_space, struct error *error) {
   cleanup_space struct space *space = xcalloc(1, sizeof *space);
-  __attribute__((cleanup(given_release))) struct given given = {0};
+  cleanup_by(given_release) struct given given = {0};
   space->json = json_deep_copy(json);
 
   if (!record_read(&space_json_record, space->json, "", &given, error))
@@ -402,7 +391,7 @@ json_t *space_config_to_json(const struct space *space, uint64_t ordinal) {
   json_t *json = json_object();
   ALWAYS(space_config(space, ordinal, values));
   for (size_t i = 0; i < space->n_parameters; i++)
-    ALWAYS(json_object_set_new(json, space->parameters[i].name, value_to_json(values[i])) == 0);
+    json_put(json, space->parameters[i].name, value_to_json(values[i]));
   return json;
 }
 
